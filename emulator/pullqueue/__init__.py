@@ -1,0 +1,1 @@
+"""App Engine's pull queues on your own machine."""

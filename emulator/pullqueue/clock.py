@@ -1,0 +1,140 @@
+"""Time: the only module that may ask the machine what time it is.
+
+Inside, an instant is an integer count of microseconds since the Unix epoch; at the edges it is an
+aware `datetime`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime, timedelta
+
+from pullqueue.errors import ClockError
+
+USEC_PER_SECOND = 1_000_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ONE_USEC = timedelta(microseconds=1)
+
+
+def to_usec(moment: datetime) -> int:
+    """Give the microseconds since the epoch of an aware datetime.
+
+    Raises:
+        ClockError: `moment` is not a datetime, or is naive. A naive datetime would mean another
+            instant on every machine, so none is guessed.
+    """
+    if not isinstance(moment, datetime):
+        raise ClockError(f"{moment!r} is not a datetime: give an aware one, such as {_example()}")
+    if moment.utcoffset() is None:
+        raise ClockError(f"{moment!r} has no time zone: give an aware one, such as {_example()}")
+    return (moment - _EPOCH) // _ONE_USEC
+
+
+def from_usec(usec: int) -> datetime:
+    """Give the aware datetime (UTC) of a count of microseconds since the epoch."""
+    return _EPOCH + timedelta(microseconds=usec)
+
+
+def _example() -> str:
+    return "datetime(2026, 1, 1, tzinfo=UTC)"
+
+
+class Clock(ABC):
+    """Tells an emulator what time it is. One clock enters an emulator, when it is made."""
+
+    @abstractmethod
+    def now_usec(self) -> int:
+        """Give the current instant in microseconds since the epoch."""
+
+    def now(self) -> datetime:
+        """Give the current instant as an aware datetime (UTC)."""
+        return from_usec(self.now_usec())
+
+
+class SystemClock(Clock):
+    """The machine's own time.
+
+    `time.time()` is looked up anew at each question, so that a library which replaces it
+    (freezegun, time-machine) is obeyed.
+    """
+
+    def now_usec(self) -> int:
+        """Give the machine's current time in microseconds since the epoch."""
+        return round(time.time() * USEC_PER_SECOND)
+
+
+class ManualClock(Clock):
+    """A clock that stands still until it is moved, and never goes back."""
+
+    DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __init__(self, start: datetime = DEFAULT_START) -> None:
+        """Start at an aware datetime; 2026-01-01T00:00:00Z unless told otherwise.
+
+        Raises:
+            ClockError: `start` is not an aware datetime.
+        """
+        self._now_usec = to_usec(start)
+        self._lock = threading.Lock()
+
+    def now_usec(self) -> int:
+        """Give the instant the clock stands at, in microseconds since the epoch."""
+        return self._now_usec
+
+    def advance(self, by: float | timedelta) -> datetime:
+        """Move forward by seconds or a timedelta and give the new time.
+
+        Raises:
+            ClockError: `by` is negative, not a finite number of seconds, or leads past the year
+                9999.
+        """
+        step_usec = duration_usec(by)
+        if step_usec < 0:
+            raise ClockError(f"cannot advance by {by!r}: a clock never goes back")
+        with self._lock:
+            return self._set(self._now_usec + step_usec)
+
+    def move_to(self, moment: datetime) -> datetime:
+        """Move forward to an aware datetime and give it back.
+
+        Raises:
+            ClockError: `moment` is not an aware datetime, or lies before the clock's time.
+        """
+        target_usec = to_usec(moment)
+        with self._lock:
+            if target_usec < self._now_usec:
+                raise ClockError(
+                    f"cannot move to {moment.isoformat()}: the clock stands at "
+                    f"{self.now().isoformat()} and never goes back"
+                )
+            return self._set(target_usec)
+
+    def _set(self, usec: int) -> datetime:
+        try:
+            moment = from_usec(usec)
+        except OverflowError:
+            raise ClockError("cannot move past the year 9999") from None
+        self._now_usec = usec
+        return moment
+
+    def __repr__(self) -> str:
+        return f"ManualClock({self.now().isoformat()})"
+
+
+def duration_usec(duration: float | timedelta) -> int:
+    """Give a duration (seconds or a timedelta) in whole microseconds, cut off below.
+
+    Raises:
+        ClockError: `duration` is no number of seconds, not finite, or too large for a timedelta.
+    """
+    if isinstance(duration, timedelta):
+        return duration // _ONE_USEC
+    if isinstance(duration, bool) or not isinstance(duration, int | float):
+        raise ClockError(f"{duration!r} is no duration: give seconds or a timedelta")
+    try:
+        return timedelta(seconds=duration) // _ONE_USEC
+    except (OverflowError, ValueError):
+        raise ClockError(f"{duration!r} is no duration: give a finite number of seconds") from None

@@ -1,0 +1,1 @@
+"""queue.yaml: read, checked, and given as data."""

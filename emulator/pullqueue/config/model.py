@@ -1,0 +1,103 @@
+"""A checked `queue.yaml` as data: one frozen dataclass per mapping of the format.
+
+None stands for a key that the file does not set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+_SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class QueueMode(Enum):
+    """How a queue's tasks reach their worker."""
+
+    PUSH = "push"
+    """App Engine calls the worker."""
+    PULL = "pull"
+    """The worker leases tasks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """`rate`: how many tasks a push queue handles per unit of time."""
+
+    count: float
+    """Tasks per unit."""
+    unit: str = "s"
+    """`s`, `m`, `h` or `d`."""
+
+    @property
+    def per_second(self) -> float:
+        """The rate in tasks per second."""
+        return self.count / _SECONDS_PER_UNIT[self.unit]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryParameters:
+    """`retry_parameters`: how often and how soon a task is tried again."""
+
+    task_retry_limit: int | None = None
+    """On a pull queue, how often a task can be leased."""
+    task_age_limit_seconds: int | None = None
+    """`task_age_limit` in whole seconds."""
+    min_backoff_seconds: float | None = None
+    """Shortest pause before a retry."""
+    max_backoff_seconds: float | None = None
+    """Longest pause before a retry."""
+    max_doublings: int | None = None
+    """How often the pause doubles."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AclEntry:
+    """One entry of `acl`: an e-mail address that may use the queue over REST."""
+
+    user_email: str | None = None
+    """May list, get, lease, update and delete."""
+    writer_email: str | None = None
+    """May insert."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueSettings:
+    """One entry of `queue`."""
+
+    name: str
+    """The queue's name."""
+    mode: QueueMode = QueueMode.PUSH
+    """Push unless the file says pull."""
+    rate: Rate | None = None
+    """Push only."""
+    bucket_size: int | None = None
+    """Push only."""
+    max_concurrent_requests: int | None = None
+    """Push only."""
+    target: str | None = None
+    """Push only: `[version.]service`."""
+    retry_parameters: RetryParameters | None = None
+    """Retry limits and backoff."""
+    acl: tuple[AclEntry, ...] | None = None
+    """Who may use the queue over REST."""
+    line: int = 0
+    """Where the entry begins in the file (1-based); 0 for a queue that is in no file."""
+    column: int = 0
+    """The column of that place (1-based, in code points)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueConfig:
+    """A whole `queue.yaml`."""
+
+    queues: tuple[QueueSettings, ...] = ()
+    """The queues, in the order of the file."""
+    total_storage_limit_bytes: int | None = None
+    """`total_storage_limit` in bytes."""
+    resume_paused_queues: bool | None = None
+    """Whether a deployment resumes paused queues."""
+    application: str | None = None
+    """An application id; App Engine ignores it."""
+    file: str = "queue.yaml"
+    """Where the configuration was read from, for messages."""

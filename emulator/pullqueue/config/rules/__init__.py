@@ -1,0 +1,1 @@
+"""The rules that make a queue.yaml right or wrong."""

@@ -1,0 +1,1 @@
+"""The behaviour of pull queues; knows no file, socket, Flask, YAML or environment."""

@@ -1,0 +1,1 @@
+"""The JSON Schemas that pullqueue publishes, as package data."""
