@@ -1,1 +1,102 @@
-"""App Engine's pull queues on your own machine."""
+"""App Engine's pull queues on your own machine.
+
+    from pullqueue import Emulator, ManualClock
+
+    emulator = Emulator.from_file("queue.yaml", clock=ManualClock())
+    queue = emulator.queue("pull-queue")
+
+The doors for other programs live elsewhere: `pullqueue serve` on the command line, the fixtures of
+the pytest plugin, `pullqueue.rest` for another WSGI server.
+"""
+
+from __future__ import annotations
+
+from pullqueue.clock import Clock, ManualClock, SystemClock
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.events import Event, EventKind
+from pullqueue.engine.queue import Queue, QueueStatistics
+from pullqueue.errors import (
+    ClockError,
+    ConfigFileError,
+    DeadlineExceededError,
+    DuplicateTaskNameError,
+    InternalError,
+    InvalidEtaError,
+    InvalidLeaseTimeError,
+    InvalidMaxTasksError,
+    InvalidQueueConfigError,
+    InvalidQueueModeError,
+    InvalidTagError,
+    InvalidTaskError,
+    InvalidTaskNameError,
+    NameTakenError,
+    OverQuotaError,
+    PullQueueError,
+    QueueDisabledError,
+    QueueError,
+    RateLimitExceededError,
+    TaskAlreadyExistsError,
+    TaskError,
+    TaskLeaseExpiredError,
+    TaskTooLargeError,
+    TombstonedTaskError,
+    TooManyTasksError,
+    TransientError,
+    UnknownQueueError,
+    UnknownTaskError,
+)
+from pullqueue.limits import Limits
+from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
+
+__all__ = [
+    "Clock",
+    "ClockError",
+    "ConfigFileError",
+    "DeadlineExceededError",
+    "DeleteResult",
+    "DuplicateTaskNameError",
+    "Emulator",
+    "Event",
+    "EventKind",
+    "InternalError",
+    "InvalidEtaError",
+    "InvalidLeaseTimeError",
+    "InvalidMaxTasksError",
+    "InvalidQueueConfigError",
+    "InvalidQueueModeError",
+    "InvalidTagError",
+    "InvalidTaskError",
+    "InvalidTaskNameError",
+    "Limits",
+    "ManualClock",
+    "NameTakenError",
+    "NewTask",
+    "OverQuotaError",
+    "PullQueueError",
+    "Queue",
+    "QueueDisabledError",
+    "QueueError",
+    "QueueStatistics",
+    "RateLimitExceededError",
+    "SystemClock",
+    "Task",
+    "TaskAlreadyExistsError",
+    "TaskError",
+    "TaskLeaseExpiredError",
+    "TaskState",
+    "TaskTooLargeError",
+    "TombstonedTaskError",
+    "TooManyTasksError",
+    "TransientError",
+    "UnknownQueueError",
+    "UnknownTaskError",
+]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - costs more than all the rest
+
+        return version("pullqueue")
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)

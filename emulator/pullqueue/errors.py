@@ -144,3 +144,19 @@ class TaskAlreadyExistsError(NameTakenError):
 
 class TombstonedTaskError(NameTakenError):
     """a task of this name was deleted not long ago"""
+
+
+class TransientError(PullQueueError):
+    """the call failed for a passing reason; try it again"""
+
+
+class InternalError(PullQueueError):
+    """the service failed"""
+
+
+class DeadlineExceededError(PullQueueError):
+    """the call took longer than its deadline"""
+
+
+class RateLimitExceededError(PullQueueError):
+    """too many calls; try again later"""

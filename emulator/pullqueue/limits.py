@@ -43,7 +43,7 @@ class Limits:
     """How long a deleted task's name stays taken (guide, REST)."""
     rest_body_bytes: int = 16 * MIB
     """Body of one REST request (ours)."""
-    exhausted_kept: int = 10_000
+    exhausted_kept: int = 1_000
     """Exhausted tasks remembered per queue, the latest (ours)."""
     events_kept: int = 100_000
     """Events remembered per queue, the latest (ours)."""

@@ -1,0 +1,171 @@
+"""An app's queues: made from a queue.yaml, sharing one clock, one store and one storage limit."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import threading
+from collections.abc import Iterable
+from datetime import datetime
+
+from pullqueue import config as queue_yaml
+from pullqueue.clock import Clock, SystemClock
+from pullqueue.config.model import QueueConfig, QueueSettings
+from pullqueue.engine.memory import MemoryStore
+from pullqueue.engine.names import NameSource, random_names
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.store import StoreFactory
+from pullqueue.errors import UnknownQueueError
+from pullqueue.limits import Limits
+
+_DEFAULT_QUEUE = QueueSettings(name="default")
+"""Every app has it, whether or not queue.yaml says so; it is a push queue."""
+
+
+class Emulator:
+    """The queues of one app.
+
+    Two emulators share nothing. All methods are safe under threads.
+    """
+
+    def __init__(
+        self,
+        config: QueueConfig,
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        project: str | None = None,
+        store: StoreFactory = MemoryStore,
+        names: NameSource | None = None,
+    ) -> None:
+        """Make empty queues from a configuration.
+
+        `clock` is the system's when None; `project` the application id that callers must name,
+        any when None; `names` makes up the names of tasks that have none.
+        """
+        self.clock = clock or SystemClock()
+        self.limits = limits or Limits()
+        self.project = project
+        self._store = store(clock=self.clock, limits=self.limits, names=names or random_names())
+        self._lock = threading.Lock()
+        self._queues: dict[str, Queue] = {}
+        self.reconfigure(config)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        project: str | None = None,
+        profile: str = "gcloud",
+    ) -> Emulator:
+        """Make an emulator from a queue.yaml.
+
+        Raises:
+            ConfigFileError: the file cannot be read.
+            InvalidQueueConfigError: the file is not valid; `.problems` lists everything found.
+        """
+        config = queue_yaml.load(path, profile=profile)
+        return cls(config, clock=clock, limits=limits, project=project)
+
+    @classmethod
+    def from_text(
+        cls,
+        text: str,
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        project: str | None = None,
+        profile: str = "gcloud",
+    ) -> Emulator:
+        """Make an emulator from the text of a queue.yaml.
+
+        Raises:
+            InvalidQueueConfigError: the text is not valid; `.problems` lists everything found.
+        """
+        config = queue_yaml.loads(text, profile=profile)
+        return cls(config, clock=clock, limits=limits, project=project)
+
+    def __repr__(self) -> str:
+        return f"Emulator(file={self.config.file!r}, queues={[q.name for q in self.queues]!r})"
+
+    @property
+    def config(self) -> QueueConfig:
+        """The configuration now in force."""
+        return self._config
+
+    @property
+    def queues(self) -> list[Queue]:
+        """All queues in the order of queue.yaml, then those removed from it."""
+        return list(self._queues.values())
+
+    def queue(self, name: str) -> Queue:
+        """Give a queue by name.
+
+        Raises:
+            UnknownQueueError: queue.yaml has no such queue.
+        """
+        queue = self._queues.get(name)
+        if queue is None:
+            raise UnknownQueueError(self._unknown(name), queue_name=name)
+        return queue
+
+    def reconfigure(self, config: QueueConfig) -> None:
+        """Take another configuration, as a deployment of queue.yaml would.
+
+        Queues are added and changed; one that is no longer listed is disabled and keeps its tasks
+        until it is listed again.
+        """
+        listed = {settings.name: settings for settings in config.queues}
+        listed.setdefault(_DEFAULT_QUEUE.name, _DEFAULT_QUEUE)
+        with self._lock:
+            queues: dict[str, Queue] = {}
+            for name, settings in listed.items():
+                queues[name] = self._configured(settings, config.total_storage_limit_bytes)
+            for name, queue in self._queues.items():
+                if name not in queues:
+                    queue.disable()
+                    queues[name] = queue
+            self._queues = queues
+            self._config = config
+
+    def reset(self) -> None:
+        """Forget all tasks, leases, names and records; keep the configuration and the clock."""
+        self._store.clear()
+
+    @property
+    def bytes_stored(self) -> int:
+        """What all tasks weigh together: payloads, names and tags, in bytes of UTF-8."""
+        return self._store.bytes_stored()
+
+    def next_change(self) -> datetime | None:
+        """Give the next moment at which anything changes by itself, or None."""
+        return min(_moments(queue.next_change() for queue in self.queues), default=None)
+
+    def last_lease_end(self) -> datetime | None:
+        """Give the moment at which the last of the leases now held ends, or None."""
+        return max(_moments(queue.last_lease_end() for queue in self.queues), default=None)
+
+    def _configured(self, settings: QueueSettings, storage_limit_bytes: int | None) -> Queue:
+        queue = self._queues.get(settings.name)
+        if queue is None:
+            return Queue(
+                settings,
+                store=self._store,
+                limits=self.limits,
+                storage_limit_bytes=storage_limit_bytes,
+            )
+        queue.configure(settings, storage_limit_bytes=storage_limit_bytes)
+        return queue
+
+    def _unknown(self, name: str) -> str:
+        names = sorted(self._queues)
+        close = difflib.get_close_matches(str(name), names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(map(repr, names))}"
+        return f"queue {name!r} is not in {self._config.file}: {hint}"
+
+
+def _moments(moments: Iterable[datetime | None]) -> list[datetime]:
+    return [moment for moment in moments if moment is not None]

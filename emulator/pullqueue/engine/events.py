@@ -1,0 +1,129 @@
+"""What happened to tasks: a bounded record, read by tests, assertions and the console."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import NamedTuple
+
+from pullqueue.clock import from_usec
+from pullqueue.tasks import Task
+
+
+class EventKind(Enum):
+    """A step in a task's life."""
+
+    ADDED = "added"
+    LEASED = "leased"
+    EXTENDED = "extended"
+    """Its lease was given another end."""
+    RELEASED = "released"
+    """Its holder gave it back."""
+    LEASE_EXPIRED = "lease expired"
+    DELETED = "deleted"
+    PURGED = "purged"
+    EXHAUSTED = "exhausted"
+    """Its last permitted lease ended."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One step in the life of one task."""
+
+    usec: int
+    """When, in microseconds since the epoch."""
+    kind: EventKind
+    task_name: str
+    retry_count: int
+    """How often the task had been leased by then, this step included."""
+    until_usec: int | None = None
+    """Of a lease: when it is to end. Of a new task: its eta."""
+
+    @property
+    def moment(self) -> datetime:
+        """When, as an aware datetime (UTC)."""
+        return from_usec(self.usec)
+
+    @property
+    def until(self) -> datetime | None:
+        """`until_usec` as an aware datetime (UTC)."""
+        return None if self.until_usec is None else from_usec(self.until_usec)
+
+
+class _Entry(NamedTuple):
+    """One operation on some tasks; names only, so that payloads are not kept alive."""
+
+    usec: int
+    kind: EventKind
+    names: list[str]
+    retry_counts: list[int]
+    until_usec: int | None
+
+
+class EventLog:
+    """The latest events of one queue.
+
+    An operation is one entry however many tasks it touched, and a lease that runs out is no entry
+    at all: it is told from the lease's end when the log is read.
+    """
+
+    def __init__(self, kept: int) -> None:
+        """Remember the latest `kept` events, to the operation."""
+        self._kept = kept
+        self._entries: deque[_Entry] = deque()
+        self._count = 0
+
+    def record(
+        self, kind: EventKind, usec: int, tasks: Sequence[Task], until_usec: int | None = None
+    ) -> None:
+        """Remember that one operation did `kind` to `tasks`."""
+        names = [task.name for task in tasks]
+        counts = [task.retry_count for task in tasks]
+        self._entries.append(_Entry(usec, kind, names, counts, until_usec))
+        self._count += len(names)
+        while self._count > self._kept and len(self._entries) > 1:
+            self._count -= len(self._entries.popleft().names)
+
+    def read(self, now_usec: int, task_name: str | None = None) -> list[Event]:
+        """Give the events until now, of all tasks or of one, oldest first."""
+        events: list[Event] = []
+        leases: dict[str, Event] = {}
+        for event in self._recorded(task_name):
+            lease = leases.pop(event.task_name, None)
+            if lease is not None:
+                events += _expiry(lease, event.usec)
+            events.append(event)
+            if event.kind in (EventKind.LEASED, EventKind.EXTENDED):
+                leases[event.task_name] = event
+        for lease in leases.values():
+            events += _expiry(lease, now_usec)
+        events.sort(key=lambda event: event.usec)
+        return events
+
+    def _recorded(self, task_name: str | None) -> Iterator[Event]:
+        for usec, kind, names, retry_counts, until_usec in self._entries:
+            for name, retry_count in zip(names, retry_counts, strict=True):
+                if task_name is None or name == task_name:
+                    yield Event(
+                        usec=usec,
+                        kind=kind,
+                        task_name=name,
+                        retry_count=retry_count,
+                        until_usec=until_usec,
+                    )
+
+
+def _expiry(lease: Event, by_usec: int) -> list[Event]:
+    if lease.until_usec is None or lease.until_usec > by_usec:
+        return []
+    return [
+        Event(
+            usec=lease.until_usec,
+            kind=EventKind.LEASE_EXPIRED,
+            task_name=lease.task_name,
+            retry_count=lease.retry_count,
+        )
+    ]

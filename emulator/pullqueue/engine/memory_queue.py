@@ -1,0 +1,345 @@
+"""One queue in memory: its tasks, the orders they stand in, and the records of what became of them.
+
+Nothing here is safe under threads or knows the time: `MemoryStore` holds the lock and the clock.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, takewhile
+
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine.events import EventKind, EventLog
+from pullqueue.engine.index import OrderedIndex
+from pullqueue.engine.names import NameSource
+from pullqueue.engine.rates import CallRate, LeaseCounter
+from pullqueue.engine.store import Draft, LeaseRequest, QueueCounts, RetryLimit, TaskFilter
+from pullqueue.engine.tombstones import Tombstones
+from pullqueue.errors import (
+    NameTakenError,
+    TaskAlreadyExistsError,
+    TaskLeaseExpiredError,
+    TombstonedTaskError,
+    UnknownTaskError,
+)
+from pullqueue.limits import Limits
+from pullqueue.tasks import DeleteResult, Task, TaskState
+
+_LAST_SEQUENCE = sys.maxsize
+
+
+class MemoryQueue:
+    """The tasks of one queue."""
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        self.name = name
+        self.bytes_stored = 0
+        self.exhausted: deque[Task] = deque(maxlen=limits.exhausted_kept)
+        self.events = EventLog(limits.events_kept)
+        self.call_rate = CallRate()
+        self._tasks: dict[str, Task] = {}
+        self._order: OrderedIndex[Task] = OrderedIndex()
+        # Those added for a later moment and never leased: what lies ahead and is not leased.
+        self._scheduled: OrderedIndex[Task] = OrderedIndex()
+        self._by_tag: dict[str | None, OrderedIndex[Task]] = {}
+        # When each task that has used up its leases is to go: (moment, sequence, name).
+        self._ends: OrderedIndex[tuple[int, int, str]] = OrderedIndex()
+        self._end_of: dict[str, tuple[int, int, str]] = {}
+        self._tombstones = Tombstones(limits.tombstone_seconds * USEC_PER_SECOND)
+        self._leased = LeaseCounter()
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def catch_up(self, now_usec: int) -> None:
+        """Let everything happen that was due by now: exhaustion, and the end of tombstones."""
+        while (first := self._ends.first()) is not None and first[0] <= now_usec:
+            due = self._ends.due(first[0], len(self._ends))
+            self._exhaust([self._tasks[name] for _, _, name in due], first[0])
+        self._tombstones.expire(now_usec)
+
+    def next_change_usec(self, now_usec: int) -> int | None:
+        """Give the next moment at which something changes by itself, or None."""
+        coming = next(self._order.after(now_usec), None)
+        end = self._ends.first()
+        moments = [entry[0] for entry in (coming, end) if entry is not None]
+        return min(moments, default=None)
+
+    def last_lease_end_usec(self, now_usec: int) -> int | None:
+        """Give the end of the longest lease now held, or None."""
+        coming = takewhile(lambda task: task.eta_usec > now_usec, reversed(self._order))
+        return next((task.eta_usec for task in coming if task.retry_count), None)
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def split(self, drafts: Sequence[Draft]) -> tuple[list[Draft], dict[str, type[NameTakenError]]]:
+        """Part drafts into those that can be stored and the names that are taken."""
+        free: list[Draft] = []
+        refused: dict[str, type[NameTakenError]] = {}
+        for draft in drafts:
+            if draft.name in self._tasks:
+                refused[draft.name] = TaskAlreadyExistsError
+            elif draft.name is not None and draft.name in self._tombstones:
+                refused[draft.name] = TombstonedTaskError
+            else:
+                free.append(draft)
+        return free, refused
+
+    def prepare(
+        self, drafts: Sequence[Draft], names: NameSource, first: int, now_usec: int
+    ) -> list[Task]:
+        """Make tasks of drafts whose names are free, numbered from `first` on; store nothing."""
+        taken = {draft.name for draft in drafts if draft.name is not None}
+        tasks: list[Task] = []
+        for sequence, (given, payload, tag, eta_usec, size) in enumerate(drafts, first):
+            name = self._free_name(names, taken) if given is None else given
+            stored = size if given is not None else size + len(name)
+            eta = now_usec if eta_usec is None else eta_usec
+            tasks.append(Task(eta, sequence, name, self.name, payload, tag, 0, now_usec, stored))
+        return tasks
+
+    def insert(self, tasks: Sequence[Task], now_usec: int) -> None:
+        """Store prepared tasks."""
+        self._put(tasks)
+        self._tasks.update((task.name, task) for task in tasks)
+        self.bytes_stored += sum(task.stored_bytes for task in tasks)
+        self.events.record(EventKind.ADDED, now_usec, tasks)
+
+    def lease(self, request: LeaseRequest, now_usec: int) -> list[Task]:
+        """Lease the first due tasks and give them in the order they stood in."""
+        due = _fitting(self._due(request, now_usec), request.payload_bytes)
+        if not due:
+            return due
+        if request.retry_limit.leases == 0:
+            self._exhaust(due, now_usec)
+            return []
+        until_usec = now_usec + request.lease_usec
+        leased = [
+            Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
+            for _, seq, name, queue, payload, tag, retries, enqueued, size in due
+        ]
+        self._replace(due, leased)
+        self._leased.add(now_usec, len(leased))
+        self.events.record(EventKind.LEASED, now_usec, leased, until_usec)
+        self._limit(leased, request.retry_limit)
+        return leased
+
+    def modify_lease(
+        self,
+        name: str,
+        held_eta_usec: int | None,
+        lease_usec: int,
+        retry_limit: RetryLimit,
+        now_usec: int,
+    ) -> Task:
+        """Give the current lease of a task another end; see `TaskStore.modify_lease`."""
+        task = self.get(name)
+        self._check_held(task, held_eta_usec, now_usec)
+        changed = task._replace(eta_usec=now_usec + lease_usec)
+        self._replace([task], [changed])
+        if lease_usec:
+            self.events.record(EventKind.EXTENDED, now_usec, [changed], changed.eta_usec)
+        else:
+            self.events.record(EventKind.RELEASED, now_usec, [changed])
+        self._limit([changed], retry_limit)
+        self.catch_up(now_usec)
+        return changed
+
+    def delete(self, names: Iterable[str], now_usec: int) -> list[DeleteResult]:
+        """Delete tasks by name; one result for each."""
+        results: list[DeleteResult] = []
+        deleted: dict[str, Task] = {}
+        for name in names:
+            task = self._tasks.pop(name, None)
+            if task is not None:
+                deleted[name] = task
+                results.append(DeleteResult.DELETED)
+            elif name in deleted or name in self._tombstones:
+                results.append(DeleteResult.TOMBSTONED)
+            else:
+                results.append(DeleteResult.UNKNOWN)
+        if deleted:
+            tasks = list(deleted.values())
+            self._drop(tasks, now_usec)
+            self.events.record(EventKind.DELETED, now_usec, tasks)
+        return results
+
+    def purge(self, now_usec: int) -> int:
+        """Delete every task."""
+        purged = list(self._order)
+        if purged:
+            self._tasks.clear()
+            self._drop(purged, now_usec)
+            self.events.record(EventKind.PURGED, now_usec, purged)
+        return len(purged)
+
+    def change_retry_limit(self, retry_limit: RetryLimit, now_usec: int) -> None:
+        """Hold the tasks that are here to another limit."""
+        self._lift_limits(list(self._end_of))
+        self._limit([task for task in self._order if task.retry_count], retry_limit)
+        self.catch_up(now_usec)
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Task:
+        """Give one task; see `TaskStore.get`."""
+        task = self._tasks.get(name)
+        if task is not None:
+            return task
+        if name in self._tombstones:
+            raise TombstonedTaskError(
+                f"task {name!r} of queue {self.name!r} was deleted",
+                queue_name=self.name,
+                task_name=name,
+            )
+        raise UnknownTaskError(
+            f"queue {self.name!r} has no task {name!r}", queue_name=self.name, task_name=name
+        )
+
+    def list_tasks(self, task_filter: TaskFilter, limit: int, now_usec: int) -> list[Task]:
+        """Give the first tasks that pass the filter."""
+        index = self._order
+        if task_filter.tag is not None:
+            index = self._by_tag.get(task_filter.tag) or OrderedIndex()
+        return list(islice(_passing(index, task_filter, now_usec), limit))
+
+    def counts(self, now_usec: int) -> QueueCounts:
+        """Give the numbers of the queue."""
+        scheduled = self._scheduled.count_after(now_usec)
+        first = self._order.first()
+        return QueueCounts(
+            tasks=len(self._order),
+            leased=self._order.count_after(now_usec) - scheduled,
+            scheduled=scheduled,
+            oldest_eta_usec=first.eta_usec if first else None,
+            leased_last_minute=self._leased.last_minute(now_usec),
+            leased_last_hour=self._leased.last_hour(now_usec),
+            bytes_stored=self.bytes_stored,
+        )
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _free_name(self, names: NameSource, taken: set[str]) -> str:
+        name = names()
+        while name in self._tasks or name in self._tombstones or name in taken:
+            name = names()
+        taken.add(name)
+        return name
+
+    def _due(self, request: LeaseRequest, now_usec: int) -> list[Task]:
+        index: OrderedIndex[Task] | None = self._order
+        if request.group_by_tag:
+            tag = request.tag
+            if tag is None and (first := self._order.first()) is not None:
+                tag = first.tag
+            index = self._by_tag.get(tag)
+        return [] if index is None else index.due(now_usec, request.max_tasks)
+
+    def _check_held(self, task: Task, held_eta_usec: int | None, now_usec: int) -> None:
+        if task.state_at(now_usec) is not TaskState.LEASED:
+            state = "its lease has expired" if task.retry_count else "it was never leased"
+        elif held_eta_usec not in (None, task.eta_usec):
+            state = "another lease of it is current, whose eta is not the one given"
+        else:
+            return
+        raise TaskLeaseExpiredError(
+            f"task {task.name!r} of queue {self.name!r} is not held by the caller: {state}; "
+            "lease it again",
+            queue_name=self.name,
+            task_name=task.name,
+        )
+
+    def _put(self, tasks: Iterable[Task]) -> None:
+        run = sorted(tasks)
+        self._order.add(run)
+        self._scheduled.add([task for task in run if _is_scheduled(task)])
+        for tag, group in _grouped(run).items():
+            index = self._by_tag.get(tag)
+            if index is None:
+                index = self._by_tag[tag] = OrderedIndex()
+            index.add(group)
+
+    def _take(self, tasks: Iterable[Task]) -> None:
+        run = sorted(tasks)
+        self._order.remove(run)
+        self._scheduled.remove([task for task in run if _is_scheduled(task)])
+        for tag, group in _grouped(run).items():
+            index = self._by_tag[tag]
+            index.remove(group)
+            if not index:
+                del self._by_tag[tag]
+
+    def _replace(self, old: Sequence[Task], new: Sequence[Task]) -> None:
+        self._take(old)
+        self._put(new)
+        self._tasks.update((task.name, task) for task in new)
+
+    def _drop(self, tasks: Sequence[Task], gone_usec: int) -> None:
+        """Take tasks out that `_tasks` has lost already."""
+        self._take(tasks)
+        names = [task.name for task in tasks]
+        self._lift_limits(names)
+        self._tombstones.add(names, gone_usec)
+        self.bytes_stored -= sum(task.stored_bytes for task in tasks)
+
+    def _exhaust(self, tasks: Sequence[Task], gone_usec: int) -> None:
+        for task in tasks:
+            del self._tasks[task.name]
+        self._drop(tasks, gone_usec)
+        self.exhausted.extend(tasks)
+        self.events.record(EventKind.EXHAUSTED, gone_usec, tasks)
+
+    def _limit(self, tasks: Sequence[Task], retry_limit: RetryLimit) -> None:
+        if retry_limit.leases is None:
+            return
+        last = [task for task in tasks if task.retry_count >= retry_limit.leases]
+        self._lift_limits([task.name for task in last])
+        ends = [
+            (
+                max(task.eta_usec, task.enqueued_usec + retry_limit.age_usec),
+                task.sequence,
+                task.name,
+            )
+            for task in last
+        ]
+        self._end_of.update((end[2], end) for end in ends)
+        self._ends.add(sorted(ends))
+
+    def _lift_limits(self, names: Iterable[str]) -> None:
+        if self._end_of:
+            self._ends.remove(sorted(self._end_of.pop(n) for n in names if n in self._end_of))
+
+
+def _is_scheduled(task: Task) -> bool:
+    return not task.retry_count and task.eta_usec > task.enqueued_usec
+
+
+def _grouped(run: Iterable[Task]) -> dict[str | None, list[Task]]:
+    groups: defaultdict[str | None, list[Task]] = defaultdict(list)
+    for task in run:
+        groups[task.tag].append(task)
+    return groups
+
+
+def _fitting(tasks: list[Task], payload_bytes: int) -> list[Task]:
+    """Give the tasks from the first to the last that still fits; one always does."""
+    weight = 0
+    for position, task in enumerate(tasks):
+        weight += len(task.payload)
+        if weight > payload_bytes and position:
+            return tasks[:position]
+    return tasks
+
+
+def _passing(index: OrderedIndex[Task], task_filter: TaskFilter, now_usec: int) -> Iterator[Task]:
+    start = task_filter.after
+    state = task_filter.state
+    if state in (TaskState.LEASED, TaskState.SCHEDULED):
+        start = max(start or (now_usec, _LAST_SEQUENCE), (now_usec, _LAST_SEQUENCE))
+    tasks = iter(index) if start is None else index.after(*start)
+    if state is None:
+        return tasks
+    if state is TaskState.AVAILABLE:
+        return takewhile(lambda task: task.eta_usec <= now_usec, tasks)
+    return (task for task in tasks if task.state_at(now_usec) is state)

@@ -1,0 +1,25 @@
+"""Names for tasks that were added without one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import count
+
+NameSource = Callable[[], str]
+"""Gives another name at each call. A name that is taken is passed over."""
+
+
+def random_names(seed: int | None = None) -> NameSource:
+    """Give a source of names like production's: 16 lower-case hex digits.
+
+    With a `seed` the names are the same at each run.
+    """
+    bits = random.Random(seed).getrandbits  # noqa: S311 - names are no secrets
+    return lambda: f"{bits(64):016x}"
+
+
+def counted_names(prefix: str = "task") -> NameSource:
+    """Give a source of the names of Google's test stub: task1, task2, ..."""
+    numbers: Iterator[int] = count(1)
+    return lambda: f"{prefix}{next(numbers)}"

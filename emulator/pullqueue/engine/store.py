@@ -1,0 +1,197 @@
+"""The seam between the rules of a pull queue and the place where its tasks are kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from pullqueue.clock import Clock
+from pullqueue.engine.events import Event
+from pullqueue.engine.names import NameSource
+from pullqueue.errors import NameTakenError
+from pullqueue.limits import Limits
+from pullqueue.tasks import DeleteResult, Task, TaskState
+
+
+class Draft(NamedTuple):
+    """A task that passed every check and has only to be stored."""
+
+    name: str | None
+    payload: bytes
+    tag: str | None
+    eta_usec: int | None
+    """None: the moment it is stored."""
+    stored_bytes: int
+    """What it weighs: payload, tag and, where it is given, name."""
+
+
+class Insertion(NamedTuple):
+    """What an insert did: the tasks stored, and the names that were taken and why."""
+
+    added: list[Task]
+    refused: dict[str, type[NameTakenError]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryLimit:
+    """When a task is given up."""
+
+    leases: int | None = None
+    """How often it can be leased; None: for ever."""
+    age_usec: int = 0
+    """It must be this old as well."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseRequest:
+    """What one lease asks for."""
+
+    lease_usec: int
+    max_tasks: int
+    payload_bytes: int
+    """What the payloads may weigh together; one task always fits."""
+    group_by_tag: bool = False
+    tag: str | None = None
+    """With `group_by_tag`: the tag wanted; None: that of the first task."""
+    retry_limit: RetryLimit
+    calls_per_second: int | None = None
+
+
+class Lease(NamedTuple):
+    """What one lease gave."""
+
+    tasks: list[Task]
+    rate_limited: bool = False
+    """Whether it is empty because too many leases were asked for in one second."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskFilter:
+    """Which tasks of a queue to list."""
+
+    state: TaskState | None = None
+    tag: str | None = None
+    after: tuple[int, int] | None = None
+    """Only what lies behind this eta (microseconds) and sequence."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueCounts:
+    """The numbers of one queue at one moment."""
+
+    tasks: int
+    leased: int
+    scheduled: int
+    oldest_eta_usec: int | None
+    leased_last_minute: int
+    leased_last_hour: int
+    bytes_stored: int
+
+
+class TaskStore(ABC):
+    """Keeps tasks. Each method is one operation, done whole or not at all, safe under threads.
+
+    A queue is known by its name and needs no creation. The store tells the time, so that a store
+    that many processes share can have one. Exhausted tasks leave at the end of their last lease:
+    no method ever shows one that is past it.
+    """
+
+    @abstractmethod
+    def now_usec(self) -> int:
+        """Give the time by which tasks become due and leases run out."""
+
+    @abstractmethod
+    def insert(
+        self, queue_name: str, drafts: Sequence[Draft], *, storage_limit_bytes: int | None
+    ) -> Insertion:
+        """Store tasks, all but those whose name is taken; make up missing names.
+
+        Raises:
+            OverQuotaError: the bytes of all queues would pass the limit; nothing is stored.
+        """
+
+    @abstractmethod
+    def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
+        """Lease the first due tasks."""
+
+    @abstractmethod
+    def modify_lease(
+        self,
+        queue_name: str,
+        task_name: str,
+        *,
+        held_eta_usec: int | None,
+        lease_usec: int,
+        retry_limit: RetryLimit,
+    ) -> Task:
+        """Let the current lease of a task end `lease_usec` from now; 0 gives the task back.
+
+        `held_eta_usec` is the end of the lease that the caller holds; None takes any.
+
+        Raises:
+            UnknownTaskError: there never was such a task.
+            TombstonedTaskError: the task was deleted.
+            TaskLeaseExpiredError: the task is not leased, or not by the caller.
+        """
+
+    @abstractmethod
+    def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
+        """Delete tasks by name, leased or not; one result for each name, in order."""
+
+    @abstractmethod
+    def purge(self, queue_name: str) -> int:
+        """Delete every task of a queue and tell how many."""
+
+    @abstractmethod
+    def get(self, queue_name: str, task_name: str) -> Task:
+        """Give one task.
+
+        Raises:
+            UnknownTaskError: there never was such a task.
+            TombstonedTaskError: the task was deleted.
+        """
+
+    @abstractmethod
+    def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
+        """Give the first tasks that pass the filter, in order of eta and arrival."""
+
+    @abstractmethod
+    def counts(self, queue_name: str) -> QueueCounts:
+        """Give the numbers of a queue."""
+
+    @abstractmethod
+    def exhausted(self, queue_name: str) -> list[Task]:
+        """Give the tasks that used up their leases, oldest first, as they were at the end."""
+
+    @abstractmethod
+    def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
+        """Give what happened to the tasks of a queue, or to one of them, oldest first."""
+
+    @abstractmethod
+    def next_change_usec(self, queue_name: str) -> int | None:
+        """Give the next moment at which an eta or a lease ends or a task is exhausted, or None."""
+
+    @abstractmethod
+    def last_lease_end_usec(self, queue_name: str) -> int | None:
+        """Give the end of the longest lease now held, or None."""
+
+    @abstractmethod
+    def bytes_stored(self) -> int:
+        """Give what all tasks of all queues weigh together."""
+
+    @abstractmethod
+    def change_retry_limit(self, queue_name: str, retry_limit: RetryLimit) -> None:
+        """Hold the leases now current to another limit."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget everything: tasks, tombstones, records."""
+
+
+class StoreFactory(Protocol):
+    """Makes the store of an emulator."""
+
+    def __call__(self, *, clock: Clock, limits: Limits, names: NameSource) -> TaskStore:
+        """Give an empty or a newly opened store that goes by `clock`."""

@@ -1,0 +1,33 @@
+"""Names that stay taken for a while after their task is gone."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+
+class Tombstones:
+    """The names of deleted tasks, each until its time has passed."""
+
+    def __init__(self, lifetime_usec: int) -> None:
+        """Keep each name taken for `lifetime_usec` after its deletion."""
+        self._lifetime_usec = lifetime_usec
+        self._expiries: dict[str, int] = {}
+        self._due: deque[tuple[int, Sequence[str]]] = deque()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._expiries
+
+    def add(self, names: Sequence[str], deleted_usec: int) -> None:
+        """Take the names of tasks that were deleted at one moment."""
+        expiry = deleted_usec + self._lifetime_usec
+        self._expiries.update(dict.fromkeys(names, expiry))
+        self._due.append((expiry, names))
+
+    def expire(self, now_usec: int) -> None:
+        """Free the names whose time has passed."""
+        while self._due and self._due[0][0] <= now_usec:
+            expiry, names = self._due.popleft()
+            for name in names:
+                if self._expiries.get(name) == expiry:
+                    del self._expiries[name]

@@ -1,0 +1,64 @@
+"""What each error is called at each door: one table for REST, the SDK and the command line.
+
+REST statuses and reasons are those of Google's JSON error envelope; SDK codes are those of
+`TaskQueueServiceError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pullqueue import errors
+
+EXIT_USAGE = 2
+"""A command was called wrongly, or what it was given cannot be used."""
+EXIT_INTERNAL = 3
+"""A command failed through a fault of its own."""
+
+
+class ErrorCodes(NamedTuple):
+    """The codes of one error."""
+
+    http_status: int
+    reason: str
+    sdk_code: int
+    exit_status: int = EXIT_USAGE
+
+
+ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType(
+    {
+        errors.PullQueueError: ErrorCodes(500, "internalError", 3, EXIT_INTERNAL),
+        errors.ClockError: ErrorCodes(400, "invalid", 13),
+        errors.ConfigFileError: ErrorCodes(400, "invalid", 13),
+        errors.InvalidQueueConfigError: ErrorCodes(400, "invalid", 13),
+        errors.UnknownQueueError: ErrorCodes(404, "notFound", 1),
+        errors.InvalidQueueModeError: ErrorCodes(400, "invalid", 21),
+        errors.QueueDisabledError: ErrorCodes(400, "invalid", 26),
+        errors.InvalidTaskError: ErrorCodes(400, "invalid", 13),
+        errors.InvalidTaskNameError: ErrorCodes(400, "invalid", 5),
+        errors.InvalidTagError: ErrorCodes(400, "invalid", 27),
+        errors.InvalidEtaError: ErrorCodes(400, "invalid", 12),
+        errors.TaskTooLargeError: ErrorCodes(400, "invalid", 4),
+        errors.TooManyTasksError: ErrorCodes(400, "invalid", 18),
+        errors.DuplicateTaskNameError: ErrorCodes(400, "invalid", 16),
+        errors.InvalidLeaseTimeError: ErrorCodes(400, "invalid", 13),
+        errors.InvalidMaxTasksError: ErrorCodes(400, "invalid", 13),
+        errors.UnknownTaskError: ErrorCodes(404, "notFound", 14),
+        errors.TaskLeaseExpiredError: ErrorCodes(400, "invalid", 25),
+        errors.TaskAlreadyExistsError: ErrorCodes(400, "invalid", 10),
+        errors.TombstonedTaskError: ErrorCodes(400, "invalid", 11),
+        errors.OverQuotaError: ErrorCodes(403, "quotaExceeded", 3),
+        errors.TransientError: ErrorCodes(503, "backendError", 2),
+        errors.InternalError: ErrorCodes(500, "internalError", 3),
+        errors.DeadlineExceededError: ErrorCodes(504, "deadlineExceeded", 2),
+        errors.RateLimitExceededError: ErrorCodes(403, "rateLimitExceeded", 2),
+    }
+)
+"""Through the SDK, quota and deadline are exceptions of their own, not codes (`pullqueue.sdk`)."""
+
+
+def codes_of(error: errors.PullQueueError) -> ErrorCodes:
+    """Give the codes of an error: its own, or those of the nearest class above it."""
+    return next(ERROR_CODES[kind] for kind in type(error).__mro__ if kind in ERROR_CODES)
