@@ -1,0 +1,213 @@
+"""What every door of an emulator can do, in one form, so that one suite can be run through each.
+
+A door holds an emulator with a clock that the suite moves, and speaks to it as its users would.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from pullqueue import (
+    Emulator,
+    InvalidQueueModeError,
+    Limits,
+    ManualClock,
+    NameTakenError,
+    OverQuotaError,
+    PullQueueError,
+    Queue,
+    TaskLeaseExpiredError,
+    TombstonedTaskError,
+    UnknownQueueError,
+    UnknownTaskError,
+)
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.tasks import DeleteResult, Task
+
+STORAGE_LIMIT_BYTES = 4000
+
+CONFIG = QueueConfig(
+    queues=(
+        QueueSettings(name="pull", mode=QueueMode.PULL),
+        QueueSettings(
+            name="limited",
+            mode=QueueMode.PULL,
+            retry_parameters=RetryParameters(task_retry_limit=2),
+        ),
+        QueueSettings(
+            name="never", mode=QueueMode.PULL, retry_parameters=RetryParameters(task_retry_limit=0)
+        ),
+        QueueSettings(name="push"),
+    ),
+    total_storage_limit_bytes=STORAGE_LIMIT_BYTES,
+)
+"""The queues of the suite."""
+
+LIMITS = Limits(task_bytes=2048, lease_payload_bytes=2500, rest_lease_payload_bytes=2500)
+"""Small enough that the suite can pass them."""
+
+
+class Refusal(Enum):
+    """Why a door refused a call, as far as all doors can tell."""
+
+    LEASE_EXPIRED = "the lease is not held"
+    NAME_TAKEN = "the name is taken"
+    UNKNOWN_TASK = "no such task"
+    UNKNOWN_QUEUE = "no such queue"
+    WRONG_MODE = "a push queue"
+    OVER_QUOTA = "the storage limit"
+    INVALID = "an argument is not valid"
+
+
+class Refused(Exception):  # noqa: N818 - reads as what happened
+    """A door refused a call."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(refusal.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """A leased task as a worker sees it."""
+
+    name: str
+    payload: bytes
+    tag: str | None
+    eta_usec: int
+    retry_count: int
+
+
+class Door(ABC):
+    """One way to use an emulator."""
+
+    emulator: Emulator
+
+    @abstractmethod
+    def add(
+        self,
+        payload: bytes,
+        *,
+        queue: str = "pull",
+        name: str | None = None,
+        tag: str | None = None,
+        eta: datetime | None = None,
+    ) -> str:
+        """Add a task and give its name."""
+
+    @abstractmethod
+    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
+        """Lease tasks."""
+
+    @abstractmethod
+    def lease_by_tag(
+        self, seconds: float, count: int, tag: str | None = None, *, queue: str = "pull"
+    ) -> list[Held]:
+        """Lease tasks of one tag."""
+
+    @abstractmethod
+    def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
+        """Give a lease another end."""
+
+    @abstractmethod
+    def delete(self, name: str, *, queue: str = "pull") -> bool:
+        """Delete a task and tell whether it was there."""
+
+    @abstractmethod
+    def count(self, *, queue: str = "pull") -> int:
+        """Count all tasks, leased ones included."""
+
+    @abstractmethod
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+
+
+DoorMaker = Callable[[], AbstractContextManager[Door]]
+
+
+class PythonDoor(Door):
+    """The Python interface."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.emulator = Emulator(CONFIG, clock=self.clock, limits=LIMITS)
+
+    def add(
+        self,
+        payload: bytes,
+        *,
+        queue: str = "pull",
+        name: str | None = None,
+        tag: str | None = None,
+        eta: datetime | None = None,
+    ) -> str:
+        with _refusals():
+            return self._queue(queue).add(payload, name=name, tag=tag, eta=eta).name
+
+    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
+        with _refusals():
+            return [_held(task) for task in self._queue(queue).lease_tasks(seconds, count)]
+
+    def lease_by_tag(
+        self, seconds: float, count: int, tag: str | None = None, *, queue: str = "pull"
+    ) -> list[Held]:
+        with _refusals():
+            tasks = self._queue(queue).lease_tasks_by_tag(seconds, count, tag)
+            return [_held(task) for task in tasks]
+
+    def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
+        with _refusals():
+            changed = self._queue(queue).modify_lease(
+                held.name, seconds, held_eta_usec=held.eta_usec
+            )
+            return _held(changed)
+
+    def delete(self, name: str, *, queue: str = "pull") -> bool:
+        with _refusals():
+            return self._queue(queue).delete_tasks(name) == [DeleteResult.DELETED]
+
+    def count(self, *, queue: str = "pull") -> int:
+        with _refusals():
+            return self._queue(queue).fetch_statistics().tasks
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def _queue(self, name: str) -> Queue:
+        return self.emulator.queue(name)
+
+
+_REFUSALS: dict[type[PullQueueError], Refusal] = {
+    TaskLeaseExpiredError: Refusal.LEASE_EXPIRED,
+    NameTakenError: Refusal.NAME_TAKEN,
+    UnknownTaskError: Refusal.UNKNOWN_TASK,
+    UnknownQueueError: Refusal.UNKNOWN_QUEUE,
+    InvalidQueueModeError: Refusal.WRONG_MODE,
+    OverQuotaError: Refusal.OVER_QUOTA,
+}
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except TombstonedTaskError as error:
+        raise Refused(Refusal.NAME_TAKEN if error.refused else Refusal.UNKNOWN_TASK) from error
+    except PullQueueError as error:
+        found = (refusal for kind, refusal in _REFUSALS.items() if isinstance(error, kind))
+        raise Refused(next(found, Refusal.INVALID)) from error
+
+
+def _held(task: Task) -> Held:
+    return Held(
+        name=task.name,
+        payload=task.payload,
+        tag=task.tag,
+        eta_usec=task.eta_usec,
+        retry_count=task.retry_count,
+    )
