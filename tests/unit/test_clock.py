@@ -1,0 +1,142 @@
+"""pullqueue.clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+import time_machine
+from freezegun import freeze_time
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullqueue import ClockError, ManualClock, SystemClock
+from pullqueue.clock import duration_usec, from_usec, to_usec
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_a_moment_survives_the_round_trip(moment: datetime) -> None:
+    """An aware datetime in any zone comes back from microseconds as the same instant."""
+    assert from_usec(to_usec(moment)) == moment.astimezone(UTC)
+
+
+@pytest.mark.parametrize("moment", [datetime(2026, 1, 1), "2026-01-01", 5, None])  # noqa: DTZ001
+def test_a_moment_must_be_an_aware_datetime(moment: object) -> None:
+    """Naive datetimes and other things are refused, with an example of what to give."""
+    with pytest.raises(ClockError, match=r"give an aware one, such as datetime\(2026, 1, 1, tz"):
+        to_usec(moment)  # type: ignore[arg-type]
+
+
+class TestManualClock:
+    def test_it_stands_still(self) -> None:
+        """It starts at 2026-01-01T00:00:00Z and does not move by itself."""
+        clock = ManualClock()
+
+        assert clock.now() == clock.now() == START
+
+    def test_it_starts_where_it_is_told(self) -> None:
+        """Any aware datetime can be the start, in any zone."""
+        clock = ManualClock(datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))))
+
+        assert clock.now() == START
+
+    @pytest.mark.parametrize("step", [90, 90.0, timedelta(seconds=90)])
+    def test_it_advances(self, step: float | timedelta) -> None:
+        """It moves by seconds or a timedelta, and gives the new time."""
+        clock = ManualClock()
+
+        moved = clock.advance(step)
+
+        assert moved == clock.now() == START + timedelta(seconds=90)
+
+    def test_it_advances_by_a_microsecond(self) -> None:
+        """A microsecond is not lost to floating point, however late it is."""
+        clock = ManualClock(datetime(2060, 1, 1, tzinfo=UTC))
+
+        for _ in range(1000):
+            clock.advance(0.000001)
+
+        assert clock.now() == datetime(2060, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)
+
+    def test_it_moves_to_a_moment(self) -> None:
+        """It moves to a later moment, or to the one it stands at."""
+        clock = ManualClock()
+        later = START + timedelta(days=1)
+
+        clock.move_to(later)
+        clock.move_to(later)
+
+        assert clock.now() == later
+
+    @pytest.mark.parametrize("step", [-1, timedelta(microseconds=-1)])
+    def test_it_does_not_advance_backwards(self, step: float | timedelta) -> None:
+        """A negative step is refused and moves nothing."""
+        clock = ManualClock()
+
+        with pytest.raises(ClockError, match="a clock never goes back"):
+            clock.advance(step)
+
+        assert clock.now() == START
+
+    def test_it_does_not_move_back(self) -> None:
+        """An earlier moment is refused and moves nothing."""
+        clock = ManualClock()
+
+        with pytest.raises(ClockError, match="the clock stands at 2026-01-01T00:00:00"):
+            clock.move_to(START - timedelta(microseconds=1))
+
+        assert clock.now() == START
+
+    @pytest.mark.parametrize("step", ["1", None, True, float("nan"), float("inf"), 1e300])
+    def test_a_step_is_a_finite_number_of_seconds(self, step: object) -> None:
+        """Anything else is refused by name."""
+        clock = ManualClock()
+
+        with pytest.raises(ClockError, match="is no duration"):
+            clock.advance(step)  # type: ignore[arg-type]
+
+        assert clock.now() == START
+
+    def test_it_ends_with_the_calendar(self) -> None:
+        """It does not move past the year 9999."""
+        clock = ManualClock()
+
+        with pytest.raises(ClockError, match="past the year 9999"):
+            clock.advance(timedelta(days=365 * 9000))
+
+        assert clock.now() == START
+
+    def test_it_shows_its_time(self) -> None:
+        """Its repr tells the time."""
+        assert repr(ManualClock()) == "ManualClock(2026-01-01T00:00:00+00:00)"
+
+
+class TestSystemClock:
+    def test_it_obeys_freezegun(self) -> None:
+        """Made before or after the freeze, it gives the frozen time, to the microsecond."""
+        clock = SystemClock()
+
+        with freeze_time("2026-03-01T12:00:00.123457Z"):
+            assert clock.now() == datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)
+
+    def test_it_obeys_time_machine(self) -> None:
+        """It gives the travelled time, to the microsecond."""
+        moment = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)
+
+        with time_machine.travel(moment, tick=False):
+            assert SystemClock().now() == moment
+
+    def test_it_moves_by_itself(self) -> None:
+        """Without a library that stops time, it goes on."""
+        clock = SystemClock()
+        start = clock.now_usec()
+
+        assert any(clock.now_usec() > start for _ in range(1_000_000))
+
+
+def test_a_duration_is_cut_off_below() -> None:
+    """Half a microsecond is none."""
+    assert duration_usec(timedelta(seconds=1.5)) == 1_500_000
+    assert duration_usec(0.25) == 250_000

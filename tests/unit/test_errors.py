@@ -1,0 +1,59 @@
+"""pullqueue.errors and pullqueue.error_codes."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import pullqueue
+from pullqueue import errors
+from pullqueue.error_codes import ERROR_CODES, codes_of
+
+ERRORS = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, errors.PullQueueError)
+]
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_error_can_be_imported_from_the_top(kind: type[errors.PullQueueError]) -> None:
+    """Users catch errors by names of the package itself."""
+    assert getattr(pullqueue, kind.__name__) is kind
+    assert kind.__name__ in pullqueue.__all__
+
+
+def test_the_docstring_is_the_default_message() -> None:
+    """An error raised without a text still says what is wrong."""
+    assert str(errors.TransientError()) == "the call failed for a passing reason; try it again"
+    assert str(errors.TransientError("other")) == "other"
+
+
+def test_facts_are_attributes() -> None:
+    """What an error is about can be read without parsing its message."""
+    error = errors.OverQuotaError("full", limit_bytes=5, needed_bytes=6)
+    taken = errors.TaskAlreadyExistsError(queue_name="q", task_name="t")
+
+    assert (error.limit_bytes, error.needed_bytes) == (5, 6)
+    assert (taken.queue_name, taken.task_name, taken.added, taken.refused) == ("q", "t", [], {})
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_error_has_codes(kind: type[errors.PullQueueError]) -> None:
+    """Each error, or one above it other than the root, has its codes at each door."""
+    abstract = {errors.PullQueueError, errors.QueueError, errors.TaskError, errors.NameTakenError}
+
+    found = next(above for above in kind.__mro__ if above in ERROR_CODES)
+
+    assert found is not errors.PullQueueError or kind in abstract
+
+
+def test_codes_are_those_of_the_nearest_class() -> None:
+    """A subclass without codes of its own has its parent's."""
+
+    class OddTagError(errors.InvalidTagError):
+        """an odd tag"""
+
+    assert codes_of(OddTagError()) == ERROR_CODES[errors.InvalidTagError]
+    assert codes_of(errors.PullQueueError()).http_status == 500

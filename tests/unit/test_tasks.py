@@ -1,0 +1,56 @@
+"""pullqueue.tasks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pullqueue import Emulator, ManualClock, Task, TaskState
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+
+CONFIG = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
+
+
+@pytest.fixture
+def task() -> Task:
+    """Give a task added at the start of a manual clock."""
+    queue = Emulator(CONFIG, clock=ManualClock()).queue("pull")
+    return queue.add(b"work" * 20, name="one", tag="red")
+
+
+def test_moments_are_aware_datetimes(task: Task) -> None:
+    """Eta and time of arrival are in UTC."""
+    assert task.eta == task.enqueued == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_state(task: Task) -> None:
+    """A task is free from its eta on; before that it is leased, or waits for its first lease."""
+    now = task.eta_usec
+
+    assert task.state_at(now) is TaskState.AVAILABLE
+    assert task.state_at(now - 1) is TaskState.SCHEDULED
+    assert task._replace(retry_count=1).state_at(now - 1) is TaskState.LEASED
+
+
+def test_a_task_reads_well(task: Task) -> None:
+    """The repr has what one looks for first, and a long payload is cut."""
+    assert repr(task) == (
+        "Task(name='one', queue_name='pull', tag='red', eta=2026-01-01T00:00:00+00:00, "
+        "retry_count=0, payload=b'workworkworkworkworkworkworkworkworkw...')"
+    )
+
+
+def test_a_task_cannot_be_changed(task: Task) -> None:
+    """A task is a snapshot."""
+    with pytest.raises(AttributeError):
+        task.payload = b"other"  # type: ignore[misc]
+
+
+def test_a_task_is_ordered_by_eta_and_arrival(task: Task) -> None:
+    """That is what an index relies on."""
+    later = task._replace(eta_usec=task.eta_usec + 1, sequence=0)
+    next_in_line = task._replace(sequence=task.sequence + 1)
+
+    assert sorted([later, next_in_line, task]) == [task, next_in_line, later]
+    assert later.eta - task.eta == timedelta(microseconds=1)
