@@ -41,12 +41,14 @@ class Emulator:
         """Make empty queues from a configuration.
 
         `clock` is the system's when None; `project` the application id that callers must name,
-        any when None; `names` makes up the names of tasks that have none.
+        any when None; `names` makes up the names of tasks that have none, and can be replaced
+        at any time.
         """
         self.clock = clock or SystemClock()
         self.limits = limits or Limits()
         self.project = project
-        self._store = store(clock=self.clock, limits=self.limits, names=names or random_names())
+        self.names = names or random_names()
+        self._store = store(clock=self.clock, limits=self.limits, names=lambda: self.names())
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
         self.reconfigure(config)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -29,8 +28,7 @@ class EventKind(Enum):
     """Its last permitted lease ended."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One step in the life of one task."""
 
     usec: int

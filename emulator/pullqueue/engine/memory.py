@@ -87,6 +87,11 @@ class MemoryStore(TaskStore):
             now_usec, queue = self._now(queue_name)
             return queue.purge(now_usec)
 
+    def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:
+        """Free the names of deleted tasks: some, or all (None)."""
+        with self._lock:
+            self._now(queue_name)[1].free_names(task_names)
+
     def get(self, queue_name: str, task_name: str) -> Task:
         """Give one task; see `TaskStore.get`."""
         with self._lock:

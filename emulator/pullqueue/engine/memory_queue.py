@@ -174,6 +174,10 @@ class MemoryQueue:
             self.events.record(EventKind.PURGED, now_usec, purged)
         return len(purged)
 
+    def free_names(self, names: Iterable[str] | None) -> None:
+        """Free the names of deleted tasks: some, or all (None)."""
+        self._tombstones.free(names)
+
     def change_retry_limit(self, retry_limit: RetryLimit, now_usec: int) -> None:
         """Hold the tasks that are here to another limit."""
         self._lift_limits(list(self._end_of))

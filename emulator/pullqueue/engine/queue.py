@@ -162,9 +162,18 @@ class Queue:
 
     def insert(self, tasks: Sequence[NewTask]) -> Insertion:
         """Add like `add_many`, but tell of taken names in the result instead of raising."""
-        self._check_usable()
-        drafts = checks.drafts_of(tasks, self._limits, self._store.now_usec())
+        drafts = self._drafts(tasks)
         return self._store.insert(self.name, drafts, storage_limit_bytes=self._storage_limit_bytes)
+
+    def check(self, tasks: Sequence[NewTask]) -> None:
+        """Refuse what `add_many` would refuse whole, but for the storage limit; add nothing.
+
+        Raises:
+            TooManyTasksError: there are more than 100.
+            DuplicateTaskNameError: a name stands twice in the batch.
+            InvalidTaskError: a task is not valid (a subclass tells what).
+        """
+        self._drafts(tasks)
 
     def lease_tasks(self, lease_seconds: float, max_tasks: int) -> list[Task]:
         """Lease the first available tasks, in order of eta and arrival.
@@ -292,6 +301,10 @@ class Queue:
         self._check_usable()
         return self._store.purge(self.name)
 
+    def free_names(self, task_names: Iterable[str] | None = None) -> None:
+        """Let the names of deleted tasks be used again at once: some of them, or all (None)."""
+        self._store.free_names(self.name, task_names)
+
     # -- questions -------------------------------------------------------------------------------
 
     def get_task(self, task_name: str) -> Task:
@@ -356,6 +369,10 @@ class Queue:
         """Give the next moment at which an eta, a lease or a task's life ends, or None."""
         change_usec = self._store.next_change_usec(self.name)
         return None if change_usec is None else from_usec(change_usec)
+
+    def _drafts(self, tasks: Sequence[NewTask]) -> list[Draft]:
+        self._check_usable()
+        return checks.drafts_of(tasks, self._limits, self._store.now_usec())
 
     def _check_usable(self) -> None:
         if self._settings.mode is not QueueMode.PULL:

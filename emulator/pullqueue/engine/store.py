@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pullqueue.clock import Clock
@@ -34,8 +33,7 @@ class Insertion(NamedTuple):
     refused: dict[str, type[NameTakenError]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RetryLimit:
+class RetryLimit(NamedTuple):
     """When a task is given up."""
 
     leases: int | None = None
@@ -44,19 +42,19 @@ class RetryLimit:
     """It must be this old as well."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LeaseRequest:
+class LeaseRequest(NamedTuple):
     """What one lease asks for."""
 
     lease_usec: int
     max_tasks: int
     payload_bytes: int
     """What the payloads may weigh together; one task always fits."""
-    group_by_tag: bool = False
-    tag: str | None = None
+    group_by_tag: bool
+    tag: str | None
     """With `group_by_tag`: the tag wanted; None: that of the first task."""
     retry_limit: RetryLimit
-    calls_per_second: int | None = None
+    calls_per_second: int | None
+    """How many leases a second the queue admits; None: any number."""
 
 
 class Lease(NamedTuple):
@@ -67,8 +65,7 @@ class Lease(NamedTuple):
     """Whether it is empty because too many leases were asked for in one second."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskFilter:
+class TaskFilter(NamedTuple):
     """Which tasks of a queue to list."""
 
     state: TaskState | None = None
@@ -77,8 +74,7 @@ class TaskFilter:
     """Only what lies behind this eta (microseconds) and sequence."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueueCounts:
+class QueueCounts(NamedTuple):
     """The numbers of one queue at one moment."""
 
     tasks: int
@@ -143,6 +139,10 @@ class TaskStore(ABC):
     @abstractmethod
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue and tell how many."""
+
+    @abstractmethod
+    def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:
+        """Let names of deleted tasks be used again: some, or all of the queue (None)."""
 
     @abstractmethod
     def get(self, queue_name: str, task_name: str) -> Task:

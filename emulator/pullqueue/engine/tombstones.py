@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 class Tombstones:
@@ -23,6 +23,11 @@ class Tombstones:
         expiry = deleted_usec + self._lifetime_usec
         self._expiries.update(dict.fromkeys(names, expiry))
         self._due.append((expiry, names))
+
+    def free(self, names: Iterable[str] | None) -> None:
+        """Free names before their time; all of them where None is given."""
+        for name in list(self._expiries) if names is None else names:
+            self._expiries.pop(name, None)
 
     def expire(self, now_usec: int) -> None:
         """Free the names whose time has passed."""

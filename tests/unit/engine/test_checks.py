@@ -1,0 +1,133 @@
+"""pullqueue.engine.checks: what may be asked, and what is said where it may not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pullqueue import (
+    DuplicateTaskNameError,
+    InvalidEtaError,
+    InvalidLeaseTimeError,
+    InvalidMaxTasksError,
+    InvalidTagError,
+    InvalidTaskError,
+    InvalidTaskNameError,
+    Limits,
+    NewTask,
+    PullQueueError,
+    TaskTooLargeError,
+    TooManyTasksError,
+)
+from pullqueue.clock import to_usec
+from pullqueue.engine import checks
+from pullqueue.engine.store import Draft
+
+LIMITS = Limits()
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SURROGATE = "\ud800"
+
+
+def draft(**fields: Any) -> Draft:
+    """Check one task and give the draft."""
+    return checks.drafts_of([NewTask(**fields)], LIMITS, to_usec(NOW))[0]
+
+
+def test_a_draft_has_what_was_given() -> None:
+    """Text becomes UTF-8, the eta microseconds, and the size counts payload, tag and name."""
+    made = draft(payload="wörk", name="one", tag="röt", eta=NOW)
+
+    assert made == ("one", "wörk".encode(), "röt", to_usec(NOW), 5 + 4 + 3)
+
+
+def test_the_largest_of_everything_is_accepted() -> None:
+    """Each limit is itself permitted."""
+    eta = NOW + timedelta(days=30)
+
+    made = draft(payload=b"x" * 2**20, name="n" * 500, tag="ü" * 500, eta=eta)
+
+    assert made.stored_bytes == 2**20 + 500 + 1000
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"payload": 5}, InvalidTaskError, "payload is of type int: give bytes or text"),
+        ({"payload": bytearray(b"x")}, InvalidTaskError, "payload is of type bytearray"),
+        ({"payload": SURROGATE}, InvalidTaskError, "text that cannot be written as UTF-8"),
+        ({"payload": b"x" * (2**20 + 1)}, TaskTooLargeError, "1048577 bytes: .* most 1048576"),
+        ({"name": ""}, InvalidTaskNameError, "task name is ''"),
+        ({"name": "a b"}, InvalidTaskNameError, "task name is 'a b': give letters"),
+        ({"name": "one\n"}, InvalidTaskNameError, r"task name is 'one\\n'"),
+        ({"name": b"one"}, InvalidTaskNameError, "task name is b'one'"),
+        ({"name": "x" * 501}, InvalidTaskNameError, "has 501 characters .* at most 500"),
+        ({"tag": "x" * 501}, InvalidTagError, "tag has 501 characters .* at most 500"),
+        ({"tag": b"red"}, InvalidTagError, "tag is b'red': give text, or None"),
+        ({"tag": SURROGATE}, InvalidTagError, "cannot be written as UTF-8"),
+        ({"eta": NOW.replace(tzinfo=None)}, InvalidEtaError, "eta: .* has no time zone"),
+        ({"eta": 5}, InvalidEtaError, "eta: 5 is not a datetime"),
+        (
+            {"eta": NOW + timedelta(days=30, microseconds=1)},
+            InvalidEtaError,
+            r"at most 2592000 seconds \(30 days\)",
+        ),
+    ],
+)
+def test_a_task_that_cannot_be_added(
+    fields: dict[str, Any], error: type[PullQueueError], message: str
+) -> None:
+    """Each fault has its error, which quotes the value and says what is permitted."""
+    with pytest.raises(error, match=message):
+        draft(**fields)
+
+
+def test_only_new_tasks_can_be_added() -> None:
+    """Anything else in a batch is refused by name."""
+    with pytest.raises(InvalidTaskError, match=r"'work' is no task to add: give a pullqueue\.New"):
+        checks.drafts_of(["work"], LIMITS, 0)  # type: ignore[list-item]
+
+
+def test_a_batch_is_bounded() -> None:
+    """100 tasks are a batch, 101 are too many."""
+    assert len(checks.drafts_of([NewTask()] * 100, LIMITS, 0)) == 100
+    with pytest.raises(TooManyTasksError, match="101 tasks in one batch: at most 100"):
+        checks.drafts_of([NewTask()] * 101, LIMITS, 0)
+
+
+def test_a_name_stands_once_in_a_batch() -> None:
+    """The name that stands twice is told."""
+    tasks = [NewTask(name="a"), NewTask(), NewTask(name="b"), NewTask(name="b")]
+
+    with pytest.raises(DuplicateTaskNameError, match="'b' stands twice in one batch"):
+        checks.drafts_of(tasks, LIMITS, 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "usec"), [(0, 0), (604_800, 604_800_000_000), (1.5, 1_500_000)]
+)
+def test_a_lease_in_microseconds(seconds: float, usec: int) -> None:
+    """Seconds, whole or not, from 0 to a week."""
+    assert checks.lease_usec(seconds, LIMITS) == usec
+
+
+@pytest.mark.parametrize(
+    "seconds", [-1, 604_800.000001, float("nan"), float("inf"), "5", None, True]
+)
+def test_a_lease_of_another_length(seconds: object) -> None:
+    """Anything else is refused with the range."""
+    with pytest.raises(InvalidLeaseTimeError, match="give a number of seconds from 0 to 604800"):
+        checks.lease_usec(seconds, LIMITS)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1001, 1.0, "1", None, True])
+def test_another_number_of_tasks(count: object) -> None:
+    """Anything but a whole number from 1 to 1000 is refused."""
+    with pytest.raises(InvalidMaxTasksError, match="give a whole number from 1 to 1000"):
+        checks.max_tasks(count, LIMITS)
+
+
+def test_a_number_of_tasks() -> None:
+    """1 and 1000 are permitted."""
+    assert [checks.max_tasks(count, LIMITS) for count in (1, 1000)] == [1, 1000]

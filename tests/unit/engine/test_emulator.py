@@ -1,0 +1,196 @@
+"""pullqueue.engine.emulator."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pullqueue import (
+    Emulator,
+    ManualClock,
+    QueueDisabledError,
+    SystemClock,
+    Task,
+    UnknownQueueError,
+)
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+
+PULL = QueueSettings(name="pull-queue", mode=QueueMode.PULL)
+OTHER = QueueSettings(name="other", mode=QueueMode.PULL)
+CONFIG = QueueConfig(queues=(PULL, OTHER))
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    """Give an emulator of two pull queues."""
+    return Emulator(CONFIG, clock=ManualClock())
+
+
+def limited(leases: int) -> QueueConfig:
+    """Give the configuration with a retry limit on the first queue."""
+    retry = RetryParameters(task_retry_limit=leases)
+    return QueueConfig(queues=(replace(PULL, retry_parameters=retry), OTHER))
+
+
+def test_the_system_s_clock_unless_told_otherwise() -> None:
+    """A clock is given once, when an emulator is made."""
+    assert isinstance(Emulator(CONFIG).clock, SystemClock)
+
+
+def test_every_app_has_a_default_queue(emulator: Emulator) -> None:
+    """It is a push queue, and stands behind those of the file."""
+    assert [queue.name for queue in emulator.queues] == ["pull-queue", "other", "default"]
+    assert emulator.queue("default").mode is QueueMode.PUSH
+
+
+def test_an_unknown_queue(emulator: Emulator) -> None:
+    """The message offers the nearest name, or all there are."""
+    with pytest.raises(UnknownQueueError, match="did you mean 'pull-queue'") as excinfo:
+        emulator.queue("pull_queue")
+    with pytest.raises(
+        UnknownQueueError,
+        match=r"queue 'x' is not in queue\.yaml: it has 'default', 'other', 'pull-queue'",
+    ):
+        emulator.queue("x")
+    assert excinfo.value.queue_name == "pull_queue"
+
+
+def test_two_emulators_share_nothing(emulator: Emulator) -> None:
+    """A task of one is not seen in another."""
+    emulator.queue("other").add()
+
+    assert Emulator(CONFIG).queue("other").list_tasks() == []
+
+
+def test_reset(emulator: Emulator) -> None:
+    """Tasks, tombstones, records and arrival numbers are forgotten; queues and time stay."""
+    queue = emulator.queue("other")
+    first = queue.add(name="one")
+    queue.delete_tasks(first)
+
+    emulator.reset()
+
+    assert queue.events() == []
+    assert queue.add(name="one").sequence == first.sequence
+    assert emulator.queue("other") is queue
+
+
+def test_moments_over_all_queues() -> None:
+    """The nearest change and the last lease end of any queue."""
+    clock = ManualClock()
+    emulator = Emulator(CONFIG, clock=clock)
+    assert emulator.next_change() is emulator.last_lease_end() is None
+    for name, seconds in (("other", 10), ("pull-queue", 20)):
+        emulator.queue(name).add()
+        emulator.queue(name).lease_tasks(seconds, 1)
+
+    assert emulator.next_change() == clock.now() + timedelta(seconds=10)
+    assert emulator.last_lease_end() == clock.now() + timedelta(seconds=20)
+
+
+def test_it_shows_its_file_and_queues(emulator: Emulator) -> None:
+    """Its repr can be read in a failure."""
+    assert repr(emulator) == (
+        "Emulator(file='queue.yaml', queues=['pull-queue', 'other', 'default'])"
+    )
+
+
+class TestReconfigure:
+    def test_a_removed_queue_is_disabled_and_keeps_its_tasks(self, emulator: Emulator) -> None:
+        """It can be looked at, refuses changes, and goes on when it is listed again."""
+        queue = emulator.queue("other")
+        task = queue.add(name="kept")
+
+        emulator.reconfigure(QueueConfig(queues=(PULL,)))
+
+        assert [queue.name for queue in emulator.queues] == ["pull-queue", "default", "other"]
+        assert queue.disabled
+        assert queue.list_tasks() == [task]
+        with pytest.raises(QueueDisabledError, match="'other' is disabled, since it is no longer"):
+            queue.add()
+        emulator.reconfigure(CONFIG)
+        assert not queue.disabled
+        assert queue.lease_tasks(60, 1)[0].name == "kept"
+
+    def test_a_new_queue(self, emulator: Emulator) -> None:
+        """It is there, and the configuration shows it."""
+        config = QueueConfig(queues=(*CONFIG.queues, replace(PULL, name="new")))
+
+        emulator.reconfigure(config)
+
+        assert emulator.config is config
+        assert emulator.queue("new").add().queue_name == "new"
+
+    def test_a_lower_retry_limit_holds_for_tasks_already_there(self, emulator: Emulator) -> None:
+        """A task that had more leases than the new limit goes; one that is held, at its end."""
+        clock = emulator.clock
+        assert isinstance(clock, ManualClock)
+        queue = emulator.queue("pull-queue")
+        queue.add(name="used-up")
+        queue.lease_tasks(1, 1)
+        queue.add(name="held", eta=clock.now() - timedelta(seconds=1))
+        queue.lease_tasks(60, 1)
+        queue.add(name="fresh")
+        clock.advance(1)
+
+        emulator.reconfigure(limited(1))
+
+        assert {task.name for task in queue.list_tasks()} == {"held", "fresh"}
+        clock.advance(59)
+        assert [task.name for task in queue.list_tasks()] == ["fresh"]
+
+    def test_a_lifted_retry_limit(self, emulator: Emulator) -> None:
+        """A task in its last lease stays when the limit goes."""
+        clock = emulator.clock
+        assert isinstance(clock, ManualClock)
+        emulator.reconfigure(limited(1))
+        queue = emulator.queue("pull-queue")
+        queue.add(name="one")
+        queue.lease_tasks(60, 1)
+
+        emulator.reconfigure(CONFIG)
+        clock.advance(60)
+
+        assert [task.name for task in queue.list_tasks()] == ["one"]
+
+
+def test_threads_never_hold_one_task_at_the_same_time() -> None:
+    """Eight workers empty a queue together: each task is held by exactly one of them."""
+    tasks, workers = 4000, 8
+    emulator = Emulator(CONFIG, clock=ManualClock())
+    queue = emulator.queue("other")
+    start = threading.Barrier(workers * 2)
+    leased: list[list[Task]] = [[] for _ in range(workers)]
+
+    def produce(number: int) -> None:
+        start.wait()
+        for count in range(tasks // workers):
+            queue.add(name=f"{number}-{count}", tag=str(count % 3))
+
+    def consume(number: int) -> None:
+        start.wait()
+        while sum(map(len, leased)) < tasks:
+            tag = str(number % 3)
+            found = queue.lease_tasks(60, 7) if number % 2 else queue.lease_tasks_by_tag(60, 7, tag)
+            leased[number] += found
+            queue.delete_tasks(found[::2])
+
+    threads = [
+        threading.Thread(target=work, args=(number,), daemon=True)
+        for number in range(workers)
+        for work in (produce, consume)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+
+    names = [task.name for held in leased for task in held]
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(names) == len(set(names)) == tasks
+    assert {task.retry_count for held in leased for task in held} == {1}
+    deleted = sum(1 for event in queue.events() if event.kind.value == "deleted")
+    assert queue.fetch_statistics().tasks == tasks - deleted

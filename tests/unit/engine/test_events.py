@@ -1,0 +1,79 @@
+"""pullqueue.engine.events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pullqueue import EventKind, Task
+from pullqueue.engine.events import EventLog
+
+
+def task(name: str, retry_count: int = 0) -> Task:
+    """Give a task of a name."""
+    return Task(0, 1, name, "pull", b"", None, retry_count, 0, 0)
+
+
+def kinds(log: EventLog, now_usec: int) -> list[tuple[int, str]]:
+    """Give when and what happened until now."""
+    return [(event.usec, event.kind.value) for event in log.read(now_usec)]
+
+
+def test_a_lease_that_runs_out_is_told_when_the_log_is_read() -> None:
+    """It appears at the end of the lease, once that has passed."""
+    log = EventLog(10)
+    log.record(EventKind.LEASED, 1, [task("a", 1)], until_usec=5)
+
+    assert kinds(log, 4) == [(1, "leased")]
+    assert kinds(log, 5) == [(1, "leased"), (5, "lease expired")]
+
+
+def test_a_lease_that_was_changed_does_not_run_out() -> None:
+    """Only the last end of a lease counts, and none of one that was given back or deleted."""
+    log = EventLog(10)
+    log.record(EventKind.LEASED, 1, [task("a", 1), task("b", 1), task("c", 1)], until_usec=5)
+    log.record(EventKind.EXTENDED, 2, [task("a", 1)], until_usec=9)
+    log.record(EventKind.RELEASED, 3, [task("b", 1)])
+    log.record(EventKind.DELETED, 4, [task("c", 1)])
+
+    expired = [event for event in log.read(100) if event.kind is EventKind.LEASE_EXPIRED]
+
+    assert [(event.task_name, event.usec, event.retry_count) for event in expired] == [("a", 9, 1)]
+
+
+def test_events_of_one_task() -> None:
+    """A task's own events can be picked out."""
+    log = EventLog(10)
+    log.record(EventKind.ADDED, 1, [task("a"), task("b")])
+    log.record(EventKind.DELETED, 2, [task("b")])
+
+    assert [event.kind for event in log.read(9, "b")] == [EventKind.ADDED, EventKind.DELETED]
+
+
+def test_the_latest_are_kept() -> None:
+    """The oldest operations go first when there are too many events."""
+    log = EventLog(3)
+    for usec in range(5):
+        log.record(EventKind.ADDED, usec, [task(f"t{usec}"), task(f"u{usec}")])
+
+    assert [event.task_name for event in log.read(9)] == ["t4", "u4"]
+
+
+def test_a_single_operation_is_kept_whole() -> None:
+    """One operation on more tasks than are kept is still remembered."""
+    log = EventLog(2)
+    log.record(EventKind.PURGED, 1, [task(str(number)) for number in range(5)])
+
+    assert len(log.read(9)) == 5
+
+
+def test_moments_are_aware_datetimes() -> None:
+    """What happened when, and until when a lease is to last."""
+    log = EventLog(2)
+    log.record(EventKind.LEASED, 0, [task("a")], until_usec=1_000_000)
+    log.record(EventKind.DELETED, 0, [task("a")])
+
+    leased, deleted = log.read(9)
+
+    assert leased.moment == datetime(1970, 1, 1, tzinfo=UTC)
+    assert leased.until == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert deleted.until is None

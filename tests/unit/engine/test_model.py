@@ -1,0 +1,272 @@
+"""The engine against a deliberately naive model, on histories that Hypothesis makes up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from hypothesis import assume, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pullqueue import (
+    DeleteResult,
+    Emulator,
+    Limits,
+    ManualClock,
+    NameTakenError,
+    OverQuotaError,
+    Task,
+    TaskLeaseExpiredError,
+    TaskState,
+    TombstonedTaskError,
+    UnknownTaskError,
+)
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+
+LIMITS = Limits(tombstone_seconds=50, lease_payload_bytes=12)
+STORAGE = 60
+RETRY_LIMITS: dict[str, int | None] = {"free": None, "twice": 2, "never": 0}
+CONFIG = QueueConfig(
+    queues=tuple(
+        QueueSettings(
+            name=name,
+            mode=QueueMode.PULL,
+            retry_parameters=RetryParameters(task_retry_limit=limit),
+        )
+        for name, limit in RETRY_LIMITS.items()
+    ),
+    total_storage_limit_bytes=STORAGE,
+)
+
+queues = st.sampled_from(sorted(RETRY_LIMITS))
+names = st.sampled_from(["a", "b", "c", "d"])
+tags = st.sampled_from([None, "", "red", "blue"])
+seconds = st.integers(0, 20)
+
+
+@dataclass
+class ModelTask:
+    """A task of the model: nothing is derived, nothing is indexed."""
+
+    queue: str
+    name: str
+    payload: bytes
+    tag: str | None
+    eta: int
+    arrival: int
+    leases: int = 0
+
+    @property
+    def weight(self) -> int:
+        return len(self.payload) + len(self.name) + len(self.tag or "")
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """Whatever is done, in whatever order, engine and model agree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.emulator = Emulator(CONFIG, clock=self.clock, limits=LIMITS)
+        self.now = 0
+        self.tasks: list[ModelTask] = []
+        self.dead: dict[tuple[str, str], int] = {}
+        self.exhausted: dict[str, list[str]] = {name: [] for name in RETRY_LIMITS}
+        self.arrivals = 0
+        self.handed_out: list[Task] = []
+
+    # -- the model -------------------------------------------------------------------------------
+
+    def usec(self, second: int) -> int:
+        """Give a second of the model in the engine's time."""
+        start = ManualClock.DEFAULT_START + timedelta(seconds=second)
+        return int(start.timestamp()) * 1_000_000
+
+    def find(self, queue: str, name: str) -> ModelTask | None:
+        """Look through all tasks for one."""
+        return next((t for t in self.tasks if (t.queue, t.name) == (queue, name)), None)
+
+    def bury(self, task: ModelTask, when: int) -> None:
+        """Take a task away and keep its name taken."""
+        self.tasks.remove(task)
+        self.dead[task.queue, task.name] = when + LIMITS.tombstone_seconds
+
+    def settle(self) -> None:
+        """Let go, second by second, of what has used up its leases."""
+        spent = [
+            task
+            for task in self.tasks
+            if (limit := RETRY_LIMITS[task.queue]) is not None
+            and 0 < limit <= task.leases
+            and task.eta <= self.now
+        ]
+        for task in sorted(spent, key=lambda task: (task.eta, task.arrival)):
+            self.bury(task, task.eta)
+            self.exhausted[task.queue].append(task.name)
+        self.dead = {name: end for name, end in self.dead.items() if end > self.now}
+
+    def due(self, queue: str, count: int) -> list[ModelTask]:
+        """Give what a lease may take, first things first."""
+        free = [task for task in self.tasks if task.queue == queue and task.eta <= self.now]
+        return sorted(free, key=lambda task: (task.eta, task.arrival))[:count]
+
+    def take(self, queue: str, wanted: list[ModelTask], lasts: int) -> list[ModelTask]:
+        """Lease tasks in the model."""
+        fitting: list[ModelTask] = []
+        for task in wanted:
+            weight = sum(len(taken.payload) for taken in [*fitting, task])
+            if fitting and weight > LIMITS.lease_payload_bytes:
+                break
+            fitting.append(task)
+        if RETRY_LIMITS[queue] == 0:
+            for task in fitting:
+                self.bury(task, self.now)
+                self.exhausted[queue].append(task.name)
+            return []
+        for task in fitting:
+            task.eta = self.now + lasts
+            task.leases += 1
+        return fitting
+
+    # -- what can be done ------------------------------------------------------------------------
+
+    @rule(queue=queues, name=names, tag=tags, size=st.integers(0, 15), wait=st.integers(-5, 15))
+    def add(self, queue: str, name: str, tag: str | None, size: int, wait: int) -> None:
+        """A taken name and a full store refuse; else the task is there."""
+        taken = self.find(queue, name) is not None or (queue, name) in self.dead
+        task = ModelTask(queue, name, b"x" * size, tag, self.now + wait, self.arrivals)
+        full = sum(t.weight for t in [*self.tasks, task]) > STORAGE
+        try:
+            eta = self.clock.now() + timedelta(seconds=wait)
+            self.emulator.queue(queue).add(task.payload, name=name, tag=tag, eta=eta)
+        except NameTakenError as error:
+            assert taken
+            assert isinstance(error, TombstonedTaskError) == ((queue, name) in self.dead)
+        except OverQuotaError:
+            assert full
+            assert not taken
+        else:
+            assert not taken
+            assert not full
+            self.tasks.append(task)
+            self.arrivals += 1
+
+    @rule(queue=queues, lasts=seconds, count=st.integers(1, 4))
+    def lease(self, queue: str, lasts: int, count: int) -> None:
+        """The first due tasks, in order, as long as they fit."""
+        expected = self.take(queue, self.due(queue, count), lasts)
+        self.check_lease(self.emulator.queue(queue).lease_tasks(lasts, count), expected)
+
+    @rule(queue=queues, lasts=seconds, count=st.integers(1, 4), tag=tags)
+    def lease_by_tag(self, queue: str, lasts: int, count: int, tag: str | None) -> None:
+        """The same among the tasks of one tag; without one, that of the first due task."""
+        due = self.due(queue, 1000)
+        wanted = due[0].tag if tag is None and due else tag
+        expected = self.take(queue, [task for task in due if task.tag == wanted][:count], lasts)
+        found = self.emulator.queue(queue).lease_tasks_by_tag(lasts, count, tag)
+        self.check_lease(found, expected)
+
+    def check_lease(self, found: list[Task], expected: list[ModelTask]) -> None:
+        """Compare what was leased, in order."""
+        assert [(t.name, t.tag, t.payload, t.retry_count, t.eta_usec) for t in found] == [
+            (t.name, t.tag, t.payload, t.leases, self.usec(t.eta)) for t in expected
+        ]
+        self.handed_out += found
+        self.settle()
+
+    @rule(data=st.data(), lasts=seconds)
+    def modify(self, data: st.DataObject, lasts: int) -> None:
+        """Only who holds the current lease can change it."""
+        assume(self.handed_out)
+        held = data.draw(st.sampled_from(self.handed_out))
+        task = self.find(held.queue_name, held.name)
+        current = task is not None and self.now < task.eta and self.usec(task.eta) == held.eta_usec
+        try:
+            changed = self.emulator.queue(held.queue_name).modify_task_lease(held, lasts)
+        except (TaskLeaseExpiredError, UnknownTaskError, TombstonedTaskError) as error:
+            # Without its lease count a task added anew under the same name could look the same.
+            assert not current or (task is not None and not task.leases)
+            assert isinstance(error, TaskLeaseExpiredError) == (task is not None)
+        else:
+            assert current
+            assert task is not None
+            task.eta = self.now + lasts
+            assert changed.eta_usec == self.usec(task.eta)
+            self.handed_out.append(changed)
+            self.settle()
+
+    @rule(queue=queues, name=names)
+    def delete(self, queue: str, name: str) -> None:
+        """Deleted, deleted before, or never there."""
+        task = self.find(queue, name)
+        if task is not None:
+            expected = DeleteResult.DELETED
+            self.bury(task, self.now)
+        elif (queue, name) in self.dead:
+            expected = DeleteResult.TOMBSTONED
+        else:
+            expected = DeleteResult.UNKNOWN
+        assert self.emulator.queue(queue).delete_tasks(name) == [expected]
+        self.settle()
+
+    @rule(queue=queues)
+    def purge(self, queue: str) -> None:
+        """Everything in one queue goes."""
+        gone = [task for task in self.tasks if task.queue == queue]
+        for task in gone:
+            self.bury(task, self.now)
+        assert self.emulator.queue(queue).purge() == len(gone)
+        self.settle()
+
+    @rule(by=st.integers(1, 30))
+    def advance(self, by: int) -> None:
+        """Time passes, and only forwards."""
+        self.clock.advance(by)
+        self.now += by
+        self.settle()
+
+    # -- what must always hold -------------------------------------------------------------------
+
+    @invariant()
+    def nothing_lost_and_nothing_doubled(self) -> None:
+        """Every queue holds the model's tasks in the model's order."""
+        for queue in RETRY_LIMITS:
+            here = [task for task in self.tasks if task.queue == queue]
+            here.sort(key=lambda task: (task.eta, task.arrival))
+            found = self.emulator.queue(queue).list_tasks(1000)
+            assert [(t.name, t.tag, t.eta_usec, t.retry_count) for t in found] == [
+                (t.name, t.tag, self.usec(t.eta), t.leases) for t in here
+            ]
+
+    @invariant()
+    def storage_is_counted(self) -> None:
+        """The bytes stored are those of the tasks there are."""
+        assert self.emulator.bytes_stored == sum(task.weight for task in self.tasks)
+
+    @invariant()
+    def states_are_counted(self) -> None:
+        """Statistics and lists by state agree with the model."""
+        for name in RETRY_LIMITS:
+            queue = self.emulator.queue(name)
+            here = [task for task in self.tasks if task.queue == name]
+            leased = [task for task in here if task.leases and task.eta > self.now]
+            ahead = [task for task in here if not task.leases and task.eta > self.now]
+            numbers = queue.fetch_statistics()
+            assert (numbers.tasks, numbers.leased, numbers.scheduled) == tuple(
+                map(len, (here, leased, ahead))
+            )
+            assert len(queue.list_tasks(1000, state=TaskState.LEASED)) == len(leased)
+            last = max((self.usec(task.eta) for task in leased), default=None)
+            end = queue.last_lease_end()
+            assert last == (None if end is None else int(end.timestamp()) * 1_000_000)
+
+    @invariant()
+    def the_exhausted_are_remembered(self) -> None:
+        """In the order in which they went."""
+        for name, expected in self.exhausted.items():
+            assert [task.name for task in self.emulator.queue(name).exhausted] == expected
+
+
+TestEngine = EngineMachine.TestCase
+TestEngine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

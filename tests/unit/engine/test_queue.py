@@ -1,0 +1,586 @@
+"""pullqueue.engine.queue, over the store in memory: what the contract suite does not show."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pullqueue import (
+    DeleteResult,
+    Emulator,
+    EventKind,
+    InvalidEtaError,
+    InvalidQueueModeError,
+    InvalidTagError,
+    InvalidTaskError,
+    InvalidTaskNameError,
+    Limits,
+    ManualClock,
+    NewTask,
+    OverQuotaError,
+    Queue,
+    QueueStatistics,
+    Task,
+    TaskAlreadyExistsError,
+    TaskLeaseExpiredError,
+    TaskState,
+    TombstonedTaskError,
+    UnknownTaskError,
+)
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine.names import counted_names
+
+START = ManualClock.DEFAULT_START
+
+
+def pull(name: str, *, leases: int | None = None, age_seconds: int | None = None) -> QueueSettings:
+    """Give a pull queue's settings."""
+    retry = RetryParameters(task_retry_limit=leases, task_age_limit_seconds=age_seconds)
+    return QueueSettings(name=name, mode=QueueMode.PULL, retry_parameters=retry)
+
+
+def emulator_of(
+    *queues: QueueSettings,
+    limits: Limits | None = None,
+    storage: int | None = None,
+    clock: ManualClock | None = None,
+) -> Emulator:
+    """Give an emulator of some queues."""
+    config = QueueConfig(queues=queues, total_storage_limit_bytes=storage)
+    return Emulator(config, clock=clock or ManualClock(), limits=limits, names=counted_names())
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Give the clock of `queue`."""
+    return ManualClock()
+
+
+@pytest.fixture
+def queue(clock: ManualClock) -> Queue:
+    """Give a pull queue without limits."""
+    return emulator_of(pull("pull"), clock=clock).queue("pull")
+
+
+class TestAddMany:
+    def test_tasks_come_back_in_order(self, queue: Queue) -> None:
+        """The tasks as stored, one for each that was given."""
+        late = NewTask(name="late", eta=START + timedelta(hours=1))
+
+        added = queue.add_many([late, NewTask(payload="text"), NewTask(tag="")])
+
+        assert [task.name for task in added] == ["late", "task1", "task2"]
+        assert [task.payload for task in added] == [b"", b"text", b""]
+        assert [task.tag for task in added] == [None, None, ""]
+        assert queue.list_tasks() == [added[1], added[2], added[0]]
+
+    def test_nothing_is_added_when_one_is_invalid(self, queue: Queue) -> None:
+        """One bad task refuses the whole batch."""
+        with pytest.raises(InvalidTagError):
+            queue.add_many([NewTask(), NewTask(tag="x" * 501)])
+
+        assert queue.list_tasks() == []
+
+    def test_taken_names_fail_alone(self, queue: Queue) -> None:
+        """The other tasks are added, and the error tells both parts."""
+        queue.add(name="here")
+        queue.add(name="gone")
+        queue.delete_tasks("gone")
+
+        with pytest.raises(TaskAlreadyExistsError) as excinfo:
+            queue.add_many([NewTask(name=name) for name in ("new", "here", "gone")])
+
+        error = excinfo.value
+        assert str(error) == (
+            "task 'here' of queue 'pull' exists: choose another name, or give none"
+        )
+        assert (error.queue_name, error.task_name) == ("pull", "here")
+        assert [task.name for task in error.added] == ["new"]
+        assert error.refused == {"here": TaskAlreadyExistsError, "gone": TombstonedTaskError}
+        assert {task.name for task in queue.list_tasks()} == {"here", "new"}
+
+    def test_a_deleted_name(self, queue: Queue) -> None:
+        """A name that was in use is refused with an error of its own."""
+        queue.add(name="gone")
+        queue.delete_tasks("gone")
+
+        with pytest.raises(TombstonedTaskError, match="'gone' of queue 'pull' was deleted not lo"):
+            queue.add(name="gone")
+
+    def test_a_made_up_name_is_free(self, queue: Queue) -> None:
+        """Names of this batch, of stored tasks and of deleted ones are passed over."""
+        queue.add(name="task1")
+        queue.add(name="task2")
+        queue.delete_tasks("task2")
+
+        added = queue.add_many([NewTask(), NewTask(name="task3"), NewTask()])
+
+        assert [task.name for task in added] == ["task4", "task3", "task5"]
+
+    def test_an_empty_batch(self, queue: Queue) -> None:
+        """Nothing to add is no error."""
+        assert queue.add_many([]) == []
+
+    def test_the_past_is_a_valid_eta(self, queue: Queue) -> None:
+        """An eta that has passed is kept, and puts the task before others."""
+        queue.add(name="now")
+        past = queue.add(name="past", eta=datetime(2000, 1, 1, tzinfo=UTC))
+
+        assert past.eta == datetime(2000, 1, 1, tzinfo=UTC)
+        assert [task.name for task in queue.list_tasks()] == ["past", "now"]
+
+    def test_eta_is_counted_from_the_emulator_s_clock(
+        self, queue: Queue, clock: ManualClock
+    ) -> None:
+        """30 days ahead of the clock, not of the machine."""
+        too_far = START + timedelta(days=30, seconds=1)
+
+        with pytest.raises(InvalidEtaError):
+            queue.add(eta=too_far)
+        clock.advance(1)
+
+        assert queue.add(eta=too_far).eta == too_far
+
+
+class TestStorageLimit:
+    def test_payload_name_and_tag_count(self) -> None:
+        """Each in bytes of UTF-8, made-up names too."""
+        emulator = emulator_of(pull("a"), pull("b"), storage=20)
+
+        emulator.queue("a").add("ü", name="n", tag="ü")
+        emulator.queue("b").add(b"x" * 10)
+
+        assert emulator.bytes_stored == 5 + 15
+        assert emulator.queue("a").fetch_statistics().bytes_stored == 5
+
+    def test_an_add_that_would_pass_it_is_refused_whole(self) -> None:
+        """Nothing is stored, and the error tells the figures."""
+        emulator = emulator_of(pull("a"), pull("b"), storage=20)
+        emulator.queue("a").add(b"x" * 10, name="a")
+
+        with pytest.raises(OverQuotaError) as excinfo:
+            emulator.queue("b").add_many([NewTask(name="b"), NewTask(payload=b"x" * 9, name="c")])
+
+        assert str(excinfo.value) == (
+            "adding 2 task(s) would make 22 bytes stored, over the total_storage_limit of 20: "
+            "delete tasks first, or raise the limit"
+        )
+        assert (excinfo.value.limit_bytes, excinfo.value.needed_bytes) == (20, 22)
+        assert emulator.queue("b").list_tasks() == []
+        assert emulator.queue("b").events() == []
+
+    def test_exhaustion_in_another_queue_makes_room(self) -> None:
+        """A task that is past its last lease weighs nothing, though nobody looked at its queue."""
+        clock = ManualClock()
+        emulator = emulator_of(pull("a", leases=1), pull("b"), storage=20, clock=clock)
+        emulator.queue("a").add(b"x" * 15, name="a")
+        emulator.queue("a").lease_tasks(60, 1)
+
+        clock.advance(60)
+        emulator.queue("b").add(b"x" * 15, name="b")
+
+        assert emulator.bytes_stored == 16
+
+    def test_taken_names_weigh_nothing(self) -> None:
+        """What is refused for its name does not count against the limit."""
+        queue = emulator_of(pull("a"), storage=20).queue("a")
+        queue.add(b"x" * 14, name="a")
+
+        with pytest.raises(TaskAlreadyExistsError) as excinfo:
+            queue.add_many([NewTask(payload=b"x" * 15, name="a"), NewTask(name="b")])
+
+        assert [task.name for task in excinfo.value.added] == ["b"]
+
+
+class TestLease:
+    def test_by_tag_without_asking_for_a_group(self, queue: Queue) -> None:
+        """A tag without group_by_tag is refused, as in the API."""
+        with pytest.raises(InvalidTagError, match="tag 'red' is given without group_by_tag"):
+            queue.lease(60, 1, tag="red")
+
+    def test_the_empty_tag_is_a_tag(self, queue: Queue) -> None:
+        """It is neither untagged nor "the oldest"."""
+        queue.add(name="untagged")
+        queue.add(name="empty", tag="")
+
+        assert [task.name for task in queue.lease_tasks_by_tag(60, 10, "")] == ["empty"]
+
+    def test_nothing_is_due(self, queue: Queue) -> None:
+        """An empty queue, an unknown tag and a future task give nothing."""
+        assert queue.lease_tasks_by_tag(60, 10) == []
+        queue.add(tag="red", eta=START + timedelta(seconds=1))
+
+        assert queue.lease_tasks_by_tag(60, 10) == []
+        assert queue.lease_tasks_by_tag(60, 10, "blue") == []
+
+    def test_a_task_larger_than_a_lease_still_fits(self) -> None:
+        """The first task is given whatever it weighs."""
+        queue = emulator_of(pull("a"), limits=Limits(lease_payload_bytes=5)).queue("a")
+        queue.add(b"x" * 6, name="large")
+        queue.add(b"x", name="small")
+
+        assert [task.name for task in queue.lease_tasks(60, 10)] == ["large"]
+
+    def test_payload_bytes_replaces_the_limit(self, queue: Queue) -> None:
+        """A caller such as REST has a limit of its own."""
+        for _ in range(3):
+            queue.add(b"x" * 10)
+
+        assert len(queue.lease(60, 10, payload_bytes=20).tasks) == 2
+
+    def test_the_order_of_a_lease_is_that_of_the_queue(self, queue: Queue) -> None:
+        """By eta, though the leased tasks then stand in order of arrival."""
+        queue.add(name="second")
+        queue.add(name="first", eta=START - timedelta(seconds=1))
+
+        leased = queue.lease_tasks(60, 10)
+
+        assert [task.name for task in leased] == ["first", "second"]
+        assert [task.name for task in queue.list_tasks()] == ["second", "first"]
+
+    def test_the_lease_rate(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The eleventh call within a second gives nothing and says why."""
+        clock = ManualClock()
+        queue = emulator_of(pull("a"), limits=Limits(leases_per_second=10), clock=clock).queue("a")
+        queue.add(name="one")
+
+        for _ in range(10):
+            assert not queue.lease(0, 1).rate_limited
+        with caplog.at_level(logging.WARNING, "pullqueue"):
+            limited = queue.lease(0, 1)
+        clock.advance(1)
+
+        assert (limited.tasks, limited.rate_limited) == ([], True)
+        assert caplog.messages == [
+            "queue 'a': more than 10 lease calls in a second; this one gives no tasks"
+        ]
+        assert len(queue.lease_tasks(0, 1)) == 1
+
+
+class TestModify:
+    def test_by_the_task(self, queue: Queue) -> None:
+        """The task as it was leased tells which lease is meant."""
+        queue.add()
+        (task,) = queue.lease_tasks(60, 1)
+
+        changed = queue.modify_task_lease(task, 90)
+
+        assert changed.eta == START + timedelta(seconds=90)
+        with pytest.raises(TaskLeaseExpiredError, match="another lease of it is current"):
+            queue.modify_task_lease(task, 120)
+
+    def test_something_else_than_a_task(self, queue: Queue) -> None:
+        """A name does not tell which lease is meant."""
+        with pytest.raises(InvalidTaskError, match="'one' is no task: give one that was leased"):
+            queue.modify_task_lease("one", 60)  # type: ignore[arg-type]
+
+    def test_whoever_holds_it(self, queue: Queue) -> None:
+        """By name alone, the current lease is changed."""
+        queue.add(name="one")
+        queue.lease_tasks(60, 1)
+
+        assert queue.modify_lease("one", 90).eta == START + timedelta(seconds=90)
+
+    def test_a_task_that_was_never_leased(self, queue: Queue) -> None:
+        """It is refused whether its eta lies ahead or not."""
+        for name, eta in (("due", START), ("ahead", START + timedelta(hours=1))):
+            task = queue.add(name=name, eta=eta)
+
+            with pytest.raises(TaskLeaseExpiredError, match="it was never leased; lease it again"):
+                queue.modify_task_lease(task, 60)
+
+    def test_a_task_that_was_given_back(self, queue: Queue) -> None:
+        """Giving a task back ends the lease."""
+        queue.add()
+        (task,) = queue.lease_tasks(60, 1)
+
+        given_back = queue.modify_task_lease(task, 0)
+
+        with pytest.raises(TaskLeaseExpiredError, match="its lease has expired"):
+            queue.modify_task_lease(given_back, 60)
+
+    def test_a_task_that_is_gone(self, queue: Queue) -> None:
+        """A deleted task and an unknown one are told apart."""
+        queue.add(name="gone")
+        queue.delete_tasks("gone")
+
+        with pytest.raises(TombstonedTaskError, match="task 'gone' of queue 'pull' was deleted"):
+            queue.modify_lease("gone", 60)
+        with pytest.raises(UnknownTaskError, match="queue 'pull' has no task 'unknown'"):
+            queue.modify_lease("unknown", 60)
+
+
+class TestRetryLimit:
+    def test_tasks_leave_in_the_order_of_their_ends(self) -> None:
+        """Each at its own microsecond, though nobody looked in between."""
+        clock = ManualClock()
+        queue = emulator_of(pull("a", leases=1), clock=clock).queue("a")
+        queue.add(name="long")
+        queue.lease_tasks(30, 1)
+        queue.add(name="short")
+        queue.lease_tasks(20, 1)
+
+        clock.advance(60)
+
+        assert [task.name for task in queue.exhausted] == ["short", "long"]
+        ends = [event for event in queue.events() if event.kind is EventKind.EXHAUSTED]
+        assert [event.moment for event in ends] == [
+            START + timedelta(seconds=20),
+            START + timedelta(seconds=30),
+        ]
+
+    def test_deleted_in_time(self) -> None:
+        """A task deleted in its last lease is not exhausted."""
+        clock = ManualClock()
+        queue = emulator_of(pull("a", leases=1), clock=clock).queue("a")
+        queue.add(name="one")
+        queue.delete_tasks(queue.lease_tasks(30, 1))
+        clock.advance(60)
+
+        assert queue.exhausted == []
+
+    def test_with_an_age_limit_both_must_pass(self) -> None:
+        """After the last counted lease a task stays until it is old enough, and can be leased."""
+        clock = ManualClock()
+        queue = emulator_of(pull("a", leases=1, age_seconds=100), clock=clock).queue("a")
+        queue.add(name="one")
+        queue.lease_tasks(10, 1)
+        clock.advance(50)
+
+        (again,) = queue.lease_tasks(10, 1)
+        clock.advance(49.999999)
+        before = queue.fetch_statistics().tasks
+        clock.advance(0.000001)
+
+        assert again.retry_count == 2
+        assert (before, queue.fetch_statistics().tasks) == (1, 0)
+
+    def test_a_lease_outlasts_the_age_limit(self) -> None:
+        """A task that is old enough while it is held goes when the lease ends."""
+        clock = ManualClock()
+        queue = emulator_of(pull("a", leases=1, age_seconds=10), clock=clock).queue("a")
+        queue.add()
+        (task,) = queue.lease_tasks(60, 1)
+        clock.advance(59)
+
+        assert queue.modify_task_lease(task, 2).retry_count == 1
+        clock.advance(2)
+        assert queue.fetch_statistics().tasks == 0
+
+    def test_an_age_limit_alone_gives_up_nothing(self) -> None:
+        """As in Google's stub."""
+        clock = ManualClock()
+        queue = emulator_of(pull("a", age_seconds=1), clock=clock).queue("a")
+        queue.add()
+        queue.lease_tasks(1, 1)
+        clock.advance(10)
+
+        assert queue.fetch_statistics().available == 1
+
+    def test_the_latest_are_remembered(self) -> None:
+        """The list of exhausted tasks is bounded."""
+        queue = emulator_of(pull("a", leases=0), limits=Limits(exhausted_kept=2)).queue("a")
+        for name in ("a", "b", "c"):
+            queue.add(name=name)
+        queue.lease_tasks(1, 10)
+
+        assert [task.name for task in queue.exhausted] == ["b", "c"]
+
+
+class TestDelete:
+    def test_one_result_for_each(self, queue: Queue) -> None:
+        """Tasks and names, in order; repeated and missing ones are no error."""
+        here = queue.add(name="here")
+
+        results = queue.delete_tasks([here, "here", "unknown"])
+
+        assert results == [DeleteResult.DELETED, DeleteResult.TOMBSTONED, DeleteResult.UNKNOWN]
+        assert queue.delete_tasks("here") == [DeleteResult.TOMBSTONED]
+
+    def test_any_iterable(self, queue: Queue) -> None:
+        """A generator will do, and nothing at all too."""
+        tasks = [queue.add() for _ in range(3)]
+
+        assert queue.delete_tasks(task for task in tasks) == [DeleteResult.DELETED] * 3
+        assert queue.delete_tasks([]) == []
+
+    def test_something_that_is_no_task(self, queue: Queue) -> None:
+        """Nothing is deleted when one of the things given cannot be a task."""
+        queue.add(name="here")
+
+        with pytest.raises(InvalidTaskNameError, match="5 is neither a task nor the name of one"):
+            queue.delete_tasks(["here", 5])  # type: ignore[list-item]
+
+        assert len(queue.list_tasks()) == 1
+
+
+def test_purge(queue: Queue) -> None:
+    """Every task goes, leased or not, and its name stays taken."""
+    queue.add(name="leased")
+    queue.lease_tasks(60, 1)
+    queue.add(name="free", tag="red", eta=START + timedelta(seconds=5))
+
+    assert queue.purge() == 2
+    assert queue.purge() == 0
+    assert queue.list_tasks() == []
+    assert queue.fetch_statistics().bytes_stored == 0
+    assert queue.delete_tasks(["leased", "free"]) == [DeleteResult.TOMBSTONED] * 2
+    assert queue.history("free")[-1].kind is EventKind.PURGED
+
+
+class TestQuestions:
+    def test_statistics(self, queue: Queue, clock: ManualClock) -> None:
+        """Real counts at one moment."""
+        queue.add(b"12345", name="a")
+        queue.add(name="b", eta=START + timedelta(hours=1))
+        queue.add(name="c")
+        queue.lease_tasks(60, 1)
+        clock.advance(59)
+
+        assert queue.fetch_statistics() == QueueStatistics(
+            tasks=3,
+            available=1,
+            leased=1,
+            scheduled=1,
+            oldest_eta=START,
+            leased_last_minute=1,
+            leased_last_hour=1,
+            bytes_stored=8,
+        )
+        clock.advance(3541)
+        assert queue.fetch_statistics() == QueueStatistics(
+            tasks=3,
+            available=3,
+            leased=0,
+            scheduled=0,
+            oldest_eta=START,
+            leased_last_minute=0,
+            leased_last_hour=0,
+            bytes_stored=8,
+        )
+
+    def test_statistics_of_an_empty_queue(self, queue: Queue) -> None:
+        """There is no oldest task."""
+        assert queue.fetch_statistics().oldest_eta is None
+
+    def test_a_scheduled_task_once_leased_is_no_longer_scheduled(
+        self, queue: Queue, clock: ManualClock
+    ) -> None:
+        """Its next eta is the end of a lease."""
+        queue.add(eta=START + timedelta(seconds=5))
+        clock.advance(5)
+        queue.lease_tasks(60, 1)
+
+        statistics = queue.fetch_statistics()
+        assert (statistics.leased, statistics.scheduled) == (1, 0)
+
+    def test_get_task(self, queue: Queue) -> None:
+        """A task can be looked at without being leased."""
+        added = queue.add(b"work", name="one")
+
+        assert queue.get_task("one") == added
+        with pytest.raises(UnknownTaskError):
+            queue.get_task("two")
+
+    def test_list_tasks(self, queue: Queue, clock: ManualClock) -> None:
+        """By state, by tag, and page by page."""
+        for number in range(4):
+            queue.add(name=f"free{number}", tag="red" if number % 2 else None)
+        held = queue.lease_tasks(60, 1)
+        queue.add(name="ahead", eta=START + timedelta(seconds=30))
+
+        def names(tasks: list[Task]) -> list[str]:
+            return [task.name for task in tasks]
+
+        assert names(queue.list_tasks()) == ["free1", "free2", "free3", "ahead", "free0"]
+        assert names(queue.list_tasks(2)) == ["free1", "free2"]
+        assert names(queue.list_tasks(2, after=queue.get_task("free2"))) == ["free3", "ahead"]
+        assert names(queue.list_tasks(tag="red")) == ["free1", "free3"]
+        assert queue.list_tasks(tag="blue") == []
+        assert queue.list_tasks(state=TaskState.LEASED) == held
+        assert names(queue.list_tasks(state=TaskState.SCHEDULED)) == ["ahead"]
+        assert names(queue.list_tasks(state=TaskState.AVAILABLE)) == ["free1", "free2", "free3"]
+        after_ahead = queue.get_task("ahead")
+        assert queue.list_tasks(state=TaskState.LEASED, after=after_ahead) == held
+        assert queue.list_tasks(state=TaskState.SCHEDULED, after=after_ahead) == []
+        clock.advance(60)
+        assert names(queue.list_tasks(state=TaskState.AVAILABLE))[-2:] == ["ahead", "free0"]
+
+    def test_history(self, queue: Queue, clock: ManualClock) -> None:
+        """A task's life, step by step, with the lease that ran out."""
+        task = queue.add(name="one")
+        queue.add(name="other")
+        queue.lease_tasks(60, 1)
+        clock.advance(61)
+        (held,) = queue.lease_tasks(60, 1)
+        assert held.name == "other"
+        (held,) = queue.lease_tasks(60, 1)
+        queue.modify_task_lease(held, 30)
+        queue.delete_tasks(held)
+
+        life = [(event.kind.value, event.retry_count) for event in queue.history(task)]
+
+        assert life == [
+            ("added", 0),
+            ("leased", 1),
+            ("lease expired", 1),
+            ("leased", 2),
+            ("extended", 2),
+            ("deleted", 2),
+        ]
+        assert queue.history("unknown") == []
+
+    def test_moments_ahead(self, queue: Queue, clock: ManualClock) -> None:
+        """The next change is the next eta or lease end; the last lease end skips waiting tasks."""
+        assert queue.next_change() is queue.last_lease_end() is None
+        queue.add()
+        queue.lease_tasks(10, 1)
+        queue.add()
+        queue.lease_tasks(20, 1)
+        queue.add(eta=START + timedelta(seconds=5))
+        queue.add(eta=START + timedelta(seconds=90))
+
+        assert queue.next_change() == START + timedelta(seconds=5)
+        assert queue.last_lease_end() == START + timedelta(seconds=20)
+        clock.advance(5)
+        assert queue.next_change() == START + timedelta(seconds=10)
+        clock.advance(15)
+        assert queue.next_change() == START + timedelta(seconds=90)
+        assert queue.last_lease_end() is None
+
+    def test_an_exhaustion_ahead(self) -> None:
+        """The end of a task's life is a change, where its age decides."""
+        queue = emulator_of(pull("a", leases=1, age_seconds=100)).queue("a")
+        queue.add()
+        (task,) = queue.lease_tasks(10, 1)
+        queue.modify_task_lease(task, 0)
+
+        assert queue.next_change() == START + timedelta(seconds=100)
+
+
+def test_a_push_queue_refuses_every_change() -> None:
+    """Each verb says that the queue is a push queue; questions are answered."""
+    queue = emulator_of(QueueSettings(name="push")).queue("push")
+    verbs: list[Callable[[], object]] = [
+        queue.add,
+        lambda: queue.lease_tasks(60, 1),
+        lambda: queue.lease_tasks_by_tag(60, 1),
+        lambda: queue.modify_lease("one", 1),
+        lambda: queue.delete_tasks("one"),
+        queue.purge,
+    ]
+
+    for verb in verbs:
+        with pytest.raises(InvalidQueueModeError, match="queue 'push' is a push queue") as excinfo:
+            verb()
+        assert excinfo.value.queue_name == "push"
+    assert queue.mode is QueueMode.PUSH
+    assert queue.list_tasks() == []
+
+
+def test_a_queue_shows_its_name(queue: Queue) -> None:
+    """Its repr can be read in a failure."""
+    assert repr(queue) == "Queue('pull')"

@@ -1,0 +1,98 @@
+"""pullqueue.engine.tombstones, .rates and .names."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+from pullqueue.engine.names import counted_names, random_names
+from pullqueue.engine.rates import CallRate, LeaseCounter
+from pullqueue.engine.tombstones import Tombstones
+
+SECOND = 1_000_000
+
+
+class TestTombstones:
+    def test_a_name_is_taken_for_its_time(self) -> None:
+        """It is taken until its lifetime has passed, and free at that very microsecond."""
+        tombstones = Tombstones(10)
+        tombstones.add(["a", "b"], 5)
+
+        tombstones.expire(14)
+        assert "a" in tombstones
+        tombstones.expire(15)
+        assert "a" not in tombstones
+        assert "b" not in tombstones
+
+    def test_a_name_taken_again(self) -> None:
+        """The end of an older tombstone does not free a name that was taken anew."""
+        tombstones = Tombstones(10)
+        tombstones.add(["a"], 0)
+        tombstones.add(["a"], 5)
+
+        tombstones.expire(10)
+        assert "a" in tombstones
+        tombstones.expire(15)
+        assert "a" not in tombstones
+
+
+class TestLeaseCounter:
+    def test_minute_and_hour(self) -> None:
+        """Leases count for a minute in one number and for an hour in the other."""
+        counter = LeaseCounter()
+        counter.add(0, 2)
+        counter.add(SECOND // 2, 3)
+        counter.add(30 * SECOND, 5)
+
+        assert (counter.last_minute(59 * SECOND), counter.last_hour(59 * SECOND)) == (10, 10)
+        assert (counter.last_minute(60 * SECOND), counter.last_hour(60 * SECOND)) == (5, 10)
+        assert counter.last_minute(90 * SECOND) == 0
+        assert counter.last_hour(3599 * SECOND) == 10
+        assert counter.last_hour(3600 * SECOND) == 5
+        assert counter.last_hour(3630 * SECOND) == 0
+
+    def test_memory_is_bounded(self) -> None:
+        """No more than an hour of seconds is remembered."""
+        counter = LeaseCounter()
+        for second in range(10_000):
+            counter.add(second * SECOND, 1)
+
+        assert counter.last_hour(9_999 * SECOND) == 3600
+        assert len(counter._seconds) == 3600
+
+
+class TestCallRate:
+    def test_a_sliding_second(self) -> None:
+        """In any one second no more than the number given are admitted."""
+        rate = CallRate()
+
+        admitted = [moment for moment in range(0, 3 * SECOND, SECOND // 4) if rate.admit(moment, 2)]
+
+        assert admitted == [0, 250_000, 1_000_000, 1_250_000, 2_000_000, 2_250_000]
+
+    def test_none_is_no_limit(self) -> None:
+        """Without a limit every call is admitted, and none is remembered."""
+        rate = CallRate()
+
+        assert all(rate.admit(0, None) for _ in range(100))
+        assert rate.admit(0, 1)
+
+
+class TestNames:
+    def test_random_names_look_like_production_s(self) -> None:
+        """16 lower-case hex digits."""
+        names = random_names()
+
+        assert all(re.fullmatch("[0-9a-f]{16}", names()) for _ in range(100))
+
+    def test_a_seed_repeats_them(self) -> None:
+        """The same seed gives the same names, another one others."""
+        first, same, other = random_names(1), random_names(1), random_names(2)
+
+        assert first() == same() != other()
+
+    def test_counted_names(self) -> None:
+        """task1, task2, ... as Google's stub."""
+        names = counted_names()
+
+        assert list(islice(iter(names, ""), 3)) == ["task1", "task2", "task3"]
