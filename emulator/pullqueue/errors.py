@@ -160,3 +160,7 @@ class DeadlineExceededError(PullQueueError):
 
 class RateLimitExceededError(PullQueueError):
     """too many calls; try again later"""
+
+
+class ServerAddressError(PullQueueError):
+    """the server cannot listen on this address"""
