@@ -1,0 +1,95 @@
+"""The body of a request: read within bounds, and taken as the JSON or the form that it is."""
+
+from __future__ import annotations
+
+import codecs
+import json
+
+from flask import Request
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from pullqueue.rest import texts
+from pullqueue.rest.answers import Json
+from pullqueue.rest.errors import ApiError
+
+_FORM_TYPE = "application/x-www-form-urlencoded"
+_CHARSETS = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16", "utf-32"})
+_CHUNK_BYTES = 1 << 16
+_DRAINED_CHUNKS = 4_096
+"""How much of an oversized body is read and dropped, so that its sender gets to see the answer."""
+
+
+def read(request: Request) -> bytes:
+    """Give the body of a request, at most `request.max_content_length` bytes.
+
+    Raises:
+        ApiError: it is larger than the limit, or does not arrive as announced.
+    """
+    if not request.content_length and not request.environ.get("wsgi.input_terminated"):
+        return b""
+    try:
+        return request.get_data(cache=False)
+    except RequestEntityTooLarge:
+        _drain(request)
+        message = texts.BODY_TOO_LARGE.format(limit=request.max_content_length)
+        raise ApiError(message, status=413, reason="uploadTooLarge") from None
+    except (ValueError, OSError):
+        message = "the body ends before it should, or its chunks are malformed: send it again"
+        raise ApiError(message, reason="badRequest") from None
+
+
+def as_form(request: Request, body: bytes) -> bytes:
+    """Give the body if it is a form, and nothing otherwise.
+
+    JSON that is called a form, as curl calls every body, is none.
+    """
+    if body and request.mimetype == _FORM_TYPE and body.lstrip()[:1] not in (b"{", b"["):
+        return body
+    return b""
+
+
+def as_json(request: Request, body: bytes) -> Json:
+    """Give the JSON object in a body.
+
+    Raises:
+        ApiError: there is none.
+    """
+    if not body.strip():
+        raise ApiError(texts.BODY_REQUIRED, reason="required")
+    value = _parsed(_decoded(body, request.mimetype_params.get("charset", "utf-8")))
+    if not isinstance(value, dict):
+        what = type(value).__name__
+        raise ApiError(texts.BODY_REQUIRED, explanation=f"the body is JSON, but a {what}")
+    return value
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(
+            texts.PARSE_ERROR, reason="parseError", explanation=f"the body is not JSON: {error}"
+        ) from None
+
+
+def _decoded(body: bytes, charset: str) -> str:
+    try:
+        if codecs.lookup(charset).name not in _CHARSETS:
+            raise LookupError(f"{charset!r} is not taken here, send UTF-8")
+        return body.decode(charset)
+    except (LookupError, ValueError) as error:
+        raise ApiError(
+            texts.PARSE_ERROR,
+            reason="parseError",
+            explanation=f"the body is not text in {charset!r}: {error}",
+        ) from None
+
+
+def _drain(request: Request) -> None:
+    stream = request.environ["wsgi.input"]
+    for _ in range(_DRAINED_CHUNKS):
+        try:
+            if not stream.read(_CHUNK_BYTES):
+                return
+        except (ValueError, OSError):
+            return

@@ -1,0 +1,200 @@
+"""The HTTP server: cheroot in a thread, which starts and stops at once and ignores moved clocks."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+from cheroot import wsgi
+from cheroot.server import HTTPConnection, HTTPRequest
+
+from pullqueue.engine.emulator import Emulator
+from pullqueue.errors import ServerAddressError
+from pullqueue.rest.answers import JSON_TYPE, pretty
+from pullqueue.rest.app import create_app
+from pullqueue.rest.errors import ApiError, envelope
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8124
+
+_log = logging.getLogger("pullqueue.rest")
+
+_THREADS = 10
+_BACKLOG = 512
+"""Connections that may wait to be accepted; 200 workers that start together all get in."""
+_TICK_SECONDS = 0.02
+"""How often the server looks whether it is to stop."""
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
+
+
+class Server:
+    """Serves an emulator over HTTP, in threads of its own.
+
+        with Server(emulator) as server:
+            requests.get(f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/q")
+
+    A port of 0 takes a free one.
+    """
+
+    def __init__(self, emulator: Emulator, *, host: str = DEFAULT_HOST, port: int = 0) -> None:
+        self.emulator = emulator
+        self._host = host
+        self._port = port
+        self._http: _HttpServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Self:
+        """Begin to listen; connections are accepted when this returns.
+
+        Raises:
+            ServerAddressError: the address is taken, or not one of this machine.
+        """
+        if self._http is None:
+            http = _HttpServer((self._host, self._port), create_app(self.emulator))
+            listening: Future[None] = Future()
+            # A thread that ends with the program, and so do those it makes for the requests.
+            thread = threading.Thread(
+                target=http.serve_in_thread, args=(listening,), name="pullqueue", daemon=True
+            )
+            thread.start()
+            listening.result()
+            self._http, self._thread = http, thread
+        return self
+
+    def stop(self) -> None:
+        """Stop listening and close every connection; requests being answered are finished."""
+        http, self._http = self._http, None
+        if http is not None:
+            http.stop()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def host(self) -> str:
+        """The address a client of this machine connects to."""
+        host = self._http.bind_addr[0] if self._http else self._host
+        return _WILDCARDS.get(host, host)
+
+    @property
+    def port(self) -> int:
+        """The port; while the server listens, never 0."""
+        return int(self._http.bind_addr[1]) if self._http else self._port
+
+    @property
+    def url(self) -> str:
+        """The root of every address, without a slash at the end."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class _Request(HTTPRequest):
+    """A request whose refusals by the server itself come in the envelope, too."""
+
+    def simple_response(self, status: object, msg: str = "") -> None:
+        code, _, name = str(status).partition(" ")
+        refusal = ApiError(msg or name, status=int(code), reason="badRequest")
+        body = pretty(envelope(refusal)).encode()
+        self.close_connection = True
+        head = (
+            f"{self.server.protocol} {status}\r\nContent-Length: {len(body)}\r\n"
+            f"Content-Type: {JSON_TYPE}\r\nConnection: close\r\n\r\n"
+        )
+        try:
+            self.conn.wfile.write(head.encode("latin-1") + body)
+        except OSError:
+            _log.debug("a refused client was gone before it could be told")
+
+
+class _Connection(HTTPConnection):
+    """A connection that is never too old to be kept.
+
+    The server compares the time of the last request with the system's clock, which tests move.
+    Clients that are gone are noticed by the end of their stream.
+    """
+
+    RequestHandlerClass = _Request
+    met = False
+    """Whether the connection waited for its first request once."""
+
+    @property
+    def last_used(self) -> float:
+        """The moment the server takes for the last use: always in the future."""
+        return math.inf
+
+    @last_used.setter
+    def last_used(self, moment: float) -> None:
+        """Ignore the moment."""
+
+
+class _HttpServer(wsgi.Server):
+    """cheroot with the settings and the few changes the emulator needs."""
+
+    ConnectionClass = _Connection
+    expiration_interval = _TICK_SECONDS
+    keep_alive_conn_limit = None  # type: ignore[assignment]  # any number, as cheroot documents
+    nodelay = True
+
+    def __init__(self, address: tuple[str, int], app: object) -> None:
+        super().__init__(
+            address,
+            app,
+            numthreads=_THREADS,
+            server_name="pullqueue",
+            request_queue_size=_BACKLOG,
+            shutdown_timeout=0,  # a request that is only half sent holds up no stop
+        )
+
+    def serve_in_thread(self, listening: Future[None]) -> None:
+        """Bind, tell whether that worked, and serve until stopped."""
+        host, port = self.bind_addr
+        try:
+            self.prepare()
+        except (OSError, OverflowError, UnicodeError) as error:
+            listening.set_exception(_address_error(host, port, error))
+            return
+        listening.set_result(None)
+        self.serve()
+
+    def process_conn(self, conn: _Connection) -> None:
+        """Let a worker answer a request, once there is one.
+
+        A new connection that sends nothing would hold a worker, and the stop of the server.
+        """
+        if conn.met:
+            super().process_conn(conn)
+        else:
+            conn.met = True
+            self.put_conn(conn)
+
+    def error_log(
+        self,
+        msg: str = "",
+        level: int = logging.INFO,
+        traceback: bool = False,  # noqa: FBT001, FBT002 - cheroot's signature
+    ) -> None:
+        """Log instead of writing to the standard error stream."""
+        _log.log(level, "%s", msg, exc_info=traceback)
+
+
+def _address_error(host: str, port: int, error: Exception) -> ServerAddressError:
+    reason = str(error).lower()
+    if "in use" in reason:
+        advice = f"port {port} of {host} is taken: stop what listens there, or choose another port"
+    else:
+        advice = f"cannot listen on {host}:{port}: {error}; choose another address"
+    return ServerAddressError(advice)
