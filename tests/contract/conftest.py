@@ -7,9 +7,11 @@ from contextlib import nullcontext
 
 import pytest
 from doors import Door, DoorMaker, PythonDoor
+from rest_door import rest_door
 
 DOORS: dict[str, DoorMaker] = {
     "python": lambda: nullcontext(PythonDoor()),
+    "rest": rest_door,
 }
 
 

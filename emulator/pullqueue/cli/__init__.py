@@ -16,7 +16,7 @@ from pkgutil import iter_modules
 import click
 
 from pullqueue.error_codes import EXIT_INTERNAL, EXIT_USAGE, codes_of
-from pullqueue.errors import PullQueueError
+from pullqueue.errors import InvalidQueueConfigError, PullQueueError
 
 _log = logging.getLogger("pullqueue.cli")
 
@@ -64,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     except click.Abort:
         return EXIT_USAGE
+    except InvalidQueueConfigError as error:
+        click.echo(error, err=True)
+        return codes_of(error).exit_status
     except PullQueueError as error:
         click.echo(f"pullqueue: {error}", err=True)
         return codes_of(error).exit_status
