@@ -1,0 +1,94 @@
+"""The distribution: what the wheel and the sdist hold, and that a wheel can be used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.metadata import distribution, entry_points
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {
+    "pullqueue": ROOT / "emulator" / "pullqueue",
+    "pytest_pullqueue": ROOT / "pytest_plugin" / "pytest_pullqueue",
+    "pullqueue_schemas": ROOT / "schemas" / "pullqueue_schemas",
+}
+
+
+def tracked(folder: Path) -> set[str]:
+    """Give the files below a source root, as they should stand in a wheel."""
+    return {
+        path.relative_to(folder.parent).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the sdist, and the wheel from the sdist, with what is installed here."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)],
+        check=True,
+        capture_output=True,
+    )
+    return folder
+
+
+def test_the_wheel_holds_the_three_packages_and_nothing_else(built: Path) -> None:
+    """Every file of the source roots is in it, `py.typed` and schemas included."""
+    (wheel,) = built.glob("*.whl")
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+    assert names == set().union(*map(tracked, SOURCES.values()))
+    assert {f"{package}/py.typed" for package in SOURCES} <= names
+    assert "pullqueue_schemas/queue.schema.json" in names
+
+
+def test_the_sdist_can_be_tested(built: Path) -> None:
+    """Tests, samples, licence and change log are in it."""
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert {
+        "LICENSE",
+        "CHANGELOG.md",
+        "README.md",
+        "pyproject.toml",
+        "samples/quickstart/queue.yaml",
+        "tests/acceptance/test_packaging.py",
+    } <= names
+
+
+def test_the_wheel_works_from_where_it_lies(built: Path, tmp_path: Path) -> None:
+    """Even zipped, away from its sources, it reads its schemas and runs a queue."""
+    (wheel,) = built.glob("*.whl")
+    code = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r})\n"
+        "import pullqueue\n"
+        f"assert pullqueue.__file__.startswith({str(wheel)!r}), pullqueue.__file__\n"
+        "emulator = pullqueue.Emulator.from_text('queue: [{name: a, mode: pull}]')\n"
+        "print(emulator.queue('a').add(b'work').payload)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+
+    assert done.stdout == "b'work'\n"
+
+
+def test_the_command_and_the_plugin_are_announced() -> None:
+    """The installed distribution offers both entry points and the extras."""
+    offered = {(point.group, point.name): point.value for point in entry_points(name="pullqueue")}
+
+    assert offered["console_scripts", "pullqueue"] == "pullqueue.cli:main"
+    assert offered["pytest11", "pullqueue"] == "pytest_pullqueue.plugin"
+    extras = distribution("pullqueue").metadata.get_all("Provides-Extra") or []
+    assert {"pytest", "appengine", "dev"} <= set(extras)
