@@ -48,7 +48,11 @@ class Emulator:
         self.limits = limits or Limits()
         self.project = project
         self.names = names or random_names()
-        self._store = store(clock=self.clock, limits=self.limits, names=lambda: self.names())
+        self._store = store(
+            clock=self.clock,
+            limits=self.limits,
+            names=lambda: self.names(),  # noqa: PLW0108 - asked anew, since it can be replaced
+        )
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
         self.reconfigure(config)

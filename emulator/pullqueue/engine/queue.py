@@ -11,7 +11,15 @@ from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine import checks
 from pullqueue.engine.events import Event
-from pullqueue.engine.store import Insertion, Lease, LeaseRequest, RetryLimit, TaskFilter, TaskStore
+from pullqueue.engine.store import (
+    Draft,
+    Insertion,
+    Lease,
+    LeaseRequest,
+    RetryLimit,
+    TaskFilter,
+    TaskStore,
+)
 from pullqueue.errors import (
     InvalidQueueModeError,
     InvalidTagError,

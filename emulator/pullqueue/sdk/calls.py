@@ -1,0 +1,234 @@
+"""The calls of the task queue service that change or lease the tasks of a pull queue.
+
+Each reads one request of the SDK's protocol, does it on a queue, and fills in the response. Errors
+are pullqueue's own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pullqueue.clock import from_usec, to_usec
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.queue import Queue
+from pullqueue.error_codes import codes_of
+from pullqueue.errors import (
+    InvalidEtaError,
+    InvalidQueueModeError,
+    InvalidTagError,
+    InvalidTaskError,
+    InvalidTaskNameError,
+    NameTakenError,
+    TombstonedTaskError,
+    UnknownTaskError,
+)
+from pullqueue.sdk.imports import messages
+from pullqueue.tasks import DeleteResult, NewTask, Task
+
+_log = logging.getLogger("pullqueue.sdk")
+
+_Error = messages.TaskQueueServiceError
+_PULL = messages.TaskQueueMode.PULL
+
+_EXACT_FLOAT_USEC = 2**51
+"""From here on (May 2041) a float of seconds, as the client holds etas, misses microseconds."""
+
+_DELETE_CODES = {
+    DeleteResult.DELETED: _Error.OK,
+    DeleteResult.UNKNOWN: _Error.UNKNOWN_TASK,
+    DeleteResult.TOMBSTONED: _Error.TOMBSTONED_TASK,
+}
+
+
+def bulk_add(queue: Queue, request: Any, response: Any) -> None:
+    """Add the tasks of a `BulkAdd` to one queue.
+
+    What is invalid refuses the whole batch: it gets its code, the other tasks SKIPPED. A batch of
+    one raises instead, since only that carries a sentence to the user.
+    """
+    adds = request.add_request
+    check_mode(queue, adds)
+    try:
+        added, refused = queue.insert([new_task(add) for add in adds])
+    except InvalidTaskError as error:
+        if len(adds) == 1:
+            raise
+        _log.warning("queue %r: a batch of %d was not added: %s", queue.name, len(adds), error)
+        _refuse(queue, adds, response)
+        return
+    if refused:
+        _tell_refused(adds, added, refused, response)
+        return
+    for add, task in zip(adds, added, strict=True):
+        _tell_added(add, task.name, response)
+
+
+def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
+    """Refuse push tasks.
+
+    Raises:
+        InvalidQueueModeError: there is one.
+    """
+    if any(add.mode != _PULL for add in adds):
+        raise InvalidQueueModeError(
+            f"queue {queue.name!r} is a pull queue: give its tasks method='PULL'",
+            queue_name=queue.name,
+        )
+
+
+def new_task(add: Any) -> NewTask:
+    """Read a task from an add request.
+
+    Raises:
+        InvalidTaskError: name or tag is no text, or the eta no moment.
+    """
+    return NewTask(
+        payload=add.body,
+        name=_text(add.task_name, "task name", InvalidTaskNameError) or None,
+        tag=_text(add.tag, "tag", InvalidTagError) if add.HasField("tag") else None,
+        eta=_eta(add.eta_usec),
+    )
+
+
+def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
+    """Lease tasks.
+
+    An empty tag names none, as in Google's test stub: the client cannot add a task with one.
+    """
+    tag = _text(request.tag, "tag", InvalidTagError) or None
+    if tag is None and request.group_by_tag:
+        lease = queue.lease(request.lease_seconds, request.max_tasks, group_by_tag=True)
+    else:
+        lease = queue.lease(
+            request.lease_seconds, request.max_tasks, group_by_tag=request.group_by_tag, tag=tag
+        )
+    add_task = response.task.add
+    for eta_usec, _, name, _, payload, tag, retry_count, _, _ in lease.tasks:
+        task = add_task()
+        task.task_name = name.encode()
+        task.eta_usec = eta_usec
+        task.retry_count = retry_count
+        task.body = payload
+        if tag is not None:
+            task.tag = tag.encode()
+
+
+def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
+    """Give a lease another end."""
+    name = _name(request.task_name)
+    held_usec = request.eta_usec
+    if held_usec >= _EXACT_FLOAT_USEC:
+        current_usec = queue.get_task(name).eta_usec
+        if abs(current_usec - held_usec) <= 1:
+            held_usec = current_usec
+    task = queue.modify_lease(name, request.lease_seconds, held_eta_usec=held_usec)
+    response.updated_eta_usec = task.eta_usec
+
+
+def delete(queue: Queue, request: Any, response: Any) -> None:
+    """Delete tasks by name, as many as there are."""
+    results = queue.delete_tasks([_name(name) for name in request.task_name])
+    response.result.extend([_DELETE_CODES[result] for result in results])
+
+
+def fetch_queue_stats(queue: Queue, response: Any) -> None:
+    """Add the numbers of one queue to a response."""
+    numbers = queue.fetch_statistics()
+    stats = response.queuestats.add()
+    stats.num_tasks = numbers.tasks
+    oldest = numbers.oldest_eta
+    stats.oldest_eta_usec = -1 if oldest is None else to_usec(oldest)
+    scanner = stats.scanner_info
+    scanner.executed_last_minute = numbers.leased_last_minute
+    scanner.executed_last_hour = numbers.leased_last_hour
+    scanner.sampling_duration_seconds = 60.0
+    scanner.requests_in_flight = numbers.leased
+
+
+def prepare_transactional(emulator: Emulator, queue: Queue, adds: Sequence[Any]) -> None:
+    """Check the tasks of a transactional `BulkAdd`, and name those that have no name.
+
+    They are named now, since the caller is told the names before the commit stores the tasks.
+
+    Raises:
+        InvalidTaskError: one of them could not be added.
+    """
+    check_mode(queue, adds)
+    queue.check([new_task(add) for add in adds])
+    for add in adds:
+        if not add.task_name:
+            add.task_name = _free_name(emulator, queue).encode()
+
+
+def _free_name(emulator: Emulator, queue: Queue) -> str:
+    while True:
+        name = emulator.names()
+        try:
+            queue.get_task(name)
+        except UnknownTaskError:
+            return name
+        except TombstonedTaskError:
+            continue
+
+
+def _refuse(queue: Queue, adds: Sequence[Any], response: Any) -> None:
+    for add in adds:
+        response.taskresult.add().result = _fault_of(queue, add)
+
+
+def _fault_of(queue: Queue, add: Any) -> int:
+    try:
+        queue.check([new_task(add)])
+    except InvalidTaskError as error:
+        return codes_of(error).sdk_code
+    return int(_Error.SKIPPED)
+
+
+def _tell_refused(
+    adds: Iterable[Any],
+    added: Iterable[Task],
+    refused: dict[str, type[NameTakenError]],
+    response: Any,
+) -> None:
+    stored = iter(added)
+    for add in adds:
+        error = refused.get(_name(add.task_name))
+        if error is None:
+            _tell_added(add, next(stored).name, response)
+        else:
+            code = (
+                _Error.TOMBSTONED_TASK
+                if error is TombstonedTaskError
+                else _Error.TASK_ALREADY_EXISTS
+            )
+            response.taskresult.add().result = code
+
+
+def _tell_added(add: Any, name: str, response: Any) -> None:
+    result = response.taskresult.add()
+    result.result = _Error.OK
+    if not add.task_name:
+        result.chosen_task_name = name.encode()
+
+
+def _text(data: bytes, what: str, error: type[InvalidTaskError]) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise error(f"{what} is {data!r}: give text in UTF-8") from None
+
+
+def _name(data: bytes) -> str:
+    # A name that is no text belongs to no task, and is looked for like any other.
+    return data.decode(errors="replace")
+
+
+def _eta(eta_usec: int) -> Any:
+    if eta_usec < 0:
+        raise InvalidEtaError(f"eta is {eta_usec} microseconds: give a moment after 1970")
+    try:
+        return from_usec(eta_usec)
+    except OverflowError:
+        raise InvalidEtaError(f"eta is {eta_usec} microseconds: that is no date") from None

@@ -1,0 +1,47 @@
+"""App Engine's SDK, imported in this one place.
+
+Its modules are written for older Pythons and warn of their own deprecations while they are
+imported; a suite that turns warnings into errors must not fail for that.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from pullqueue.sdk.missing import SdkMissingError
+
+try:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from google.appengine.api import (
+            api_base_pb2,
+            apiproxy_rpc,
+            apiproxy_stub_map,
+            queueinfo,
+            taskqueue,
+        )
+        from google.appengine.api.taskqueue import (
+            taskqueue_service_bytes_pb2 as messages,
+        )
+        from google.appengine.api.taskqueue import (
+            taskqueue_stub,
+        )
+        from google.appengine.ext.remote_api import remote_api_bytes_pb2 as remote_api
+        from google.appengine.runtime import apiproxy_errors, context
+except ModuleNotFoundError as error:
+    if error.name not in ("google", "google.appengine"):
+        raise
+    raise SdkMissingError from error
+
+__all__ = [
+    "api_base_pb2",
+    "apiproxy_errors",
+    "apiproxy_rpc",
+    "apiproxy_stub_map",
+    "context",
+    "messages",
+    "queueinfo",
+    "remote_api",
+    "taskqueue",
+    "taskqueue_stub",
+]

@@ -1,0 +1,106 @@
+"""What suites ask the stub about tasks and queues, in the shapes of Google's own stub."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from pullqueue.clock import from_usec
+from pullqueue.engine.queue import Queue
+from pullqueue.sdk.imports import messages, taskqueue
+from pullqueue.sdk.operators import acl_message, fill_retry
+from pullqueue.tasks import Task
+
+_MOMENT = "%Y/%m/%d %H:%M:%S"
+_BUCKET_SIZE = 5
+_RETRY_FIELDS = (
+    "retry_limit",
+    "age_limit_sec",
+    "min_backoff_sec",
+    "max_backoff_sec",
+    "max_doublings",
+)
+
+
+def queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
+    """Give a pull queue as `GetQueues` tells of it."""
+    numbers = queue.fetch_statistics()
+    settings = queue.settings
+    shown: dict[str, Any] = {
+        "name": queue.name,
+        "bucket_size": settings.bucket_size or _BUCKET_SIZE,
+        "max_rate": "",
+        "mode": queue.mode.value,
+        "acl": None if settings.acl is None else acl_message(settings.acl),
+        "oldest_task": "",
+        "eta_delta": "",
+        "tasks_in_queue": numbers.tasks,
+    }
+    if numbers.oldest_eta is not None:
+        shown["oldest_task"] = numbers.oldest_eta.strftime(_MOMENT)
+        shown["eta_delta"] = _delta(numbers.oldest_eta, now)
+    if settings.retry_parameters is not None:
+        retry = messages.TaskQueueRetryParameters()
+        fill_retry(retry, settings.retry_parameters)
+        shown["retry_parameters"] = {
+            field: getattr(retry, field) for field in _RETRY_FIELDS if retry.HasField(field)
+        }
+    return shown
+
+
+def task_dicts(queue: Queue, now: datetime) -> list[dict[str, Any]]:
+    """Give the tasks of a pull queue as `GetTasks` tells of them, in order of eta and arrival."""
+    return [_task_dict(task, now) for task in queue.list_tasks(sys.maxsize)]
+
+
+def sdk_tasks(shown: Iterable[dict[str, Any]]) -> list[Any]:
+    """Make `taskqueue.Task` objects of the dicts of pull tasks."""
+    return [
+        taskqueue.Task(
+            name=task["name"],
+            method="PULL",
+            payload=base64.b64decode(task["body"]),
+            tag=task["tag"],
+            eta=from_usec(task["eta_usec"]),
+        )
+        for task in shown
+    ]
+
+
+def _task_dict(task: Task, now: datetime) -> dict[str, Any]:
+    body = base64.b64encode(task.payload)
+    return {
+        "name": task.name,
+        "queue_name": task.queue_name,
+        "url": "",
+        "method": "PULL",
+        "eta": task.eta.strftime(_MOMENT),
+        "eta_usec": task.eta_usec,
+        "eta_delta": _delta(task.eta, now),
+        "body": body,
+        "tag": task.tag,
+        "creation_time_usec": task.enqueued_usec,
+        "headers": [
+            ("X-AppEngine-QueueName", task.queue_name),
+            ("X-AppEngine-TaskName", task.name),
+            ("X-AppEngine-TaskRetryCount", str(task.retry_count)),
+            ("X-AppEngine-TaskETA", str(task.eta_usec / 1e6)),
+            ("X-AppEngine-Development-Payload", "1"),
+            ("Content-Length", str(len(body))),
+            ("Content-Type", "application/octet-stream"),
+            ("X-AppEngine-TaskExecutionCount", str(task.retry_count)),
+        ],
+    }
+
+
+def _delta(eta: datetime, now: datetime) -> str:
+    if eta > now:
+        return f"{_whole_seconds(eta - now)} from now"
+    return f"{_whole_seconds(now - eta)} ago"
+
+
+def _whole_seconds(span: timedelta) -> timedelta:
+    return timedelta(days=span.days, seconds=span.seconds)

@@ -1,0 +1,152 @@
+"""Putting an emulator in the place of the task queue service, and taking it away again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.names import counted_names
+from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
+from pullqueue.sdk.stub import PullQueueStub
+
+_SERVICE = "taskqueue"
+_HOST = "localhost"
+
+
+@contextmanager
+def install(emulator: Emulator) -> Iterator[PullQueueStub]:
+    """Let `google.appengine.api.taskqueue` use the emulator's pull queues inside the block.
+
+    Nothing else of the SDK has to be set up. Stubs that are made meanwhile, by `testbed` or by
+    hand, use the same emulator. What was there before is put back in the end.
+    """
+    with ExitStack() as stack:
+        for part in (_stub_map_kept, _configuration_kept, _host, _cloud_tasks_off, _adoption):
+            stack.enter_context(part(emulator))
+        if not isinstance(emulator.clock, SystemClock):
+            stack.enter_context(_client_clock(emulator))
+        stub = PullQueueStub.over(emulator)
+        apiproxy_stub_map.apiproxy.ReplaceStub(_SERVICE, stub)
+        yield stub
+
+
+@contextmanager
+def _stub_map_kept(_: Emulator) -> Iterator[None]:
+    """Put the stub back that was registered, and the default one that `wrap_wsgi_app` replaces."""
+    stub_map = apiproxy_stub_map.apiproxy
+    # There is no public way to take a stub away.
+    stubs: dict[str, Any] = vars(stub_map)["_APIProxyStubMap__stub_map"]
+    before = stubs.get(_SERVICE)
+    default = vars(stub_map)["_APIProxyStubMap__default_stub"]
+    try:
+        yield
+    finally:
+        stub_map.SetDefaultStub(default)
+        if before is None:
+            stubs.pop(_SERVICE, None)
+        else:
+            stub_map.ReplaceStub(_SERVICE, before)
+
+
+@contextmanager
+def _configuration_kept(emulator: Emulator) -> Iterator[None]:
+    config, names = emulator.config, emulator.names
+    try:
+        yield
+    finally:
+        emulator.names = names
+        if emulator.config is not config:
+            emulator.reconfigure(config)
+
+
+@contextmanager
+def _host(_: Emulator) -> Iterator[None]:
+    """Give HTTP_HOST a value, for want of which the client logs a warning for every task."""
+    if context.get("HTTP_HOST") is not None:
+        yield
+    elif context.READ_FROM_OS_ENVIRON:
+        os.environ["HTTP_HOST"] = _HOST
+        try:
+            yield
+        finally:
+            os.environ.pop("HTTP_HOST", None)
+    else:
+        token = context.wsgi.HTTP_HOST.set(_HOST)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):  # ended in another context than it was begun in
+                context.wsgi.HTTP_HOST.reset(token)
+
+
+@contextmanager
+def _cloud_tasks_off(_: Emulator) -> Iterator[None]:
+    """Keep the client from calling Cloud Tasks, whatever APPENGINE_USE_CLOUDTASK_PUSH_QUEUE says.
+
+    The switch is there since 3.1.0. The variable is read at every call, and inside a request from
+    a copy of the environment that may be older than this block.
+    """
+    cloudtask = getattr(taskqueue.taskqueue, "cloudtask", None)
+    if cloudtask is None:
+        yield
+    else:
+        with _replaced(cloudtask, "is_cloudtask_push_queue_enabled", lambda: False):
+            yield
+
+
+@contextmanager
+def _adoption(emulator: Emulator) -> Iterator[None]:
+    """Turn the stubs that others make into ours: `testbed.init_taskqueue_stub` makes one."""
+    google = taskqueue_stub.TaskQueueServiceStub
+    make: Callable[..., None] = google.__init__
+    made = 0
+
+    def adopted(stub: Any, *args: Any, **kwargs: Any) -> None:
+        nonlocal made
+        make(stub, *args, **kwargs)
+        if type(stub) is google:
+            if made:
+                # Each of Google's stubs begins with empty queues, and so do ours from the second
+                # on; the first takes what a test has put in the emulator already.
+                emulator.reset()
+            made += 1
+            emulator.names = counted_names()
+            PullQueueStub.adopt(stub, emulator)
+
+    with _replaced(google, "__init__", adopted):
+        yield
+
+
+@contextmanager
+def _client_clock(emulator: Emulator) -> Iterator[None]:
+    """Let the client go by the emulator's clock, with which it stamps the eta of every task."""
+    with _replaced(taskqueue.taskqueue, "time", _ClockTime(emulator.clock)):
+        yield
+
+
+class _ClockTime:
+    """The two functions of the module `time` that the client uses, by another clock."""
+
+    mktime = staticmethod(time.mktime)
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def time(self) -> float:
+        """Give the clock's time in seconds since the epoch."""
+        return self._clock.now_usec() / USEC_PER_SECOND
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)

@@ -1,0 +1,188 @@
+"""The calls of the task queue service that an operator makes: look at queues, change or stop them.
+
+The public client sends none of these; consoles and deployment tools do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from pullqueue.config.model import (
+    AclEntry,
+    QueueConfig,
+    QueueMode,
+    QueueSettings,
+    Rate,
+    RetryParameters,
+)
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.queue import Queue
+from pullqueue.sdk.imports import messages
+from pullqueue.tasks import Task
+
+_MODES = {QueueMode.PULL: messages.TaskQueueMode.PULL, QueueMode.PUSH: messages.TaskQueueMode.PUSH}
+
+
+def query_tasks(queue: Queue, request: Any, response: Any) -> None:
+    """List tasks from a place on: by eta, by tag and eta, or by name.
+
+    The place is inclusive, and names part tasks of one eta, so that a caller can page.
+    """
+    tasks = queue.list_tasks(sys.maxsize)
+    name = _text(request.start_task_name)
+    eta_usec = request.start_eta_usec
+    if request.HasField("start_tag"):
+        tag = _text(request.start_tag)
+        found = _behind([task for task in tasks if task.tag == tag], eta_usec, name)
+    elif request.HasField("start_eta_usec"):
+        found = _behind(tasks, eta_usec, name)
+    else:
+        found = sorted((task for task in tasks if task.name >= name), key=lambda task: task.name)
+    for task in found[: request.max_rows]:
+        fill_task(response.task.add(), task)
+
+
+def fetch_task(queue: Queue, request: Any, response: Any) -> None:
+    """Give one task."""
+    task = queue.get_task(_text(request.task_name))
+    fill_task(response.task.task.add(), task)
+
+
+def fill_task(message: Any, task: Task) -> None:
+    """Write a task into a `TaskQueueQueryTasksResponse.Task`."""
+    message.task_name = task.name.encode()
+    message.eta_usec = task.eta_usec
+    message.retry_count = task.retry_count
+    message.execution_count = task.retry_count
+    message.body = task.payload
+    message.body_size = len(task.payload)
+    message.creation_time_usec = task.enqueued_usec
+    if task.tag is not None:
+        message.tag = task.tag.encode()
+
+
+def fetch_queues(queues: Iterable[Queue], paused: set[str], response: Any) -> None:
+    """List queues as they are configured."""
+    for queue in queues:
+        _fill_queue(response.queue.add(), queue.settings, paused=queue.name in paused)
+
+
+def acl_message(entries: Iterable[AclEntry]) -> Any:
+    """Write an acl as the protocol's message."""
+    acl = messages.TaskQueueAcl()
+    for entry in entries:
+        if entry.user_email is not None:
+            acl.user_email.append(entry.user_email.encode())
+        if entry.writer_email is not None:
+            acl.writer_email.append(entry.writer_email.encode())
+    return acl
+
+
+def update_queue(emulator: Emulator, request: Any) -> None:
+    """Add a queue or give one other settings."""
+    settings = _read_queue(request)
+    others = [queue for queue in emulator.config.queues if queue.name != settings.name]
+    emulator.reconfigure(replace(emulator.config, queues=(*others, settings)))
+
+
+def delete_queue(emulator: Emulator, name: str) -> None:
+    """Take a queue out of the configuration; it is disabled and keeps its tasks."""
+    emulator.queue(name)
+    kept = tuple(queue for queue in emulator.config.queues if queue.name != name)
+    emulator.reconfigure(replace(emulator.config, queues=kept))
+
+
+def delete_group(emulator: Emulator) -> None:
+    """Take all queues out of the configuration."""
+    emulator.reconfigure(QueueConfig(file=emulator.config.file))
+
+
+def update_storage_limit(emulator: Emulator, request: Any, response: Any) -> None:
+    """Set the total storage limit, in bytes."""
+    emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=request.limit))
+    response.new_limit = request.limit
+
+
+def _behind(tasks: Iterable[Task], eta_usec: int, name: str) -> list[Task]:
+    found = [task for task in tasks if (task.eta_usec, task.name) >= (eta_usec, name)]
+    return sorted(found, key=lambda task: (task.eta_usec, task.name))
+
+
+def _fill_queue(message: Any, settings: QueueSettings, *, paused: bool) -> None:
+    message.queue_name = settings.name.encode()
+    message.bucket_refill_per_second = settings.rate.per_second if settings.rate else 0.0
+    message.bucket_capacity = settings.bucket_size or 0
+    message.paused = paused
+    message.mode = _MODES[settings.mode]
+    if settings.rate is not None:
+        message.user_specified_rate = rate_text(settings.rate)
+    if settings.max_concurrent_requests is not None:
+        message.max_concurrent_requests = settings.max_concurrent_requests
+    if settings.retry_parameters is not None:
+        fill_retry(message.retry_parameters, settings.retry_parameters)
+    if settings.acl is not None:
+        message.acl.CopyFrom(acl_message(settings.acl))
+
+
+def rate_text(rate: Rate) -> str:
+    """Write a rate as queue.yaml has it."""
+    return f"{rate.count:g}/{rate.unit}"
+
+
+def fill_retry(message: Any, retry: RetryParameters) -> None:
+    """Write retry parameters into the protocol's message."""
+    values = {
+        "retry_limit": retry.task_retry_limit,
+        "age_limit_sec": retry.task_age_limit_seconds,
+        "min_backoff_sec": retry.min_backoff_seconds,
+        "max_backoff_sec": retry.max_backoff_seconds,
+        "max_doublings": retry.max_doublings,
+    }
+    for name, value in values.items():
+        if value is not None:
+            setattr(message, name, value)
+
+
+def _read_queue(request: Any) -> QueueSettings:
+    pull = request.mode == messages.TaskQueueMode.PULL
+    return QueueSettings(
+        name=_text(request.queue_name),
+        mode=QueueMode.PULL if pull else QueueMode.PUSH,
+        rate=None if pull else Rate(count=request.bucket_refill_per_second),
+        bucket_size=None if pull else int(request.bucket_capacity),
+        max_concurrent_requests=_given(request, "max_concurrent_requests"),
+        retry_parameters=_read_retry(request),
+        acl=_read_acl(request),
+    )
+
+
+def _read_retry(request: Any) -> RetryParameters | None:
+    if not request.HasField("retry_parameters"):
+        return None
+    given = request.retry_parameters
+    return RetryParameters(
+        task_retry_limit=_given(given, "retry_limit"),
+        task_age_limit_seconds=_given(given, "age_limit_sec"),
+        min_backoff_seconds=_given(given, "min_backoff_sec"),
+        max_backoff_seconds=_given(given, "max_backoff_sec"),
+        max_doublings=_given(given, "max_doublings"),
+    )
+
+
+def _read_acl(request: Any) -> tuple[AclEntry, ...] | None:
+    if not request.HasField("acl"):
+        return None
+    users = [AclEntry(user_email=_text(email)) for email in request.acl.user_email]
+    writers = [AclEntry(writer_email=_text(email)) for email in request.acl.writer_email]
+    return (*users, *writers)
+
+
+def _given(message: Any, field: str) -> Any:
+    return getattr(message, field) if message.HasField(field) else None
+
+
+def _text(data: bytes | str) -> str:
+    return data if isinstance(data, str) else data.decode(errors="replace")

@@ -1,0 +1,306 @@
+"""The stub that stands for the task queue service in the SDK's apiproxy.
+
+Pull queues are the emulator's; push queues are those of Google's own stub, which this one is made
+of, so that a suite that mixes push tasks, `deferred` and pull queues keeps working.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pullqueue.config.model import QueueMode
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.queue import Queue
+from pullqueue.errors import PullQueueError, QueueDisabledError, UnknownQueueError
+from pullqueue.sdk import calls, inspection, operators
+from pullqueue.sdk.faults import application_error, sdk_error
+from pullqueue.sdk.imports import (
+    api_base_pb2,
+    apiproxy_errors,
+    apiproxy_stub_map,
+    messages,
+    taskqueue_stub,
+)
+from pullqueue.sdk.push import push_queues
+from pullqueue.sdk.rpc import EagerRPC
+from pullqueue.sdk.source import QueueYaml
+
+_DATASTORE_ERROR = messages.TaskQueueServiceError.DATASTORE_ERROR
+
+
+class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  # not typed
+    """Answers the calls for pull queues from an emulator, the others as Google's stub does.
+
+    Made either by `over`, or of a stub of Google's by `adopt`.
+    """
+
+    _emulator: Emulator
+
+    @classmethod
+    def over(cls, emulator: Emulator) -> PullQueueStub:
+        """Make a stub whose queues are those of an emulator."""
+        stub = cls()
+        stub._attach(emulator)
+        return stub
+
+    @classmethod
+    def adopt(cls, google_stub: Any, emulator: Emulator) -> None:
+        """Turn a stub of Google's into one whose pull queues are those of an emulator.
+
+        Where that stub was told of a queue.yaml, the emulator is configured by it.
+        """
+        google_stub.__class__ = cls
+        google_stub._attach(emulator)
+        google_stub._reread()
+
+    def _attach(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self._paused: set[str] = set()
+        self._queue_yaml = QueueYaml()
+
+    # -- what the apiproxy asks ------------------------------------------------------------------
+
+    def CreateRPC(self) -> EagerRPC:
+        """Give a call that runs as soon as it is started."""
+        return EagerRPC(stub=self)
+
+    def MakeSyncCall(
+        self, service: str, call: str, request: Any, response: Any, request_id: str | None = None
+    ) -> None:
+        """Make one call; the errors it raises are the SDK's."""
+        self._reread()
+        try:
+            super().MakeSyncCall(service, call, request, response, request_id)
+        except PullQueueError as error:
+            raise sdk_error(error) from error
+
+    def SetError(self, error: Any, method: str | None = None, error_rate: float = 1) -> None:
+        """Let calls fail; None ends it, for one method as well."""
+        if error is None and method is not None:
+            super().SetError(apiproxy_errors.Error(), method, 0)
+        else:
+            super().SetError(error, method, error_rate)
+
+    # -- calls of the public client --------------------------------------------------------------
+
+    def _Dynamic_BulkAdd(self, request: Any, response: Any, request_id: str | None) -> None:
+        if not request.add_request:
+            return
+        first = request.add_request[0]
+        queue = self._pull_queue(first.queue_name, pull=first.mode == messages.TaskQueueMode.PULL)
+        if queue is None:
+            super()._Dynamic_BulkAdd(request, response, request_id)
+        elif first.HasField("transaction") or first.HasField("datastore_transaction"):
+            self._add_in_transaction(queue, request, response)
+        else:
+            calls.bulk_add(queue, request, response)
+
+    def _Dynamic_Add(self, request: Any, response: Any, request_id: str | None) -> None:
+        bulk = messages.TaskQueueBulkAddRequest(add_request=[request])
+        results = messages.TaskQueueBulkAddResponse()
+        try:
+            self._Dynamic_BulkAdd(bulk, results, request_id)
+        except PullQueueError as error:
+            # The datastore stub sends this call for each task of a transaction it has committed,
+            # and lets errors of the service pass, but no others.
+            raise application_error(error) from error
+        (result,) = results.taskresult
+        if result.result != messages.TaskQueueServiceError.OK:
+            raise apiproxy_errors.ApplicationError(result.result)
+        if isinstance(response, messages.TaskQueueAddResponse):
+            response.chosen_task_name = result.chosen_task_name
+
+    def _Dynamic_QueryAndOwnTasks(self, request: Any, response: Any, request_id: Any) -> None:
+        queue = self._pull_queue(request.queue_name, pull=True)
+        if queue is None:
+            super()._Dynamic_QueryAndOwnTasks(request, response, request_id)
+        else:
+            self._check_not_paused(queue)
+            calls.query_and_own_tasks(queue, request, response)
+
+    def _Dynamic_ModifyTaskLease(self, request: Any, response: Any, request_id: Any) -> None:
+        queue = self._pull_queue(request.queue_name, pull=True)
+        if queue is None:
+            super()._Dynamic_ModifyTaskLease(request, response, request_id)
+        else:
+            self._check_not_paused(queue)
+            calls.modify_task_lease(queue, request, response)
+
+    def _Dynamic_Delete(self, request: Any, response: Any, request_id: Any) -> None:
+        queue = self._pull_queue(request.queue_name)
+        if queue is None:
+            super()._Dynamic_Delete(request, response, request_id)
+        else:
+            calls.delete(queue, request, response)
+
+    def _Dynamic_PurgeQueue(self, request: Any, response: Any, request_id: Any) -> None:
+        queue = self._pull_queue(request.queue_name)
+        if queue is None:
+            super()._Dynamic_PurgeQueue(request, response, request_id)
+        else:
+            queue.purge()
+
+    def _Dynamic_FetchQueueStats(self, request: Any, response: Any, request_id: Any) -> None:
+        for name in request.queue_name:
+            queue = self._pull_queue(name)
+            if queue is None:
+                one = messages.TaskQueueFetchQueueStatsRequest(queue_name=[name])
+                super()._Dynamic_FetchQueueStats(one, response, request_id)
+            else:
+                calls.fetch_queue_stats(queue, response)
+
+    # -- calls of an operator --------------------------------------------------------------------
+
+    def _Dynamic_QueryTasks(self, request: Any, response: Any, request_id: Any) -> None:
+        queue = self._pull_queue(request.queue_name)
+        if queue is None:
+            super()._Dynamic_QueryTasks(request, response, request_id)
+        else:
+            operators.query_tasks(queue, request, response)
+
+    def _Dynamic_FetchTask(self, request: Any, response: Any, request_id: Any) -> None:
+        queue = self._pull_queue(request.queue_name)
+        if queue is None:
+            super()._Dynamic_FetchTask(request, response, request_id)
+        else:
+            operators.fetch_task(queue, request, response)
+
+    def _Dynamic_ForceRun(self, request: Any, response: Any, request_id: Any) -> None:
+        if self._pull_queue(request.queue_name) is None:
+            super()._Dynamic_ForceRun(request, response, request_id)
+        else:
+            response.result = messages.TaskQueueServiceError.INVALID_QUEUE_MODE
+
+    def _Dynamic_FetchQueues(self, request: Any, response: Any, request_id: Any) -> None:
+        listed = sorted(self._listed_queues(), key=lambda queue: queue.name)
+        operators.fetch_queues(listed[: request.max_rows], self._paused, response)
+
+    def _Dynamic_UpdateQueue(self, request: Any, response: Any, request_id: Any) -> None:
+        operators.update_queue(self._emulator, request)
+
+    def _Dynamic_PauseQueue(self, request: Any, response: Any, request_id: Any) -> None:
+        name = self._emulator.queue(_text(request.queue_name)).name
+        (self._paused.add if request.pause else self._paused.discard)(name)
+
+    def _Dynamic_DeleteQueue(self, request: Any, response: Any, request_id: Any) -> None:
+        operators.delete_queue(self._emulator, _text(request.queue_name))
+
+    def _Dynamic_DeleteGroup(self, request: Any, response: Any, request_id: Any) -> None:
+        operators.delete_group(self._emulator)
+
+    def _Dynamic_UpdateStorageLimit(self, request: Any, response: Any, request_id: Any) -> None:
+        operators.update_storage_limit(self._emulator, request, response)
+
+    # -- what suites ask the stub itself ---------------------------------------------------------
+
+    def GetQueues(self) -> list[dict[str, Any]]:
+        """Give all queues as dicts, in order of their names."""
+        self._reread()
+        now = self._emulator.clock.now()
+        pull = [inspection.queue_dict(queue, now) for queue in self._listed_queues(QueueMode.PULL)]
+        mine = {queue["name"] for queue in pull}
+        push = [queue for queue in super().GetQueues() if queue["name"] not in mine]
+        return sorted(pull + push, key=lambda queue: str(queue["name"]))
+
+    def GetTasks(self, queue_name: str) -> list[dict[str, Any]]:
+        """Give the tasks of a queue as dicts, in order of eta."""
+        queue = self._known_pull_queue(queue_name)
+        if queue is None:
+            tasks: list[dict[str, Any]] = super().GetTasks(queue_name)
+            return tasks
+        return inspection.task_dicts(queue, self._emulator.clock.now())
+
+    def DeleteTask(self, queue_name: str, task_name: str) -> None:
+        """Delete a task and free its name."""
+        queue = self._known_pull_queue(queue_name)
+        if queue is None:
+            super().DeleteTask(queue_name, task_name)
+        else:
+            queue.delete_tasks(_text(task_name))
+            queue.free_names([_text(task_name)])
+
+    def FlushQueue(self, queue_name: str) -> None:
+        """Delete the tasks of a queue and free all its names."""
+        queue = self._known_pull_queue(queue_name)
+        if queue is None:
+            super().FlushQueue(queue_name)
+        else:
+            queue.purge()
+            queue.free_names()
+
+    def get_filtered_tasks(
+        self,
+        url: str | None = None,
+        name: str | None = None,
+        queue_names: list[str] | str | None = None,
+    ) -> list[Any]:
+        """Give tasks as `taskqueue.Task` objects: all, or those with a URL, a name or a queue."""
+        found: list[Any] = []
+        for task in self._get_filtered_task_dicts(url, name, queue_names):
+            if task["method"] == "PULL":
+                found += inspection.sdk_tasks([task])
+            else:
+                found.append(taskqueue_stub.ConvertTaskDictToTaskObject(task))
+        return found
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _ParseQueueYaml(self) -> Any:
+        return push_queues(self._emulator.config)
+
+    def _reread(self) -> None:
+        config = self._queue_yaml.changed(self._queue_config_path, self._root_path)
+        if config is not None:
+            self._emulator.reconfigure(config)
+
+    def _pull_queue(self, name: bytes, *, pull: bool = False) -> Queue | None:
+        """Give the emulator's queue of a name, or None where Google's stub has to answer.
+
+        The emulator also answers for push queues where the caller means a pull queue (`pull`),
+        and for unknown ones: its errors say what is wrong.
+        """
+        try:
+            queue = self._emulator.queue(_text(name))
+        except UnknownQueueError:
+            if self._all_queues_valid or name == b"__cron":
+                return None
+            raise
+        return queue if pull or queue.mode is QueueMode.PULL else None
+
+    def _known_pull_queue(self, name: str) -> Queue | None:
+        self._reread()
+        found = (queue for queue in self._emulator.queues if queue.name == _text(name))
+        return next((queue for queue in found if queue.mode is QueueMode.PULL), None)
+
+    def _listed_queues(self, *modes: QueueMode) -> list[Queue]:
+        wanted = modes or tuple(QueueMode)
+        queues = self._emulator.queues
+        return [queue for queue in queues if queue.mode in wanted and not queue.disabled]
+
+    def _check_not_paused(self, queue: Queue) -> None:
+        if queue.name in self._paused:
+            raise QueueDisabledError(
+                f"queue {queue.name!r} is paused: resume it to lease its tasks",
+                queue_name=queue.name,
+            )
+
+    def _add_in_transaction(self, queue: Queue, request: Any, response: Any) -> None:
+        """Hand tasks to the datastore, which sends each one back when it commits."""
+        unnamed = [not add.task_name for add in request.add_request]
+        calls.prepare_transactional(self._emulator, queue, request.add_request)
+        try:
+            apiproxy_stub_map.MakeSyncCall(
+                "datastore_v3", "AddActions", request, api_base_pb2.VoidProto()
+            )
+        except apiproxy_errors.ApplicationError as error:
+            code = error.application_error + _DATASTORE_ERROR
+            raise apiproxy_errors.ApplicationError(code, error.error_detail) from error
+        for add, made_up in zip(request.add_request, unnamed, strict=True):
+            result = response.taskresult.add()
+            result.result = messages.TaskQueueServiceError.OK
+            if made_up:
+                result.chosen_task_name = add.task_name
+
+
+def _text(name: bytes | str) -> str:
+    return name if isinstance(name, str) else name.decode(errors="replace")
