@@ -1,1 +1,39 @@
 """queue.yaml: read, checked, and given as data."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pullqueue.config.model import QueueConfig
+
+__all__ = ["load", "loads"]
+
+
+def load(path: str | PathLike[str], *, profile: str = "gcloud") -> QueueConfig:
+    """Read a queue.yaml.
+
+    `profile` says whose reading counts: `gcloud` (the default) refuses what production refuses,
+    `sdk` is as lenient as Google's Python library; `java`, `rest` and `migration` are those of
+    the linter.
+
+    Raises:
+        InvalidQueueConfigError: the file has faults; `problems` holds all of them.
+        ConfigFileError: the file cannot be read.
+    """
+    from pullqueue.config.files import read_bytes  # noqa: PLC0415 - importing must stay cheap
+
+    return loads(read_bytes(path), file=str(path), profile=profile)
+
+
+def loads(text: str | bytes, *, file: str = "queue.yaml", profile: str = "gcloud") -> QueueConfig:
+    """Read the content of a queue.yaml; `file` is what messages call it.
+
+    Raises:
+        InvalidQueueConfigError: the content has faults; `problems` holds all of them.
+        ValueError: there is no such profile.
+    """
+    from pullqueue.config.loading import load_content  # noqa: PLC0415 - the same
+
+    return load_content(text, file=file, profile=profile)

@@ -1,1 +1,57 @@
-"""The rules that make a queue.yaml right or wrong."""
+"""The catalogue: every rule of queue.yaml, in the order of their codes."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+
+from pullqueue.config.rules import (
+    advice,
+    file,
+    ignores,
+    keys,
+    names,
+    numbers,
+    pull,
+    push,
+    retries,
+    toplevel,
+)
+from pullqueue.config.rules.base import PROFILES, Rule
+
+__all__ = ["PROFILES", "Rule", "all_rules", "find_rule", "near_rules"]
+
+_MODULES = (file, keys, names, numbers, push, retries, toplevel, pull, advice, ignores)
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Give every rule, ordered by code."""
+    rules = [rule() for module in _MODULES for rule in _rules_of(module)]
+    return tuple(sorted(rules, key=lambda rule: rule.code))
+
+
+def _rules_of(module: ModuleType) -> list[type[Rule]]:
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Rule) and "code" in vars(value)
+    ]
+
+
+@cache
+def _index() -> dict[str, Rule]:
+    by_name = {rule.name: rule for rule in all_rules()}
+    return by_name | {rule.code: rule for rule in all_rules()}
+
+
+def find_rule(name: str) -> Rule | None:
+    """Give a rule by its name or code, in any case."""
+    return _index().get(name.lower()) or _index().get(name.upper())
+
+
+def near_rules(name: str) -> list[str]:
+    """Give up to three names of rules that a wrong name may stand for."""
+    import difflib  # noqa: PLC0415 - only a wrong name pays for it
+
+    return difflib.get_close_matches(name.lower(), [rule.name for rule in all_rules()], n=3)

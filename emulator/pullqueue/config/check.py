@@ -1,0 +1,152 @@
+"""A file's content in, its findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pullqueue.config.findings import Finding, Label, Severity
+from pullqueue.config.lexical import MAX_BYTES
+from pullqueue.config.reading import Reading, read
+from pullqueue.config.reports import Report
+from pullqueue.config.rules import Rule, all_rules
+from pullqueue.config.source import Source
+from pullqueue.config.suppress import Directive, directives, unknown_rules, unused
+from pullqueue.config.view import View
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What is looked for."""
+
+    profile: str = "gcloud"
+    """Whose reading of the format counts."""
+    levels: Mapping[str, Severity | None] = field(default_factory=dict)
+    """Severities by name of rule, before those of the profile; None: not looked for."""
+    at_least: Severity = Severity.INFO
+    """The least severity that is looked for."""
+    strict: bool = False
+    """Whether an empty `queue:` counts as a file without queues."""
+    max_bytes: int = MAX_BYTES
+    """The largest file that is looked at."""
+    previous_names: tuple[str, ...] = ()
+    """Queues that an earlier version of the file had."""
+    honour_ignores: bool = True
+    """Whether comments in the file hide findings."""
+
+    def level(self, rule: Rule) -> Severity | None:
+        """Give the severity of a rule, None where it is not looked for."""
+        level = self.levels.get(rule.name, rule.level(self.profile))
+        return level if level is not None and level.reaches(self.at_least) else None
+
+
+class Checked(NamedTuple):
+    """What became of a check."""
+
+    findings: list[Finding]
+    """In the order of the file."""
+    source: Source
+    view: View | None
+    """None where the file could not be read as far as a mapping."""
+
+
+def check(data: bytes | str, *, file: str, settings: Settings) -> Checked:
+    """Check a file's content."""
+    reading = read(data, file=file, max_bytes=settings.max_bytes)
+    view = _view(reading, settings)
+    levels = {rule: level for rule in all_rules() if (level := settings.level(rule))}
+    reports = {rule: _reports(rule, reading, view) for rule in levels}
+    _drop_cascades(reports, levels)
+    comments = directives(reading.source, reading.scalars) if settings.honour_ignores else []
+    findings = [
+        _finding(rule, levels[rule], report, reading.source)
+        for rule, report in _visible(reports, reading.source, comments)
+    ]
+    findings += _on_comments(levels, reading, comments)
+    findings.sort(key=lambda finding: (finding.line, finding.column, finding.code))
+    return Checked(findings, reading.source, view)
+
+
+def _view(reading: Reading, settings: Settings) -> View | None:
+    if reading.root is None:
+        return None
+    return View(
+        source=reading.source,
+        found=reading.found,
+        root=reading.root,
+        scalars=reading.scalars,
+        strict=settings.strict,
+        profile=settings.profile,
+        previous_names=settings.previous_names,
+    )
+
+
+def _reports(rule: Rule, reading: Reading, view: View | None) -> list[Report]:
+    reports = [*reading.found.of(rule.name), *(rule.check(view) if view else ())]
+    return list({report.at: report for report in reversed(reports)}.values())[::-1]
+
+
+def _drop_cascades(reports: dict[Rule, list[Report]], levels: Mapping[Rule, Severity]) -> None:
+    """A key that has to go needs no second report on its value."""
+    gone = {
+        report.path
+        for rule, found in reports.items()
+        if rule.name.endswith("-on-pull") and levels[rule] is Severity.ERROR
+        for report in found
+    }
+    for rule, found in reports.items():
+        if gone and not rule.name.endswith("-on-pull"):
+            reports[rule] = [report for report in found if report.path not in gone]
+
+
+def _visible(
+    reports: Mapping[Rule, Iterable[Report]], source: Source, comments: list[Directive]
+) -> Iterator[tuple[Rule, Report]]:
+    for rule, found in reports.items():
+        for report in found:
+            line, _ = source.position(report.at.start)
+            hidden = [comment.hides(rule, line) for comment in comments if rule.hideable]
+            if not any(hidden):
+                yield rule, report
+
+
+def _on_comments(
+    levels: Mapping[Rule, Severity], reading: Reading, comments: list[Directive]
+) -> list[Finding]:
+    """What is wrong with the ignore comments themselves."""
+    found = {"unknown-rule": unknown_rules(comments)}
+    if reading.root is not None:
+        found["unused-ignore"] = unused(reading.source, comments, levels)
+    return [
+        _finding(rule, level, report, reading.source)
+        for rule, level in levels.items()
+        for report in found.get(rule.name, ())
+    ]
+
+
+def _finding(rule: Rule, severity: Severity, report: Report, source: Source) -> Finding:
+    line, column = source.position(report.at.start)
+    end_line, end_column = source.position(max(report.at.end, report.at.start))
+    return Finding(
+        file=source.file,
+        line=line,
+        column=column,
+        end_line=end_line,
+        end_column=end_column,
+        code=rule.code,
+        rule=rule.name,
+        severity=severity,
+        message=report.message,
+        key_path=report.path,
+        hint=report.hint,
+        labels=tuple(
+            Label(
+                **dict(zip(("line", "column"), source.position(place.start), strict=True)),
+                **dict(zip(("end_line", "end_column"), source.position(place.end), strict=True)),
+                message=text,
+            )
+            for place, text in report.labels
+        ),
+        fix=report.fix,
+    )

@@ -1,0 +1,181 @@
+"""What rules look at: a file's tree with the keys of the format at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from pullqueue.config.nodes import Mapping, Node, Scalar, Sequence
+from pullqueue.config.reports import Found, Place
+from pullqueue.config.shape import Violation, violations
+from pullqueue.config.source import Source
+from pullqueue.config.values import as_integer, as_number
+
+
+class Entry(NamedTuple):
+    """A key with its value, and where it stands in the data."""
+
+    key: Scalar
+    value: Node
+    path: str
+
+    @property
+    def key_place(self) -> Place:
+        """Where the key stands."""
+        return Place(self.key.start, self.key.end)
+
+    @property
+    def place(self) -> Place:
+        """Where the value stands; the key's place if there is none."""
+        if self.value.end == self.value.start:
+            return self.key_place
+        return Place(self.value.start, self.value.end)
+
+    @property
+    def scalar(self) -> Scalar | None:
+        """The value, if it is a single one that is set and known."""
+        value = self.value
+        known = isinstance(value, Scalar) and not (value.opaque or value.is_null)
+        return value if known and isinstance(value, Scalar) else None
+
+    @property
+    def text(self) -> str | None:
+        """The text App Engine sees; None where there is no single known value."""
+        return self.scalar.seen if self.scalar else None
+
+    @property
+    def integer(self) -> int | None:
+        """The whole number App Engine sees; None where there is none."""
+        return as_integer(self.scalar) if self.scalar else None
+
+    @property
+    def number(self) -> float | None:
+        """The number App Engine sees; None where there is none."""
+        return as_number(self.scalar) if self.scalar else None
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the key has no value."""
+        return isinstance(self.value, Scalar) and self.value.is_null
+
+
+class Section:
+    """One mapping of the format."""
+
+    def __init__(self, node: Mapping, path: str) -> None:
+        """Index the keys of a mapping."""
+        self.node = node
+        self.path = path
+        prefix = f"{path}." if path else ""
+        self.entries = {
+            pair.key.text: Entry(pair.key, pair.value, prefix + pair.key.text)
+            for pair in node.pairs
+        }
+
+    def get(self, key: str) -> Entry | None:
+        """Give the entry of a key that is there and not null."""
+        entry = self.entries.get(key)
+        return None if entry is None or entry.is_null else entry
+
+    def section(self, key: str) -> Section | None:
+        """Give the mapping under a key."""
+        entry = self.entries.get(key)
+        if entry is None or not isinstance(entry.value, Mapping):
+            return None
+        return Section(entry.value, entry.path)
+
+    def sections(self, key: str) -> list[Section]:
+        """Give the mappings in the list under a key."""
+        entry = self.entries.get(key)
+        if entry is None or not isinstance(entry.value, Sequence):
+            return []
+        return [
+            Section(item, f"{entry.path}[{index}]")
+            for index, item in enumerate(entry.value.items)
+            if isinstance(item, Mapping)
+        ]
+
+    @property
+    def place(self) -> Place:
+        """The first key, or the braces of an empty mapping."""
+        if self.node.pairs:
+            key = self.node.pairs[0].key
+            return Place(key.start, key.end)
+        return Place(self.node.start, self.node.end)
+
+
+class QueueView(Section):
+    """One entry of `queue`."""
+
+    @cached_property
+    def name(self) -> str | None:
+        """The name App Engine sees; None where none is known."""
+        entry = self.get("name")
+        return entry.text if entry else None
+
+    @cached_property
+    def mode(self) -> str | None:
+        """`push` or `pull`; None if the file says something else."""
+        entry = self.get("mode")
+        if entry is None:
+            return "push"
+        return entry.text if entry.text in {"push", "pull"} else None
+
+    @cached_property
+    def retry(self) -> Section | None:
+        """`retry_parameters`."""
+        return self.section("retry_parameters")
+
+    @cached_property
+    def grants(self) -> list[Section]:
+        """The entries of `acl`."""
+        return self.sections("acl")
+
+    @property
+    def title_place(self) -> Place:
+        """The name's place, or the first key's: where a missing key is reported."""
+        entry = self.get("name")
+        return entry.place if entry else self.place
+
+    @property
+    def title(self) -> str:
+        """The queue in words, for messages."""
+        return f'queue "{self.name}"' if self.name else "this queue"
+
+
+@dataclass(kw_only=True)
+class View:
+    """A whole file, as far as rules can look at it."""
+
+    source: Source
+    found: Found
+    root: Mapping
+    scalars: list[Scalar]
+    strict: bool = False
+    """Whether an empty `queue:` is reported too."""
+    profile: str = "gcloud"
+    """The profile that is checked for."""
+    previous_names: tuple[str, ...] = ()
+    """The names of the queues of an earlier version of the file."""
+    top: Section = field(init=False)
+    """The keys of the top level."""
+
+    def __post_init__(self) -> None:
+        """Index the top level."""
+        self.top = Section(self.root, "")
+
+    @cached_property
+    def queues(self) -> list[QueueView]:
+        """The queues that are mappings, in the order of the file."""
+        return [QueueView(section.node, section.path) for section in self.top.sections("queue")]
+
+    @cached_property
+    def queue_at(self) -> dict[str | int, QueueView]:
+        """The queues by their index in the list."""
+        return {int(queue.path[len("queue[") : -1]): queue for queue in self.queues}
+
+    @cached_property
+    def violations(self) -> dict[str, list[Violation]]:
+        """What the schema objects to, by the rule it stands for."""
+        return violations(self.root)
