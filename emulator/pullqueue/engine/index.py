@@ -78,7 +78,7 @@ class OrderedIndex(Generic[Entry]):
         start = 0
         while start < len(entries):
             if not self._lasts or entries[start] > self._lasts[-1]:
-                self._append(entries[start:])
+                self._append(entries[start:] if start else entries)
                 return
             position = bisect_left(self._lasts, entries[start])
             end = bisect_left(entries, self._lasts[position], start + 1)

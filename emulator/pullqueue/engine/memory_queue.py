@@ -78,10 +78,13 @@ class MemoryQueue:
         free: list[Draft] = []
         refused: dict[str, type[NameTakenError]] = {}
         for draft in drafts:
-            if draft.name in self._tasks:
-                refused[draft.name] = TaskAlreadyExistsError
-            elif draft.name is not None and draft.name in self._tombstones:
-                refused[draft.name] = TombstonedTaskError
+            name = draft.name
+            if name is None:
+                free.append(draft)
+            elif name in self._tasks:
+                refused[name] = TaskAlreadyExistsError
+            elif name in self._tombstones:
+                refused[name] = TombstonedTaskError
             else:
                 free.append(draft)
         return free, refused
@@ -93,8 +96,14 @@ class MemoryQueue:
         taken = {draft.name for draft in drafts if draft.name is not None}
         tasks: list[Task] = []
         for sequence, (given, payload, tag, eta_usec, size) in enumerate(drafts, first):
-            name = self._free_name(names, taken) if given is None else given
-            stored = size if given is not None else size + len(name)
+            if given is None:
+                name = names()
+                while name in self._tasks or name in self._tombstones or name in taken:
+                    name = names()
+                taken.add(name)
+                stored = size + len(name)
+            else:
+                name, stored = given, size
             eta = now_usec if eta_usec is None else eta_usec
             tasks.append(Task(eta, sequence, name, self.name, payload, tag, 0, now_usec, stored))
         return tasks
@@ -224,13 +233,6 @@ class MemoryQueue:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _free_name(self, names: NameSource, taken: set[str]) -> str:
-        name = names()
-        while name in self._tasks or name in self._tombstones or name in taken:
-            name = names()
-        taken.add(name)
-        return name
-
     def _due(self, request: LeaseRequest, now_usec: int) -> list[Task]:
         index: OrderedIndex[Task] | None = self._order
         if request.group_by_tag:
@@ -257,7 +259,7 @@ class MemoryQueue:
     def _put(self, tasks: Iterable[Task]) -> None:
         run = sorted(tasks)
         self._order.add(run)
-        self._scheduled.add([task for task in run if _is_scheduled(task)])
+        self._scheduled.add(_scheduled(run))
         for tag, group in _grouped(run).items():
             index = self._by_tag.get(tag)
             if index is None:
@@ -267,7 +269,7 @@ class MemoryQueue:
     def _take(self, tasks: Iterable[Task]) -> None:
         run = sorted(tasks)
         self._order.remove(run)
-        self._scheduled.remove([task for task in run if _is_scheduled(task)])
+        self._scheduled.remove(_scheduled(run))
         for tag, group in _grouped(run).items():
             index = self._by_tag[tag]
             index.remove(group)
@@ -315,8 +317,9 @@ class MemoryQueue:
             self._ends.remove(sorted(self._end_of.pop(n) for n in names if n in self._end_of))
 
 
-def _is_scheduled(task: Task) -> bool:
-    return not task.retry_count and task.eta_usec > task.enqueued_usec
+def _scheduled(run: Iterable[Task]) -> list[Task]:
+    """Give those that were added for a later moment and were never leased."""
+    return [task for task in run if not task.retry_count and task.eta_usec > task.enqueued_usec]
 
 
 def _grouped(run: Iterable[Task]) -> dict[str | None, list[Task]]:

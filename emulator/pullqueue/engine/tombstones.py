@@ -6,33 +6,33 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 
-class Tombstones:
-    """The names of deleted tasks, each until its time has passed."""
+class Tombstones(dict[str, int]):
+    """The names of deleted tasks, each with the moment it is free again (microseconds).
+
+    A dict, since every name that is added or made up is looked for here.
+    """
 
     def __init__(self, lifetime_usec: int) -> None:
         """Keep each name taken for `lifetime_usec` after its deletion."""
+        super().__init__()
         self._lifetime_usec = lifetime_usec
-        self._expiries: dict[str, int] = {}
         self._due: deque[tuple[int, Sequence[str]]] = deque()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._expiries
 
     def add(self, names: Sequence[str], deleted_usec: int) -> None:
         """Take the names of tasks that were deleted at one moment."""
         expiry = deleted_usec + self._lifetime_usec
-        self._expiries.update(dict.fromkeys(names, expiry))
+        self.update(dict.fromkeys(names, expiry))
         self._due.append((expiry, names))
 
     def free(self, names: Iterable[str] | None) -> None:
         """Free names before their time; all of them where None is given."""
-        for name in list(self._expiries) if names is None else names:
-            self._expiries.pop(name, None)
+        for name in list(self) if names is None else names:
+            self.pop(name, None)
 
     def expire(self, now_usec: int) -> None:
         """Free the names whose time has passed."""
         while self._due and self._due[0][0] <= now_usec:
             expiry, names = self._due.popleft()
             for name in names:
-                if self._expiries.get(name) == expiry:
-                    del self._expiries[name]
+                if self.get(name) == expiry:
+                    del self[name]
