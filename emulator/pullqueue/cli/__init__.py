@@ -8,7 +8,6 @@ not wait for Flask.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import iter_modules
@@ -74,7 +73,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log.exception("the command failed through a fault of its own")
         return EXIT_INTERNAL
     return status if isinstance(status, int) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,7 +6,7 @@ import codecs
 import json
 
 from flask import Request
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 
 from pullqueue.rest import texts
 from pullqueue.rest.answers import Json
@@ -33,9 +33,10 @@ def read(request: Request) -> bytes:
         _drain(request)
         message = texts.BODY_TOO_LARGE.format(limit=request.max_content_length)
         raise ApiError(message, status=413, reason="uploadTooLarge") from None
-    except (ValueError, OSError):
+    except (ClientDisconnected, ValueError, OSError):
         message = "the body ends before it should, or its chunks are malformed: send it again"
-        raise ApiError(message, reason="badRequest") from None
+        # Where the next request would begin is not known.
+        raise ApiError(message, reason="badRequest", headers={"Connection": "close"}) from None
 
 
 def as_form(request: Request, body: bytes) -> bytes:

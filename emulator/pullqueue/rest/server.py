@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 import threading
 from concurrent.futures import Future
 from types import TracebackType
@@ -14,6 +15,7 @@ from cheroot.server import HTTPConnection, HTTPRequest
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ServerAddressError
+from pullqueue.limits import KIB
 from pullqueue.rest.answers import JSON_TYPE, pretty
 from pullqueue.rest.app import create_app
 from pullqueue.rest.errors import ApiError, envelope
@@ -26,6 +28,8 @@ _log = logging.getLogger("pullqueue.rest")
 _THREADS = 10
 _BACKLOG = 512
 """Connections that may wait to be accepted; 200 workers that start together all get in."""
+_HEADER_BYTES = 128 * KIB
+"""Request line and headers of one request."""
 _TICK_SECONDS = 0.02
 """How often the server looks whether it is to stop."""
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
@@ -105,6 +109,12 @@ class Server:
 class _Request(HTTPRequest):
     """A request whose refusals by the server itself come in the envelope, too."""
 
+    def send_headers(self) -> None:
+        """Close the connection where the application says so, and not only tell the client."""
+        if (b"Connection", b"close") in self.outheaders:
+            self.close_connection = True
+        super().send_headers()
+
     def simple_response(self, status: object, msg: str = "") -> None:
         code, _, name = str(status).partition(" ")
         refusal = ApiError(msg or name, status=int(code), reason="badRequest")
@@ -146,6 +156,7 @@ class _HttpServer(wsgi.Server):
 
     ConnectionClass = _Connection
     expiration_interval = _TICK_SECONDS
+    max_request_header_size = _HEADER_BYTES
     keep_alive_conn_limit = None  # type: ignore[assignment]  # any number, as cheroot documents
     nodelay = True
 
@@ -169,6 +180,16 @@ class _HttpServer(wsgi.Server):
             return
         listening.set_result(None)
         self.serve()
+
+    @staticmethod
+    def bind_socket(socket_: socket.socket, bind_addr: tuple[str, int]) -> socket.socket:
+        """Bind a socket, and leave none behind where that fails."""
+        try:
+            socket_.bind(bind_addr)
+        except BaseException:
+            socket_.close()
+            raise
+        return socket_
 
     def process_conn(self, conn: _Connection) -> None:
         """Let a worker answer a request, once there is one.

@@ -1,0 +1,226 @@
+"""`pullqueue serve`, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from served import FIRST_WORDS, serving, start_serve
+
+QUEUE_YAML = """\
+queue:
+- name: pull-queue
+  mode: pull
+- name: three-times
+  mode: pull
+  retry_parameters:
+    task_retry_limit: 3
+- name: default
+  rate: 1/s
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a queue.yaml."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    return tmp_path
+
+
+def call(url: str, verb: str = "GET", body: object = None) -> dict[str, Any]:
+    """Make a request and give the JSON of its answer."""
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(url, data, method=verb), timeout=5) as response:  # noqa: S310
+        return dict(json.load(response))
+
+
+def finished(*arguments: str, folder: Path) -> tuple[int, str, str]:
+    """Run serve where it is to refuse, and give status, output and errors."""
+    process = start_serve(*arguments, folder=folder)
+    output, errors = process.communicate(timeout=20)
+    return process.returncode, output, errors
+
+
+class TestGreeting:
+    def test_address_queues_and_a_line_to_try(self, folder: Path) -> None:
+        """The address comes first, then the pull queues, then a curl line that works."""
+        process = start_serve("--port", "0", folder=folder)
+        assert process.stdout is not None
+        lines = [process.stdout.readline().rstrip("\n") for _ in range(6)]
+        tried = subprocess.run(
+            ["sh", "-c", lines[5]], capture_output=True, text=True, timeout=10, check=False
+        )
+        process.terminate()
+        _, errors = process.communicate(timeout=10)
+
+        assert re.fullmatch(rf"{FIRST_WORDS}http://127\.0\.0\.1:\d+", lines[0])
+        assert lines[1:5] == [
+            "queue.yaml: 2 pull queues",
+            "  pull-queue",
+            "  three-times (each task can be leased 3 times)",
+            "Add a task:",
+        ]
+        assert shlex.split(lines[5])[0] == "curl"
+        assert json.loads(tried.stdout)["payloadBase64"] == "aGVsbG8="
+        assert (process.returncode, errors) == (0, "")
+
+    def test_it_answers_soon(self, folder: Path) -> None:
+        """The first request is answered half a second after the start; the best of three counts."""
+        seconds = []
+        for _ in range(3):
+            begin = perf_counter()
+            with serving(folder=folder) as served:
+                call(f"{served.url}/taskqueue/v1beta2/projects/p/taskqueues/pull-queue")
+                seconds.append(perf_counter() - begin)
+
+        assert min(seconds) < 0.5
+
+    def test_a_file_without_pull_queues(self, folder: Path) -> None:
+        """A file of push queues is served, with a hint."""
+        (folder / "queue.yaml").write_text("queue:\n- name: default\n  rate: 1/s\n")
+        process = start_serve("--port", "0", folder=folder)
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        process.terminate()
+        process.communicate(timeout=10)
+
+        assert lines[1] == "queue.yaml has no pull queue: set `mode: pull` to make one\n"
+
+    def test_a_warning_where_others_can_reach_it(self, folder: Path) -> None:
+        """A server on every interface says what that means."""
+        process = start_serve("--port", "0", "--host", "0.0.0.0", folder=folder)
+        assert process.stderr is not None
+        warning = process.stderr.readline()
+        process.terminate()
+        process.communicate(timeout=10)
+
+        assert warning == (
+            "warning: 0.0.0.0 can be reached from other machines, and whoever reaches it can use "
+            "every queue\n"
+        )
+
+
+class TestEnd:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_stops_it_cleanly(self, folder: Path, number: signal.Signals) -> None:
+        """Ctrl-C and a request to terminate end it with status 0 and without a word."""
+        process = start_serve("--port", "0", folder=folder)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=10)
+
+        assert (process.returncode, errors) == (0, "")
+
+
+class TestRefusals:
+    def test_a_bad_file_with_all_its_problems(self, folder: Path) -> None:
+        """Each problem of a queue.yaml is one line, and the status is 2."""
+        (folder / "queue.yaml").write_text("queue:\n- name: a b\n  mode: pul\n")
+
+        status, output, errors = finished(folder=folder)
+
+        assert (status, output) == (2, "")
+        assert [line.split(": ")[0] for line in errors.splitlines()] == [
+            "queue.yaml:2:9",
+            "queue.yaml:3:9",
+        ]
+
+    def test_no_file(self, tmp_path: Path) -> None:
+        """A folder without a queue.yaml is named in the error."""
+        status, output, errors = finished(folder=tmp_path)
+
+        assert (status, output) == (2, "")
+        assert errors == (
+            f"pullqueue: there is neither queue.yaml nor queue.yml in '{tmp_path}': name a file, "
+            "as in `pullqueue serve path/to/queue.yaml`\n"
+        )
+
+    def test_a_taken_port(self, folder: Path) -> None:
+        """A port that is taken is one clear line and status 2."""
+        with serving(folder=folder) as served:
+            port = served.url.rpartition(":")[2]
+            status, output, errors = finished("--port", port, folder=folder)
+
+        assert (status, output) == (2, "")
+        assert errors == (
+            f"pullqueue: port {port} of 127.0.0.1 is taken: stop what listens there, "
+            "or choose another port\n"
+        )
+
+    def test_wrong_usage(self, folder: Path) -> None:
+        """An unknown option is status 2."""
+        status, _, errors = finished("--prot", "1", folder=folder)
+
+        assert status == 2
+        assert "No such option" in errors
+
+
+class TestOptions:
+    def test_queue_yml_is_found_too(self, folder: Path) -> None:
+        """Where there is no queue.yaml, queue.yml is served."""
+        (folder / "queue.yaml").rename(folder / "queue.yml")
+
+        with serving(folder=folder) as served:
+            answer = call(f"{served.url}/taskqueue/v1beta2/projects/p/taskqueues/pull-queue")
+
+        assert answer["id"] == "projects/s~p/taskqueues/pull-queue"
+
+    def test_a_manual_clock(self, folder: Path) -> None:
+        """With --clock manual, time stands still until it is moved over HTTP."""
+        with serving("--clock", "manual", folder=folder) as served:
+            clock = f"{served.url}/_emulator/clock"
+            before = call(clock)
+            advanced = call(clock, "POST", {"advance": 90})
+            moved = call(clock, "POST", {"move_to": "2026-01-02T00:00:00Z"})
+
+        assert before == {"now": "2026-01-01T00:00:00+00:00", "manual": True}
+        assert advanced["now"] == "2026-01-01T00:01:30+00:00"
+        assert moved["now"] == "2026-01-02T00:00:00+00:00"
+
+    def test_leases_are_limited_as_in_production(self, folder: Path) -> None:
+        """More than ten leases in a second give nothing, unless told otherwise."""
+        lease = "taskqueue/v1beta2/projects/p/taskqueues/pull-queue/tasks"
+        answers = {}
+        for option in ("--lease-rate-limit", "--no-lease-rate-limit"):
+            with serving("--clock", "manual", option, folder=folder) as served:
+                root = f"{served.url}/{lease}"
+                for _ in range(11):
+                    call(root, "POST", {"payloadBase64": ""})
+                leases = [call(f"{root}/lease?numTasks=1&leaseSecs=9", "POST") for _ in range(11)]
+                answers[option] = sum("items" in answer for answer in leases)
+
+        assert answers == {"--lease-rate-limit": 10, "--no-lease-rate-limit": 11}
+
+    def test_one_project(self, folder: Path) -> None:
+        """With --project, other projects have no queues."""
+        with serving("--project", "mine", folder=folder) as served:
+            root = f"{served.url}/taskqueue/v1beta2/projects"
+            mine = call(f"{root}/e~mine/taskqueues/pull-queue")
+            with pytest.raises(OSError, match="404"):
+                call(f"{root}/other/taskqueues/pull-queue")
+
+        assert mine["id"] == "projects/e~mine/taskqueues/pull-queue"
+
+
+def test_help_waits_for_no_server() -> None:
+    """`pullqueue --help` imports neither Flask nor the server."""
+    program = (
+        "import sys; from pullqueue.cli import main; main(['--help']); "
+        "print({'flask', 'cheroot', 'yaml', 'jsonschema'} & set(sys.modules))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True
+    )
+
+    assert "  serve " in shown.stdout
+    assert shown.stdout.endswith("set()\n")

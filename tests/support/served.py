@@ -1,0 +1,43 @@
+"""`pullqueue serve` as a program of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+FIRST_WORDS = "pullqueue listening on "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A running server."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+
+@contextmanager
+def serving(*arguments: str, folder: Path) -> Iterator[Served]:
+    """Run `pullqueue serve` on a free port in a folder, until the block ends."""
+    process = start_serve("--port", "0", *arguments, folder=folder)
+    try:
+        assert process.stdout is not None
+        yield Served(process=process, url=process.stdout.readline().strip()[len(FIRST_WORDS) :])
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
+def start_serve(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    """Start `pullqueue serve` in a folder."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "pullqueue", "serve", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

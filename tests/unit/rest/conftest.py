@@ -1,0 +1,78 @@
+"""What the tests of REST share: an emulator whose clock stands still, and ways to call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.config.model import (
+    AclEntry,
+    QueueConfig,
+    QueueMode,
+    QueueSettings,
+    RetryParameters,
+)
+from pullqueue.rest.app import create_app
+from pullqueue.rest.server import Server
+
+ROOT = "/taskqueue/v1beta2/projects/s~app/taskqueues"
+
+CONFIG = QueueConfig(
+    queues=(
+        QueueSettings(name="pull", mode=QueueMode.PULL),
+        QueueSettings(
+            name="limited",
+            mode=QueueMode.PULL,
+            retry_parameters=RetryParameters(task_retry_limit=2),
+            acl=(
+                AclEntry(user_email="worker@example.com"),
+                AclEntry(writer_email="writer@example.com"),
+                AclEntry(user_email="both@example.com", writer_email="both@example.com"),
+            ),
+        ),
+        QueueSettings(name="push"),
+    ),
+    total_storage_limit_bytes=5_000_000,
+)
+
+Call = Callable[..., TestResponse]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Give a clock that stands at 2026-01-01."""
+    return ManualClock()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
+    """Give an emulator with the queues pull, limited and push."""
+    return Emulator(CONFIG, clock=clock)
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> FlaskClient:
+    """Give a client of the application, without a socket."""
+    return create_app(emulator).test_client()
+
+
+@pytest.fixture
+def call(client: FlaskClient) -> Call:
+    """Give a function that calls the API with a path below the queues."""
+
+    def call(verb: str, path: str, **options: Any) -> TestResponse:
+        return client.open(f"{ROOT}/{path}", method=verb, **options)
+
+    return call
+
+
+@pytest.fixture
+def server(emulator: Emulator) -> Iterator[Server]:
+    """Give a running server."""
+    with Server(emulator) as server:
+        yield server
