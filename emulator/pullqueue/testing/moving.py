@@ -1,0 +1,55 @@
+"""Moving an emulator's clock to where something happens."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import cast
+
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.queue import Queue
+from pullqueue.errors import ClockError
+from pullqueue.testing.process_time import MovableClock
+
+
+def movable_clock(emulator: Emulator) -> MovableClock:
+    """Give an emulator's clock, if it is of a kind that can be moved.
+
+    Raises:
+        ClockError: it is not.
+    """
+    clock = emulator.clock
+    if not hasattr(clock, "move_to"):
+        raise ClockError(
+            f"the clock of this emulator, a {type(clock).__name__}, cannot be moved: make the "
+            "emulator with clock=ManualClock(), or use the fixtures of the pytest plugin"
+        )
+    return cast("MovableClock", clock)
+
+
+def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datetime | None:
+    """Move the clock to the end of the last of the leases now held; all have run out then.
+
+    `queue` narrows it to the leases of one queue. Gives that moment; None, and no move, where
+    nothing is leased.
+    """
+    holder = emulator if queue is None else queue_of(emulator, queue)
+    end = holder.last_lease_end()
+    return None if end is None else movable_clock(emulator).move_to(end)
+
+
+def next_event(emulator: Emulator) -> datetime | None:
+    """Move the clock to the next end of a lease, eta or exhaustion and give that moment.
+
+    None, and no move, where nothing is left that time alone would change.
+    """
+    moment = emulator.next_change()
+    return None if moment is None else movable_clock(emulator).move_to(moment)
+
+
+def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
+    """Give a queue by its name, or the queue itself.
+
+    Raises:
+        UnknownQueueError: the emulator has no queue of this name.
+    """
+    return queue if isinstance(queue, Queue) else emulator.queue(queue)

@@ -1,0 +1,324 @@
+"""The plugin's emulator and clock, as a test suite of a user sees them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from pullqueue import config as queue_yaml
+
+QUEUE_YAML = """\
+queue:
+- name: pull-queue
+  mode: pull
+"""
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture(scope="module")
+def yaml_loaded() -> None:
+    """Load PyYAML before pytester remembers what is loaded: it works once in a process."""
+    queue_yaml.loads(QUEUE_YAML)
+
+
+@pytest.fixture
+def run(yaml_loaded: None, pytester: pytest.Pytester) -> Run:
+    """Run one test module beside a queue.yaml, with warnings as errors."""
+
+    def run(source: str, *args: str, yaml: str | None = QUEUE_YAML) -> pytest.RunResult:
+        if yaml is not None:
+            pytester.path.joinpath("queue.yaml").write_text(yaml)
+        pytester.makepyfile(test_it=source)
+        return pytester.runpytest("-W", "error", "-p", "no:cacheprovider", *args)
+
+    return run
+
+
+def test_loading_the_plugin_imports_nothing_heavy(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that uses no fixture loads neither the emulator nor anything it depends on."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others import what they like
+    pytester.makepyfile("""
+        import sys
+
+        HEAVY = {
+            "flask", "werkzeug", "cheroot", "yaml", "jsonschema", "freezegun", "responses",
+            "requests", "google.appengine", "click", "sortedcontainers", "pullqueue",
+        }
+
+        def test_modules():
+            assert "pytest_pullqueue.plugin" in sys.modules
+            assert not HEAVY & set(sys.modules)
+    """)
+
+    result = pytester.runpytest_subprocess("-p", "pytest_pullqueue.plugin")
+
+    result.assert_outcomes(passed=1)
+
+
+def test_lease_expires_when_the_clock_is_moved(run: Run) -> None:
+    """The documentation's flow: add, lease, wait, lease again, delete."""
+    result = run("""
+        from datetime import timedelta
+
+        def test_flow(pullqueue_emulator, pullqueue_clock):
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add("parse1", tag="parse")
+            [task] = queue.lease_tasks(3600, 100)
+            assert queue.lease_tasks(3600, 100) == []
+            pullqueue_clock.advance(timedelta(hours=1))
+            [again] = queue.lease_tasks_by_tag(3600, 100)
+            assert (again.name, again.retry_count) == (task.name, 2)
+            queue.delete_tasks(again)
+            assert queue.fetch_statistics().tasks == 0
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+def test_each_test_has_an_emulator_of_its_own(run: Run) -> None:
+    """Tasks of one test are not seen by the next, and made-up names repeat."""
+    result = run("""
+        import pytest
+
+        names = set()
+
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_fresh(pullqueue_emulator, n):
+            queue = pullqueue_emulator.queue("pull-queue")
+            assert queue.list_tasks() == []
+            names.add(queue.add().name)
+            assert len(names) == 1
+    """)
+
+    result.assert_outcomes(passed=2)
+
+
+def test_clock_is_the_whole_process_time(run: Run) -> None:
+    """The app's clock, the emulator's and the fixture's agree; the next test has the real time."""
+    result = run("""
+        import time
+        from datetime import datetime, timezone, timedelta
+
+        START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+        real = {"time": time.time}
+
+        def test_frozen(pullqueue_emulator, pullqueue_clock):
+            assert pullqueue_clock.now() == START == datetime.now(timezone.utc)
+            pullqueue_clock.advance(0.000001)
+            assert pullqueue_clock.now_usec() == round(time.time() * 1e6)
+            assert pullqueue_emulator.clock.now() == START + timedelta(microseconds=1)
+            pullqueue_clock.move_to(START + timedelta(days=1))
+            assert datetime.now(timezone.utc) == START + timedelta(days=1)
+
+        def test_restored():
+            assert time.time is real["time"]
+            assert datetime.now(timezone.utc) != START
+    """)
+
+    result.assert_outcomes(passed=2)
+
+
+def test_clock_never_goes_back(run: Run) -> None:
+    """A move into the past is refused with the clock's usual message."""
+    result = run("""
+        import pytest
+        from datetime import datetime, timezone
+        from pullqueue import ClockError
+
+        def test_back(pullqueue_clock):
+            with pytest.raises(ClockError, match="^cannot advance by -1: a clock never"):
+                pullqueue_clock.advance(-1)
+            with pytest.raises(ClockError, match="never goes back$"):
+                pullqueue_clock.move_to(datetime(2025, 1, 1, tzinfo=timezone.utc))
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+def test_time_is_restored_when_the_test_fails(run: Run) -> None:
+    """Whatever a test does, freezers it leaves running included, the next sees the real time."""
+    result = run("""
+        import time
+        from freezegun import freeze_time
+
+        def test_fails(pullqueue_clock):
+            freeze_time("2012-01-14").start()
+            assert time.time() == 1326499200
+            raise RuntimeError
+
+        def test_restored():
+            assert time.time() > 1.7e9
+            from freezegun.api import freeze_factories
+            assert not freeze_factories
+    """)
+
+    result.assert_outcomes(passed=1, failed=1)
+
+
+def test_clock_moves_to_the_moments_of_the_queues(run: Run) -> None:
+    """expire_leases goes to the end of the leases, next_event to whatever comes first."""
+    result = run("""
+        from datetime import timedelta
+
+        def test_moments(pullqueue_emulator, pullqueue_clock):
+            queue = pullqueue_emulator.queue("pull-queue")
+            start = pullqueue_clock.now()
+            assert pullqueue_clock.expire_leases() is None
+            assert pullqueue_clock.next_event() is None
+            queue.add(name="later", eta=start + timedelta(minutes=1))
+            queue.add(name="now")
+            queue.lease_tasks(3600, 1)
+            assert pullqueue_clock.next_event() == start + timedelta(minutes=1)
+            assert pullqueue_clock.expire_leases("pull-queue") == start + timedelta(hours=1)
+            assert pullqueue_clock.now() == start + timedelta(hours=1)
+            assert [task.name for task in queue.lease_tasks(1, 9)] == ["later", "now"]
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+def test_emulator_alone_leaves_time_running(run: Run) -> None:
+    """Without the clock fixture the process keeps the real time, and so does the emulator."""
+    result = run("""
+        import time
+        import pytest
+        from pullqueue import ClockError
+
+        def test_real(pullqueue_emulator):
+            before = time.time()
+            queue = pullqueue_emulator.queue("pull-queue")
+            assert queue.add().enqueued_usec >= before * 1e6 - 1
+            with pytest.raises(ClockError, match="^cannot move the clock: time is not frozen"):
+                pullqueue_emulator.clock.advance(1)
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("module", ["queue_worker", "github_sync", "threading_tools"])
+def test_modules_named_like_unpatched_ones_are_frozen(
+    run: Run, pytester: pytest.Pytester, module: str
+) -> None:
+    """Apps whose module names begin like `queue` see the frozen time, too."""
+    pytester.makepyfile(
+        **{module: "from datetime import datetime\nimport time\nnow=lambda: time.time()"}
+    )
+
+    result = run(f"""
+        import {module} as app
+        from datetime import datetime, timezone
+
+        def test_frozen(pullqueue_clock):
+            assert app.now() == pullqueue_clock.now().timestamp()
+            assert app.datetime.now(timezone.utc) == pullqueue_clock.now()
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+def test_threads_see_the_frozen_time(run: Run) -> None:
+    """Workers in threads agree on the time, while waiting with a timeout still ends."""
+    result = run("""
+        import queue as stdlib_queue
+        import threading
+        import time
+        import pytest
+
+        def test_threads(pullqueue_emulator, pullqueue_clock):
+            queue = pullqueue_emulator.queue("pull-queue")
+            seen = []
+            def work():
+                seen.append(time.time())
+                seen.append(queue.add().enqueued_usec / 1e6)
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            assert set(seen) == {pullqueue_clock.now().timestamp()}
+            with pytest.raises(stdlib_queue.Empty):
+                stdlib_queue.Queue().get(timeout=0.001)
+            assert threading.Event().wait(0.001) is False
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+def test_async_code_can_sleep_in_frozen_time(run: Run) -> None:
+    """Event loops go by the real time, so that asyncio.sleep ends; the app's clock is frozen."""
+    result = run("""
+        import asyncio
+        import time
+
+        def test_async(pullqueue_emulator, pullqueue_clock):
+            async def work():
+                before = time.time()
+                await asyncio.sleep(0.001)
+                assert time.time() == before
+                pullqueue_clock.advance(60)
+                assert time.time() == before + 60
+            asyncio.run(asyncio.wait_for(work(), timeout=5))
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+def test_durations_are_measured_in_real_time(run: Run) -> None:
+    """A test that starts in 2026 and moves by a year does not last for years."""
+    result = run("""
+        def test_quick(pullqueue_clock):
+            pullqueue_clock.advance(365 * 86400)
+    """)
+
+    result.assert_outcomes(passed=1)
+    assert result.duration < 30
+    assert "in 0." in result.stdout.str() or "in 1." in result.stdout.str()
+
+
+def test_failure_shows_the_queues(run: Run) -> None:
+    """A failed test's report has a section with each queue's state and the last events."""
+    result = run("""
+        def test_fails(pullqueue_emulator, pullqueue_clock):
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add(b"work", name="one", tag="parse")
+            queue.add(name="two")
+            queue.lease_tasks(60, 1)
+            assert 0
+
+        def test_passes(pullqueue_emulator):
+            pullqueue_emulator.queue("pull-queue").add(name="unseen")
+    """)
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*- pullqueue -*",
+            "the time is 2026-01-01T00:00:00+00:00",
+            "queue 'pull-queue': 1 available, 1 leased",
+            "  available 'two' payload b''",
+            "  leased    'one' tag 'parse' leased once until 2026-01-01T00:01:00+00:00 *work'",
+            "  events:",
+            "    2026-01-01T00:00:00+00:00 'one' added",
+            "    2026-01-01T00:00:00+00:00 'two' added",
+            "    2026-01-01T00:00:00+00:00 'one' leased until 2026-01-01T00:01:00+00:00",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*unseen*")
+
+
+def test_import_of_the_plugin_is_cheap() -> None:
+    """The module that every pytest run loads pulls in no module of pullqueue."""
+    code = (
+        "import sys, pytest_pullqueue.plugin; "
+        "print([m for m in sys.modules if m.split('.')[0] == 'pullqueue'])"
+    )
+
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert output.stdout.strip() == "[]"

@@ -1,0 +1,212 @@
+"""Where the configuration of a test's queues comes from, and what is said of a bad one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pullqueue import config as queue_yaml
+
+QUEUE_YAML = "queue:\n- name: pull-queue\n  mode: pull\n"
+BAD_YAML = "queue:\n- name: pull-queue\n  mode: pull\n  rate: fast\n"
+LISTS_QUEUES = """
+def test_queues(pullqueue_emulator):
+    assert [queue.name for queue in pullqueue_emulator.queues] == {names!r} + ["default"]
+"""
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture(scope="module")
+def yaml_loaded() -> None:
+    """Load PyYAML before pytester remembers what is loaded: it works once in a process."""
+    queue_yaml.loads(QUEUE_YAML)
+
+
+@pytest.fixture
+def run(yaml_loaded: None, pytester: pytest.Pytester) -> Run:
+    """Run the tests of the folder, with warnings as errors."""
+
+    def run(source: str | None = None, *args: str) -> pytest.RunResult:
+        if source is not None:
+            pytester.makepyfile(test_it=source)
+        return pytester.runpytest("-W", "error", "-p", "no:cacheprovider", *args)
+
+    return run
+
+
+def test_nearest_file_above_the_test(run: Run, pytester: pytest.Pytester) -> None:
+    """The queue.yaml nearest to the test file wins, up to the root directory."""
+    near = pytester.mkdir("near")
+    (near / "tests").mkdir()
+    (pytester.mkdir("far") / "test_far.py").write_text(LISTS_QUEUES.format(names=["top"]))
+    (near / "tests" / "test_near.py").write_text(LISTS_QUEUES.format(names=["nested"]))
+    (near / "queue.yaml").write_text(QUEUE_YAML.replace("pull-queue", "nested"))
+    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML.replace("pull-queue", "top"))
+    pytester.makeini("[pytest]")
+
+    run().assert_outcomes(passed=2)
+
+
+def test_ini_option(run: Run, pytester: pytest.Pytester) -> None:
+    """pullqueue_config is relative to the ini file and goes before a file nearby."""
+    pytester.mkdir("app").joinpath("queue.yaml").write_text(QUEUE_YAML)
+    pytester.path.joinpath("queue.yaml").write_text("queue: []")
+    pytester.makeini("[pytest]\npullqueue_config = app/queue.yaml\npullqueue_project = shop\n")
+
+    result = run("""
+        def test_ini(pullqueue_emulator):
+            assert pullqueue_emulator.queue("pull-queue")
+            assert pullqueue_emulator.project == "shop"
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
+    """A session fixture gives a path, YAML text or a configuration, and goes before the ini."""
+    pytester.makeini("[pytest]\npullqueue_config = nowhere.yaml\n")
+    pytester.path.joinpath("other.yaml").write_text(QUEUE_YAML)
+
+    result = run("""
+        import pytest
+        from pullqueue.config import loads
+
+        TEXT = "queue:\\n- name: pull-queue\\n  mode: pull\\n"
+
+        @pytest.fixture(scope="session", params=["other.yaml", TEXT, loads(TEXT)],
+                        ids=["path", "text", "config"])
+        def pullqueue_config(request):
+            return request.param
+
+        def test_overridden(pullqueue_emulator):
+            assert pullqueue_emulator.queue("pull-queue")
+    """)
+
+    result.assert_outcomes(passed=3)
+
+
+def test_marker(run: Run, pytester: pytest.Pytester) -> None:
+    """The marker names a file beside the test, gives text, or just the queues; the nearest wins."""
+    tests = pytester.mkdir("tests")
+    tests.joinpath("mine.yaml").write_text(QUEUE_YAML.replace("pull-queue", "mine"))
+    tests.joinpath("test_marker.py").write_text("""
+import pytest
+from datetime import datetime, timezone
+from pullqueue import OverQuotaError
+
+pytestmark = pytest.mark.pullqueue(queues=["a", {"name": "b", "retry_parameters":
+                                                 {"task_retry_limit": 1}}])
+
+def test_module(pullqueue_emulator):
+    assert [queue.name for queue in pullqueue_emulator.queues] == ["a", "b", "default"]
+    assert pullqueue_emulator.queue("b").settings.retry_parameters.task_retry_limit == 1
+
+@pytest.mark.pullqueue(config="mine.yaml", total_storage_limit="1K")
+def test_file(pullqueue_emulator):
+    queue = pullqueue_emulator.queue("mine")
+    with pytest.raises(OverQuotaError):
+        queue.add(b"x" * 2000)
+
+@pytest.mark.pullqueue(config="queue:\\n- name: inline\\n  mode: pull\\n")
+def test_text(pullqueue_emulator):
+    assert pullqueue_emulator.queue("inline")
+
+@pytest.mark.pullqueue(start="2030-01-01T00:00Z", lease_rate_limit=True)
+def test_start_and_rate(pullqueue_emulator):
+    queue = pullqueue_emulator.queue("a")
+    assert pullqueue_emulator.clock.now() == datetime(2030, 1, 1, tzinfo=timezone.utc)
+    queue.add_many([])
+    for n in range(11):
+        queue.add()
+    assert [len(queue.lease_tasks(1, 1)) for n in range(11)] == [1] * 10 + [0]
+    pullqueue_emulator.clock.advance(1)
+    assert len(queue.lease_tasks(1, 1)) == 1
+""")
+
+    run().assert_outcomes(passed=4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("'queue.yaml'", "@pytest.mark.pullqueue takes no positional arguments, but got*"),
+        ("queue=['a']", "@pytest.mark.pullqueue has no argument 'queue': use one of config, *"),
+        ("config='a', queues=['b']", "@pytest.mark.pullqueue has both config and queues: *"),
+        ("queues='a'", "@pytest.mark.pullqueue: argument queues is 'a': give a list of *"),
+        ("queues=[{'name': object}]", "@pytest.mark.pullqueue: *not JSON serializable*"),
+        ("queues=['no good']", "@pytest.mark.pullqueue:1:*no good*"),
+        ("lease_rate_limit='x'", "@pytest.mark.pullqueue: argument lease_rate_limit is 'x': use*"),
+        ("start='noon'", "@pytest.mark.pullqueue: argument start is 'noon': give a moment with *"),
+        ("start='2026-01-01'", "@pytest.mark.pullqueue: argument start is '2026-01-01': give *"),
+        ("profile='strict'", "@pytest.mark.pullqueue: argument profile is 'strict': use one of*"),
+        ("total_storage_limit=1", "@pytest.mark.pullqueue: argument total_storage_limit is 1: *"),
+        ("queues=['a'], total_storage_limit='lots'", "@pytest.mark.pullqueue:1:*lots*"),
+        ("config='gone.yaml'", "*gone.yaml*"),
+    ],
+)
+def test_bad_marker(run: Run, arguments: str, message: str) -> None:
+    """A marker that makes no sense fails the test with one line, without a traceback."""
+    result = run(f"""
+        import pytest
+
+        @pytest.mark.pullqueue({arguments})
+        def test_bad(pullqueue_emulator):
+            pass
+    """)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([message])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*During handling*")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("pullqueue_confg = x", "*tox.ini: unknown ini option 'pullqueue_confg': use one of *"),
+        ("pullqueue_start = now", "*tox.ini: ini option pullqueue_start is 'now': give a moment*"),
+        ("pullqueue_profile = x", "*tox.ini: ini option pullqueue_profile is 'x': use one of *"),
+        ("pullqueue_lease_rate_limit = x", "*ini option pullqueue_lease_rate_limit is 'x': use *"),
+    ],
+)
+def test_bad_ini_option(run: Run, pytester: pytest.Pytester, line: str, message: str) -> None:
+    """An ini option that makes no sense stops the run before any test."""
+    pytester.makeini(f"[pytest]\n{line}\n")
+
+    result = run("def test_never(): assert 0")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
+
+
+def test_bad_file_is_told_once(run: Run, pytester: pytest.Pytester) -> None:
+    """The first test shows what is wrong with queue.yaml, the others point to it."""
+    pytester.path.joinpath("queue.yaml").write_text(BAD_YAML)
+
+    result = run("""
+        def test_first(pullqueue_emulator): pass
+        def test_second(pullqueue_emulator): pass
+    """)
+
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*queue.yaml:4:*rate*",
+            "*queue.yaml is not valid: the report of test_it.py::test_first tells why",
+        ]
+    )
+    assert result.stdout.str().count(f"{pytester.path}/queue.yaml:4:") == 1
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*During handling*")
+
+
+def test_no_file(run: Run) -> None:
+    """Without any queue.yaml the report names the ways to give one."""
+    result = run("def test_none(pullqueue_emulator): pass")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["no queue.yaml in */test_no_file0 or above it, up to *: name one in the ini option *"]
+    )
