@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from pullqueue import config as queue_yaml
@@ -14,7 +14,7 @@ from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.engine.memory import MemoryStore
 from pullqueue.engine.names import NameSource, random_names
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.store import StoreFactory
+from pullqueue.engine.store import QueueContents, StoreFactory
 from pullqueue.errors import UnknownQueueError
 from pullqueue.limits import Limits
 
@@ -140,6 +140,19 @@ class Emulator:
     def reset(self) -> None:
         """Forget all tasks, leases, names and records; keep the configuration and the clock."""
         self._store.clear()
+
+    def export(self) -> dict[str, QueueContents]:
+        """Give what all queues hold, as of one moment, for `restore`."""
+        return self._store.export()
+
+    def restore(self, contents: Mapping[str, QueueContents]) -> None:
+        """Forget all tasks, names and records, and hold these contents instead.
+
+        Raises:
+            UnknownQueueError: contents are for a queue that is not in queue.yaml; nothing changes.
+        """
+        retry_limits = {name: self.queue(name).retry_limit for name in contents}
+        self._store.restore(contents, retry_limits=retry_limits)
 
     @property
     def bytes_stored(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pullqueue.clock import Clock
 from pullqueue.engine.events import Event
@@ -14,6 +14,7 @@ from pullqueue.engine.store import (
     Insertion,
     Lease,
     LeaseRequest,
+    QueueContents,
     QueueCounts,
     RetryLimit,
     TaskFilter,
@@ -151,6 +152,25 @@ class MemoryStore(TaskStore):
         with self._lock:
             self._queues.clear()
             self._next_sequence = 1
+
+    def export(self) -> dict[str, QueueContents]:
+        """Give the contents of every queue that has any."""
+        with self._lock:
+            contents = {name: self._now(name)[1].export() for name in list(self._queues)}
+            return {name: held for name, held in contents.items() if any(held)}
+
+    def restore(
+        self, contents: Mapping[str, QueueContents], *, retry_limits: Mapping[str, RetryLimit]
+    ) -> None:
+        """Keep other contents; see `TaskStore.restore`."""
+        with self._lock:
+            self._queues.clear()
+            for name, held in contents.items():
+                queue = self._queues[name] = MemoryQueue(name, self._limits)
+                queue.restore(held)
+                queue.change_retry_limit(retry_limits.get(name, RetryLimit()), self.now_usec())
+            known = (task.sequence for held in contents.values() for task in held.tasks)
+            self._next_sequence = max(known, default=0) + 1
 
     def _now(self, queue_name: str) -> tuple[int, MemoryQueue]:
         """Give the time, and the queue as it is by then."""

@@ -15,7 +15,14 @@ from pullqueue.engine.events import EventKind, EventLog
 from pullqueue.engine.index import OrderedIndex
 from pullqueue.engine.names import NameSource
 from pullqueue.engine.rates import CallRate, LeaseCounter
-from pullqueue.engine.store import Draft, LeaseRequest, QueueCounts, RetryLimit, TaskFilter
+from pullqueue.engine.store import (
+    Draft,
+    LeaseRequest,
+    QueueContents,
+    QueueCounts,
+    RetryLimit,
+    TaskFilter,
+)
 from pullqueue.engine.tombstones import Tombstones
 from pullqueue.errors import (
     NameTakenError,
@@ -230,6 +237,26 @@ class MemoryQueue:
             leased_last_hour=self._leased.last_hour(now_usec),
             bytes_stored=self.bytes_stored,
         )
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def export(self) -> QueueContents:
+        """Give everything but the events."""
+        return QueueContents(
+            tasks=list(self._order),
+            exhausted=list(self.exhausted),
+            tombstones=dict(self._tombstones),
+            leased=self._leased.seconds(),
+        )
+
+    def restore(self, contents: QueueContents) -> None:
+        """Take what `export` gave; the queue is new and empty."""
+        self._tasks = {task.name: task for task in contents.tasks}
+        self._put(contents.tasks)
+        self.bytes_stored = sum(task.stored_bytes for task in contents.tasks)
+        self.exhausted.extend(contents.exhausted)
+        self._tombstones.restore(contents.tombstones)
+        self._leased.restore(contents.leased)
 
     # -- parts -----------------------------------------------------------------------------------
 

@@ -113,6 +113,11 @@ class Queue:
         return self._settings
 
     @property
+    def retry_limit(self) -> RetryLimit:
+        """When its tasks are given up, as the store is told."""
+        return self._retry_limit
+
+    @property
     def disabled(self) -> bool:
         """Whether the queue was removed from queue.yaml."""
         return self._disabled

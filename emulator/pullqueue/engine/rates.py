@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from pullqueue.clock import USEC_PER_SECOND
 
@@ -41,6 +42,15 @@ class LeaseCounter:
                 break
             total += tasks
         return total
+
+    def seconds(self) -> list[tuple[int, int]]:
+        """Give the seconds of the last hour in which tasks were leased, and how many."""
+        return [(second, tasks) for second, tasks in self._seconds]
+
+    def restore(self, seconds: Iterable[tuple[int, int]]) -> None:
+        """Take what `seconds` gave."""
+        self._seconds = deque([second, tasks] for second, tasks in seconds)
+        self._total = sum(tasks for _, tasks in self._seconds)
 
     def _forget(self, until_second: int) -> None:
         while self._seconds and self._seconds[0][0] <= until_second:

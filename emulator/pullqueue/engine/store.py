@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pullqueue.clock import Clock
@@ -84,6 +84,19 @@ class QueueCounts(NamedTuple):
     leased_last_minute: int
     leased_last_hour: int
     bytes_stored: int
+
+
+class QueueContents(NamedTuple):
+    """What a store keeps of one queue, but for the record of events."""
+
+    tasks: list[Task]
+    """In order of eta and sequence."""
+    exhausted: list[Task]
+    """Oldest first."""
+    tombstones: dict[str, int]
+    """The names that are taken though their task is gone, and when (microseconds) they are free."""
+    leased: list[tuple[int, int]]
+    """Seconds since the epoch within the last hour, and how many tasks were leased in each."""
 
 
 class TaskStore(ABC):
@@ -188,6 +201,20 @@ class TaskStore(ABC):
     @abstractmethod
     def clear(self) -> None:
         """Forget everything: tasks, tombstones, records."""
+
+    @abstractmethod
+    def export(self) -> dict[str, QueueContents]:
+        """Give the contents of every queue that has any, all as of one moment."""
+
+    @abstractmethod
+    def restore(
+        self, contents: Mapping[str, QueueContents], *, retry_limits: Mapping[str, RetryLimit]
+    ) -> None:
+        """Forget everything and keep these contents instead, as they were exported.
+
+        Tasks are held to the retry limits of their queues at once; new tasks get sequence numbers
+        above those restored.
+        """
 
 
 class StoreFactory(Protocol):

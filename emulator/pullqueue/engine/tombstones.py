@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 class Tombstones(dict[str, int]):
@@ -36,3 +36,11 @@ class Tombstones(dict[str, int]):
             for name in names:
                 if self.get(name) == expiry:
                     del self[name]
+
+    def restore(self, expiries: Mapping[str, int]) -> None:
+        """Take names that are to be free again at moments of their own."""
+        by_moment: dict[int, list[str]] = {}
+        for name, expiry in sorted(expiries.items(), key=lambda item: item[1]):
+            by_moment.setdefault(expiry, []).append(name)
+        self.update(expiries)
+        self._due.extend(by_moment.items())

@@ -10,10 +10,13 @@ import pytest
 
 from pullqueue import (
     Emulator,
+    Limits,
     ManualClock,
+    NewTask,
     QueueDisabledError,
     SystemClock,
     Task,
+    TombstonedTaskError,
     UnknownQueueError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
@@ -194,3 +197,45 @@ def test_threads_never_hold_one_task_at_the_same_time() -> None:
     assert {task.retry_count for held in leased for task in held} == {1}
     deleted = sum(1 for event in queue.events() if event.kind.value == "deleted")
     assert queue.fetch_statistics().tasks == tasks - deleted
+
+
+def test_contents_outlive_their_emulator() -> None:
+    """What one emulator exports, another takes: tasks, leases, names, exhausted, statistics."""
+    clock = ManualClock()
+    first = Emulator(limited(1), clock=clock)
+    queue = first.queue("pull-queue")
+    queue.add_many([NewTask(name="lost"), NewTask(name="gone"), NewTask(name="held", tag="t")])
+    queue.lease_tasks(10, 1)
+    queue.delete_tasks("gone")
+    clock.advance(10)
+    queue.lease_tasks_by_tag(60, 1, "t")
+    second = Emulator(limited(1), clock=clock)
+    second.queue("pull-queue").add(b"is replaced")
+
+    second.restore(first.export())
+
+    copy = second.queue("pull-queue")
+    assert copy.list_tasks() == queue.list_tasks()
+    assert [task.name for task in copy.exhausted] == ["lost"]
+    assert copy.fetch_statistics() == queue.fetch_statistics()
+    assert second.export() == first.export()
+    with pytest.raises(TombstonedTaskError):
+        copy.add(name="gone")
+    assert copy.add(b"new").sequence > 3
+    clock.advance(60)
+    assert [task.name for task in copy.exhausted] == ["lost", "held"]
+    clock.advance(Limits().tombstone_seconds)
+    assert copy.add(name="gone").name == "gone"
+
+
+def test_contents_of_an_unknown_queue() -> None:
+    """They are refused, and nothing is lost."""
+    first = Emulator(CONFIG, clock=ManualClock())
+    first.queue("other").add(b"work")
+    second = Emulator(QueueConfig(queues=(PULL,)), clock=ManualClock())
+    second.queue("pull-queue").add(b"stays")
+
+    with pytest.raises(UnknownQueueError, match="queue 'other' is not in"):
+        second.restore(first.export())
+
+    assert second.queue("pull-queue").fetch_statistics().tasks == 1
