@@ -12,7 +12,7 @@ from pullqueue.config.reading import Reading, read
 from pullqueue.config.reports import Report
 from pullqueue.config.rules import Rule, all_rules
 from pullqueue.config.source import Source
-from pullqueue.config.suppress import Directive, directives, unknown_rules, unused
+from pullqueue.config.suppress import Comments, ignore_comments, unknown_rules, unused
 from pullqueue.config.view import View
 
 
@@ -58,7 +58,9 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> Checked:
     levels = {rule: level for rule in all_rules() if (level := settings.level(rule))}
     reports = {rule: _reports(rule, reading, view) for rule in levels}
     _drop_cascades(reports, levels)
-    comments = directives(reading.source, reading.scalars) if settings.honour_ignores else []
+    comments = (
+        ignore_comments(reading.source, reading.scalars) if settings.honour_ignores else Comments()
+    )
     findings = [
         _finding(rule, levels[rule], report, reading.source)
         for rule, report in _visible(reports, reading.source, comments)
@@ -101,18 +103,17 @@ def _drop_cascades(reports: dict[Rule, list[Report]], levels: Mapping[Rule, Seve
 
 
 def _visible(
-    reports: Mapping[Rule, Iterable[Report]], source: Source, comments: list[Directive]
+    reports: Mapping[Rule, Iterable[Report]], source: Source, comments: Comments
 ) -> Iterator[tuple[Rule, Report]]:
     for rule, found in reports.items():
         for report in found:
             line, _ = source.position(report.at.start)
-            hidden = [comment.hides(rule, line) for comment in comments if rule.hideable]
-            if not any(hidden):
+            if not comments.hide(rule, line):
                 yield rule, report
 
 
 def _on_comments(
-    levels: Mapping[Rule, Severity], reading: Reading, comments: list[Directive]
+    levels: Mapping[Rule, Severity], reading: Reading, comments: Comments
 ) -> list[Finding]:
     """What is wrong with the ignore comments themselves."""
     found = {"unknown-rule": unknown_rules(comments)}

@@ -22,6 +22,7 @@ CLOUD_TASKS = {
     "max_concurrent_dispatches": "max_concurrent_requests",
     "max_attempts": "task_retry_limit",
     "max_retry_duration": "task_age_limit",
+    "max_retry_duration_seconds": "task_age_limit",
     "min_backoff": "min_backoff_seconds",
     "max_backoff": "max_backoff_seconds",
 }
@@ -67,6 +68,12 @@ def corrected(key: str, level: str) -> str | None:
 
     close = difflib.get_close_matches(snake, known, n=1, cutoff=0.7)
     return close[0] if close else None
+
+
+def stands_for(key: str, level: str) -> str | None:
+    """Give the key of this level that an unknown one is most likely there for."""
+    own = CLOUD_TASKS.get(key)
+    return own if own in keys_at(level) else corrected(key, level)
 
 
 def _snake(key: str) -> str:

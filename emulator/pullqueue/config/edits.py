@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pullqueue.config.findings import Edit
-from pullqueue.config.nodes import Mapping, Pair, Scalar
+from pullqueue.config.nodes import Mapping, Node, Pair, Scalar, Sequence
 from pullqueue.config.source import Source
 
 
@@ -79,3 +79,30 @@ def insert_after(source: Source, pair: Pair, line: str) -> Edit | None:
     if not ending:
         return Edit(line_end, line_end, newline + indented)
     return Edit(line_end, line_end, indented + ending)
+
+
+def delete_item(source: Source, sequence: Sequence, item: Node) -> Edit | None:
+    """Remove an entry of a block list, with its lines; None where that cannot be done in lines.
+
+    None too where the list would be left empty.
+    """
+    if sequence.flow or len(sequence.items) == 1:
+        return None
+    start, _ = source.line_span(item.start)
+    _, end = source.line_span(max(item.end - 1, item.start))
+    before = source.text[start : item.start]
+    inside = source.text[item.end : end]
+    if before.strip() != "-" or inside.strip():
+        return None
+    return Edit(start, end, "")
+
+
+def split_pair(source: Source, mapping: Mapping) -> Edit | None:
+    """Make two entries of a block mapping with two keys behind a dash: its second key gets one."""
+    first, second = (pair.key for pair in mapping.pairs)
+    start, _ = source.line_span(first.start)
+    before = source.text[start : first.start]
+    line_start, _ = source.line_span(second.start)
+    if mapping.flow or before.strip() != "-" or line_start == start:
+        return None
+    return Edit(line_start, second.start, before)

@@ -18,6 +18,7 @@ _DIRECTIVE = re.compile(
     r"(?:\[([^\]\r\n]*)\])?[^\r\n]*",
     re.MULTILINE,
 )
+_MOST_ADVICE = 20
 
 
 @dataclass(kw_only=True, eq=False)
@@ -32,70 +33,88 @@ class Directive:
     used: set[str] = field(default_factory=set)
     """The names that hid something; `*` for a comment that names none."""
 
-    def hides(self, rule: Rule, line: int) -> bool:
-        """Tell whether a finding is hidden, and remember it."""
-        if self.line is not None and self.line != line:
-            return False
+    def hides(self, rule: Rule) -> bool:
+        """Tell whether a rule's findings are hidden, and remember it."""
         names = [name for name, known in self.rules.items() if known is rule]
         self.used.update(names or ({"*"} if not self.rules else ()))
         return bool(names) or not self.rules
 
 
-def directives(source: Source, scalars: list[Scalar]) -> list[Directive]:
+class Comments:
+    """A file's ignore comments."""
+
+    def __init__(self, found: Iterable[Directive] = ()) -> None:
+        """Index the comments by the line they speak of."""
+        self.directives = list(found)
+        self._by_line: dict[int | None, list[Directive]] = {}
+        for directive in self.directives:
+            self._by_line.setdefault(directive.line, []).append(directive)
+
+    def hide(self, rule: Rule, line: int) -> bool:
+        """Tell whether a finding of a rule is hidden on a line, and remember by what."""
+        if not rule.hideable:
+            return False
+        near = [*self._by_line.get(line, ()), *self._by_line.get(None, ())]
+        hiding = [directive for directive in near if directive.hides(rule)]
+        return bool(hiding)
+
+
+def ignore_comments(source: Source, scalars: list[Scalar]) -> Comments:
     """Find a file's ignore comments; a look-alike inside a quoted or block value is none."""
     if "queue-lint:" not in source.text:
-        return []
+        return Comments()
     starts = [scalar.start for scalar in scalars]
     found = []
+    below = _lines_below(source)
     for match in _DIRECTIVE.finditer(source.text):
         index = bisect_right(starts, match.start()) - 1
         if index >= 0 and match.start() < scalars[index].end:
             continue
-        found.append(_directive(source, match))
-    return found
+        found.append(_directive(source, match, below))
+    return Comments(found)
 
 
-def _directive(source: Source, match: re.Match[str]) -> Directive:
+def _directive(source: Source, match: re.Match[str], below: list[int]) -> Directive:
     names = [name.strip() for name in (match[2] or "").split(",")]
-    line = None if match[1] == "ignore-file" else _line_meant(source, match.start())
+    start, _ = source.line_span(match.start())
+    line, _ = source.position(match.start())
+    alone = not source.text[start : match.start()].strip()
+    meant = None if match[1] == "ignore-file" else below[line] if alone else line
     return Directive(
         place=Place(match.start(), match.start() + len(match[0].rstrip())),
-        line=line,
+        line=meant,
         rules={name: find_rule(name) for name in names if name},
     )
 
 
-def _line_meant(source: Source, offset: int) -> int:
-    """The comment's own line, or below a comment that stands alone the next with something."""
-    line, _ = source.position(offset)
-    start, _ = source.line_span(offset)
-    if source.text[start:offset].strip():
-        return line
-    while line < len(source.line_starts):
-        line += 1
-        if (text := source.line_text(line).strip()) and not text.startswith("#"):
-            break
-    return line
+def _lines_below(source: Source) -> list[int]:
+    """Give for each line (from 1) the next one below that holds more than a comment."""
+    lines = source.text.splitlines() if "\r" in source.text else source.text.split("\n")
+    below = [len(lines)] * (len(source.line_starts) + 1)
+    for line in range(len(lines) - 1, 0, -1):
+        text = lines[line].strip()
+        below[line] = line + 1 if text and not text.startswith("#") else below[line + 1]
+    return below
 
 
-def unknown_rules(found: Iterable[Directive]) -> list[Report]:
+def unknown_rules(comments: Comments) -> list[Report]:
     """Report names in comments that no rule has."""
-    reports = []
-    for directive in found:
+    reports: list[Report] = []
+    for directive in comments.directives:
         for name, rule in directive.rules.items():
             if rule is None:
-                near = near_rules(name)
+                near = near_rules(name) if len(reports) < _MOST_ADVICE else []
                 advice = f"did you mean `{near[0]}`?" if near else "see `pullqueue explain --list`"
                 message = f'there is no rule "{shorten(name)}": {advice}'
                 reports.append(Report(at=directive.place, message=message))
     return reports
 
 
-def unused(source: Source, found: Iterable[Directive], active: Iterable[Rule]) -> list[Report]:
+def unused(source: Source, comments: Comments, active: Iterable[Rule]) -> list[Report]:
     """Report comments, or names in them, that hid nothing though their rule was looked for."""
     looked_for = set(active)
     reports = []
-    for directive in found:
+    for directive in comments.directives:
         if not directive.rules:
             idle = [] if directive.used else ["*"]
         else:

@@ -110,7 +110,7 @@ class _TreeBuilder:
         node = kind(start=place.start, end=place.end, flow=bool(event.flow_style))
         known = event.tag in {None, "!", _COLLECTION_TAGS[kind]}
         if not known:
-            self._refuse_tag(place, event.tag)
+            self._refuse_tag(place, event.tag or "")
         self._stack.append(_Open(node, {}, known))
         self._pending_key.append(None)
 

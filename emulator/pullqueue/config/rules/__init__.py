@@ -6,6 +6,7 @@ from functools import cache
 from types import ModuleType
 
 from pullqueue.config.rules import (
+    acl,
     advice,
     file,
     ignores,
@@ -21,7 +22,7 @@ from pullqueue.config.rules.base import PROFILES, Rule
 
 __all__ = ["PROFILES", "Rule", "all_rules", "find_rule", "near_rules"]
 
-_MODULES = (file, keys, names, numbers, push, retries, toplevel, pull, advice, ignores)
+_MODULES = (file, keys, names, numbers, push, retries, toplevel, pull, acl, advice, ignores)
 
 
 @cache

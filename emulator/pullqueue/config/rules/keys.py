@@ -14,6 +14,15 @@ from pullqueue.config.schema import queue_schema
 from pullqueue.config.shape import Violation
 from pullqueue.config.view import Section, View
 
+_EXAMPLES = {
+    "rate": "rate: 5/s",
+    "bucket_size": "bucket_size: 40",
+    "max_concurrent_requests": "max_concurrent_requests: 10",
+    "task_retry_limit": "task_retry_limit: 7",
+    "task_age_limit": "task_age_limit: 2d",
+    "min_backoff_seconds": "min_backoff_seconds: 10",
+    "max_backoff_seconds": "max_backoff_seconds: 200",
+}
 _JAVA_TOP = ("application", "resume_paused_queues")
 
 
@@ -66,6 +75,8 @@ def _unknown(violation: Violation) -> Report:
     if meant is not None:
         message += f": did you mean `{meant}`?"
         fix = _rename_fix(violation, meant)
+    elif own := dialects.CLOUD_TASKS.get(key):
+        message += f", but of the Cloud Tasks API: use `{own}`"
     else:
         known = ", ".join(f"`{name}`" for name in sorted(dialects.keys_at(level)))
         message += f": there are {known}"
@@ -95,7 +106,7 @@ def _hint(key: str, level: str) -> str | None:
     if key in dialects.CLOUD_TASKS:
         own = dialects.CLOUD_TASKS[key]
         home = dialects.LEVEL_NAMES[dialects.level_with(own) or ""]
-        return f"`{key}` is a name of the Cloud Tasks API; queue.yaml has `{own}` {home}"
+        return f"queue.yaml has `{own}` {home}, such as `{_EXAMPLES[own]}`"
     if level == dialects.GRANT:
         return "`user_email` may lease and delete, `writer_email` may insert"
     if "-" in key:
@@ -215,9 +226,18 @@ class MissingName(Rule):
         for violation in view.violations.get("missing-name", ()):
             at = violation.key_place
             if violation.key is None and isinstance(violation.node, Mapping):
-                at = Section(violation.node, "").place
+                section = Section(violation.node, "")
+                at = section.place
+                if _is_misspelt(section):
+                    continue
             message = "the queue has no name: give it one, as `name: mail-queue`"
             yield Report(at=at, message=message, path=violation.where)
+
+
+def _is_misspelt(section: Section) -> bool:
+    known = dialects.keys_at(dialects.QUEUE)
+    unknown = [key for key in section.entries if key not in known]
+    return any(dialects.corrected(key, dialects.QUEUE) == "name" for key in unknown)
 
 
 class WrongType(Rule):
@@ -312,12 +332,8 @@ class NullValue(Rule):
     def check(self, view: View) -> Iterator[Report]:
         """Report keys without a value, unless a rule of their own speaks of them."""
         yield from _nulls(view, view.top, frozenset({"queue"}))
-        unrated = {violation.path for violation in view.violations.get("push-without-rate", ())}
-        for index, queue in enumerate(view.queues):
-            del index
-            spoken_of = {"name"}
-            if any(path and path[-1] == "rate" and _is_in(queue, path) for path in unrated):
-                spoken_of.add("rate")
+        for queue in view.queues:
+            spoken_of = {"name", "rate"} if queue.mode == "push" else {"name"}
             yield from _nulls(view, queue, frozenset(spoken_of))
             if queue.retry:
                 yield from _nulls(view, queue.retry, frozenset())
@@ -325,14 +341,9 @@ class NullValue(Rule):
                 yield from _nulls(view, grant, frozenset())
 
 
-def _is_in(queue: Section, path: tuple[str | int, ...]) -> bool:
-    return f"[{path[1]}]" in queue.path
-
-
 def _nulls(view: View, section: Section, spoken_of: frozenset[str]) -> Iterator[Report]:
-    known = {name for level in dialects.LEVEL_NAMES for name in dialects.keys_at(level)}
     for name, entry in section.entries.items():
-        if not entry.is_null or name in spoken_of or name not in known:
+        if not entry.is_null or name in spoken_of or dialects.level_with(name) is None:
             continue
         edit = delete_pair(view.source, section.node, entry.key)
         fix = Fix(title=f"remove `{name}`", edits=(edit,)) if edit else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pullqueue.config.dialects import QUEUE, keys_at, stands_for
 from pullqueue.config.edits import delete_pair, insert_after
 from pullqueue.config.findings import Fix, Severity
 from pullqueue.config.nodes import Mapping
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import LENIENT, Rule
 from pullqueue.config.shape import Violation
-from pullqueue.config.view import QueueView, View
+from pullqueue.config.view import QueueView, Section, View
 
 
 def _queue_of(view: View, violation: Violation) -> QueueView | None:
@@ -215,6 +216,13 @@ def _looks_like_pull(queue: QueueView) -> bool:
     )
 
 
+def stands_in(section: Section, key: str) -> bool:
+    """Tell whether an unknown key is there that was most likely meant for this one."""
+    known = keys_at(QUEUE)
+    unknown = [name for name in section.entries if name not in known]
+    return any(stands_for(name, QUEUE) == key for name in unknown)
+
+
 class PushWithoutRate(Rule):
     """A push queue without a rate.
 
@@ -241,7 +249,7 @@ class PushWithoutRate(Rule):
         """Report the queue's name, or a `rate:` with nothing behind it."""
         for violation in view.violations.get(self.name, ()):
             queue = _queue_of(view, violation)
-            if queue is None:
+            if queue is None or stands_in(queue, "rate"):
                 continue
             at = violation.key_place if violation.path[-1] == "rate" else queue.title_place
             pull = _looks_like_pull(queue)
