@@ -14,7 +14,8 @@ from __future__ import annotations
 from pullqueue.clock import Clock, ManualClock, SystemClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event, EventKind
-from pullqueue.engine.queue import Queue, QueueStatistics
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.statistics import QueueStatistics
 from pullqueue.errors import (
     ClockError,
     ConfigFileError,

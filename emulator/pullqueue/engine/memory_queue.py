@@ -1,19 +1,19 @@
-"""One queue in memory: its tasks, the orders they stand in, and the records of what became of them.
+"""One queue in memory: its tasks, and the records of what became of them.
 
 Nothing here is safe under threads or knows the time: `MemoryStore` holds the lock and the clock.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, takewhile
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.events import EventKind, EventLog
-from pullqueue.engine.index import OrderedIndex
+from pullqueue.engine.last_leases import LastLeases
 from pullqueue.engine.names import NameSource
+from pullqueue.engine.orders import TaskOrders
 from pullqueue.engine.rates import CallRate, LeaseCounter
 from pullqueue.engine.store import (
     Draft,
@@ -34,8 +34,6 @@ from pullqueue.errors import (
 from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, Task, TaskState
 
-_LAST_SEQUENCE = sys.maxsize
-
 
 class MemoryQueue:
     """The tasks of one queue."""
@@ -47,13 +45,8 @@ class MemoryQueue:
         self.events = EventLog(limits.events_kept)
         self.call_rate = CallRate()
         self._tasks: dict[str, Task] = {}
-        self._order: OrderedIndex[Task] = OrderedIndex()
-        # Those added for a later moment and never leased: what lies ahead and is not leased.
-        self._scheduled: OrderedIndex[Task] = OrderedIndex()
-        self._by_tag: dict[str | None, OrderedIndex[Task]] = {}
-        # When each task that has used up its leases is to go: (moment, sequence, name).
-        self._ends: OrderedIndex[tuple[int, int, str]] = OrderedIndex()
-        self._end_of: dict[str, tuple[int, int, str]] = {}
+        self._orders = TaskOrders()
+        self._last_leases = LastLeases()
         self._tombstones = Tombstones(limits.tombstone_seconds * USEC_PER_SECOND)
         self._leased = LeaseCounter()
 
@@ -61,22 +54,19 @@ class MemoryQueue:
 
     def catch_up(self, now_usec: int) -> None:
         """Let everything happen that was due by now: exhaustion, and the end of tombstones."""
-        while (first := self._ends.first()) is not None and first[0] <= now_usec:
-            due = self._ends.due(first[0], len(self._ends))
-            self._exhaust([self._tasks[name] for _, _, name in due], first[0])
+        while (end_usec := self._last_leases.first_usec()) is not None and end_usec <= now_usec:
+            names = self._last_leases.names_at(end_usec)
+            self._exhaust([self._tasks[name] for name in names], end_usec)
         self._tombstones.expire(now_usec)
 
     def next_change_usec(self, now_usec: int) -> int | None:
         """Give the next moment at which something changes by itself, or None."""
-        coming = next(self._order.after(now_usec), None)
-        end = self._ends.first()
-        moments = [entry[0] for entry in (coming, end) if entry is not None]
-        return min(moments, default=None)
+        moments = (self._orders.next_eta_usec(now_usec), self._last_leases.first_usec())
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def last_lease_end_usec(self, now_usec: int) -> int | None:
         """Give the end of the longest lease now held, or None."""
-        coming = takewhile(lambda task: task.eta_usec > now_usec, reversed(self._order))
-        return next((task.eta_usec for task in coming if task.retry_count), None)
+        return self._orders.last_lease_end_usec(now_usec)
 
     # -- operations ------------------------------------------------------------------------------
 
@@ -117,7 +107,7 @@ class MemoryQueue:
 
     def insert(self, tasks: Sequence[Task], now_usec: int) -> None:
         """Store prepared tasks."""
-        self._put(tasks)
+        self._orders.put(tasks)
         self._tasks.update((task.name, task) for task in tasks)
         self.bytes_stored += sum(task.stored_bytes for task in tasks)
         self.events.record(EventKind.ADDED, now_usec, tasks)
@@ -138,7 +128,7 @@ class MemoryQueue:
         self._replace(due, leased)
         self._leased.add(now_usec, len(leased))
         self.events.record(EventKind.LEASED, now_usec, leased, until_usec)
-        self._limit(leased, request.retry_limit)
+        self._last_leases.limit(leased, request.retry_limit)
         return leased
 
     def modify_lease(
@@ -158,7 +148,7 @@ class MemoryQueue:
             self.events.record(EventKind.EXTENDED, now_usec, [changed], changed.eta_usec)
         else:
             self.events.record(EventKind.RELEASED, now_usec, [changed])
-        self._limit([changed], retry_limit)
+        self._last_leases.limit([changed], retry_limit)
         self.catch_up(now_usec)
         return changed
 
@@ -183,7 +173,7 @@ class MemoryQueue:
 
     def purge(self, now_usec: int) -> int:
         """Delete every task."""
-        purged = list(self._order)
+        purged = list(self._orders)
         if purged:
             self._tasks.clear()
             self._drop(purged, now_usec)
@@ -196,8 +186,8 @@ class MemoryQueue:
 
     def change_retry_limit(self, retry_limit: RetryLimit, now_usec: int) -> None:
         """Hold the tasks that are here to another limit."""
-        self._lift_limits(list(self._end_of))
-        self._limit([task for task in self._order if task.retry_count], retry_limit)
+        self._last_leases.clear()
+        self._last_leases.limit((task for task in self._orders if task.retry_count), retry_limit)
         self.catch_up(now_usec)
 
     # -- questions -------------------------------------------------------------------------------
@@ -219,19 +209,15 @@ class MemoryQueue:
 
     def list_tasks(self, task_filter: TaskFilter, limit: int, now_usec: int) -> list[Task]:
         """Give the first tasks that pass the filter."""
-        index = self._order
-        if task_filter.tag is not None:
-            index = self._by_tag.get(task_filter.tag) or OrderedIndex()
-        return list(islice(_passing(index, task_filter, now_usec), limit))
+        return list(islice(self._orders.passing(task_filter, now_usec), limit))
 
     def counts(self, now_usec: int) -> QueueCounts:
         """Give the numbers of the queue."""
-        scheduled = self._scheduled.count_after(now_usec)
-        first = self._order.first()
+        first = self._orders.first()
         return QueueCounts(
-            tasks=len(self._order),
-            leased=self._order.count_after(now_usec) - scheduled,
-            scheduled=scheduled,
+            tasks=len(self._orders),
+            leased=self._orders.count_leased(now_usec),
+            scheduled=self._orders.count_scheduled(now_usec),
             oldest_eta_usec=first.eta_usec if first else None,
             leased_last_minute=self._leased.last_minute(now_usec),
             leased_last_hour=self._leased.last_hour(now_usec),
@@ -243,7 +229,7 @@ class MemoryQueue:
     def export(self) -> QueueContents:
         """Give everything but the events."""
         return QueueContents(
-            tasks=list(self._order),
+            tasks=list(self._orders),
             exhausted=list(self.exhausted),
             tombstones=dict(self._tombstones),
             leased=self._leased.seconds(),
@@ -252,7 +238,7 @@ class MemoryQueue:
     def restore(self, contents: QueueContents) -> None:
         """Take what `export` gave; the queue is new and empty."""
         self._tasks = {task.name: task for task in contents.tasks}
-        self._put(contents.tasks)
+        self._orders.put(contents.tasks)
         self.bytes_stored = sum(task.stored_bytes for task in contents.tasks)
         self.exhausted.extend(contents.exhausted)
         self._tombstones.restore(contents.tombstones)
@@ -261,13 +247,9 @@ class MemoryQueue:
     # -- parts -----------------------------------------------------------------------------------
 
     def _due(self, request: LeaseRequest, now_usec: int) -> list[Task]:
-        index: OrderedIndex[Task] | None = self._order
         if request.group_by_tag:
-            tag = request.tag
-            if tag is None and (first := self._order.first()) is not None:
-                tag = first.tag
-            index = self._by_tag.get(tag)
-        return [] if index is None else index.due(now_usec, request.max_tasks)
+            return self._orders.due_by_tag(now_usec, request.max_tasks, request.tag)
+        return self._orders.due(now_usec, request.max_tasks)
 
     def _check_held(self, task: Task, held_eta_usec: int | None, now_usec: int) -> None:
         if task.state_at(now_usec) is not TaskState.LEASED:
@@ -283,36 +265,16 @@ class MemoryQueue:
             task_name=task.name,
         )
 
-    def _put(self, tasks: Iterable[Task]) -> None:
-        run = sorted(tasks)
-        self._order.add(run)
-        self._scheduled.add(_scheduled(run))
-        for tag, group in _grouped(run).items():
-            index = self._by_tag.get(tag)
-            if index is None:
-                index = self._by_tag[tag] = OrderedIndex()
-            index.add(group)
-
-    def _take(self, tasks: Iterable[Task]) -> None:
-        run = sorted(tasks)
-        self._order.remove(run)
-        self._scheduled.remove(_scheduled(run))
-        for tag, group in _grouped(run).items():
-            index = self._by_tag[tag]
-            index.remove(group)
-            if not index:
-                del self._by_tag[tag]
-
     def _replace(self, old: Sequence[Task], new: Sequence[Task]) -> None:
-        self._take(old)
-        self._put(new)
+        self._orders.take(old)
+        self._orders.put(new)
         self._tasks.update((task.name, task) for task in new)
 
     def _drop(self, tasks: Sequence[Task], gone_usec: int) -> None:
         """Take tasks out that `_tasks` has lost already."""
-        self._take(tasks)
+        self._orders.take(tasks)
         names = [task.name for task in tasks]
-        self._lift_limits(names)
+        self._last_leases.lift(names)
         self._tombstones.add(names, gone_usec)
         self.bytes_stored -= sum(task.stored_bytes for task in tasks)
 
@@ -323,38 +285,6 @@ class MemoryQueue:
         self.exhausted.extend(tasks)
         self.events.record(EventKind.EXHAUSTED, gone_usec, tasks)
 
-    def _limit(self, tasks: Sequence[Task], retry_limit: RetryLimit) -> None:
-        if retry_limit.leases is None:
-            return
-        last = [task for task in tasks if task.retry_count >= retry_limit.leases]
-        self._lift_limits([task.name for task in last])
-        ends = [
-            (
-                max(task.eta_usec, task.enqueued_usec + retry_limit.age_usec),
-                task.sequence,
-                task.name,
-            )
-            for task in last
-        ]
-        self._end_of.update((end[2], end) for end in ends)
-        self._ends.add(sorted(ends))
-
-    def _lift_limits(self, names: Iterable[str]) -> None:
-        if self._end_of:
-            self._ends.remove(sorted(self._end_of.pop(n) for n in names if n in self._end_of))
-
-
-def _scheduled(run: Iterable[Task]) -> list[Task]:
-    """Give those that were added for a later moment and were never leased."""
-    return [task for task in run if not task.retry_count and task.eta_usec > task.enqueued_usec]
-
-
-def _grouped(run: Iterable[Task]) -> dict[str | None, list[Task]]:
-    groups: defaultdict[str | None, list[Task]] = defaultdict(list)
-    for task in run:
-        groups[task.tag].append(task)
-    return groups
-
 
 def _fitting(tasks: list[Task], payload_bytes: int) -> list[Task]:
     """Give the tasks from the first to the last that still fits; one always does."""
@@ -364,16 +294,3 @@ def _fitting(tasks: list[Task], payload_bytes: int) -> list[Task]:
         if weight > payload_bytes and position:
             return tasks[:position]
     return tasks
-
-
-def _passing(index: OrderedIndex[Task], task_filter: TaskFilter, now_usec: int) -> Iterator[Task]:
-    start = task_filter.after
-    state = task_filter.state
-    if state in (TaskState.LEASED, TaskState.SCHEDULED):
-        start = max(start or (now_usec, _LAST_SEQUENCE), (now_usec, _LAST_SEQUENCE))
-    tasks = iter(index) if start is None else index.after(*start)
-    if state is None:
-        return tasks
-    if state is TaskState.AVAILABLE:
-        return takewhile(lambda task: task.eta_usec <= now_usec, tasks)
-    return (task for task in tasks if task.state_at(now_usec) is state)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine import checks
 from pullqueue.engine.events import Event
+from pullqueue.engine.statistics import QueueStatistics
 from pullqueue.engine.store import (
     Draft,
     Insertion,
@@ -32,28 +32,6 @@ from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
 
 _log = logging.getLogger("pullqueue.engine")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueueStatistics:
-    """The numbers of a queue at one moment."""
-
-    tasks: int
-    """All tasks: available, leased and scheduled."""
-    available: int
-    """Free to be leased."""
-    leased: int
-    """Held by someone."""
-    scheduled: int
-    """Never leased, with an eta that lies ahead."""
-    oldest_eta: datetime | None
-    """The first eta among all tasks, leased ones included; None in an empty queue."""
-    leased_last_minute: int
-    """Tasks leased in the last minute."""
-    leased_last_hour: int
-    """Tasks leased in the last hour."""
-    bytes_stored: int
-    """Payloads, names and tags, in bytes of UTF-8."""
 
 
 class Queue:
