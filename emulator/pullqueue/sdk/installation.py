@@ -17,6 +17,8 @@ from pullqueue.sdk.stub import PullQueueStub
 _SERVICE = "taskqueue"
 _HOST = "localhost"
 
+_make_google_stub: Callable[..., None] = taskqueue_stub.TaskQueueServiceStub.__init__
+
 
 @contextmanager
 def install(emulator: Emulator) -> Iterator[PullQueueStub]:
@@ -26,10 +28,15 @@ def install(emulator: Emulator) -> Iterator[PullQueueStub]:
     hand, use the same emulator. What was there before is put back in the end.
     """
     with ExitStack() as stack:
-        for part in (_stub_map_kept, _configuration_kept, _host, _cloud_tasks_off, _adoption):
+        for part in (
+            _stub_map_kept,
+            _configuration_kept,
+            _client_clock,
+            _host,
+            _cloud_tasks_off,
+            _adoption,
+        ):
             stack.enter_context(part(emulator))
-        if not isinstance(emulator.clock, SystemClock):
-            stack.enter_context(_client_clock(emulator))
         stub = PullQueueStub.over(emulator)
         apiproxy_stub_map.apiproxy.ReplaceStub(_SERVICE, stub)
         yield stub
@@ -102,14 +109,12 @@ def _cloud_tasks_off(_: Emulator) -> Iterator[None]:
 @contextmanager
 def _adoption(emulator: Emulator) -> Iterator[None]:
     """Turn the stubs that others make into ours: `testbed.init_taskqueue_stub` makes one."""
-    google = taskqueue_stub.TaskQueueServiceStub
-    make: Callable[..., None] = google.__init__
     made = 0
 
     def adopted(stub: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal made
-        make(stub, *args, **kwargs)
-        if type(stub) is google:
+        _make_google_stub(stub, *args, **kwargs)
+        if type(stub) is taskqueue_stub.TaskQueueServiceStub:
             if made:
                 # Each of Google's stubs begins with empty queues, and so do ours from the second
                 # on; the first takes what a test has put in the emulator already.
@@ -118,14 +123,15 @@ def _adoption(emulator: Emulator) -> Iterator[None]:
             emulator.names = counted_names()
             PullQueueStub.adopt(stub, emulator)
 
-    with _replaced(google, "__init__", adopted):
+    with _replaced(taskqueue_stub.TaskQueueServiceStub, "__init__", adopted):
         yield
 
 
 @contextmanager
 def _client_clock(emulator: Emulator) -> Iterator[None]:
     """Let the client go by the emulator's clock, with which it stamps the eta of every task."""
-    with _replaced(taskqueue.taskqueue, "time", _ClockTime(emulator.clock)):
+    system = isinstance(emulator.clock, SystemClock)
+    with _replaced(taskqueue.taskqueue, "time", time if system else _ClockTime(emulator.clock)):
         yield
 
 

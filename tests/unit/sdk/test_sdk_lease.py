@@ -1,0 +1,438 @@
+"""Leasing, modifying and deleting tasks through the SDK's client."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from freezegun import freeze_time
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.clock import from_usec, to_usec
+from pullqueue.sdk import install
+from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
+
+pytestmark = pytest.mark.usefixtures("stub")
+
+YEAR_2045 = dt.datetime(2045, 6, 7, 8, 9, 10, 123457, tzinfo=dt.UTC)
+
+
+def add(*payloads: Any, queue: str = "pull", **options: Any) -> list[Any]:
+    """Add one pull task for each payload."""
+    tasks = [taskqueue.Task(payload=p, method="PULL", **options) for p in payloads]
+    added: list[Any] = taskqueue.Queue(queue).add(tasks)
+    return added
+
+
+def payloads(tasks: list[Any]) -> list[bytes]:
+    """Give the payloads of tasks."""
+    return [task.payload for task in tasks]
+
+
+class TestTime:
+    def test_what_is_added_can_be_leased_at_once(self) -> None:
+        """In the very instant of adding, in order of arrival."""
+        add(*(b"%d" % number for number in range(12)))
+
+        leased = taskqueue.Queue("pull").lease_tasks(60, 100)
+
+        assert payloads(leased) == [b"%d" % number for number in range(12)]
+
+    def test_a_lease_ends_to_the_microsecond(self, clock: ManualClock) -> None:
+        """A leased task is not free a microsecond before the lease ends, and is at its end."""
+        add(b"work")
+        queue = taskqueue.Queue("pull")
+        queue.lease_tasks(60, 1)
+        clock.advance(59.999999)
+
+        early = queue.lease_tasks(60, 1)
+        clock.advance(0.000001)
+
+        assert early == []
+        (again,) = queue.lease_tasks(60, 1)
+        assert again.retry_count == 2
+
+    def test_a_countdown_keeps_a_task_back(self, clock: ManualClock) -> None:
+        """A countdown and an aware eta count from the emulator's time."""
+        add(b"soon", countdown=10)
+        add(b"later", eta=clock.now() + dt.timedelta(seconds=20))
+        queue = taskqueue.Queue("pull")
+
+        assert queue.lease_tasks(60, 10) == []
+        clock.advance(10)
+        assert payloads(queue.lease_tasks(60, 10)) == [b"soon"]
+        clock.advance(10)
+        assert payloads(queue.lease_tasks(60, 10)) == [b"later"]
+
+    def test_a_naive_eta_is_of_the_local_zone(self, clock: ManualClock) -> None:
+        """A naive eta is read in the machine's zone, as the client has it."""
+        local = clock.now().astimezone().replace(tzinfo=None)
+        add(b"work", eta=local + dt.timedelta(seconds=1))
+
+        assert taskqueue.Queue("pull").lease_tasks(60, 1) == []
+        clock.advance(1)
+        assert len(taskqueue.Queue("pull").lease_tasks(60, 1)) == 1
+
+    def test_an_eta_long_past_comes_first(self) -> None:
+        """A task with an eta in the past stands before those added for now."""
+        add(b"now")
+        add(b"old", eta=dt.datetime(2001, 1, 1, tzinfo=dt.UTC))
+
+        assert payloads(taskqueue.Queue("pull").lease_tasks(60, 2)) == [b"old", b"now"]
+
+    @pytest.mark.parametrize("seconds", [0, 0.000001, 1, 59.123456, 604_800])
+    def test_the_eta_of_a_lease(self, clock: ManualClock, seconds: float) -> None:
+        """The client sees the lease end at now and the lease, to the microsecond."""
+        add(b"work")
+
+        (task,) = taskqueue.Queue("pull").lease_tasks(seconds, 1)
+
+        assert task._eta_usec == clock.now_usec() + round(seconds * 1_000_000)
+        assert task.eta_posix - clock.now().timestamp() == pytest.approx(seconds, abs=1e-6)
+
+    @pytest.mark.parametrize("offset_usec", range(0, 400, 7))
+    def test_a_clock_in_2045(self, offset_usec: int) -> None:
+        """Leases are held and extended where a float of seconds misses microseconds."""
+        start = YEAR_2045 + dt.timedelta(microseconds=offset_usec)
+        clock = ManualClock(start)
+        with install(_emulator(clock)):
+            queue = taskqueue.Queue("pull")
+            add(b"work")
+            (task,) = queue.lease_tasks(60, 1)
+            for _ in range(3):
+                clock.advance(7.654321)
+                queue.modify_task_lease(task, 33.333333)
+
+            assert queue.lease_tasks(1, 1) == []
+
+    @pytest.mark.parametrize("usec", [0, 1, 123_457, 333_333, 999_999])
+    @pytest.mark.parametrize("second", ["2026-11-20 10:00:00", "2045-01-02 03:04:05"])
+    def test_frozen_process(self, second: str, usec: int) -> None:
+        """Under freezegun the client and the system's clock agree to the microsecond."""
+        with freeze_time(f"{second}.{usec:06}") as frozen, install(_emulator(None)) as _:
+            queue = taskqueue.Queue("pull")
+            task = add(b"work")[0]
+            (leased,) = queue.lease_tasks(10, 1)
+            frozen.tick(dt.timedelta(seconds=9.999999))
+            early = queue.lease_tasks(10, 1)
+            queue.modify_task_lease(leased, 1)
+            frozen.tick(dt.timedelta(seconds=1))
+            (again,) = queue.lease_tasks(10, 1)
+
+        assert early == []
+        assert again.retry_count == 2
+        assert task._eta_usec == to_usec(dt.datetime.fromisoformat(f"{second}.{usec:06}+00:00"))
+
+
+def _emulator(clock: ManualClock | None) -> Emulator:
+    from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings  # noqa: PLC0415
+
+    config = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
+    return Emulator(config, clock=clock)
+
+
+class TestModify:
+    def test_extend_again_and_again(self, clock: ManualClock) -> None:
+        """Each change counts from now, and the task carries its new eta."""
+        add(b"work")
+        queue = taskqueue.Queue("pull")
+        (task,) = queue.lease_tasks(60, 1)
+
+        for seconds in (100, 10, 50.5):
+            clock.advance(9)
+            queue.modify_task_lease(task, seconds)
+            assert task._eta_usec == clock.now_usec() + seconds * 1_000_000
+
+    def test_give_back(self) -> None:
+        """0 seconds give the task back; the next lease counts on."""
+        add(b"work")
+        queue = taskqueue.Queue("pull")
+        (task,) = queue.lease_tasks(60, 1)
+
+        queue.modify_task_lease(task, 0)
+
+        assert [again.retry_count for again in queue.lease_tasks(60, 1)] == [2]
+
+    def test_after_the_end(self, clock: ManualClock) -> None:
+        """A lease that has ended cannot be changed, and the error says so."""
+        add(b"work")
+        queue = taskqueue.Queue("pull")
+        (task,) = queue.lease_tasks(60, 1)
+        clock.advance(60)
+
+        with pytest.raises(taskqueue.TaskLeaseExpiredError, match="its lease has expired"):
+            queue.modify_task_lease(task, 60)
+
+    def test_leased_by_another(self, clock: ManualClock) -> None:
+        """Who held the task before cannot change the lease of who holds it now."""
+        add(b"work")
+        queue = taskqueue.Queue("pull")
+        (mine,) = queue.lease_tasks(60, 1)
+        clock.advance(60)
+        (theirs,) = queue.lease_tasks(61, 1)
+
+        with pytest.raises(taskqueue.TaskLeaseExpiredError, match="another lease"):
+            queue.modify_task_lease(mine, 60)
+        queue.modify_task_lease(theirs, 60)
+
+    def test_a_wrong_eta_at_any_time(self) -> None:
+        """In 2045, where an eta may be off by a microsecond, one off by two is refused."""
+        clock = ManualClock(YEAR_2045)
+        with install(_emulator(clock)):
+            queue = taskqueue.Queue("pull")
+            add(b"work")
+            (task,) = queue.lease_tasks(60, 1)
+            request = messages.TaskQueueModifyTaskLeaseRequest(
+                queue_name=b"pull",
+                task_name=task.name.encode(),
+                eta_usec=clock.now_usec() + 60_000_002,
+                lease_seconds=1,
+            )
+            with pytest.raises(Exception, match="another lease"):
+                apiproxy_stub_map.MakeSyncCall(
+                    "taskqueue",
+                    "ModifyTaskLease",
+                    request,
+                    messages.TaskQueueModifyTaskLeaseResponse(),
+                )
+
+    def test_never_leased(self) -> None:
+        """A task that was never leased has no lease to change."""
+        (task,) = add(b"work", countdown=60)
+
+        with pytest.raises(taskqueue.TaskLeaseExpiredError, match="never leased"):
+            taskqueue.Queue("pull").modify_task_lease(task, 60)
+
+    def test_gone(self) -> None:
+        """Deleted and unknown tasks are told apart, each with a sentence."""
+        queue = taskqueue.Queue("pull")
+        (task,) = add(b"work")
+        (leased,) = queue.lease_tasks(60, 1)
+        queue.delete_tasks_by_name(task.name)
+        stranger = taskqueue.Task(payload=b"", method="PULL", name="stranger")
+
+        with pytest.raises(taskqueue.TombstonedTaskError, match="was deleted"):
+            queue.modify_task_lease(leased, 60)
+        with pytest.raises(taskqueue.Error, match="queue 'pull' has no task 'stranger'"):
+            queue.modify_task_lease(stranger, 60)
+
+    def test_in_another_queue(self) -> None:
+        """The task has to be of the queue: of the wrong, unknown or push queue it is refused."""
+        add(b"work")
+        (task,) = taskqueue.Queue("pull").lease_tasks(60, 1)
+
+        with pytest.raises(taskqueue.Error, match="'other' has no task"):
+            taskqueue.Queue("other").modify_task_lease(task, 60)
+        with pytest.raises(taskqueue.UnknownQueueError):
+            taskqueue.Queue("nowhere").modify_task_lease(task, 60)
+        with pytest.raises(taskqueue.InvalidQueueModeError):
+            taskqueue.Queue("push").modify_task_lease(task, 60)
+
+
+class TestDelete:
+    def test_in_any_state(self, clock: ManualClock) -> None:
+        """Tasks are deleted while leased, before they are due, and after their lease."""
+        queue = taskqueue.Queue("pull")
+        (available,) = add(b"available")
+        add(b"expired")
+        (_, expired) = queue.lease_tasks(1, 2)
+        clock.advance(1)
+        add(b"leased", eta=dt.datetime(2001, 1, 1, tzinfo=dt.UTC))
+        (leased,) = queue.lease_tasks(60, 1)
+        (scheduled,) = add(b"scheduled", countdown=60)
+
+        for task in (available, expired, leased, scheduled):
+            assert queue.delete_tasks(task).was_deleted
+
+        assert queue.fetch_statistics().tasks == 0
+
+    def test_what_is_not_there(self) -> None:
+        """Unknown and deleted tasks are no error; `was_deleted` stays False."""
+        queue = taskqueue.Queue("pull")
+        add(b"", name="here")
+
+        first = queue.delete_tasks_by_name(["here", "unknown"])
+        second = queue.delete_tasks_by_name("here")
+
+        assert [task.was_deleted for task in first] == [True, False]
+        assert not second.was_deleted
+
+    def test_in_another_queue(self) -> None:
+        """A task of the same name in another queue stays."""
+        add(b"", name="same")
+        add(b"", name="same", queue="other")
+
+        taskqueue.Queue("other").delete_tasks_by_name("same")
+
+        assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
+
+    def test_three_thousand_at_once(self) -> None:
+        """The client sets no limit to the names of one call, and neither does the emulator."""
+        names = [f"n{number}" for number in range(3000)]
+        queue = taskqueue.Queue("pull")
+        for start in range(0, 3000, 100):
+            queue.add(
+                [taskqueue.Task(b"", method="PULL", name=n) for n in names[start : start + 100]]
+            )
+
+        deleted = queue.delete_tasks_by_name(names)
+
+        assert all(task.was_deleted for task in deleted)
+        assert queue.fetch_statistics().tasks == 0
+
+    def test_an_unknown_queue(self) -> None:
+        """The queue has to exist."""
+        with pytest.raises(taskqueue.UnknownQueueError, match="'nowhere' is not in"):
+            taskqueue.Queue("nowhere").delete_tasks_by_name("a")
+
+
+class TestRetryLimit:
+    @pytest.mark.parametrize(("name", "leases"), [("never", 0), ("once", 1), ("twice", 2)])
+    def test_leases(self, clock: ManualClock, name: str, leases: int) -> None:
+        """A task is leased as often as the limit says, counting from 1, and is gone then."""
+        add(b"work", queue=name)
+        queue = taskqueue.Queue(name)
+        counts = []
+        for _ in range(4):
+            counts += [task.retry_count for task in queue.lease_tasks(60, 1)]
+            clock.advance(60)
+
+        assert counts == list(range(1, leases + 1))
+        assert queue.fetch_statistics().tasks == 0
+
+    def test_with_an_age_limit(self, clock: ManualClock) -> None:
+        """With an age limit as well, a task stays until it has passed both."""
+        add(b"work", queue="aged")
+        queue = taskqueue.Queue("aged")
+        counts = []
+        for _ in range(3):
+            counts += [task.retry_count for task in queue.lease_tasks(1200, 1)]
+            clock.advance(1200)
+
+        assert counts == [1, 2, 3]
+        assert queue.lease_tasks(60, 1) == []
+
+    def test_an_exhausted_task_takes_no_place(self, clock: ManualClock) -> None:
+        """A lease is filled with tasks that can be leased."""
+        add(b"spent", queue="once")
+        queue = taskqueue.Queue("once")
+        queue.lease_tasks(60, 1)
+        clock.advance(60)
+        add(b"fresh", queue="once")
+
+        assert payloads(queue.lease_tasks(60, 1)) == [b"fresh"]
+
+
+class TestTag:
+    def test_named(self) -> None:
+        """Only tasks of the tag are leased."""
+        add(b"r", tag="red")
+        add(b"b", tag="blue")
+        add(b"none")
+
+        leased = taskqueue.Queue("pull").lease_tasks_by_tag(60, 10, "blue")
+
+        assert [(task.payload, task.tag) for task in leased] == [(b"b", "blue")]
+
+    @pytest.mark.parametrize("tag", [None, ""])
+    def test_the_oldest(self, tag: str | None) -> None:
+        """No tag, or an empty one, stands for the tag of the oldest available task."""
+        add(b"b1", tag="blue")
+        add(b"r1", tag="red")
+        add(b"b2", tag="blue")
+        queue = taskqueue.Queue("pull")
+
+        assert payloads(queue.lease_tasks_by_tag(60, 10, tag)) == [b"b1", b"b2"]
+        assert payloads(queue.lease_tasks_by_tag(60, 10, tag)) == [b"r1"]
+
+    def test_untagged_tasks_are_a_group(self) -> None:
+        """Where the oldest task has no tag, the untagged ones are leased, as many as there are."""
+        add(b"first")
+        add(*(b"tagged" for _ in range(5)), tag="tag")
+        add(b"second")
+
+        leased = taskqueue.Queue("pull").lease_tasks_by_tag(60, 2)
+
+        assert payloads(leased) == [b"first", b"second"]
+
+    def test_outside_ascii(self) -> None:
+        """500 characters of two bytes are a tag."""
+        add(b"work", tag="ü" * 500)
+
+        assert [t.tag for t in taskqueue.Queue("pull").lease_tasks_by_tag(60, 1)] == ["ü" * 500]
+        assert taskqueue.Queue("pull").lease_tasks_by_tag(60, 1, "ü" * 500) == []
+
+    def test_a_tag_without_grouping(self) -> None:
+        """A tag is refused where tasks are not grouped by it."""
+        request = messages.TaskQueueQueryAndOwnTasksRequest(
+            queue_name=b"pull", lease_seconds=1, max_tasks=1, tag=b"red"
+        )
+        with pytest.raises(Exception, match="without group_by_tag"):
+            apiproxy_stub_map.MakeSyncCall(
+                "taskqueue",
+                "QueryAndOwnTasks",
+                request,
+                messages.TaskQueueQueryAndOwnTasksResponse(),
+            )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count"), [(float("nan"), 1), (-1, 1), (604_801, 1), (1, 0), (1, 1001)]
+)
+def test_a_lease_out_of_bounds(seconds: float, count: int) -> None:
+    """What gets past the client's checks, or does without them, is an invalid request."""
+    request = messages.TaskQueueQueryAndOwnTasksRequest(
+        queue_name=b"pull", lease_seconds=seconds, max_tasks=count
+    )
+    with pytest.raises(Exception, match="is") as refused:
+        apiproxy_stub_map.MakeSyncCall(
+            "taskqueue", "QueryAndOwnTasks", request, messages.TaskQueueQueryAndOwnTasksResponse()
+        )
+
+    assert getattr(refused.value, "application_error", None) == 13
+
+
+def test_statistics(clock: ManualClock) -> None:
+    """The numbers are those of the queue, and none is made up."""
+    add(b"a", b"b", b"c")
+    add(b"later", countdown=600)
+    queue = taskqueue.Queue("pull")
+    clock.advance(1)
+    queue.lease_tasks(60, 2)
+
+    numbers = queue.fetch_statistics()
+
+    assert numbers.tasks == 4
+    assert from_usec(numbers.oldest_eta_usec) == ManualClock.DEFAULT_START
+    assert (numbers.executed_last_minute, numbers.in_flight) == (2, 2)
+    assert numbers.enforced_rate is None
+
+
+def test_statistics_of_several_queues() -> None:
+    """An empty queue has no oldest eta; push queues are among the others."""
+    add(b"a")
+
+    pull, empty, push = taskqueue.QueueStatistics.fetch(["pull", "other", "push"])
+
+    assert (pull.tasks, empty.tasks, push.tasks) == (1, 0, 0)
+    assert empty.oldest_eta_usec is None
+
+
+def test_statistics_of_an_unknown_queue() -> None:
+    """An unknown queue is an error, not an empty queue."""
+    with pytest.raises(taskqueue.UnknownQueueError):
+        taskqueue.Queue("nowhere").fetch_statistics()
+
+
+def test_purge() -> None:
+    """Every task is gone at once, leased ones as well; an unknown queue is an error."""
+    add(b"a", b"b")
+    queue = taskqueue.Queue("pull")
+    queue.lease_tasks(60, 1)
+
+    queue.purge()
+
+    assert queue.fetch_statistics().tasks == 0
+    with pytest.raises(taskqueue.UnknownQueueError):
+        taskqueue.Queue("nowhere").purge()
