@@ -6,101 +6,33 @@ import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from pullqueue.clock import USEC_PER_SECOND, from_usec
-from pullqueue.config.model import QueueMode, QueueSettings
+from pullqueue.config.model import QueueMode
 from pullqueue.engine import checks
-from pullqueue.engine.events import Event
-from pullqueue.engine.statistics import QueueStatistics
+from pullqueue.engine.queue_view import QueueView, name_of
 from pullqueue.engine.store import (
     Draft,
     Insertion,
     Lease,
     LeaseRequest,
-    RetryLimit,
-    TaskFilter,
-    TaskStore,
 )
 from pullqueue.errors import (
     InvalidQueueModeError,
     InvalidTagError,
     InvalidTaskError,
-    InvalidTaskNameError,
     QueueDisabledError,
     TombstonedTaskError,
 )
-from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
+from pullqueue.tasks import DeleteResult, NewTask, Task
 
 _log = logging.getLogger("pullqueue.engine")
 
 
-class Queue:
+class Queue(QueueView):
     """One queue of an emulator; get it with `Emulator.queue`. Safe under threads.
 
     Every verb that changes something raises `InvalidQueueModeError` on a push queue and
     `QueueDisabledError` on one that was removed from queue.yaml.
     """
-
-    def __init__(
-        self,
-        settings: QueueSettings,
-        *,
-        store: TaskStore,
-        limits: Limits,
-        storage_limit_bytes: int | None,
-    ) -> None:
-        self._store = store
-        self._limits = limits
-        self._settings = settings
-        self._storage_limit_bytes = storage_limit_bytes
-        self._retry_limit = _retry_limit(settings)
-        self._disabled = False
-
-    def __repr__(self) -> str:
-        return f"Queue({self.name!r})"
-
-    # -- settings --------------------------------------------------------------------------------
-
-    def configure(self, settings: QueueSettings, *, storage_limit_bytes: int | None) -> None:
-        """Take other settings; see `Emulator.reconfigure`."""
-        retry_limit = _retry_limit(settings)
-        if retry_limit != self._retry_limit:
-            self._store.change_retry_limit(self.name, retry_limit)
-        self._settings = settings
-        self._storage_limit_bytes = storage_limit_bytes
-        self._retry_limit = retry_limit
-        self._disabled = False
-
-    def disable(self) -> None:
-        """Refuse every change from now on, and keep the tasks; see `Emulator.reconfigure`."""
-        self._disabled = True
-
-    @property
-    def name(self) -> str:
-        """The queue's name."""
-        return self._settings.name
-
-    @property
-    def mode(self) -> QueueMode:
-        """Pull or push."""
-        return self._settings.mode
-
-    @property
-    def settings(self) -> QueueSettings:
-        """The queue's entry in queue.yaml."""
-        return self._settings
-
-    @property
-    def retry_limit(self) -> RetryLimit:
-        """When its tasks are given up, as the store is told."""
-        return self._retry_limit
-
-    @property
-    def disabled(self) -> bool:
-        """Whether the queue was removed from queue.yaml."""
-        return self._disabled
-
-    # -- verbs -----------------------------------------------------------------------------------
 
     def add(
         self,
@@ -296,71 +228,6 @@ class Queue:
         """Let the names of deleted tasks be used again at once: some of them, or all (None)."""
         self._store.free_names(self.name, task_names)
 
-    # -- questions -------------------------------------------------------------------------------
-
-    def get_task(self, task_name: str) -> Task:
-        """Give one task without leasing it.
-
-        Raises:
-            UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted.
-        """
-        return self._store.get(self.name, task_name)
-
-    def list_tasks(
-        self,
-        limit: int = 100,
-        *,
-        state: TaskState | None = None,
-        tag: str | None = None,
-        after: Task | None = None,
-    ) -> list[Task]:
-        """Give the first tasks in order of eta and arrival, without leasing them.
-
-        `state` and `tag` narrow the list; `after` is the last task of the page before.
-        """
-        behind = None if after is None else (after.eta_usec, after.sequence)
-        task_filter = TaskFilter(state=state, tag=tag, after=behind)
-        return self._store.list_tasks(self.name, task_filter, limit=limit)
-
-    def fetch_statistics(self) -> QueueStatistics:
-        """Give the numbers of the queue."""
-        counts = self._store.counts(self.name)
-        oldest = counts.oldest_eta_usec
-        return QueueStatistics(
-            tasks=counts.tasks,
-            available=counts.tasks - counts.leased - counts.scheduled,
-            leased=counts.leased,
-            scheduled=counts.scheduled,
-            oldest_eta=None if oldest is None else from_usec(oldest),
-            leased_last_minute=counts.leased_last_minute,
-            leased_last_hour=counts.leased_last_hour,
-            bytes_stored=counts.bytes_stored,
-        )
-
-    @property
-    def exhausted(self) -> list[Task]:
-        """The tasks that used up their leases, oldest first, as they were at the end."""
-        return self._store.exhausted(self.name)
-
-    def history(self, task: Task | str) -> list[Event]:
-        """Give what happened to a task (or to the task of a name), oldest first."""
-        return self._store.events(self.name, name_of(task))
-
-    def events(self) -> list[Event]:
-        """Give what happened to the queue's tasks, oldest first, as far back as is remembered."""
-        return self._store.events(self.name)
-
-    def last_lease_end(self) -> datetime | None:
-        """Give the moment at which the last of the leases now held ends, or None."""
-        end_usec = self._store.last_lease_end_usec(self.name)
-        return None if end_usec is None else from_usec(end_usec)
-
-    def next_change(self) -> datetime | None:
-        """Give the next moment at which an eta, a lease or a task's life ends, or None."""
-        change_usec = self._store.next_change_usec(self.name)
-        return None if change_usec is None else from_usec(change_usec)
-
     def _drafts(self, tasks: Sequence[NewTask]) -> list[Draft]:
         self._check_usable()
         return checks.drafts_of(tasks, self._limits, self._store.now_usec())
@@ -378,25 +245,3 @@ class Queue:
                 "back to use its tasks",
                 queue_name=self.name,
             )
-
-
-def name_of(task: Task | str) -> str:
-    """Give the name of a task, or a name itself.
-
-    Raises:
-        InvalidTaskNameError: it is neither.
-    """
-    if isinstance(task, Task):
-        return task.name
-    if isinstance(task, str):
-        return task
-    raise InvalidTaskNameError(f"{task!r} is neither a task nor the name of one")
-
-
-def _retry_limit(settings: QueueSettings) -> RetryLimit:
-    retry = settings.retry_parameters
-    if retry is None or retry.task_retry_limit is None:
-        # An age limit alone gives up no task of a pull queue (as in Google's stub).
-        return RetryLimit()
-    age_seconds = retry.task_age_limit_seconds or 0
-    return RetryLimit(leases=retry.task_retry_limit, age_usec=age_seconds * USEC_PER_SECOND)
