@@ -11,6 +11,7 @@ from datetime import datetime
 from pullqueue import config as queue_yaml
 from pullqueue.clock import Clock, SystemClock
 from pullqueue.config.model import QueueConfig, QueueSettings
+from pullqueue.engine.calls import CallPath
 from pullqueue.engine.memory import MemoryStore
 from pullqueue.engine.names import NameSource, random_names
 from pullqueue.engine.queue import Queue
@@ -47,6 +48,7 @@ class Emulator:
         self.clock = clock or SystemClock()
         self.limits = limits or Limits()
         self.project = project
+        self.call_path = CallPath()
         self.names = names or random_names()
         self._store = store(
             clock=self.clock,
@@ -175,6 +177,7 @@ class Emulator:
                 store=self._store,
                 limits=self.limits,
                 storage_limit_bytes=storage_limit_bytes,
+                call_path=self.call_path,
             )
         queue.configure(settings, storage_limit_bytes=storage_limit_bytes)
         return queue

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pullqueue.config.model import QueueMode
 from pullqueue.engine import checks
+from pullqueue.engine.calls import on_call_path
 from pullqueue.engine.queue_view import QueueView, name_of
 from pullqueue.engine.store import (
     Draft,
@@ -83,6 +84,7 @@ class Queue(QueueView):
             )
         return added
 
+    @on_call_path
     def insert(self, tasks: Sequence[NewTask]) -> Insertion:
         """Add like `add_many`, but tell of taken names in the result instead of raising."""
         drafts = self._drafts(tasks)
@@ -126,6 +128,7 @@ class Queue(QueueView):
         """
         return self.lease(lease_seconds, max_tasks, group_by_tag=True, tag=tag).tasks
 
+    @on_call_path
     def lease(
         self,
         lease_seconds: float,
@@ -184,6 +187,7 @@ class Queue(QueueView):
             raise InvalidTaskError(f"{task!r} is no task: give one that was leased")
         return self.modify_lease(task.name, lease_seconds, held_eta_usec=task.eta_usec)
 
+    @on_call_path
     def modify_lease(
         self, task_name: str, lease_seconds: float, *, held_eta_usec: int | None = None
     ) -> Task:
@@ -207,6 +211,7 @@ class Queue(QueueView):
             retry_limit=self._retry_limit,
         )
 
+    @on_call_path
     def delete_tasks(self, tasks: Task | str | Iterable[Task | str]) -> list[DeleteResult]:
         """Delete one task or many, given as tasks or names, leased or not.
 
@@ -219,6 +224,7 @@ class Queue(QueueView):
         given = [tasks] if isinstance(tasks, Task | str) else tasks
         return self._store.delete(self.name, [name_of(task) for task in given])
 
+    @on_call_path
     def purge(self) -> int:
         """Delete every task and tell how many there were."""
         self._check_usable()

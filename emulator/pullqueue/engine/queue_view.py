@@ -6,6 +6,7 @@ from datetime import datetime
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode, QueueSettings
+from pullqueue.engine.calls import CallPath, on_call_path
 from pullqueue.engine.events import Event
 from pullqueue.engine.statistics import QueueStatistics
 from pullqueue.engine.store import RetryLimit, TaskFilter, TaskStore
@@ -24,7 +25,9 @@ class QueueView:
         store: TaskStore,
         limits: Limits,
         storage_limit_bytes: int | None,
+        call_path: CallPath,
     ) -> None:
+        self.call_path = call_path
         self._store = store
         self._limits = limits
         self._settings = settings
@@ -74,6 +77,7 @@ class QueueView:
         """Whether the queue was removed from queue.yaml."""
         return self._disabled
 
+    @on_call_path
     def get_task(self, task_name: str) -> Task:
         """Give one task without leasing it.
 
@@ -83,6 +87,7 @@ class QueueView:
         """
         return self._store.get(self.name, task_name)
 
+    @on_call_path
     def list_tasks(
         self,
         limit: int = 100,
@@ -99,6 +104,7 @@ class QueueView:
         task_filter = TaskFilter(state=state, tag=tag, after=behind)
         return self._store.list_tasks(self.name, task_filter, limit=limit)
 
+    @on_call_path
     def fetch_statistics(self) -> QueueStatistics:
         """Give the numbers of the queue."""
         counts = self._store.counts(self.name)
