@@ -77,11 +77,13 @@ def _host(_: Emulator) -> Iterator[None]:
     if context.get("HTTP_HOST") is not None:
         yield
     elif context.READ_FROM_OS_ENVIRON:
-        os.environ["HTTP_HOST"] = _HOST
+        environ = os.environ
+        environ["HTTP_HOST"] = _HOST
         try:
             yield
         finally:
-            os.environ.pop("HTTP_HOST", None)
+            environ.pop("HTTP_HOST", None)
+            os.environ.pop("HTTP_HOST", None)  # `wrap_wsgi_app` puts a copy in its place
     else:
         token = context.wsgi.HTTP_HOST.set(_HOST)
         try:

@@ -20,10 +20,12 @@ from pullqueue.config.model import (
 )
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.sdk.imports import messages
+from pullqueue.sdk.imports import apiproxy_errors, messages
 from pullqueue.tasks import Task
 
 _MODES = {QueueMode.PULL: messages.TaskQueueMode.PULL, QueueMode.PUSH: messages.TaskQueueMode.PUSH}
+
+_MAX_STORAGE_BYTES = 1000 * 2**40
 
 
 def query_tasks(queue: Queue, request: Any, response: Any) -> None:
@@ -101,7 +103,16 @@ def delete_group(emulator: Emulator) -> None:
 
 
 def update_storage_limit(emulator: Emulator, request: Any, response: Any) -> None:
-    """Set the total storage limit, in bytes."""
+    """Set the total storage limit, in bytes.
+
+    Raises:
+        ApplicationError: it is negative, or over 1000 TiB (as in Google's stub).
+    """
+    if not 0 <= request.limit <= _MAX_STORAGE_BYTES:
+        raise apiproxy_errors.ApplicationError(
+            messages.TaskQueueServiceError.INVALID_REQUEST,
+            f"storage limit is {request.limit} bytes: give 0 to {_MAX_STORAGE_BYTES}",
+        )
     emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=request.limit))
     response.new_limit = request.limit
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,23 +59,20 @@ def stub(emulator: Emulator) -> Iterator[Any]:
         yield stub
 
 
-@pytest.fixture(scope="session")
-def sdk() -> Any:
-    """Modules of the SDK that warn when they are imported."""
+@pytest.fixture
+def sdk(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Parts of the SDK that warn when they are imported or used."""
 
-    class Modules:
-        pass
+    def wrap(app: Any, **options: Any) -> Any:
+        # It reloads a module that warns, and replaces the environment for good.
+        monkeypatch.setattr(os, "environ", os.environ)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return wrap_wsgi_app(app, **options)
 
-    modules = Modules()
-    for name, module in (
-        ("datastore", datastore),
-        ("deferred", deferred),
-        ("ndb", ndb),
-        ("testbed", testbed),
-        ("wrap_wsgi_app", wrap_wsgi_app),
-    ):
-        setattr(modules, name, module)
-    return modules
+    return SimpleNamespace(
+        datastore=datastore, deferred=deferred, ndb=ndb, testbed=testbed, wrap_wsgi_app=wrap
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,175 @@
+"""Calls of the SDK's client that are not waited for, or waited for later."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, taskqueue
+
+pytestmark = pytest.mark.usefixtures("stub")
+
+UserRPC = apiproxy_stub_map.UserRPC
+
+
+def pull(**options: Any) -> Any:
+    """Make a pull task."""
+    return taskqueue.Task(payload=b"work", method="PULL", **options)
+
+
+def test_a_call_nobody_waits_for_is_made() -> None:
+    """Tasks are stored when `add_async` returns."""
+    taskqueue.Queue("pull").add_async([pull(), pull()])
+
+    assert taskqueue.Queue("pull").fetch_statistics().tasks == 2
+
+
+def test_results_are_there_again_and_again() -> None:
+    """`get_result` gives the same result each time, and the call is made once."""
+    queue = taskqueue.Queue("pull")
+    rpc = queue.add_async(pull())
+
+    first, second = rpc.get_result(), rpc.get_result()
+
+    assert first is second
+    assert first.name is not None
+    assert queue.fetch_statistics().tasks == 1
+
+
+def test_an_error_comes_when_the_result_is_asked_for() -> None:
+    """A refused call raises at `get_result`, as often as it is asked."""
+    rpc = taskqueue.Queue("nowhere").add_async(pull())
+
+    for _ in range(2):
+        with pytest.raises(taskqueue.UnknownQueueError):
+            rpc.get_result()
+
+
+def test_wait_any_gives_each_call() -> None:
+    """Calls that worked and calls that failed are all given by `wait_any`."""
+    rpcs = [
+        taskqueue.Queue("pull").add_async(pull()),
+        taskqueue.Queue("nowhere").add_async(pull()),
+        taskqueue.Queue("pull").lease_tasks_async(60, 1),
+    ]
+    pending = set(rpcs)
+    while pending:
+        finished = UserRPC.wait_any(pending)
+        assert finished in pending
+        pending.remove(finished)
+
+    assert [task.payload for task in rpcs[2].get_result()] == [b"work"]
+    with pytest.raises(taskqueue.UnknownQueueError):
+        rpcs[1].get_result()
+
+
+def test_wait_all_gives_back_control() -> None:
+    """`wait_all` ends, and the results are there after it."""
+    queue = taskqueue.Queue("pull")
+    rpcs = [queue.add_async(pull()) for _ in range(5)]
+
+    UserRPC.wait_all(rpcs)
+
+    assert len({rpc.get_result().name for rpc in rpcs}) == 5
+
+
+@pytest.mark.parametrize("queue", ["pull", "nowhere"])
+@pytest.mark.parametrize("wait", ["wait", "wait_any", "wait_all"])
+def test_a_callback_runs_once_when_waited_for(queue: str, wait: str) -> None:
+    """The callback runs in the wait, once, whether the call worked or failed."""
+    called: list[str] = []
+    rpc = taskqueue.create_rpc(callback=lambda: called.append("called"))
+    taskqueue.Queue(queue).add_async(pull(), rpc=rpc)
+    before = list(called)
+
+    if wait == "wait":
+        rpc.wait()
+    else:
+        getattr(UserRPC, wait)([rpc])
+    rpc.wait()
+
+    assert (before, called) == ([], ["called"])
+
+
+def test_a_callback_may_ask_for_the_result() -> None:
+    """Inside the callback the result is there."""
+    results: list[Any] = []
+    rpc = taskqueue.create_rpc()
+    rpc.callback = lambda: results.append(rpc.get_result().name)
+    taskqueue.Queue("pull").add_async(pull(name="mine"), rpc=rpc)
+
+    rpc.get_result()
+
+    assert results == ["mine"]
+
+
+def test_an_error_of_a_callback_is_raised() -> None:
+    """What a callback raises comes out of the wait."""
+
+    def fail() -> None:
+        raise ValueError("in the callback")
+
+    rpc = taskqueue.create_rpc(callback=fail)
+    taskqueue.Queue("pull").add_async(pull(), rpc=rpc)
+
+    with pytest.raises(ValueError, match="in the callback"):
+        rpc.wait()
+
+
+def test_a_call_cannot_be_made_twice() -> None:
+    """A call object is used up by its call."""
+    rpc = taskqueue.create_rpc()
+    taskqueue.Queue("pull").add_async(pull(), rpc=rpc)
+
+    with pytest.raises(AssertionError):
+        taskqueue.Queue("pull").add_async(pull(), rpc=rpc)
+
+
+def test_hooks_see_every_call() -> None:
+    """Hooks of the apiproxy run before and after a call, with its error."""
+    seen: list[Any] = []
+
+    def before(service: str, call: str, request: Any, response: Any) -> None:
+        seen.append(call)
+
+    def after(  # noqa: PLR0917 - the SDK counts them
+        service: str, call: str, request: Any, response: Any, rpc: Any, error: Any
+    ) -> None:
+        seen.append(type(error))
+
+    hooks = apiproxy_stub_map.apiproxy
+    hooks.GetPreCallHooks().Append("test", before, "taskqueue")
+    hooks.GetPostCallHooks().Append("test", after, "taskqueue")
+    try:
+        taskqueue.Queue("pull").add(pull())
+        with pytest.raises(taskqueue.UnknownQueueError):
+            taskqueue.Queue("nowhere").add(pull())
+    finally:
+        hooks.GetPreCallHooks().Clear()
+        hooks.GetPostCallHooks().Clear()
+
+    assert seen == ["BulkAdd", type(None), "BulkAdd", apiproxy_errors.ApplicationError]
+
+
+def test_threads_share_the_queue() -> None:
+    """Workers in threads add and lease without losing or doubling a task."""
+    queue = taskqueue.Queue("pull")
+
+    def add(worker: int) -> None:
+        for number in range(50):
+            queue.add(pull(name=f"{worker}-{number}"))
+
+    def lease(_: int) -> list[str]:
+        leased: list[str] = []
+        while tasks := queue.lease_tasks(3600, 7):
+            leased += [task.name for task in tasks]
+        return leased
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+        leased = list(chain.from_iterable(pool.map(lease, range(4))))
+
+    assert len(leased) == len(set(leased)) == 200

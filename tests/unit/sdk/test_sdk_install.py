@@ -1,0 +1,245 @@
+"""Putting an emulator in the place of the service, and what is there afterwards."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from pullqueue import Emulator
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.sdk import install
+from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
+from pullqueue.sdk.stub import PullQueueStub
+
+SWITCH = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
+
+
+def registered() -> Any:
+    """Give the stub that is registered for the task queue service, or None."""
+    return apiproxy_stub_map.apiproxy._CopyStubMap().get("taskqueue")
+
+
+def pull(payload: bytes = b"work") -> Any:
+    """Make a pull task."""
+    return taskqueue.Task(payload=payload, method="PULL")
+
+
+def other_emulator() -> Emulator:
+    """Give an emulator of its own with one queue."""
+    return Emulator(QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),)))
+
+
+class TestRestore:
+    def test_nothing_was_there(self, emulator: Emulator) -> None:
+        """After the block no stub is registered, as before."""
+        with install(emulator) as stub:
+            assert registered() is stub
+
+        assert registered() is None
+
+    def test_a_stub_was_there(self, emulator: Emulator) -> None:
+        """A stub that was registered is put back."""
+        with install(other_emulator()) as outer:
+            with install(emulator) as inner:
+                assert registered() is inner
+            assert registered() is outer
+
+    def test_after_an_error(self, emulator: Emulator) -> None:
+        """An error in the block leaves nothing behind either."""
+        with pytest.raises(RuntimeError), install(emulator):
+            raise RuntimeError
+
+        assert registered() is None
+        assert type(taskqueue_stub.TaskQueueServiceStub()) is taskqueue_stub.TaskQueueServiceStub
+
+    def test_the_client(self, emulator: Emulator) -> None:
+        """The client's clock and its switch are what they were."""
+        module = taskqueue.taskqueue
+        before = (module.time, module.cloudtask.is_cloudtask_push_queue_enabled)
+        with install(emulator):
+            assert module.time is not before[0]
+
+        assert (module.time, module.cloudtask.is_cloudtask_push_queue_enabled) == before
+
+    def test_the_default_stub(self, emulator: Emulator, sdk: Any) -> None:
+        """`wrap_wsgi_app` sets a default stub for the whole process: it is gone after the block."""
+        with install(emulator):
+            sdk.wrap_wsgi_app(lambda environ, start: [])
+
+        assert apiproxy_stub_map.apiproxy.GetStub("memcache") is None
+        assert "HTTP_HOST" not in os.environ
+
+    def test_two_emulators_after_each_other(self, emulator: Emulator) -> None:
+        """Each block has the tasks of its own emulator."""
+        with install(emulator):
+            taskqueue.Queue("pull").add(pull())
+        with install(other_emulator()):
+            assert taskqueue.Queue("pull").fetch_statistics().tasks == 0
+        with install(emulator):
+            assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
+
+
+class TestEnvironment:
+    def test_no_environment_is_needed(
+        self, stub: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Without any variable of App Engine's, tasks are added with no warning logged."""
+        for name in list(os.environ):
+            if name.startswith(("GAE_", "APPLICATION", "GOOGLE_", "SERVER_", "DEFAULT_VERSION")):
+                monkeypatch.delenv(name)
+        caplog.set_level(logging.WARNING)
+
+        taskqueue.Queue("pull").add(pull())
+
+        assert caplog.records == []
+
+    def test_the_host(self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+        """HTTP_HOST has a value inside the block, the one it had where it had one."""
+        monkeypatch.delenv("HTTP_HOST", raising=False)
+        with install(emulator):
+            assert os.environ["HTTP_HOST"] == "localhost"
+        assert "HTTP_HOST" not in os.environ
+
+        monkeypatch.setenv("HTTP_HOST", "mine.example.com")
+        with install(emulator):
+            assert os.environ["HTTP_HOST"] == "mine.example.com"
+        assert os.environ["HTTP_HOST"] == "mine.example.com"
+
+    def test_the_host_in_context_variables(
+        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where the SDK reads its context from variables of its own, the host is there."""
+        monkeypatch.setattr(context, "READ_FROM_OS_ENVIRON", False)
+        assert context.get("HTTP_HOST") is None
+        with install(emulator):
+            assert context.get("HTTP_HOST") == "localhost"
+        assert context.get("HTTP_HOST") is None
+
+    def test_the_switch_to_cloud_tasks(
+        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With the SDK's switch to Cloud Tasks on, no call leaves the emulator."""
+        monkeypatch.setenv(SWITCH, "true")
+        with install(emulator):
+            queue = taskqueue.Queue("pull")
+            queue.add([pull(), pull()])
+            (task,) = queue.lease_tasks(60, 1)
+            queue.delete_tasks_by_name(task.name)
+
+            assert queue.delete_tasks([]) == []
+            assert queue.fetch_statistics().tasks == 1
+            queue.purge()
+            assert queue.fetch_statistics().tasks == 0
+            taskqueue.add(url="/work")
+            assert taskqueue.Queue("default").fetch_statistics().tasks == 1
+        assert os.environ[SWITCH] == "true"
+
+
+class TestWsgi:
+    @pytest.mark.parametrize("legacy", [True, False])
+    def test_a_wrapped_app(self, stub: Any, sdk: Any, *, legacy: bool) -> None:
+        """A wrapped app uses the queues in its requests, in both modes of context."""
+        seen: list[str] = []
+
+        def app(environ: Any, start_response: Any) -> list[bytes]:
+            task = taskqueue.Queue("pull").add(pull())
+            seen.append(task.headers["Host"])
+            start_response("200 OK", [])
+            return [b""]
+
+        wrapped = sdk.wrap_wsgi_app(app, use_legacy_context_mode=legacy)
+        environ = {"PATH_INFO": "/", "HTTP_HOST": "app.example.com", "REQUEST_METHOD": "GET"}
+        thread = threading.Thread(target=wrapped, args=(environ, lambda status, headers: None))
+        thread.start()
+        thread.join()
+
+        assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
+        assert seen == ["app.example.com" if legacy else "localhost"]
+
+
+class TestTestbed:
+    def test_installed_before(self, emulator: Emulator, sdk: Any) -> None:
+        """A testbed activated inside the block keeps the emulator, and leaves it there."""
+        with install(emulator) as stub:
+            bed = sdk.testbed.Testbed()
+            bed.activate()
+            taskqueue.Queue("pull").add(pull())
+            bed.deactivate()
+
+            assert registered() is stub
+            assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
+
+    def test_installed_after(self, emulator: Emulator, bed: Any) -> None:
+        """The emulator takes the place of the testbed's stub, which comes back."""
+        bed.init_taskqueue_stub()
+        google = registered()
+        with install(emulator):
+            taskqueue.Queue("pull").add(pull())
+            assert bed.get_stub("taskqueue") is google
+
+        assert registered() is google
+
+    @pytest.mark.parametrize("first", ["testbed", "install"])
+    def test_a_stub_made_by_the_suite(self, emulator: Emulator, sdk: Any, first: str) -> None:
+        """`init_taskqueue_stub` makes a stub of the same emulator, whichever came first."""
+        bed = sdk.testbed.Testbed()
+        if first == "testbed":
+            bed.activate()
+        with install(emulator):
+            if first == "install":
+                bed.activate()
+            emulator.queue("pull").add(b"before")
+            bed.init_taskqueue_stub()
+
+            stub = bed.get_stub("taskqueue")
+            taskqueue.Queue("pull").add(pull())
+
+            assert isinstance(stub, PullQueueStub)
+            assert [t.payload for t in emulator.queue("pull").list_tasks()] == [b"before", b"work"]
+            if first == "install":
+                bed.deactivate()
+        if first == "testbed":
+            bed.deactivate()
+        assert registered() is None
+
+    def test_names_are_counted(self, emulator: Emulator, bed: Any) -> None:
+        """Made-up names are task1, task2 and so on, as suites expect; later ones are random."""
+        with install(emulator):
+            bed.init_taskqueue_stub()
+            added = taskqueue.Queue("pull").add([pull(), pull()])
+
+            assert [task.name for task in added] == ["task1", "task2"]
+
+        assert len(emulator.queue("pull").add().name) == 16
+
+    def test_each_stub_begins_empty(self, emulator: Emulator, bed: Any) -> None:
+        """A suite that makes a stub for each of its tests finds empty queues in each."""
+        with install(emulator):
+            for _ in range(3):
+                bed.init_taskqueue_stub()
+                task = taskqueue.Queue("pull").add(pull())
+
+                assert task.name == "task1"
+                assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
+
+    def test_a_stub_made_by_hand(self, emulator: Emulator, bed: Any) -> None:
+        """A suite that makes Google's stub itself has the emulator's queues as well."""
+        with install(emulator):
+            stub = taskqueue_stub.TaskQueueServiceStub(auto_task_running=False, gettime=lambda: 0)
+            apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
+            taskqueue.Queue("pull").add(pull())
+
+            assert emulator.queue("pull").fetch_statistics().tasks == 1
+            assert [task.payload for task in stub.get_filtered_tasks()] == [b"work"]
+
+    def test_a_disabled_service(self, emulator: Emulator, bed: Any) -> None:
+        """`init_taskqueue_stub(enable=False)` takes the service away."""
+        with install(emulator):
+            bed.init_taskqueue_stub(enable=False)
+
+            with pytest.raises(AssertionError, match="No api proxy found"):
+                taskqueue.Queue("pull").add(pull())

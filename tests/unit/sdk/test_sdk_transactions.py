@@ -1,0 +1,182 @@
+"""Tasks added in transactions of the SDK's datastore stub."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pullqueue import Emulator
+from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
+
+pytestmark = pytest.mark.usefixtures("stub")
+
+
+@pytest.fixture(params=["datastore", "ndb"])
+def transaction(request: pytest.FixtureRequest, bed: Any, stub: Any, sdk: Any) -> Any:
+    """A function that runs another in a transaction, of each library."""
+    bed.init_datastore_v3_stub()
+    bed.init_memcache_stub()
+    apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
+
+    class Note(sdk.ndb.Model):  # type: ignore[misc]
+        pass
+
+    def run(work: Any) -> Any:
+        def with_note() -> Any:
+            if request.param == "ndb":
+                Note().put()
+            else:
+                sdk.datastore.Put(sdk.datastore.Entity("Note"))
+            return work()
+
+        if request.param == "ndb":
+            return sdk.ndb.transaction(with_note, retries=0)
+        return sdk.datastore.RunInTransactionCustomRetries(0, with_note)
+
+    return run
+
+
+def pull(**options: Any) -> Any:
+    """Make a pull task."""
+    return taskqueue.Task(payload=b"work", method="PULL", **options)
+
+
+def stored() -> int:
+    """Count the tasks of the queue."""
+    return int(taskqueue.Queue("pull").fetch_statistics().tasks)
+
+
+def add(count: int) -> list[Any]:
+    """Add so many tasks to the transaction."""
+    tasks = [pull() for _ in range(count)]
+    added: list[Any] = taskqueue.Queue("pull").add(tasks, transactional=True)
+    return added
+
+
+def test_commit(transaction: Any) -> None:
+    """Tasks are named at once and can be leased after the commit, and not before."""
+
+    def work() -> list[str]:
+        names = [task.name for task in add(2)]
+        assert taskqueue.Queue("pull").lease_tasks(60, 10) == []
+        return names
+
+    names = transaction(work)
+
+    assert [task.name for task in taskqueue.Queue("pull").lease_tasks(60, 10)] == names
+
+
+def test_rollback(transaction: Any) -> None:
+    """An error in the transaction leaves no task."""
+
+    def work() -> None:
+        add(2)
+        raise RuntimeError("changed my mind")
+
+    with pytest.raises(RuntimeError, match="changed my mind"):
+        transaction(work)
+
+    assert stored() == 0
+
+
+def test_five_are_permitted(transaction: Any) -> None:
+    """Five tasks of one transaction are stored, in one batch or several."""
+    transaction(lambda: add(5))
+    transaction(lambda: [add(2), add(3)])
+
+    assert stored() == 10
+
+
+@pytest.mark.parametrize("batches", [[6], [5, 1]])
+def test_the_sixth_is_refused(transaction: Any, batches: list[int]) -> None:
+    """Six tasks are refused as the datastore's bad request, and nothing is stored."""
+    with pytest.raises(taskqueue.DatastoreError, match="Too many messages, maximum allowed 5"):
+        transaction(lambda: [add(count) for count in batches])
+
+    assert stored() == 0
+
+
+def test_a_task_outside_the_transaction(transaction: Any) -> None:
+    """A task that is not transactional is stored at once and survives a rollback."""
+
+    def work() -> None:
+        taskqueue.Queue("pull").add(pull(name="now"))
+        assert stored() == 1
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        transaction(work)
+
+    assert stored() == 1
+
+
+def test_named_tasks_are_refused(transaction: Any) -> None:
+    """A task of a transaction cannot be named."""
+    with pytest.raises(taskqueue.InvalidTaskNameError):
+        transaction(lambda: taskqueue.Queue("pull").add(pull(name="mine"), transactional=True))
+
+
+def test_outside_any_transaction() -> None:
+    """A transactional add needs a transaction."""
+    with pytest.raises(taskqueue.BadTransactionStateError):
+        taskqueue.Queue("pull").add(pull(), transactional=True)
+
+
+@pytest.mark.parametrize(
+    ("queue", "error"),
+    [("nowhere", taskqueue.UnknownQueueError), ("push", taskqueue.InvalidQueueModeError)],
+)
+def test_what_is_wrong_shows_in_the_transaction(
+    transaction: Any, queue: str, error: type[Exception]
+) -> None:
+    """Tasks are checked when they are added, not when it is too late for the caller."""
+    with pytest.raises(error):
+        transaction(lambda: taskqueue.Queue(queue).add(pull(), transactional=True))
+
+
+def test_names_keep_clear_of_taken_ones(transaction: Any, emulator: Emulator) -> None:
+    """A name made up in a transaction is one that is free."""
+    emulator.names = iter(["here", "gone", "free"]).__next__
+    queue = taskqueue.Queue("pull")
+    queue.add([pull(name="here"), pull(name="gone")])
+    queue.delete_tasks_by_name("gone")
+
+    (task,) = transaction(lambda: add(1))
+
+    assert task.name == "free"
+    assert stored() == 2
+
+
+def test_push_tasks(transaction: Any, stub: Any) -> None:
+    """Push tasks of a transaction are stored as Google's stub does it."""
+    transaction(lambda: taskqueue.add(url="/work", transactional=True))
+
+    assert [task["url"] for task in stub.GetTasks("default")] == ["/work"]
+
+
+def test_a_committed_task_that_cannot_be_stored() -> None:
+    """The single add, which the datastore sends, raises only errors that it lets pass."""
+    request = messages.TaskQueueAddRequest(
+        queue_name=b"pull", task_name=b"a", eta_usec=0, mode=1, body=b""
+    )
+    response = messages.TaskQueueAddResponse()
+    apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, response)
+
+    with pytest.raises(Exception, match="ApplicationError: 10") as refused:
+        apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, response)
+
+    assert getattr(refused.value, "application_error", None) == 10
+
+
+def test_a_single_add_tells_the_name() -> None:
+    """The single add gives a made-up name back."""
+    request = messages.TaskQueueAddRequest(
+        queue_name=b"pull", task_name=b"", eta_usec=0, mode=1, body=b""
+    )
+    response = messages.TaskQueueAddResponse()
+
+    apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, response)
+
+    (task,) = taskqueue.Queue("pull").lease_tasks(60, 1)
+    assert response.chosen_task_name.decode() == task.name
