@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from pullqueue import (
+    ConfigFileError,
     Emulator,
+    InvalidQueueConfigError,
     Limits,
     ManualClock,
     NewTask,
@@ -20,6 +23,7 @@ from pullqueue import (
     UnknownQueueError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine.names import counted_names
 
 PULL = QueueSettings(name="pull-queue", mode=QueueMode.PULL)
 OTHER = QueueSettings(name="other", mode=QueueMode.PULL)
@@ -239,3 +243,68 @@ def test_contents_of_an_unknown_queue() -> None:
         second.restore(first.export())
 
     assert second.queue("pull-queue").fetch_statistics().tasks == 1
+
+
+class TestConfiguration:
+    def test_from_a_file(self, tmp_path: Path) -> None:
+        """A queue.yaml gives its queues, clock, limits and project included."""
+        path = tmp_path / "queue.yaml"
+        path.write_text("queue:\n- name: a\n  mode: pull\n", "utf-8")
+        clock, limits = ManualClock(), Limits(task_bytes=1)
+
+        emulator = Emulator.from_file(path, clock=clock, limits=limits, project="shop")
+
+        assert emulator.queue("a").add(b"x").payload == b"x"
+        assert (emulator.clock, emulator.limits, emulator.project) == (clock, limits, "shop")
+        assert emulator.config.file == str(path)
+
+    def test_from_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+        """The error names the file."""
+        with pytest.raises(ConfigFileError, match="nowhere"):
+            Emulator.from_file(tmp_path / "nowhere.yaml")
+
+    def test_from_text(self) -> None:
+        """All faults are told at once, in the order of the text."""
+        text = "queue:\n- name: a_b\n  mode: pull\n  rate: 5/s\n"
+
+        with pytest.raises(InvalidQueueConfigError) as excinfo:
+            Emulator.from_text(text)
+
+        assert [(fault.line, fault.rule) for fault in excinfo.value.problems] == [
+            (2, "name-format"),
+            (4, "rate-on-pull"),
+        ]
+        assert str(excinfo.value).count("\n") == 1
+
+    def test_a_lenient_profile(self) -> None:
+        """What Google's library accepts, the profile `sdk` accepts."""
+        text = "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n"
+
+        assert Emulator.from_text(text, profile="sdk").queue("a").add().name
+
+
+def test_names_can_be_made_up_in_another_way(emulator: Emulator) -> None:
+    """From one add to the next, for those who need task1, task2, ..."""
+    queue = emulator.queue("other")
+    first = queue.add()
+
+    emulator.names = counted_names()
+
+    assert len(first.name) == 16
+    assert [queue.add().name for _ in range(2)] == ["task1", "task2"]
+
+
+def test_names_can_be_freed(emulator: Emulator) -> None:
+    """Some, or all, before their seven days are over."""
+    queue = emulator.queue("other")
+    for name in ("a", "b", "c"):
+        queue.add(name=name)
+    queue.purge()
+
+    queue.free_names(["a", "unknown"])
+    queue.add(name="a")
+    with pytest.raises(TombstonedTaskError):
+        queue.add(name="b")
+    queue.free_names()
+
+    assert queue.add(name="b").name == "b"
