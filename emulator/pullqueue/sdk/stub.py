@@ -57,6 +57,8 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         self._emulator = emulator
         self._paused: set[str] = set()
         self._queue_yaml = QueueYaml()
+        # Google's stub asks this attribute, where there is one, instead of reading a file.
+        self.queue_yaml_parser = lambda _root: push_queues(emulator.config)
 
     # -- what the apiproxy asks ------------------------------------------------------------------
 
@@ -244,9 +246,6 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         return found
 
     # -- parts -----------------------------------------------------------------------------------
-
-    def _ParseQueueYaml(self) -> Any:
-        return push_queues(self._emulator.config)
 
     def _reread(self) -> None:
         config = self._queue_yaml.changed(self._queue_config_path, self._root_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from pullqueue.sdk import install
 with warnings.catch_warnings():
     # The SDK's own modules warn while they are imported.
     warnings.simplefilter("ignore")
-    from google.appengine.api import datastore, wrap_wsgi_app
+    from google.appengine.api import datastore
     from google.appengine.ext import deferred, ndb, testbed
 
 
@@ -60,19 +59,9 @@ def stub(emulator: Emulator) -> Iterator[Any]:
 
 
 @pytest.fixture
-def sdk(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Parts of the SDK that warn when they are imported or used."""
-
-    def wrap(app: Any, **options: Any) -> Any:
-        # It reloads a module that warns, and replaces the environment for good.
-        monkeypatch.setattr(os, "environ", os.environ)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return wrap_wsgi_app(app, **options)
-
-    return SimpleNamespace(
-        datastore=datastore, deferred=deferred, ndb=ndb, testbed=testbed, wrap_wsgi_app=wrap
-    )
+def sdk() -> SimpleNamespace:
+    """Modules of the SDK that warn when they are imported."""
+    return SimpleNamespace(datastore=datastore, deferred=deferred, ndb=ndb, testbed=testbed)
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -65,13 +66,12 @@ class TestRestore:
 
         assert (module.time, module.cloudtask.is_cloudtask_push_queue_enabled) == before
 
-    def test_the_default_stub(self, emulator: Emulator, sdk: Any) -> None:
-        """`wrap_wsgi_app` sets a default stub for the whole process: it is gone after the block."""
+    def test_the_default_stub(self, emulator: Emulator) -> None:
+        """A default stub, which `wrap_wsgi_app` sets for the whole process, is gone afterwards."""
         with install(emulator):
-            sdk.wrap_wsgi_app(lambda environ, start: [])
+            apiproxy_stub_map.apiproxy.SetDefaultStub(object())
 
         assert apiproxy_stub_map.apiproxy.GetStub("memcache") is None
-        assert "HTTP_HOST" not in os.environ
 
     def test_two_emulators_after_each_other(self, emulator: Emulator) -> None:
         """Each block has the tasks of its own emulator."""
@@ -139,26 +139,46 @@ class TestEnvironment:
         assert os.environ[SWITCH] == "true"
 
 
-class TestWsgi:
-    @pytest.mark.parametrize("legacy", [True, False])
-    def test_a_wrapped_app(self, stub: Any, sdk: Any, *, legacy: bool) -> None:
-        """A wrapped app uses the queues in its requests, in both modes of context."""
-        seen: list[str] = []
+WRAPPED = """
+import os, threading, warnings
+from google.appengine.api import taskqueue, wrap_wsgi_app
+from pullqueue import Emulator
+from pullqueue.sdk import install
 
-        def app(environ: Any, start_response: Any) -> list[bytes]:
-            task = taskqueue.Queue("pull").add(pull())
-            seen.append(task.headers["Host"])
-            start_response("200 OK", [])
-            return [b""]
+def app(environ, start_response):
+    task = taskqueue.Queue("pull").add(taskqueue.Task(payload=b"", method="PULL"))
+    print(task.headers["Host"])
+    return []
 
-        wrapped = sdk.wrap_wsgi_app(app, use_legacy_context_mode=legacy)
-        environ = {"PATH_INFO": "/", "HTTP_HOST": "app.example.com", "REQUEST_METHOD": "GET"}
-        thread = threading.Thread(target=wrapped, args=(environ, lambda status, headers: None))
-        thread.start()
-        thread.join()
+with install(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n")):
+    wrapped = wrap_wsgi_app(app, use_legacy_context_mode={legacy})
+    environ = {{"PATH_INFO": "/", "HTTP_HOST": "app.example.com", "REQUEST_METHOD": "GET"}}
+    thread = threading.Thread(target=wrapped, args=(environ, None))
+    thread.start()
+    thread.join()
+    print(taskqueue.Queue("pull").fetch_statistics().tasks)
+print("HTTP_HOST" in os.environ)
+"""
 
-        assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
-        assert seen == ["app.example.com" if legacy else "localhost"]
+
+@pytest.mark.parametrize("in_variables", [False, True])
+@pytest.mark.parametrize("legacy", [True, False])
+def test_a_wrapped_app(*, legacy: bool, in_variables: bool) -> None:
+    """An app of `wrap_wsgi_app` uses the queues in requests, in each of its modes of context.
+
+    The wrapper changes the whole process: modules, environment, threads. So it has one of its own.
+    """
+    environment = dict(os.environ, READ_GAE_CONTEXT_FROM_OS_ENVIRON=str(not in_variables).lower())
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WRAPPED.format(legacy=legacy)],
+        env=environment,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+
+    host = "app.example.com" if legacy or in_variables else "localhost"
+    assert (done.stdout.split(), done.stderr) == ([host, "1", "False"], "")
 
 
 class TestTestbed:

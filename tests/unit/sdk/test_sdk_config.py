@@ -1,0 +1,169 @@
+"""The queue.yaml that a suite gives to `init_taskqueue_stub`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pullqueue import Emulator, InvalidQueueConfigError
+from pullqueue.sdk import install
+from pullqueue.sdk.imports import taskqueue
+
+PULL = "queue:\n- name: mine\n  mode: pull\n"
+
+
+@pytest.fixture
+def installed(emulator: Emulator, bed: Any) -> Iterator[Any]:
+    """A testbed beside an installed emulator."""
+    with install(emulator):
+        yield bed
+
+
+def pull(payload: bytes = b"work", **options: Any) -> Any:
+    """Make a pull task."""
+    return taskqueue.Task(payload=payload, method="PULL", **options)
+
+
+def write(path: Path, text: str, *, age: int = 0) -> Path:
+    """Write a file that was last changed so many seconds after the first moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (age, age))
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["queue.yaml", "queue.yml", "WEB-INF/appengine-generated/queue.yaml"]
+)
+def test_the_file_under_the_root(
+    installed: Any, emulator: Emulator, tmp_path: Path, name: str
+) -> None:
+    """The file is found where Google's stub finds it, and replaces the configuration."""
+    write(tmp_path / name, PULL)
+
+    installed.init_taskqueue_stub(root_path=str(tmp_path))
+    taskqueue.Queue("mine").add(pull())
+
+    assert [task.payload for task in emulator.queue("mine").list_tasks()] == [b"work"]
+    with pytest.raises(taskqueue.QueuePausedError):
+        taskqueue.Queue("pull").add(pull())
+
+
+def test_the_configuration_comes_back(emulator: Emulator, bed: Any, tmp_path: Path) -> None:
+    """After the block the emulator has its own queues again."""
+    write(tmp_path / "queue.yaml", PULL)
+    config = emulator.config
+    with install(emulator):
+        bed.init_taskqueue_stub(root_path=str(tmp_path))
+        assert emulator.config is not config
+
+    assert emulator.config is config
+    assert emulator.queue("pull").add(b"work")
+
+
+def test_a_file_by_its_path(installed: Any, tmp_path: Path) -> None:
+    """`queue_config_path` goes before the root."""
+    write(tmp_path / "queue.yaml", PULL)
+    other = write(tmp_path / "other.yaml", "queue:\n- name: by-path\n  mode: pull\n")
+
+    installed.init_taskqueue_stub(root_path=str(tmp_path), queue_config_path=str(other))
+
+    assert taskqueue.Queue("by-path").add(pull()).was_enqueued
+
+
+def test_a_root_given_later(installed: Any, tmp_path: Path) -> None:
+    """Suites that set `_root_path` afterwards have its file."""
+    write(tmp_path / "queue.yaml", PULL)
+    installed.init_taskqueue_stub()
+
+    installed.get_stub("taskqueue")._root_path = str(tmp_path)
+
+    assert taskqueue.Queue("mine").add(pull()).was_enqueued
+
+
+def test_no_file(installed: Any, tmp_path: Path) -> None:
+    """A root without a file keeps the emulator's own configuration."""
+    installed.init_taskqueue_stub(root_path=str(tmp_path))
+
+    assert taskqueue.Queue("pull").add(pull()).was_enqueued
+
+
+def test_a_changed_file_is_read_again(installed: Any, tmp_path: Path) -> None:
+    """The next call after a change goes by it; tasks of queues that stay are kept."""
+    path = write(tmp_path / "queue.yaml", PULL, age=1)
+    installed.init_taskqueue_stub(root_path=str(tmp_path))
+    taskqueue.Queue("mine").add(pull())
+    with pytest.raises(taskqueue.UnknownQueueError):
+        taskqueue.Queue("added").add(pull())
+
+    write(path, PULL + "- name: added\n  mode: pull\n", age=2)
+
+    assert taskqueue.Queue("added").add(pull()).was_enqueued
+    assert taskqueue.Queue("mine").fetch_statistics().tasks == 1
+
+
+def test_an_unchanged_file_is_read_once(installed: Any, emulator: Emulator, tmp_path: Path) -> None:
+    """Calls do not read the file anew."""
+    write(tmp_path / "queue.yaml", PULL)
+    installed.init_taskqueue_stub(root_path=str(tmp_path))
+    config = emulator.config
+
+    taskqueue.Queue("mine").add(pull())
+
+    assert emulator.config is config
+
+
+def test_an_invalid_file(installed: Any, tmp_path: Path) -> None:
+    """What is wrong with the file is told where it is given."""
+    write(tmp_path / "queue.yaml", "queue:\n- name: mine\n  mode: sideways\n")
+
+    with pytest.raises(InvalidQueueConfigError, match="sideways"):
+        installed.init_taskqueue_stub(root_path=str(tmp_path))
+
+
+def test_every_form_of_acl(installed: Any, tmp_path: Path) -> None:
+    """Readers, writers and both are understood, and bind no one inside the app."""
+    write(
+        tmp_path / "queue.yaml",
+        PULL + "  acl:\n  - user_email: u@e.com\n  - writer_email: w@e.com\n"
+        "  - user_email: b@e.com\n    writer_email: b@e.com\n",
+    )
+    installed.init_taskqueue_stub(root_path=str(tmp_path))
+
+    assert taskqueue.Queue("mine").add(pull()).was_enqueued
+    (shown,) = (q for q in installed.get_stub("taskqueue").GetQueues() if q["name"] == "mine")
+    assert list(shown["acl"].user_email) == [b"u@e.com", b"b@e.com"]
+    assert list(shown["acl"].writer_email) == [b"w@e.com", b"b@e.com"]
+
+
+def test_push_settings_on_a_pull_queue(installed: Any, tmp_path: Path) -> None:
+    """What the SDK's own parser lets pass is let pass."""
+    write(tmp_path / "queue.yaml", PULL + "  rate: 5/s\n  bucket_size: 3\n")
+    installed.init_taskqueue_stub(root_path=str(tmp_path))
+
+    assert taskqueue.Queue("mine").add(pull()).was_enqueued
+
+
+def test_a_hundred_queues(installed: Any, tmp_path: Path) -> None:
+    """All of a hundred queues are there, beside the default one."""
+    entries = "".join(f"- name: q{number}\n  mode: pull\n" for number in range(100))
+    write(tmp_path / "queue.yaml", "queue:\n" + entries)
+    installed.init_taskqueue_stub(root_path=str(tmp_path))
+
+    for number in (0, 50, 99):
+        assert taskqueue.Queue(f"q{number}").add(pull()).was_enqueued
+    assert len(installed.get_stub("taskqueue").GetQueues()) == 101
+
+
+def test_default_as_a_pull_queue(installed: Any, tmp_path: Path) -> None:
+    """The default queue may be declared a pull queue."""
+    write(tmp_path / "queue.yaml", "queue:\n- name: default\n  mode: pull\n")
+    installed.init_taskqueue_stub(root_path=str(tmp_path))
+
+    taskqueue.add(payload=b"work", method="PULL")
+
+    assert [task.payload for task in taskqueue.Queue().lease_tasks(60, 1)] == [b"work"]
