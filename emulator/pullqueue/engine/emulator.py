@@ -177,6 +177,7 @@ class Emulator:
                 store=self._store,
                 limits=self.limits,
                 storage_limit_bytes=storage_limit_bytes,
+                clock=self.clock,
                 call_path=self.call_path,
             )
         queue.configure(settings, storage_limit_bytes=storage_limit_bytes)

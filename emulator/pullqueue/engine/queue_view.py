@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.clock import USEC_PER_SECOND, Clock, from_usec
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine.calls import CallPath, on_call_path
 from pullqueue.engine.events import Event
@@ -25,8 +25,10 @@ class QueueView:
         store: TaskStore,
         limits: Limits,
         storage_limit_bytes: int | None,
+        clock: Clock,
         call_path: CallPath,
     ) -> None:
+        self.clock = clock
         self.call_path = call_path
         self._store = store
         self._limits = limits
