@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 
 from pullqueue.rest import methods
+from pullqueue.rest.access import Right
 from pullqueue.rest.methods import Call, Reply
 
 _QUEUE = "<project>/taskqueues/<taskqueue>"
 _TASKS = f"{_QUEUE}/tasks"
 _TASK = f"{_TASKS}/<task>"
-
-
-class Right(Enum):
-    """What an entry of a queue's acl permits."""
-
-    USE = "user_email"
-    """List, get, lease, update, delete."""
-    INSERT = "writer_email"
-    """Insert."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,13 +37,14 @@ _INSERT = Method(
 )
 _LIST = Method(id="tasks.list", verb="GET", path=_TASKS, handle=methods.list_tasks)
 _LEASE = Method(id="tasks.lease", verb="POST", path=f"{_TASKS}/lease", handle=methods.lease_tasks)
+_LEASE_UNTAGGED = replace(_LEASE, handle=methods.lease_tasks_whatever_their_tag)
 _GET = Method(id="tasks.get", verb="GET", path=_TASK, handle=methods.get_task)
 _UPDATE = Method(id="tasks.update", verb="POST", path=_TASK, handle=methods.update_task)
 _PATCH = Method(id="tasks.patch", verb="PATCH", path=_TASK, handle=methods.patch_task)
 _DELETE = Method(id="tasks.delete", verb="DELETE", path=_TASK, handle=methods.delete_task)
 
 METHODS: dict[str, tuple[Method, ...]] = {
-    "v1beta1": (_GET_QUEUE, _LIST, _LEASE, _GET, _DELETE),
+    "v1beta1": (_GET_QUEUE, _LIST, _LEASE_UNTAGGED, _GET, _DELETE),
     "v1beta2": (_GET_QUEUE, _INSERT, _LIST, _LEASE, _GET, _UPDATE, _PATCH, _DELETE),
 }
 """The methods of each version. `POST .../tasks/lease` leases, even if a task is called lease."""

@@ -10,16 +10,19 @@ from flask import Flask, Response, request
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import UnknownQueueError
-from pullqueue.rest import answers, bodies, control, errors
+from pullqueue.rest import answers, batch, bodies, control, discovery, errors, fields, oauth
+from pullqueue.rest.access import Guard
 from pullqueue.rest.api import METHODS, Method
-from pullqueue.rest.methods import Call, queue_of
+from pullqueue.rest.methods import Call, Reply, queue_of
 from pullqueue.rest.parameters import Parameters
 from pullqueue.rest.projects import Project
+from pullqueue.rest.tokens import Tokens
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
+_EVERYTHING: fields.Fields = {}
 
 
 class _Response(Response):
@@ -37,62 +40,83 @@ class _App(Flask):
         return super().wsgi_app(environ, start_response)
 
 
-def create_app(emulator: Emulator) -> Flask:
+def create_app(emulator: Emulator, *, tokens: Tokens | None = None, acl: bool = False) -> Flask:
     """Make the application that serves an emulator; it runs under any WSGI server with threads.
 
-    It holds no state of its own: two applications over one emulator show the same tasks.
+    With `acl`, callers need one of `tokens`, and the acl of the queue they call decides what they
+    may do; without, everybody may do everything.
     """
     app = _App("pullqueue", static_folder=None)
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.config["MAX_CONTENT_LENGTH"] = emulator.limits.rest_body_bytes
+    tokens = tokens or Tokens(emulator.clock)
+    guard = Guard(tokens) if acl else None
     for version, methods in METHODS.items():
         for method in methods:
             app.add_url_rule(
                 f"/taskqueue/{version}/projects/{method.path}",
                 endpoint=f"{version}.{method.id}",
-                view_func=_view(emulator, method),
+                view_func=_view(emulator, guard, version, method),
                 methods=[method.verb],
             )
+    discovery.install(app)
+    batch.install(app)
+    oauth.install(app, tokens, emulator.project)
     control.install(app, emulator)
     errors.install(app)
     return app
 
 
-def _view(emulator: Emulator, method: Method) -> Callable[..., Response]:
+def _view(
+    emulator: Emulator, guard: Guard | None, version: str, method: Method
+) -> Callable[..., Response]:
+    known = fields.known_fields(version, method.id)
+    # The older version has fewer fields, and its answers are cut down to them.
+    usual = known if version == "v1beta1" else _EVERYTHING
+
     def view(project: str, taskqueue: str, task: str = "") -> Response:
         data = bodies.read(request)
         parameters = Parameters(request.query_string, bodies.as_form(request, data))
         parameters.check_format()
-        known = _project(emulator, project)
+        indented = parameters.boolean("prettyPrint", default=True)
+        selector = parameters.text("fields")
+        wanted = fields.selection(selector, known) if selector and known else usual
+        token = guard.identify(request, parameters) if guard else None
         call = Call(
             emulator=emulator,
-            project=known,
+            project=_project(emulator, project),
             queue=queue_of(emulator, taskqueue),
             task_name=task,
             parameters=parameters,
             request=request,
             data=data,
         )
-        indented = parameters.boolean("prettyPrint", default=True)
-        reply = method.handle(call)
-        if reply.body is None:
-            return Response(status=204, headers=reply.headers)
-        text = answers.pretty(reply.body) if indented else answers.compact(reply.body)
-        return _response(text.encode(), reply.headers.items())
+        if guard and token:
+            guard.check(token, call.queue, method.right)
+        return _response(method.handle(call), wanted, indented=indented)
 
     return view
 
 
-def _response(body: bytes, headers: Iterable[tuple[str, str]]) -> Response:
-    response = Response(body, content_type=answers.JSON_TYPE)
-    response.headers.extend(headers)
-    agent = request.headers.get("User-Agent", "")
-    if "gzip" in agent and "gzip" in request.headers.get("Accept-Encoding", ""):
-        response.set_data(answers.zipped(body))
+def _response(reply: Reply, wanted: fields.Fields, *, indented: bool) -> Response:
+    if reply.body is None:
+        return Response(status=204, headers=reply.headers)
+    body = fields.chosen(reply.body, wanted)
+    data = (answers.pretty(body) if indented else answers.compact(body)).encode()
+    response = Response(headers=reply.headers, content_type=answers.JSON_TYPE)
+    if _takes_gzip():
+        data = answers.zipped(data)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding, User-Agent"
+    response.set_data(data)
     return response
+
+
+def _takes_gzip() -> bool:
+    """Whether the client asks for zipped answers in both headers, as the reference wants it."""
+    headers = request.headers
+    return "gzip" in headers.get("User-Agent", "") and "gzip" in headers.get("Accept-Encoding", "")
 
 
 def _project(emulator: Emulator, text: str) -> Project:

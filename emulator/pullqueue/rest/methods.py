@@ -98,12 +98,25 @@ def list_tasks(call: Call) -> Reply:
 
 def lease_tasks(call: Call) -> Reply:
     """tasks.lease: lease the first available tasks."""
+    return _lease(
+        call,
+        group_by_tag=call.parameters.boolean("groupByTag"),
+        tag=call.parameters.text("tag"),
+    )
+
+
+def lease_tasks_whatever_their_tag(call: Call) -> Reply:
+    """tasks.lease of v1beta1, which knows no tags."""
+    return _lease(call, group_by_tag=False, tag=None)
+
+
+def _lease(call: Call, *, group_by_tag: bool, tag: str | None) -> Reply:
     limits = call.emulator.limits
     lease = call.queue.lease(
         call.parameters.integer("leaseSecs", minimum=0, maximum=limits.lease_seconds),
         call.parameters.integer("numTasks", minimum=1, maximum=limits.tasks_per_lease),
-        group_by_tag=call.parameters.boolean("groupByTag"),
-        tag=call.parameters.text("tag"),
+        group_by_tag=group_by_tag,
+        tag=tag,
         payload_bytes=limits.rest_lease_payload_bytes,
     )
     name = call.project.queue_id(call.queue.name)

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from pullqueue.rest import texts
+from pullqueue.rest.answers import Json
 from pullqueue.rest.errors import ApiError
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
@@ -29,6 +30,13 @@ class Parameters:
         for text in encoded:
             if text:
                 self._read(text)
+
+    @classmethod
+    def of_json(cls, values: Json) -> Parameters:
+        """Take the texts of a JSON object as parameters."""
+        parameters = cls()
+        parameters._values = {name: text for name, text in values.items() if isinstance(text, str)}
+        return parameters
 
     def text(self, name: str) -> str | None:
         """Give a parameter as it is, or None."""

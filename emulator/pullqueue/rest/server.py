@@ -19,6 +19,7 @@ from pullqueue.limits import KIB
 from pullqueue.rest.answers import JSON_TYPE, pretty
 from pullqueue.rest.app import create_app
 from pullqueue.rest.errors import ApiError, envelope
+from pullqueue.rest.tokens import Tokens
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8124
@@ -44,8 +45,16 @@ class Server:
     A port of 0 takes a free one.
     """
 
-    def __init__(self, emulator: Emulator, *, host: str = DEFAULT_HOST, port: int = 0) -> None:
+    def __init__(
+        self, emulator: Emulator, *, host: str = DEFAULT_HOST, port: int = 0, acl: bool = False
+    ) -> None:
+        """Make a server that does not listen yet.
+
+        With `acl`, the acl of queue.yaml is enforced; `tokens` gives what callers then need.
+        """
         self.emulator = emulator
+        self.tokens = Tokens(emulator.clock)
+        self._acl = acl
         self._host = host
         self._port = port
         self._http: _HttpServer | None = None
@@ -58,7 +67,10 @@ class Server:
             ServerAddressError: the address is taken, or not one of this machine.
         """
         if self._http is None:
-            http = _HttpServer((self._host, self._port), create_app(self.emulator))
+            http = _HttpServer(
+                (self._host, self._port),
+                create_app(self.emulator, tokens=self.tokens, acl=self._acl),
+            )
             listening: Future[None] = Future()
             # A thread that ends with the program, and so do those it makes for the requests.
             thread = threading.Thread(

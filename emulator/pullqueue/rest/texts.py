@@ -56,6 +56,18 @@ INTERNAL_ERROR = "Internal Error"
 """A fault of the server's own (front end)."""
 BODY_TOO_LARGE = "Request payload size exceeds the limit: {limit} bytes."
 """A body that is refused unread (front end)."""
+INVALID_SELECTION = "Invalid field selection {part}"
+"""`fields` names what is not there (reference)."""
+BAD_BATCH = "Failed to parse batch request."
+"""A batch, or a part of one, that is malformed (front end)."""
+LOGIN_REQUIRED = "Login Required"
+"""No token (front end)."""
+INVALID_CREDENTIALS = "Invalid Credentials"
+"""A token that is unknown or too old (front end)."""
+INSUFFICIENT_PERMISSION = "Insufficient Permission"
+"""A token without any scope of this API (front end)."""
+FORBIDDEN = "Forbidden"
+"""The queue's acl does not list the caller (front end)."""
 
 TEXT_OF: Mapping[type[errors.PullQueueError], str] = MappingProxyType(
     {
