@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import signal
 import threading
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import click
 
 from pullqueue.clock import ManualClock, SystemClock
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
-
-if TYPE_CHECKING:
-    from pullqueue.engine.emulator import Emulator
-    from pullqueue.engine.queue import Queue
 
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 _POLL_SECONDS = 0.5
@@ -37,6 +31,14 @@ _POLL_SECONDS = 0.5
     help="Port to listen on; 0 picks a free one.",
 )
 @click.option("--project", help="The only application id to answer to; any, if not given.")
+@click.option(
+    "--auth",
+    default="off",
+    show_default=True,
+    type=click.Choice(["off", "acl"]),
+    help="off: everybody may do everything. acl: callers need a token, and the acl of each queue "
+    "decides.",
+)
 @click.option(
     "--profile",
     default="gcloud",
@@ -64,6 +66,7 @@ def serve(
     host: str,
     port: int,
     project: str | None,
+    auth: str,
     profile: str,
     clock: str,
     lease_rate_limit: bool,
@@ -72,7 +75,8 @@ def serve(
 
     Without QUEUE_YAML, queue.yaml or queue.yml of the current folder is taken. Ctrl-C stops.
     """
-    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
+    from pullqueue.cli._greeting import greeting  # noqa: PLC0415 - imported when it runs
+    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
     from pullqueue.rest.server import Server  # noqa: PLC0415 - imports Flask
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
@@ -84,10 +88,11 @@ def serve(
         profile=profile,
     )
     stopped = _until_signalled()
-    with Server(emulator, host=host, port=port) as server:
+    with Server(emulator, host=host, port=port, acl=auth == "acl") as server:
         click.echo(f"pullqueue listening on {server.url}")
-        click.echo(_greeting(emulator, server.url))
-        _warn_if_public(host)
+        click.echo(greeting(server, acl=auth == "acl"))
+        if auth == "off":
+            _warn_if_public(host)
         while not stopped.wait(_POLL_SECONDS):
             pass
 
@@ -113,33 +118,6 @@ def _until_signalled() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     return stopped
-
-
-def _greeting(emulator: Emulator, url: str) -> str:
-    from pullqueue.config.model import QueueMode  # noqa: PLC0415 - loaded with the engine
-
-    pull = [queue for queue in emulator.queues if queue.mode is QueueMode.PULL]
-    lines = [f"  {queue.name}{_notes(queue)}" for queue in pull]
-    if not pull:
-        return f"{emulator.config.file} has no pull queue: set `mode: pull` to make one"
-    names = "1 pull queue" if len(pull) == 1 else f"{len(pull)} pull queues"
-    path = f"taskqueue/v1beta2/projects/{emulator.project or 'my-app'}/taskqueues/{pull[0].name}"
-    body = shlex.quote('{"payloadBase64": "aGVsbG8="}')
-    return "\n".join(
-        [
-            f"{emulator.config.file}: {names}",
-            *lines,
-            "Add a task:",
-            f"  curl -d {body} {url}/{path}/tasks",
-        ]
-    )
-
-
-def _notes(queue: Queue) -> str:
-    retry = queue.settings.retry_parameters
-    if retry is None or retry.task_retry_limit is None:
-        return ""
-    return f" (each task can be leased {retry.task_retry_limit} times)"
 
 
 def _warn_if_public(host: str) -> None:

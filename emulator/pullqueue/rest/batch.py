@@ -115,6 +115,8 @@ def _environ(verb: str, target: str, headers: _Headers, body: bytes) -> WSGIEnvi
         "QUERY_STRING": url.query,
         "CONTENT_TYPE": named.get("HTTP_CONTENT_TYPE", ""),
         "CONTENT_LENGTH": str(len(body)),
+        # Clients ask in each part for what holds for the whole; a part is never zipped.
+        "HTTP_ACCEPT_ENCODING": "",
         "wsgi.input": BytesIO(body),
         "wsgi.input_terminated": False,
     }
