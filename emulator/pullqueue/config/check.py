@@ -32,8 +32,8 @@ class Settings:
     """The largest file that is looked at."""
     previous_names: tuple[str, ...] = ()
     """Queues that an earlier version of the file had."""
-    honour_ignores: bool = True
-    """Whether comments in the file hide findings."""
+    misnamed: bool = False
+    """Whether the file was searched for, and gcloud would not take it for a queue.yaml."""
 
     def level(self, rule: Rule) -> Severity | None:
         """Give the severity of a rule, None where it is not looked for."""
@@ -58,9 +58,7 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> Checked:
     levels = {rule: level for rule in all_rules() if (level := settings.level(rule))}
     reports = {rule: _reports(rule, reading, view) for rule in levels}
     _drop_cascades(reports, levels)
-    comments = (
-        ignore_comments(reading.source, reading.scalars) if settings.honour_ignores else Comments()
-    )
+    comments = ignore_comments(reading.source, reading.scalars)
     findings = [
         _finding(rule, levels[rule], report, reading.source)
         for rule, report in _visible(reports, reading.source, comments)
@@ -81,6 +79,7 @@ def _view(reading: Reading, settings: Settings) -> View | None:
         strict=settings.strict,
         profile=settings.profile,
         previous_names=settings.previous_names,
+        misnamed=settings.misnamed,
     )
 
 

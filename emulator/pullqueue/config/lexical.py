@@ -14,9 +14,8 @@ MAX_BYTES = 1_048_576
 _BOM = "\ufeff"
 _UTF8_BOM = b"\xef\xbb\xbf"
 _WIDE_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
-_FORBIDDEN = re.compile(
-    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-)
+_ALLOWED = "\t\n\r\x20-\x7e"
+_ALLOWED_WIDE = "\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff"
 _CONFLICT = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
 _TEMPLATE = re.compile(r"\{\{|\{%|<%|\$\{|\$\(")
 _COMMENT = re.compile(r"(?:^|[ \t])#[^\r\n]*", re.MULTILINE)
@@ -73,7 +72,7 @@ def check_characters(source: Source, found: Found) -> None:
     Raises:
         UnreadableError: such a thing is there.
     """
-    if match := _FORBIDDEN.search(source.text):
+    if match := _forbidden(source.text):
         name = f"U+{ord(match[0]):04X}"
         message = f"character {name} is not allowed in queue.yaml: remove it"
         found.add("control-character", Report(at=Place(*match.span()), message=message))
@@ -83,6 +82,12 @@ def check_characters(source: Source, found: Found) -> None:
         message = "a merge conflict was left in the file: resolve it"
         found.add("merge-conflict", Report(at=Place(match.start(), end), message=message))
         raise UnreadableError
+
+
+def _forbidden(text: str) -> re.Match[str] | None:
+    """Find a forbidden character; the pattern for all of Unicode is made only for such a text."""
+    allowed = _ALLOWED if text.isascii() else _ALLOWED + _ALLOWED_WIDE
+    return re.search(f"[^{allowed}]", text)
 
 
 def _line(source: Source, match: re.Match[str]) -> int:

@@ -6,7 +6,7 @@ from pullqueue.config.build import build
 from pullqueue.config.check import Settings, check
 from pullqueue.config.findings import Severity
 from pullqueue.config.model import QueueConfig
-from pullqueue.config.rules import PROFILES
+from pullqueue.config.profiles import PROFILES
 from pullqueue.errors import InvalidQueueConfigError
 
 

@@ -24,6 +24,8 @@ Schema = dict[str, Any]
 Expected = Any
 """What stands behind a keyword; its type depends on the keyword."""
 
+_DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+_DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 _ANNOTATIONS = frozenset(
     {"$schema", "$id", "title", "description", "default", "examples", "deprecated", "then", "else"}
 )
@@ -62,6 +64,11 @@ def schema_bytes() -> bytes:
     if data is None:  # pragma: no cover - only a loader that cannot give data says None
         raise FileNotFoundError("queue.schema.json")
     return data
+
+
+def draft_7() -> str:
+    """Give the schema in draft 7: it uses nothing that was another thing there."""
+    return schema_bytes().decode().replace(_DRAFT_2020, _DRAFT_7)
 
 
 def conforms(instance: Json, schema: Schema) -> bool:

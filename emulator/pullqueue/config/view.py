@@ -158,6 +158,8 @@ class View:
     """The profile that is checked for."""
     previous_names: tuple[str, ...] = ()
     """The names of the queues of an earlier version of the file."""
+    misnamed: bool = False
+    """Whether gcloud would not take the file for a queue.yaml."""
     top: Section = field(init=False)
     """The keys of the top level."""
 

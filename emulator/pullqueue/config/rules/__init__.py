@@ -18,9 +18,9 @@ from pullqueue.config.rules import (
     retries,
     toplevel,
 )
-from pullqueue.config.rules.base import PROFILES, Rule
+from pullqueue.config.rules.base import Rule
 
-__all__ = ["PROFILES", "Rule", "all_rules", "find_rule", "near_rules"]
+__all__ = ["Rule", "all_rules", "find_rule", "near_rules"]
 
 _MODULES = (file, keys, names, numbers, push, retries, toplevel, pull, acl, advice, ignores)
 

@@ -9,15 +9,6 @@ from pullqueue.config.findings import Severity
 from pullqueue.config.reports import Report
 from pullqueue.config.view import View
 
-PROFILES = ("gcloud", "sdk", "java", "rest", "migration")
-"""Whose reading of the format is checked for.
-
-`gcloud`: what `gcloud app deploy` refuses, the nearest to production. `sdk`: as lenient as
-Google's Python library. `java`: the Java SDK's reader of queue.yaml. `rest`: gcloud's, for
-queues whose tasks are leased over REST. `migration`: gcloud's, with what will not survive a move
-away from pull queues.
-"""
-
 
 class Rule:
     """One rule; its documentation is its class's docstring, printed by `pullqueue explain`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pullqueue.config.findings import Severity
-from pullqueue.config.nodes import Scalar, Sequence
+from pullqueue.config.nodes import Scalar, Sequence, shorten
 from pullqueue.config.reports import Place, Report
 from pullqueue.config.rules.base import Rule
 from pullqueue.config.view import View
@@ -440,6 +440,16 @@ class FileName(Rule):
     code = "QY018"
     name = "file-name"
     severity = Severity.WARNING
+
+    def check(self, view: View) -> Iterator[Report]:
+        """Report a file that a search found under another name."""
+        if view.misnamed:
+            name = shorten(view.source.file.replace("\\", "/").rpartition("/")[2])
+            message = (
+                f'gcloud does not take "{name}" for a queue.yaml, and neither will a deployment '
+                "that names it: call it queue.yaml, in a folder of its own"
+            )
+            yield Report(at=view.top.place, message=message)
 
 
 class NoQueues(Rule):

@@ -1,0 +1,1 @@
+"""What the `lint` command adds to the rules: files, settings, output, fixes."""

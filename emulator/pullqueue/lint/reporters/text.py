@@ -1,0 +1,167 @@
+"""Output for people: `full` with the lines concerned, `concise` with one line per finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pullqueue.config.findings import Finding, Severity
+from pullqueue.config.source import Source
+from pullqueue.lint.results import FileResult
+
+_WIDEST = 120
+_RESET = "\033[0m"
+_COLOURS = {
+    Severity.ERROR.value: "\033[1;31m",
+    Severity.WARNING.value: "\033[1;33m",
+    Severity.INFO.value: "\033[1;34m",
+    "bold": "\033[1m",
+    "frame": "\033[34m",
+    "help": "\033[36m",
+}
+
+
+def report_concise(results: Sequence[FileResult]) -> str:
+    """Write one line per finding."""
+    return "".join(f"{printable(str(f))}\n" for result in results for f in result.findings)
+
+
+def report_full(results: Sequence[FileResult], *, colour: bool = False) -> str:
+    """Write each finding with the lines of the file it speaks of."""
+    painter = _Painter(colour=colour)
+    return "".join(
+        f"{painter.finding(finding, result.source)}\n"
+        for result in results
+        for finding in result.findings
+    )
+
+
+def printable(text: str) -> str:
+    """Replace what could steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else " " if char == "\t" else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )
+
+
+class _Mark(NamedTuple):
+    """A stretch of one line, underlined."""
+
+    line: int
+    column: int
+    end_column: int
+    text: str
+    main: bool
+
+
+class _Painter:
+    """Draws findings."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self._colour = colour
+
+    def _paint(self, style: str, text: str) -> str:
+        return f"{_COLOURS[style]}{text}{_RESET}" if self._colour and text else text
+
+    def finding(self, finding: Finding, source: Source) -> str:
+        """Draw one finding."""
+        return "".join(f"{line}\n" for line in self._lines(finding, source))
+
+    def _lines(self, finding: Finding, source: Source) -> Iterator[str]:
+        level = finding.severity.value
+        head = self._paint(level, f"{level}[{finding.code}]")
+        name = self._paint("bold", finding.rule)
+        yield f"{head} {name}: {printable(finding.message)}"
+        marks = _marks(finding, source)
+        width = len(str(max(mark.line for mark in marks)))
+        where = f"{printable(finding.file)}:{finding.line}:{finding.column}"
+        yield f"{' ' * width}{self._paint('frame', '-->')} {where}"
+        yield from self._snippet(marks, source, level, width)
+        if finding.hint:
+            yield f"{' ' * width} {self._paint('help', '= help:')} {printable(finding.hint)}"
+        if finding.fix:
+            option = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
+            title = printable(finding.fix.title)
+            yield f"{' ' * width} {self._paint('help', '= fix:')} {title} ({option})"
+
+    def _snippet(self, marks: list[_Mark], source: Source, level: str, width: int) -> Iterator[str]:
+        bar = self._paint("frame", "|")
+        yield f"{' ' * width} {bar}"
+        previous = None
+        for number in sorted({mark.line for mark in marks}):
+            if previous is not None and number > previous + 1:
+                yield self._paint("frame", "...")
+            previous = number
+            here = [mark for mark in marks if mark.line == number]
+            text, cut = _window(source.line_text(number), here)
+            label = self._paint("frame", f"{number:>{width}} |")
+            yield f"{label} {printable(text)}".rstrip()
+            for mark in sorted(here, key=lambda mark: not mark.main):
+                start, end = mark.column - 1 - cut, mark.end_column - 1 - cut
+                blank = " " * _columns(text[:start])
+                sign = ("^" if mark.main else "-") * max(_columns(text[start:end]), 1)
+                style = level if mark.main else "frame"
+                drawn = self._paint(style, f"{sign} {mark.text}".rstrip())
+                yield f"{' ' * width} {bar} {blank}{drawn}"
+
+
+def _marks(finding: Finding, source: Source) -> list[_Mark]:
+    end = finding.end_column
+    if finding.end_line > finding.line:
+        end = len(source.line_text(finding.line)) + 1
+    marks = [_Mark(finding.line, finding.column, end, "", main=True)]
+    for label in finding.labels:
+        end = label.end_column
+        if label.end_line > label.line:
+            end = len(source.line_text(label.line)) + 1
+        marks.append(_Mark(label.line, label.column, end, label.message, main=False))
+    return marks
+
+
+def _window(text: str, marks: list[_Mark]) -> tuple[str, int]:
+    """Give the part of a long line around its first mark, and where that part begins."""
+    if len(text) <= _WIDEST:
+        return text, 0
+    first = min(mark.column for mark in marks) - 1
+    start = max(0, first - _WIDEST // 3)
+    return text[start : start + _WIDEST], start
+
+
+def _columns(text: str) -> int:
+    """Give the width of a text on a terminal."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # noqa: PLC0415 - most files are ASCII
+
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )
+
+
+def summary(results: Sequence[FileResult]) -> str:
+    """Count what was found, and what can be mended."""
+    findings = [finding for result in results for finding in result.findings]
+    files = f"{len(results)} file{'' if len(results) == 1 else 's'}"
+    if not findings:
+        return f"{files} checked, nothing found"
+    counts = {
+        severity: sum(finding.severity is severity for finding in findings) for severity in Severity
+    }
+    names = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+    counted = ", ".join(
+        f"{count} {names[severity]}{'' if count == 1 else 's'}"
+        for severity, count in counts.items()
+        if count
+    )
+    safe = sum(bool(finding.fix and finding.fix.safe) for finding in findings)
+    unsafe = sum(bool(finding.fix and not finding.fix.safe) for finding in findings)
+    return f"{files} checked: {counted}" + _can_be_mended(safe, unsafe)
+
+
+def _can_be_mended(safe: int, unsafe: int) -> str:
+    parts = [f"{safe} can be mended with --fix"] if safe else []
+    parts += [f"{unsafe} with --fix --unsafe-fixes"] if unsafe else []
+    return f"; {', '.join(parts)}" if parts else ""

@@ -1,0 +1,101 @@
+"""One run of the linter: files in, results out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from pullqueue.config.check import Checked, Settings, check
+from pullqueue.config.files import read_bytes
+from pullqueue.errors import ConfigFileError
+from pullqueue.lint.discovery import Input, misnamed
+from pullqueue.lint.results import FileResult
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What is to be done with each file."""
+
+    settings: Settings = field(default_factory=Settings)
+    against: str | None = None
+    """A file or a git revision to compare with."""
+    fix: bool = False
+    """Whether to mend what can be mended."""
+    unsafe: bool = False
+    """Whether to mend also where the result may mean something else."""
+
+
+class Outcome(NamedTuple):
+    """What became of one file."""
+
+    result: FileResult
+    before: str = ""
+    """The text before it was mended; empty where nothing was."""
+    after: str = ""
+    """The mended text."""
+    mended: int = 0
+    """How many fixes were made."""
+
+    def diff(self) -> str:
+        """Give the fixes as a unified diff."""
+        from difflib import unified_diff  # noqa: PLC0415 - seldom asked for
+
+        lines = unified_diff(
+            self.before.splitlines(keepends=True),
+            self.after.splitlines(keepends=True),
+            self.result.file,
+            self.result.file,
+        )
+        return "".join(
+            line if line.endswith(("\n", "\r")) else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        )
+
+
+def lint_files(inputs: Iterable[Input], job: Job) -> tuple[list[tuple[Path, Outcome]], list[str]]:
+    """Check files; a file that cannot be read does not stop the others.
+
+    Gives the outcomes, and the messages on files that cannot be read.
+    """
+    outcomes, failures = [], []
+    for item in inputs:
+        try:
+            data = read_bytes(item.path, max_bytes=job.settings.max_bytes)
+        except ConfigFileError as error:
+            failures.append(str(error))
+            continue
+        settings = replace(job.settings, misnamed=item.searched and misnamed(item.path))
+        job_here = replace(job, settings=_with_previous(settings, job, item.path))
+        outcomes.append((item.path, lint_data(data, file=str(item.path), job=job_here)))
+    return outcomes, failures
+
+
+def _with_previous(settings: Settings, job: Job, path: Path) -> Settings:
+    if job.against is None:
+        return settings
+    from pullqueue.lint.against import previous_names  # noqa: PLC0415 - seldom asked for
+
+    return replace(settings, previous_names=previous_names(job.against, path))
+
+
+def lint_data(data: bytes, *, file: str, job: Job) -> Outcome:
+    """Check a file's content, and mend it if that is asked for."""
+    checked = check(data, file=file, settings=job.settings)
+    if not job.fix or not any(_may_mend(checked, job)):
+        return Outcome(FileResult(file, checked.source, checked.findings))
+    from pullqueue.lint.fixes import mend  # noqa: PLC0415 - not every run mends
+
+    text = data.decode()  # a fix is offered only for a text that could be decoded
+    mended = mend(
+        text, lambda text: check(text, file=file, settings=job.settings), unsafe=job.unsafe
+    )
+    left = mended.checked
+    return Outcome(FileResult(file, left.source, left.findings), text, mended.text, mended.applied)
+
+
+def _may_mend(checked: Checked, job: Job) -> Iterable[bool]:
+    return (
+        finding.fix is not None and (finding.fix.safe or job.unsafe) for finding in checked.findings
+    )
