@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from pullqueue.sdk.missing import SdkMissingError
 
 if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
     from pullqueue.engine.emulator import Emulator
     from pullqueue.sdk.stub import PullQueueStub
 
-__all__ = ["SdkMissingError", "install"]
+__all__ = ["SdkMissingError", "connect", "install", "local_request"]
 
 
 def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
@@ -31,3 +33,32 @@ def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
     from pullqueue.sdk import installation  # noqa: PLC0415 - imports the SDK
 
     return installation.install(emulator)
+
+
+def connect(address: str | None = None) -> None:
+    """Let the SDK in this process use the queues of a server, from anywhere: a loop, a thread.
+
+    `address` is the server's `host:port`; without it PULLQUEUE_EMULATOR_HOST counts, or else
+    API_HOST and API_PORT. A process started by `pullqueue exec` needs no such call.
+
+    Raises:
+        ModuleNotFoundError: App Engine's SDK is not installed.
+    """
+    from pullqueue.sdk import local  # noqa: PLC0415 - imports the SDK
+
+    local.connect(address)
+
+
+def local_request(app: WSGIApplication) -> WSGIApplication:
+    """Wrap a WSGI app so that its requests may use bundled services, as on App Engine.
+
+    It has the outermost place: `app.wsgi_app = local_request(wrap_wsgi_app(app.wsgi_app))`. The
+    server is that of `connect`, whose effect this has as well. An app started by `pullqueue exec`
+    needs no wrapper.
+
+    Raises:
+        ModuleNotFoundError: App Engine's SDK is not installed.
+    """
+    from pullqueue.sdk import local  # noqa: PLC0415 - imports the SDK
+
+    return local.local_request(app)

@@ -28,12 +28,14 @@ try:
         )
         from google.appengine.ext.remote_api import remote_api_bytes_pb2 as remote_api
         from google.appengine.runtime import apiproxy_errors, context
+        from google.protobuf.message import DecodeError
 except ModuleNotFoundError as error:
     if error.name not in ("google", "google.appengine"):
         raise
     raise SdkMissingError from error
 
 __all__ = [
+    "DecodeError",
     "api_base_pb2",
     "apiproxy_errors",
     "apiproxy_rpc",

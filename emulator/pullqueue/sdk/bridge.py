@@ -1,0 +1,101 @@
+"""The route by which App Engine's runtimes reach bundled services: `POST /rpc_http`.
+
+A second-generation runtime (Python 3, Go, Java, PHP) sends each call to API_HOST and API_PORT: a
+serialized `remote_api` Request, answered by a Response. With these set to a server of pullqueue,
+an app shares its queues with every other process and with REST workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from http.client import HTTPConnection, HTTPException
+from typing import TYPE_CHECKING
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.wsgi import get_input_stream
+
+from pullqueue.engine.emulator import Emulator
+from pullqueue.limits import MIB
+from pullqueue.sdk.missing import SdkMissingError
+
+if TYPE_CHECKING:
+    from pullqueue.sdk.wire import CallServer
+
+PATH = "/rpc_http"
+
+_CONTENT_TYPE = "application/octet-stream"
+_BODY_BYTES = 33 * MIB
+"""The SDK's own bound of a request, 32 MiB, and room for what is around it."""
+_UPSTREAM_SECONDS = 60.0
+_REQUEST_TOO_LARGE = 5
+_CAPABILITY_DISABLED = 6
+
+_log = logging.getLogger("pullqueue.sdk")
+
+
+def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> None:
+    """Add the route to an app; calls to other services go to `upstream`, a `host:port`.
+
+    The SDK is imported by the first call. Where it is missing, the answer to every call says so.
+    """
+    lock = threading.Lock()
+    servers: list[CallServer] = []
+
+    def server() -> CallServer:
+        with lock:
+            if not servers:
+                from pullqueue.sdk.wire import CallServer  # noqa: PLC0415 - imports the SDK
+
+                servers.append(CallServer(emulator))
+            return servers[0]
+
+    def rpc_http() -> Response:
+        try:
+            data = get_input_stream(request.environ, max_content_length=_BODY_BYTES).read()
+            answer = server().answer(data)
+        except RequestEntityTooLarge:
+            answer = _failure(_REQUEST_TOO_LARGE, f"a call has at most {_BODY_BYTES} bytes")
+        except SdkMissingError as error:
+            _log.warning("%s", error)
+            answer = _failure(_CAPABILITY_DISABLED, f"on pullqueue's side {error}")
+        if answer is None:
+            answer = _passed_on(data, upstream)
+        return Response(answer, content_type=_CONTENT_TYPE)
+
+    app.add_url_rule(PATH, view_func=rpc_http, methods=["POST"])
+
+
+def _passed_on(data: bytes, upstream: str | None) -> bytes:
+    from pullqueue.sdk import wire  # noqa: PLC0415 - imports the SDK
+
+    if upstream is None:
+        return wire.call_not_found(wire.service_of(data))
+    connection = HTTPConnection(upstream, timeout=_UPSTREAM_SECONDS)
+    try:
+        connection.request("POST", PATH, data, {"Content-Type": _CONTENT_TYPE})
+        response = connection.getresponse()
+        body = response.read()
+    except (OSError, HTTPException) as error:
+        return wire.upstream_failed(upstream, error)
+    finally:
+        connection.close()
+    if response.status != 200:
+        return wire.upstream_failed(upstream, f"status {response.status}")
+    return body
+
+
+def _failure(code: int, detail: str) -> bytes:
+    """Write a `remote_api` Response with an error of the call, without the SDK's messages."""
+    text = detail.encode()
+    error = b"\x08" + _varint(code) + b"\x12" + _varint(len(text)) + text
+    return b"\x2a" + _varint(len(error)) + error
+
+
+def _varint(number: int) -> bytes:
+    data = b""
+    while number > 0x7F:
+        data += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return data + bytes([number])

@@ -1,0 +1,39 @@
+"""The SDK in a process of its own, which reaches an emulator over the wire."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pullqueue.sdk.startup.sitecustomize import TICKET, TICKET_VARIABLE, grant_tickets
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+_ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
+
+
+def connect(address: str | None) -> None:
+    """Let this process's calls go to a server; see `pullqueue.sdk.connect`."""
+    given = address or os.environ.get(_ADDRESS_VARIABLE)
+    if given is not None:
+        os.environ.update(api_variables(given))
+    grant_tickets()
+
+
+def api_variables(address: str) -> dict[str, str]:
+    """Give the variables by which the SDK finds a server at `host:port`."""
+    host, _, port = address.rpartition(":")
+    return {"API_HOST": host.strip("[]"), "API_PORT": port}
+
+
+def local_request(app: WSGIApplication) -> WSGIApplication:
+    """Wrap an app; see `pullqueue.sdk.local_request`."""
+    connect(None)
+
+    def with_ticket(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        environ.setdefault(TICKET_VARIABLE, TICKET)
+        return app(environ, start_response)
+
+    return with_ticket

@@ -1,0 +1,1 @@
+"""The folder that `pullqueue exec` puts on the module path of the processes it starts."""

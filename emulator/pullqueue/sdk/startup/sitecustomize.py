@@ -1,0 +1,109 @@
+"""Lets an app reach bundled services from outside App Engine, with no change to the app.
+
+The SDK makes a call only where App Engine's front end gave a ticket for the request that is being
+handled. The emulator wants no ticket, so any will do; what is needed is that the SDK has one.
+
+`pullqueue exec` puts this file's folder on PYTHONPATH, so that Python runs it at start, before the
+app. It waits for the SDK to be imported, for it is slow to import and may not be wanted, and runs
+the `sitecustomize` that it stands before. It imports nothing of pullqueue, which need not be
+installed where the app is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+TICKET_VARIABLE = "HTTP_X_APPENGINE_API_TICKET"
+TICKET = "pullqueue"
+
+_SDK_MODULE = "google.appengine.api.apiproxy_stub_map"
+
+
+def grant_tickets() -> None:
+    """Give a ticket to every call that this process makes to bundled services.
+
+    Inside requests and outside, in any thread. Doing so again changes nothing.
+    """
+    from google.appengine.api import apiproxy_stub_map  # noqa: PLC0415 - imported when it is wanted
+    from google.appengine.runtime import default_api_stub  # noqa: PLC0415 - the same
+
+    _let_calls_have_tickets(default_api_stub)
+    stub_map = apiproxy_stub_map.apiproxy
+    if vars(stub_map)["_APIProxyStubMap__default_stub"] is None:
+        # Otherwise only `wrap_wsgi_app` does that, which a worker has no need of.
+        default_api_stub.Register(default_api_stub.DefaultApiStub())
+
+
+def _let_calls_have_tickets(default_api_stub: Any) -> None:
+    rpc = default_api_stub.DefaultApiRPC
+    if hasattr(rpc, "has_pullqueue_ticket"):
+        return
+    make_call = rpc._MakeCallImpl
+
+    def make_call_with_ticket(self: Any) -> None:
+        default_api_stub.DefaultApiStub.SetUseRequestSecurityTicketForThread(value=True)
+        _have_ticket(getattr(default_api_stub, "context", None))
+        make_call(self)
+
+    rpc._MakeCallImpl = make_call_with_ticket
+    rpc.has_pullqueue_ticket = True
+
+
+def _have_ticket(context: Any) -> None:
+    """Put a ticket where the SDK looks for it: in the environment, or in its context variables."""
+    if context is None or context.READ_FROM_OS_ENVIRON:
+        os.environ.setdefault(TICKET_VARIABLE, TICKET)
+        return
+    # As the SDK reads it, slip and all: by the request's id as a default.
+    headers = context.gae_headers
+    if not headers.API_TICKET.get(headers.DEV_REQUEST_ID.get(None)):
+        headers.API_TICKET.set(TICKET)
+
+
+class _AfterImport(MetaPathFinder):
+    """Finds one module of the SDK as it would be found without it, and acts when it is loaded."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Give the spec of the module that is waited for, and None for any other."""
+        if name != _SDK_MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_grant(module: ModuleType) -> None:
+                load(module)
+                grant_tickets()
+
+            spec.loader.exec_module = load_and_grant  # type: ignore[method-assign]  # of this one
+        return spec
+
+
+def _run_the_other() -> None:
+    """Run the `sitecustomize` that would have been run, had this one not been before it."""
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
+    spec = PathFinder.find_spec("sitecustomize")
+    if spec is not None and spec.loader is not None:
+        module = module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    sys.meta_path.insert(0, _AfterImport())
+    _run_the_other()

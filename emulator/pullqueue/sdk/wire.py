@@ -1,0 +1,108 @@
+"""Answering serialized calls, the way App Engine's runtimes make them to bundled services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pullqueue.engine.emulator import Emulator
+from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
+from pullqueue.sdk.stub import PullQueueStub
+
+SERVICE = "taskqueue"
+
+_Rpc = remote_api.RpcError
+
+_RPC_ERRORS = {
+    apiproxy_errors.OverQuotaError: _Rpc.OVER_QUOTA,
+    apiproxy_errors.DeadlineExceededError: _Rpc.DEADLINE_EXCEEDED,
+    apiproxy_errors.RequestTooLargeError: _Rpc.REQUEST_TOO_LARGE,
+}
+
+
+class CallServer:
+    """Answers calls to the task queue service with an emulator's queues."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._stub = PullQueueStub.over(emulator)
+
+    def answer(self, data: bytes) -> bytes | None:
+        """Answer a serialized request with a serialized response.
+
+        None where the request is for another service than this one.
+        """
+        request = remote_api.Request()
+        try:
+            request.ParseFromString(data)
+        except DecodeError:
+            return _failure(_Rpc.PARSE_ERROR, "the body is no remote_api Request")
+        if request.service_name != SERVICE:
+            return None
+        return self._answer(request.method, request.request)
+
+    def _answer(self, method: str, data: bytes) -> bytes:
+        kinds = _messages_of(method)
+        if kinds is None:
+            return _failure(_Rpc.CALL_NOT_FOUND, f"the task queue service has no call {method!r}")
+        call, result = kinds[0](), kinds[1]()
+        fault = _fill(call, data)
+        if fault is not None:
+            return _failure(_Rpc.PARSE_ERROR, f"the request of {method!r} {fault}")
+        try:
+            self._stub.MakeSyncCall(SERVICE, method, call, result)
+        except apiproxy_errors.Error as error:
+            return _refusal(error)
+        return _serialized(remote_api.Response(response=result.SerializeToString()))
+
+
+def call_not_found(service: str) -> bytes:
+    """Answer a call to a service that is not here."""
+    return _failure(
+        _Rpc.CALL_NOT_FOUND,
+        f"this is pullqueue, which has the service 'taskqueue' only, not {service!r}: start it "
+        "with --api-upstream HOST:PORT to have other services' calls passed on",
+    )
+
+
+def upstream_failed(upstream: str, reason: object) -> bytes:
+    """Answer a call that could not be passed on."""
+    return _failure(_Rpc.UNKNOWN, f"the upstream {upstream} gave no answer: {reason}")
+
+
+def service_of(data: bytes) -> str:
+    """Give the name of the service that a serialized request is for."""
+    return str(remote_api.Request.FromString(data).service_name)
+
+
+def _messages_of(method: str) -> tuple[Any, Any] | None:
+    request = getattr(messages, f"TaskQueue{method}Request", None)
+    response = getattr(messages, f"TaskQueue{method}Response", None)
+    return None if request is None or response is None else (request, response)
+
+
+def _fill(message: Any, data: bytes) -> str | None:
+    """Fill a message with serialized data; tell what is wrong where that cannot be done."""
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        return "is no message of its kind"
+    missing = message.FindInitializationErrors()
+    return f"lacks {', '.join(missing)}" if missing else None
+
+
+def _refusal(error: Any) -> bytes:
+    for kind, code in _RPC_ERRORS.items():
+        if isinstance(error, kind):
+            return _failure(code, str(error))
+    refusal = remote_api.ApplicationError(code=error.application_error, detail=error.error_detail)
+    return _serialized(remote_api.Response(application_error=refusal))
+
+
+def _failure(code: int, detail: str) -> bytes:
+    # The SDK's client takes the text for a format.
+    failure = remote_api.RpcError(code=code, detail=detail.replace("%", "%%"))
+    return _serialized(remote_api.Response(rpc_error=failure))
+
+
+def _serialized(response: Any) -> bytes:
+    data: bytes = response.SerializeToString()
+    return data
