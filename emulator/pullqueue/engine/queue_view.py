@@ -96,13 +96,14 @@ class QueueView:
         *,
         state: TaskState | None = None,
         tag: str | None = None,
-        after: Task | None = None,
+        after: Task | tuple[int, int] | None = None,
     ) -> list[Task]:
         """Give the first tasks in order of eta and arrival, without leasing them.
 
-        `state` and `tag` narrow the list; `after` is the last task of the page before.
+        `state` and `tag` narrow the list; `after` is the last task of the page before, or its
+        eta (microseconds) and sequence.
         """
-        behind = None if after is None else (after.eta_usec, after.sequence)
+        behind = None if after is None else after[:2]
         task_filter = TaskFilter(state=state, tag=tag, after=behind)
         return self._store.list_tasks(self.name, task_filter, limit=limit)
 

@@ -10,13 +10,16 @@ from flask import Flask, Response, request
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import UnknownQueueError
-from pullqueue.rest import answers, batch, bodies, control, discovery, errors, fields, oauth
+from pullqueue.rest import answers, batch, bodies, discovery, errors, fields, oauth
 from pullqueue.rest.access import Guard
 from pullqueue.rest.api import METHODS, Method
+from pullqueue.rest.control import routes
+from pullqueue.rest.control.site import Site
 from pullqueue.rest.methods import Call, Reply, queue_of
 from pullqueue.rest.parameters import Parameters
 from pullqueue.rest.projects import Project
 from pullqueue.rest.tokens import Tokens
+from pullqueue.sdk import bridge
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -40,11 +43,20 @@ class _App(Flask):
         return super().wsgi_app(environ, start_response)
 
 
-def create_app(emulator: Emulator, *, tokens: Tokens | None = None, acl: bool = False) -> Flask:
+def create_app(
+    emulator: Emulator,
+    *,
+    tokens: Tokens | None = None,
+    acl: bool = False,
+    site: Site | None = None,
+    api_upstream: str | None = None,
+) -> Flask:
     """Make the application that serves an emulator; it runs under any WSGI server with threads.
 
     With `acl`, callers need one of `tokens`, and the acl of the queue they call decides what they
-    may do; without, everybody may do everything.
+    may do; without, everybody may do everything. `site` holds the records of the server; without
+    one, any name in the Host header is answered. Calls that apps make to App Engine's services
+    other than the task queue are passed on to `api_upstream`, a `host:port`.
     """
     app = _App("pullqueue", static_folder=None)
     app.url_map.strict_slashes = False
@@ -63,7 +75,8 @@ def create_app(emulator: Emulator, *, tokens: Tokens | None = None, acl: bool = 
     discovery.install(app)
     batch.install(app)
     oauth.install(app, tokens, emulator.project)
-    control.install(app, emulator)
+    routes.install(app, site or Site(emulator))
+    bridge.install(app, emulator, upstream=api_upstream)
     errors.install(app)
     return app
 

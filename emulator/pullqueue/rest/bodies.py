@@ -12,6 +12,9 @@ from pullqueue.rest import texts
 from pullqueue.rest.answers import Json
 from pullqueue.rest.errors import ApiError
 
+BODY_KEY = "pullqueue.body"
+"""Where the WSGI environment holds the body of a request once it was read."""
+
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _CHARSETS = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16", "utf-32"})
 _CHUNK_BYTES = 1 << 16
@@ -28,7 +31,7 @@ def read(request: Request) -> bytes:
     if not request.content_length and not request.environ.get("wsgi.input_terminated"):
         return b""
     try:
-        return request.get_data(cache=False)
+        data = request.environ[BODY_KEY] = request.get_data(cache=False)
     except RequestEntityTooLarge:
         _drain(request)
         message = texts.BODY_TOO_LARGE.format(limit=request.max_content_length)
@@ -37,6 +40,7 @@ def read(request: Request) -> bytes:
         message = "the body ends before it should, or its chunks are malformed: send it again"
         # Where the next request would begin is not known.
         raise ApiError(message, reason="badRequest", headers={"Connection": "close"}) from None
+    return data
 
 
 def as_form(request: Request, body: bytes) -> bytes:

@@ -6,6 +6,7 @@ import logging
 import math
 import socket
 import threading
+from collections.abc import Iterable
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,8 @@ from pullqueue.errors import ServerAddressError
 from pullqueue.limits import KIB
 from pullqueue.rest.answers import JSON_TYPE, pretty
 from pullqueue.rest.app import create_app
+from pullqueue.rest.control.config_file import ConfigFile
+from pullqueue.rest.control.site import Site
 from pullqueue.rest.errors import ApiError, envelope
 from pullqueue.rest.tokens import Tokens
 
@@ -46,13 +49,27 @@ class Server:
     """
 
     def __init__(
-        self, emulator: Emulator, *, host: str = DEFAULT_HOST, port: int = 0, acl: bool = False
+        self,
+        emulator: Emulator,
+        *,
+        host: str = DEFAULT_HOST,
+        port: int = 0,
+        acl: bool = False,
+        config_file: ConfigFile | None = None,
+        host_names: Iterable[str] = (),
     ) -> None:
         """Make a server that does not listen yet.
 
         With `acl`, the acl of queue.yaml is enforced; `tokens` gives what callers then need.
+        `config_file` can be reloaded while the server runs. Requests are answered whose Host
+        header has an address, localhost, this machine's name or one of `host_names`.
         """
         self.emulator = emulator
+        self.site = Site(
+            emulator,
+            config_file=config_file,
+            host_names=[host, socket.gethostname(), *host_names],
+        )
         self.tokens = Tokens(emulator.clock)
         self._acl = acl
         self._host = host
@@ -69,7 +86,7 @@ class Server:
         if self._http is None:
             http = _HttpServer(
                 (self._host, self._port),
-                create_app(self.emulator, tokens=self.tokens, acl=self._acl),
+                create_app(self.emulator, tokens=self.tokens, acl=self._acl, site=self.site),
             )
             listening: Future[None] = Future()
             # A thread that ends with the program, and so do those it makes for the requests.

@@ -1,0 +1,100 @@
+"""The queue.yaml of a running server: read anew when asked to, or when it has changed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from pullqueue import config as queue_yaml
+from pullqueue.config.model import QueueConfig, QueueSettings
+from pullqueue.engine.emulator import Emulator
+from pullqueue.errors import PullQueueError
+
+_log = logging.getLogger("pullqueue.config")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changes:
+    """What another configuration changed, as names of queues."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = [
+            f"{verb} {', '.join(names)}"
+            for verb, names in (
+                ("added", self.added),
+                ("changed", self.changed),
+                ("disabled", self.removed),
+            )
+            if names
+        ]
+        return "; ".join(parts) or "no queue changed"
+
+
+class ConfigFile:
+    """A queue.yaml and what became of the last attempt to read it."""
+
+    def __init__(self, path: Path, *, profile: str = "gcloud") -> None:
+        """Name the file that an emulator was made from; it is not read until it changes."""
+        self.path = path
+        self.profile = profile
+        self.problem: str | None = None
+        """Why the file as it is now is not in force; None where it is."""
+        self.loaded: datetime | None = None
+        """When it was last read anew with success, by the emulator's clock."""
+        self._seen = self._stamp()
+
+    def reload(self, emulator: Emulator) -> Changes:
+        """Read the file and put it in force, or change nothing.
+
+        Raises:
+            ConfigFileError: the file cannot be read.
+            InvalidQueueConfigError: the file is not valid.
+        """
+        self._seen = self._stamp()
+        try:
+            config = queue_yaml.load(self.path, profile=self.profile)
+        except PullQueueError as error:
+            self.problem = str(error)
+            raise
+        changes = _changes(emulator.config, config)
+        emulator.reconfigure(config)
+        self.problem = None
+        self.loaded = emulator.clock.now()
+        _log.warning("%s is in force: %s", self.path, changes)
+        return changes
+
+    def reload_if_changed(self, emulator: Emulator) -> None:
+        """Read the file anew if it is not the one last read; log what is wrong with it."""
+        if self._stamp() == self._seen:
+            return
+        try:
+            self.reload(emulator)
+        except PullQueueError as error:
+            _log.error("%s stays as it was, since the file cannot be used: %s", self.path, error)
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        """Give what tells one state of the file from another; None where it is gone."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _changes(before: QueueConfig, after: QueueConfig) -> Changes:
+    old, new = _by_name(before), _by_name(after)
+    return Changes(
+        added=tuple(name for name in new if name not in old),
+        changed=tuple(name for name in new if name in old and new[name] != old[name]),
+        removed=tuple(name for name in old if name not in new),
+    )
+
+
+def _by_name(config: QueueConfig) -> dict[str, QueueSettings]:
+    return {settings.name: replace(settings, line=0, column=0) for settings in config.queues}

@@ -1,0 +1,69 @@
+"""How deep the queues were of late: a bounded series per queue, for the charts."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import NamedTuple
+
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.config.model import QueueMode
+from pullqueue.engine.emulator import Emulator
+
+_STEP_USEC = 5 * USEC_PER_SECOND
+_KEPT = 720
+"""An hour, at one depth each five seconds."""
+
+
+class Depth(NamedTuple):
+    """The numbers of a queue at one moment."""
+
+    usec: int
+    tasks: int
+    available: int
+    leased: int
+
+
+class DepthHistory:
+    """The depths of an emulator's pull queues over its last hour, by its own clock."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self._depths: dict[str, deque[Depth]] = {}
+        self._sampled_usec: int | None = None
+        self._lock = threading.Lock()
+
+    def sample(self) -> None:
+        """Note how deep the queues are, unless that was done a moment ago."""
+        now_usec = self._emulator.clock.now_usec()
+        with self._lock:
+            last = self._sampled_usec
+            if last is not None and last <= now_usec < last + _STEP_USEC:
+                return
+            self._sampled_usec = now_usec
+        for name, depth in self._now(now_usec).items():
+            self._depths.setdefault(name, deque(maxlen=_KEPT)).append(depth)
+
+    def read(self) -> dict[str, list[Depth]]:
+        """Give the depths of each queue, oldest first, the current one last."""
+        now_usec = self._emulator.clock.now_usec()
+        return {
+            name: [*self._depths.get(name, ()), depth]
+            for name, depth in self._now(now_usec).items()
+        }
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._depths.clear()
+            self._sampled_usec = None
+
+    def _now(self, now_usec: int) -> dict[str, Depth]:
+        depths = {}
+        for queue in self._emulator.queues:
+            if queue.mode is QueueMode.PULL:
+                numbers = queue.fetch_statistics()
+                depths[queue.name] = Depth(
+                    now_usec, numbers.tasks, numbers.available, numbers.leased
+                )
+        return depths

@@ -1,0 +1,138 @@
+"""The faults of a server: calls of the app that are to fail, to wait or to come back empty."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from pullqueue import errors
+from pullqueue.engine.emulator import Emulator
+from pullqueue.errors import PullQueueError
+from pullqueue.rest.answers import Json
+from pullqueue.rest.errors import ApiError
+from pullqueue.testing.faults import Fault, Faults
+from pullqueue.testing.interception import VERBS
+
+KINDS: Final = ("fail", "lose_answer", "latency", "empty_leases")
+"""What can happen to a call; see `pullqueue.testing.Faults`."""
+
+ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.TransientError,
+        errors.InternalError,
+        errors.DeadlineExceededError,
+        errors.RateLimitExceededError,
+        errors.OverQuotaError,
+        errors.TaskLeaseExpiredError,
+        errors.QueueDisabledError,
+    )
+}
+"""What calls can fail with."""
+
+_WHEN = ("queue", "times", "after", "every", "probability", "seed")
+CALLS: Final = VERBS
+"""The calls that can be struck."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Set:
+    order: Json
+    faults: Faults
+    fault: Fault
+
+
+class FaultBoard:
+    """The faults that were set on a server, each to be taken away by its number."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self._numbers = count(1)
+        self._set: dict[int, _Set] = {}
+        self._lock = threading.Lock()
+
+    def set(self, order: Json) -> Json:
+        """Set a fault and give it.
+
+        Raises:
+            ApiError: the order makes no sense.
+            UnknownQueueError: it names a queue that is not there.
+            ClockError: the clock cannot be moved, as latency would.
+        """
+        faults = Faults(self._emulator)
+        try:
+            fault = _MAKERS[order["kind"]](faults, order)
+        except (ValueError, TypeError, KeyError) as error:
+            if isinstance(error, PullQueueError):
+                raise
+            raise ApiError(f"this fault cannot be set: {error}") from None
+        with self._lock:
+            number = next(self._numbers)
+            self._set[number] = _Set(order=order, faults=faults, fault=fault)
+        return self._shown(number)
+
+    def shown(self) -> list[Json]:
+        """Give all faults, the oldest first."""
+        return [self._shown(number) for number in list(self._set)]
+
+    def remove(self, number: int) -> bool:
+        """Take one fault away and tell whether it was there."""
+        with self._lock:
+            found = self._set.pop(number, None)
+        if found is not None:
+            found.faults.clear()
+        return found is not None
+
+    def clear(self) -> int:
+        """Take all faults away and tell how many there were."""
+        return sum(self.remove(number) for number in list(self._set))
+
+    def _shown(self, number: int) -> Json:
+        held = self._set[number]
+        return {
+            **held.order,
+            "number": number,
+            "calls": held.fault.calls,
+            "hits": held.fault.hits,
+        }
+
+
+def _fail(faults: Faults, order: Json) -> Fault:
+    return faults.fail(_verb(order), _error(order, "TransientError"), **_when(order))
+
+
+def _lose_answer(faults: Faults, order: Json) -> Fault:
+    return faults.lose_answer(_verb(order), _error(order, "DeadlineExceededError"), **_when(order))
+
+
+def _latency(faults: Faults, order: Json) -> Fault:
+    return faults.latency(_verb(order), order.get("seconds", 1), **_when(order))
+
+
+def _empty_leases(faults: Faults, order: Json) -> Fault:
+    return faults.empty_leases(**_when(order))
+
+
+_MAKERS: Mapping[str, Callable[[Faults, Json], Fault]] = {
+    "fail": _fail,
+    "lose_answer": _lose_answer,
+    "latency": _latency,
+    "empty_leases": _empty_leases,
+}
+
+
+def _verb(order: Json) -> str:
+    if "call" not in order:
+        raise ApiError(f"the fault names no call: give one of {', '.join(CALLS)}")
+    return str(order["call"])
+
+
+def _error(order: Json, usual: str) -> type[PullQueueError]:
+    return ERRORS[order.get("error", usual)]
+
+
+def _when(order: Json) -> Json:
+    return {name: order[name] for name in _WHEN if name in order}

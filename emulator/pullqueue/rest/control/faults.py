@@ -1,0 +1,30 @@
+"""Operations on the faults of the server."""
+
+from __future__ import annotations
+
+from pullqueue.rest.control.operations import Answer, Call
+from pullqueue.rest.errors import ApiError
+
+
+def list_faults(call: Call) -> Answer:
+    """The faults that are set."""
+    return Answer(body={"faults": call.site.faults.shown()})
+
+
+def set_fault(call: Call) -> Answer:
+    """Set a fault."""
+    return Answer(body={"fault": call.site.faults.set(call.body)})
+
+
+def remove_fault(call: Call) -> Answer:
+    """Take one fault away."""
+    text = call.values["number"]
+    if not (text.isdecimal() and len(text) < 19 and call.site.faults.remove(int(text))):
+        message = f"there is no fault {text!r:.30}: GET /_emulator/faults lists them"
+        raise ApiError(message, status=404, reason="notFound")
+    return Answer(body={"deleted": 1})
+
+
+def clear_faults(call: Call) -> Answer:
+    """Take all faults away."""
+    return Answer(body={"deleted": call.site.faults.clear()})

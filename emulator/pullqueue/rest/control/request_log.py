@@ -1,0 +1,124 @@
+"""The last requests and what they were answered, and how many there were of each kind."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass
+from time import perf_counter
+
+from flask import Flask, Response, g, request
+
+from pullqueue.engine.emulator import Emulator
+from pullqueue.rest.bodies import BODY_KEY
+
+_KEPT = 1_000
+_EXCERPT_BYTES = 4_096
+_OWN_PATHS = ("/_emulator", "/console")
+_SECRET_PATHS = ("/token", "/tokeninfo", "/o/oauth2")
+"""Paths whose bodies and answers are credentials."""
+
+_log = logging.getLogger("pullqueue.requests")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoggedRequest:
+    """One request to the API."""
+
+    number: int
+    """Counted from 1 since the server started."""
+    usec: int
+    """When it was answered, by the emulator's clock, in microseconds since the epoch."""
+    verb: str
+    path: str
+    query: str
+    client: str
+    """The address it came from."""
+    status: int
+    seconds: float
+    """How long it took."""
+    body_bytes: int
+    body: bytes
+    """The first 4 KiB of what was sent."""
+    answer_bytes: int
+    answer: bytes
+    """The first 4 KiB of what was answered."""
+
+
+class RequestLog:
+    """The latest thousand requests, but for those to the control routes and the console."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self._requests: deque[LoggedRequest] = deque(maxlen=_KEPT)
+        self._count = 0
+        self._lock = threading.Lock()
+        self.counts: Counter[tuple[str, int]] = Counter()
+        """Requests by verb and status."""
+        self.seconds = 0.0
+        """What all of them took together."""
+
+    def install(self, app: Flask) -> None:
+        """Record every request of an app."""
+        app.before_request(_start)
+        app.after_request(self._record)
+
+    def latest(self, limit: int, *, before: int | None = None) -> list[LoggedRequest]:
+        """Give the latest requests, newest first; `before` is the number of one."""
+        with self._lock:
+            known = [
+                one for one in reversed(self._requests) if before is None or one.number < before
+            ]
+        return known[:limit]
+
+    def get(self, number: int) -> LoggedRequest | None:
+        """Give one request; None where it is forgotten or never was."""
+        with self._lock:
+            return next((one for one in self._requests if one.number == number), None)
+
+    def clear(self) -> int:
+        """Forget the requests, but not their counts, and tell how many there were."""
+        with self._lock:
+            known = len(self._requests)
+            self._requests.clear()
+            return known
+
+    def _record(self, response: Response) -> Response:
+        if request.path.startswith(_OWN_PATHS):
+            return response
+        seconds = perf_counter() - g.get("pullqueue_started", perf_counter())
+        secret = request.path.startswith(_SECRET_PATHS)
+        body = request.environ.get(BODY_KEY, b"")
+        answer = b"" if response.is_streamed else response.get_data()
+        with self._lock:
+            self._count += 1
+            logged = LoggedRequest(
+                number=self._count,
+                usec=self._emulator.clock.now_usec(),
+                verb=request.method,
+                path=request.path,
+                query=request.query_string.decode("utf-8", "replace"),
+                client=request.remote_addr or "",
+                status=response.status_code,
+                seconds=seconds,
+                body_bytes=len(body),
+                body=b"" if secret else body[:_EXCERPT_BYTES],
+                answer_bytes=len(answer),
+                answer=b"" if secret else answer[:_EXCERPT_BYTES],
+            )
+            self._requests.append(logged)
+            self.counts[logged.verb, logged.status] += 1
+            self.seconds += seconds
+        _log.info(
+            "%s %s %d",
+            logged.verb,
+            logged.path,
+            logged.status,
+            extra={"verb": logged.verb, "path": logged.path, "status": logged.status},
+        )
+        return response
+
+
+def _start() -> None:
+    g.pullqueue_started = perf_counter()

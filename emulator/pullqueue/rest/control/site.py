@@ -1,0 +1,51 @@
+"""What a server knows beside its emulator: file, requests, depths, names it answers to, token."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+from pullqueue.engine.emulator import Emulator
+from pullqueue.rest.control.config_file import ConfigFile
+from pullqueue.rest.control.depths import DepthHistory
+from pullqueue.rest.control.fault_board import FaultBoard
+from pullqueue.rest.control.request_log import RequestLog
+from pullqueue.testing.interception import observing
+
+
+class Site:
+    """One served emulator and the records of its server."""
+
+    def __init__(
+        self,
+        emulator: Emulator,
+        *,
+        config_file: ConfigFile | None = None,
+        host_names: Iterable[str] | None = None,
+    ) -> None:
+        """Serve an emulator.
+
+        `config_file` is the file its configuration came from, where it can be read anew.
+        `host_names` are the names in Host headers that are answered, beside addresses and
+        localhost; None answers to any.
+        """
+        self.emulator = emulator
+        self.config_file = config_file
+        self.host_names = None if host_names is None else frozenset(host_names)
+        self.requests = RequestLog(emulator)
+        self.depths = DepthHistory(emulator)
+        self.faults = FaultBoard(emulator)
+        self.token = secrets.token_urlsafe(24)
+        """What a browser must send with each change: only pages of this server can know it."""
+
+    def tick(self) -> None:
+        """Do what is to be done now and then: note how deep the queues are."""
+        with observing():
+            self.depths.sample()
+
+    def reset(self) -> None:
+        """Forget tasks, names, records, requests and faults; keep configuration and clock."""
+        self.faults.clear()
+        self.emulator.reset()
+        self.requests.clear()
+        self.depths.clear()
