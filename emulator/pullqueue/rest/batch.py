@@ -72,7 +72,7 @@ def _answer(app: Flask, part: Message, inherited: _Headers, boundary: str) -> by
     except ValueError as error:
         answer = response_to(_malformed(f"a part is no HTTP request: {error}"))
     lines = [f"--{boundary}", "Content-Type: application/http"]
-    identifier = "".join(str(part.get("Content-ID", "")).split())
+    identifier = " ".join(str(part.get("Content-ID", "")).split())
     if identifier:
         lines.append(f"Content-ID: <response-{identifier.strip('<>')}>")
     lines += ["", f"HTTP/1.1 {answer.status}"]

@@ -7,38 +7,12 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from rest_app import CONFIG, ROOT
 from werkzeug.test import TestResponse
 
 from pullqueue import Emulator, ManualClock
-from pullqueue.config.model import (
-    AclEntry,
-    QueueConfig,
-    QueueMode,
-    QueueSettings,
-    RetryParameters,
-)
 from pullqueue.rest.app import create_app
 from pullqueue.rest.server import Server
-
-ROOT = "/taskqueue/v1beta2/projects/s~app/taskqueues"
-
-CONFIG = QueueConfig(
-    queues=(
-        QueueSettings(name="pull", mode=QueueMode.PULL),
-        QueueSettings(
-            name="limited",
-            mode=QueueMode.PULL,
-            retry_parameters=RetryParameters(task_retry_limit=2),
-            acl=(
-                AclEntry(user_email="worker@example.com"),
-                AclEntry(writer_email="writer@example.com"),
-                AclEntry(user_email="both@example.com", writer_email="both@example.com"),
-            ),
-        ),
-        QueueSettings(name="push"),
-    ),
-    total_storage_limit_bytes=5_000_000,
-)
 
 Call = Callable[..., TestResponse]
 
