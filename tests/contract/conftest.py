@@ -8,10 +8,13 @@ from contextlib import nullcontext
 import pytest
 from doors import Door, DoorMaker, PythonDoor
 from rest_door import rest_door
+from sdk_door import bridge_door, sdk_door
 
 DOORS: dict[str, DoorMaker] = {
     "python": lambda: nullcontext(PythonDoor()),
     "rest": rest_door,
+    "sdk": sdk_door,
+    "bridge": bridge_door,
 }
 
 

@@ -60,6 +60,11 @@ _POLL_SECONDS = 0.5
     help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue give no "
     "tasks, as on App Engine.",
 )
+@click.option(
+    "--api-upstream",
+    metavar="HOST:PORT",
+    help="Where calls of apps to App Engine's other services are passed on to.",
+)
 def serve(
     *,
     queue_yaml: Path | None,
@@ -70,6 +75,7 @@ def serve(
     profile: str,
     clock: str,
     lease_rate_limit: bool,
+    api_upstream: str | None,
 ) -> None:
     """Serve the pull queues of QUEUE_YAML over HTTP.
 
@@ -81,14 +87,16 @@ def serve(
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     emulator = Emulator.from_file(
-        queue_yaml or _found_file(Path()),
+        queue_yaml or found_file(Path()),
         clock=ManualClock() if clock == "manual" else SystemClock(),
         limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None),
         project=project,
         profile=profile,
     )
     stopped = _until_signalled()
-    with Server(emulator, host=host, port=port, acl=auth == "acl") as server:
+    with Server(
+        emulator, host=host, port=port, acl=auth == "acl", api_upstream=api_upstream
+    ) as server:
         click.echo(f"pullqueue listening on {server.url}")
         click.echo(greeting(server, acl=auth == "acl"))
         if auth == "off":
@@ -97,7 +105,12 @@ def serve(
             pass
 
 
-def _found_file(folder: Path) -> Path:
+def found_file(folder: Path) -> Path:
+    """Give the queue.yaml of a folder.
+
+    Raises:
+        ConfigFileError: it has none.
+    """
     for name in _FILE_NAMES:
         if (folder / name).is_file():
             return folder / name

@@ -57,12 +57,14 @@ class Server:
         acl: bool = False,
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] = (),
+        api_upstream: str | None = None,
     ) -> None:
         """Make a server that does not listen yet.
 
         With `acl`, the acl of queue.yaml is enforced; `tokens` gives what callers then need.
         `config_file` can be reloaded while the server runs. Requests are answered whose Host
         header has an address, localhost, this machine's name or one of `host_names`.
+        See `create_app` for `api_upstream`.
         """
         self.emulator = emulator
         self.site = Site(
@@ -72,6 +74,7 @@ class Server:
         )
         self.tokens = Tokens(emulator.clock)
         self._acl = acl
+        self._api_upstream = api_upstream
         self._host = host
         self._port = port
         self._http: _HttpServer | None = None
@@ -86,7 +89,13 @@ class Server:
         if self._http is None:
             http = _HttpServer(
                 (self._host, self._port),
-                create_app(self.emulator, tokens=self.tokens, acl=self._acl, site=self.site),
+                create_app(
+                    self.emulator,
+                    tokens=self.tokens,
+                    acl=self._acl,
+                    site=self.site,
+                    api_upstream=self._api_upstream,
+                ),
             )
             listening: Future[None] = Future()
             # A thread that ends with the program, and so do those it makes for the requests.

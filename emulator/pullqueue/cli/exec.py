@@ -1,0 +1,213 @@
+"""`pullqueue exec`: run a program whose task queue calls go to an emulator."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from pullqueue.cli.serve import found_file
+from pullqueue.errors import ServerAddressError
+from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
+
+_ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
+_CLOUD_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
+_CONNECT_SECONDS = 5
+
+_NOT_EXECUTABLE = 126
+_NOT_FOUND = 127
+_SIGNALLED = 128
+"""Exit statuses as shells give them; a program that signal N ended has 128 + N."""
+
+_FROM_TERMINALS = ("SIGINT", "SIGQUIT")
+_PASSED_ON = (*_FROM_TERMINALS, "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+
+_COMMAND = "pullqueue.exec.command"
+
+
+class _Exec(click.Command):
+    """A command line in two parts, with `--` between them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set the program's part apart, whatever it looks like."""
+        own, program = _split(args)
+        ctx.meta[_COMMAND] = program
+        return super().parse_args(ctx, own)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Tell of both parts."""
+        return [*super().collect_usage_pieces(ctx), "--", "COMMAND..."]
+
+
+@click.command(cls=_Exec)
+@click.argument("queue_yaml", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--port",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port of the server; 0 picks a free one.",
+)
+@click.option(
+    "--profile",
+    default="gcloud",
+    show_default=True,
+    type=click.Choice(["gcloud", "sdk"]),
+    help="Whose rules the file must keep: gcloud's, or the more lenient ones of the SDK.",
+)
+@click.option(
+    "--lease-rate-limit/--no-lease-rate-limit",
+    default=True,
+    show_default=True,
+    help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue give no "
+    "tasks, as on App Engine.",
+)
+@click.option(
+    "--api-upstream",
+    metavar="HOST:PORT",
+    help="Where the program's calls to App Engine's other services are passed on to.",
+)
+@click.pass_context
+def exec(  # noqa: A001 - the command's name
+    ctx: click.Context,
+    *,
+    queue_yaml: Path | None,
+    port: int,
+    profile: str,
+    lease_rate_limit: bool,
+    api_upstream: str | None,
+) -> int:
+    """Run COMMAND with its task queue calls going to the pull queues of QUEUE_YAML.
+
+    A server is started for as long as the command runs, or the one that PULLQUEUE_EMULATOR_HOST
+    names is joined. The environment tells App Engine's client libraries where it is. Without
+    QUEUE_YAML, queue.yaml or queue.yml of the current folder is taken.
+
+    The exit status is that of the command; signals are passed on to it.
+    """
+    command: Sequence[str] = ctx.meta[_COMMAND]
+    if not command:
+        raise click.UsageError(
+            "there is no command: give one behind `--`, as in `pullqueue exec queue.yaml -- "
+            "python main.py`"
+        )
+    address = os.environ.get(_ADDRESS_VARIABLE)
+    if address:
+        if queue_yaml is not None:
+            raise click.UsageError(
+                f"{_ADDRESS_VARIABLE} is {address!r}, a server with a queue.yaml of its own: "
+                f"leave {str(queue_yaml)!r} out, or unset the variable"
+            )
+        _check_answers(address)
+        return _run(command, address)
+    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
+    from pullqueue.rest.server import Server  # noqa: PLC0415 - imports Flask
+
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    emulator = Emulator.from_file(
+        queue_yaml or found_file(Path()),
+        limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None),
+        profile=profile,
+    )
+    with Server(emulator, port=port, api_upstream=api_upstream) as server:
+        click.echo(f"pullqueue listening on {server.url}", err=True)
+        return _run(command, f"{server.host}:{server.port}")
+
+
+def _split(args: list[str]) -> tuple[list[str], list[str]]:
+    """Give what stands before the first `--`, and what stands behind it."""
+    place = args.index("--") if "--" in args else len(args)
+    return args[:place], args[place + 1 :]
+
+
+def _check_answers(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ServerAddressError(
+            f"{_ADDRESS_VARIABLE} is {address!r}, where no server answers ({error}): start one "
+            "there with `pullqueue serve`, or unset the variable"
+        ) from None
+
+
+def _run(command: Sequence[str], address: str) -> int:
+    """Run a program to its end and give the exit status to end with."""
+    with _signals_kept() as forward_to:
+        try:
+            process = subprocess.Popen(command, env=_environment(address))  # noqa: S603 - the user's
+        except FileNotFoundError:
+            click.echo(f"pullqueue: {command[0]!r} is not found: check its spelling", err=True)
+            return _NOT_FOUND
+        except OSError as error:
+            click.echo(f"pullqueue: {command[0]!r} cannot be run: {error.strerror}", err=True)
+            return _NOT_EXECUTABLE
+        forward_to(process)
+        status = process.wait()
+    return status if status >= 0 else _SIGNALLED - status
+
+
+def _environment(address: str) -> dict[str, str]:
+    from pullqueue.sdk.startup import sitecustomize  # noqa: PLC0415 - imported when it runs
+
+    host, _, port = address.rpartition(":")
+    folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
+    environment = dict(os.environ)
+    # With this on, the SDK would send some of its calls to the real Cloud Tasks.
+    environment.pop(_CLOUD_VARIABLE, None)
+    # Set by the request on App Engine; for want of it the SDK logs a warning for every task.
+    environment.setdefault("HTTP_HOST", "localhost")
+    return environment | {
+        _ADDRESS_VARIABLE: address,
+        "API_HOST": host.strip("[]"),
+        "API_PORT": port,
+        sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,
+        "PYTHONPATH": os.pathsep.join(filter(None, folders)),
+    }
+
+
+@contextmanager
+def _signals_kept() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Let signals of this process go to the one that is named with the function given.
+
+    Those that came before it was named are passed on then.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        if not processes:
+            early.append(number)
+        elif signal.Signals(number).name not in _FROM_TERMINALS or not _in_foreground():
+            processes[0].send_signal(number)
+
+    def forward_to(process: subprocess.Popen[bytes]) -> None:
+        processes.append(process)
+        for number in early:
+            process.send_signal(number)
+
+    numbers = [getattr(signal, name) for name in _PASSED_ON if hasattr(signal, name)]
+    before = [(number, signal.signal(number, pass_on)) for number in numbers]
+    try:
+        yield forward_to
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    """Tell whether this is a terminal's foreground job: its keys reach all processes of the job."""
+    for stream in (0, 1, 2):
+        try:
+            return os.tcgetpgrp(stream) == os.getpgrp()
+        except (OSError, AttributeError):
+            continue
+    return False

@@ -1,0 +1,149 @@
+"""The doors of apps that use the SDK's client: in process, and over the wire to a real server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+from doors import CONFIG, LIMITS, Door, Held, Refusal, Refused
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.clock import from_usec
+from pullqueue.rest.server import Server
+from pullqueue.sdk import connect, install
+from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, taskqueue
+
+_REFUSALS: dict[type[Exception], Refusal] = {
+    taskqueue.TaskLeaseExpiredError: Refusal.LEASE_EXPIRED,
+    taskqueue.TaskAlreadyExistsError: Refusal.NAME_TAKEN,
+    taskqueue.UnknownQueueError: Refusal.UNKNOWN_QUEUE,
+    taskqueue.InvalidQueueModeError: Refusal.WRONG_MODE,
+    apiproxy_errors.OverQuotaError: Refusal.OVER_QUOTA,
+}
+
+
+class SdkDoor(Door):
+    """`google.appengine.api.taskqueue`."""
+
+    def __init__(self, emulator: Emulator, clock: ManualClock) -> None:
+        self.emulator = emulator
+        self._clock = clock
+
+    def add(
+        self,
+        payload: bytes,
+        *,
+        queue: str = "pull",
+        name: str | None = None,
+        tag: str | None = None,
+        eta: datetime | None = None,
+    ) -> str:
+        with _refusals(tombstoned=Refusal.NAME_TAKEN):
+            task = taskqueue.Task(payload=payload, name=name, tag=tag, eta=eta, method="PULL")
+            return str(task.add(queue).name)
+
+    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
+        with _refusals():
+            return [_held(task) for task in taskqueue.Queue(queue).lease_tasks(seconds, count)]
+
+    def lease_by_tag(
+        self, seconds: float, count: int, tag: str | None = None, *, queue: str = "pull"
+    ) -> list[Held]:
+        with _refusals():
+            tasks = taskqueue.Queue(queue).lease_tasks_by_tag(seconds, count, tag)
+            return [_held(task) for task in tasks]
+
+    def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
+        with _refusals():
+            task = taskqueue.Task(
+                payload=held.payload,
+                name=held.name,
+                tag=held.tag,
+                eta=from_usec(held.eta_usec),
+                method="PULL",
+            )
+            taskqueue.Queue(queue).modify_task_lease(task, seconds)
+            return _held(task, retry_count=held.retry_count)
+
+    def delete(self, name: str, *, queue: str = "pull") -> bool:
+        with _refusals():
+            return bool(taskqueue.Queue(queue).delete_tasks_by_name(name).was_deleted)
+
+    def count(self, *, queue: str = "pull") -> int:
+        with _refusals():
+            return int(taskqueue.Queue(queue).fetch_statistics().tasks)
+
+    def advance(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+
+
+@contextmanager
+def sdk_door() -> Iterator[Door]:
+    """Put an emulator in the place of the service and give the door to it."""
+    clock = ManualClock()
+    emulator = Emulator(CONFIG, clock=clock, limits=LIMITS)
+    with install(emulator):
+        yield SdkDoor(emulator, clock)
+
+
+@contextmanager
+def bridge_door() -> Iterator[Door]:
+    """Serve an emulator and let the client of this process call it."""
+    clock = ManualClock()
+    with Server(Emulator(CONFIG, clock=clock, limits=LIMITS)) as server, _client_of(server):
+        yield SdkDoor(server.emulator, clock)
+
+
+@contextmanager
+def _client_of(server: Server) -> Iterator[None]:
+    stub_map = apiproxy_stub_map.apiproxy
+    variables = dict(os.environ)
+    connect(f"{server.host}:{server.port}")
+    os.environ["HTTP_HOST"] = "localhost"
+    stub = stub_map.GetStub("taskqueue")
+    before = taskqueue.taskqueue.time
+    clock = server.emulator.clock
+    # What a process of its own would have: the time of the server's machine.
+    taskqueue.taskqueue.time = SimpleNamespace(
+        time=lambda: clock.now_usec() / 1e6, mktime=before.mktime
+    )
+    try:
+        yield
+    finally:
+        taskqueue.taskqueue.time = before
+        stub.http.clear()
+        stub.thread_pool.shutdown()
+        stub_map.SetDefaultStub(None)
+        os.environ.clear()
+        os.environ.update(variables)
+
+
+@contextmanager
+def _refusals(*, tombstoned: Refusal = Refusal.UNKNOWN_TASK) -> Iterator[None]:
+    try:
+        yield
+    except taskqueue.TombstonedTaskError as error:
+        raise Refused(tombstoned) from error
+    except (taskqueue.Error, apiproxy_errors.Error, TypeError) as error:
+        raise Refused(_refusal(error)) from error
+
+
+def _refusal(error: Exception) -> Refusal:
+    if type(error) is taskqueue.Error and "has no task" in str(error):
+        return Refusal.UNKNOWN_TASK
+    found = (refusal for kind, refusal in _REFUSALS.items() if isinstance(error, kind))
+    return next(found, Refusal.INVALID)
+
+
+def _held(task: Any, *, retry_count: int | None = None) -> Held:
+    return Held(
+        name=task.name,
+        payload=task.payload,
+        tag=task.tag,
+        eta_usec=task._eta_usec,
+        retry_count=task.retry_count if retry_count is None else retry_count,
+    )
