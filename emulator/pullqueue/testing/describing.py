@@ -7,26 +7,29 @@ from datetime import timedelta
 
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.events import Event, EventKind
+from pullqueue.engine.events import Event
 from pullqueue.engine.queue import Queue
 from pullqueue.tasks import Task, TaskState
+from pullqueue.testing.interception import observing
 
 _TASKS_SHOWN = 5
 _EVENTS_SHOWN = 10
 _PAYLOAD_SHOWN = 60
 
 
+@observing()
 def describe(emulator: Emulator) -> str:
     """Give the state of an emulator's pull queues and what happened in them last."""
     lines = [f"the time is {emulator.clock.now().isoformat()}"]
     for queue in emulator.queues:
         if queue.mode is QueueMode.PULL:
-            lines += describe_queue(queue, emulator.clock.now_usec())
+            lines += describe_queue(queue)
     return "\n".join(lines)
 
 
-def describe_queue(queue: Queue, now_usec: int) -> Iterator[str]:
+def describe_queue(queue: Queue) -> Iterator[str]:
     """Give the state of a queue and its last events, in lines."""
+    now_usec = queue.clock.now_usec()
     exhausted = queue.exhausted
     events = queue.events()
     yield f"queue {queue.name!r}: {summary(queue)}"
@@ -76,9 +79,7 @@ def describe_payload(payload: bytes) -> str:
 def describe_event(event: Event) -> str:
     """Give an event in one line."""
     text = f"{event.moment.isoformat()} {event.task_name!r} {event.kind.value}"
-    if event.until is None:
-        return text
-    return f"{text} {'for' if event.kind is EventKind.ADDED else 'until'} {event.until.isoformat()}"
+    return text if event.until is None else f"{text} until {event.until.isoformat()}"
 
 
 def times(count: int) -> str:

@@ -11,16 +11,16 @@ from pullqueue.errors import ClockError
 from pullqueue.testing.process_time import MovableClock
 
 
-def movable_clock(emulator: Emulator) -> MovableClock:
-    """Give an emulator's clock, if it is of a kind that can be moved.
+def movable_clock(owner: Emulator | Queue) -> MovableClock:
+    """Give the clock of an emulator or a queue, if it is of a kind that can be moved.
 
     Raises:
         ClockError: it is not.
     """
-    clock = emulator.clock
+    clock = owner.clock
     if not hasattr(clock, "move_to"):
         raise ClockError(
-            f"the clock of this emulator, a {type(clock).__name__}, cannot be moved: make the "
+            f"cannot move the time of {owner!r}, which goes by a {type(clock).__name__}: make the "
             "emulator with clock=ManualClock(), or use the fixtures of the pytest plugin"
         )
     return cast("MovableClock", clock)

@@ -1,0 +1,127 @@
+"""What the tools that step into calls have in common."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from pullqueue.engine.calls import CallPath, Interceptor, QueueCall
+from pullqueue.errors import InternalError
+from pullqueue.tasks import Task
+
+_METHODS = {
+    "insert": "add",
+    "lease": "lease_tasks",
+    "modify_lease": "modify_task_lease",
+}
+"""Methods of `Queue` whose calls go by another name; the names are the SDK's."""
+
+VERBS = (
+    "add",
+    "lease_tasks",
+    "lease_tasks_by_tag",
+    "modify_task_lease",
+    "delete_tasks",
+    "purge",
+    "fetch_statistics",
+    "get_task",
+    "list_tasks",
+)
+"""The calls that a test can step into."""
+
+LEASES = frozenset({"lease_tasks", "lease_tasks_by_tag"})
+
+_observing: ContextVar[bool] = ContextVar("observing", default=False)
+
+
+@contextmanager
+def observing() -> Iterator[None]:
+    """Let the calls of the block pass by all tools: they are the test's own, not the app's."""
+    token = _observing.set(True)
+    try:
+        yield
+    finally:
+        _observing.reset(token)
+
+
+def verb_of(call: QueueCall) -> str:
+    """Give the name by which the users of the API know a call."""
+    if call.options.get("group_by_tag"):
+        return "lease_tasks_by_tag"
+    return _METHODS.get(call.method, call.method)
+
+
+def describe_call(call: QueueCall) -> str:
+    """Give a call as one would write it."""
+    arguments = [_short(argument) for argument in call.arguments]
+    if verb_of(call) == "lease_tasks_by_tag" and call.options.get("tag") is not None:
+        arguments.append(f"tag={call.options['tag']!r}")
+    return f"{verb_of(call)}({', '.join(arguments)}) on queue {call.queue.name!r}"
+
+
+def _short(argument: object) -> str:
+    if isinstance(argument, Task):
+        return repr(argument.name)
+    if isinstance(argument, list | tuple):
+        names = [_short(getattr(item, "name", None) or item) for item in argument[:3]]
+        return f"[{', '.join(names)}{', ...' if len(argument) > 3 else ''}]"
+    return repr(argument)
+
+
+@contextmanager
+def intercepted(path: CallPath, interceptor: Interceptor) -> Iterator[None]:
+    """Let the app's calls pass an interceptor inside the block; the test's own pass it by."""
+
+    def step(call: QueueCall, proceed: Callable[[], object]) -> object:
+        return proceed() if _observing.get() else interceptor(call, proceed)
+
+    path.add(step)
+    try:
+        yield
+    finally:
+        path.remove(step)
+
+
+class WorkerInterrupt(BaseException):
+    """ends a worker at one of its calls; no `except Exception` of the worker keeps it alive"""
+
+
+class Leash:
+    """Holds the thread in which a worker runs, and ends the worker from one of its calls.
+
+    The worker may run in this thread and call the emulator in it, or call a server that answers in
+    another: then the interrupt is raised in the worker's thread, as soon as it has its answer.
+    """
+
+    def __init__(self) -> None:
+        self._thread_id = threading.get_ident()
+
+    @property
+    def holds_this_thread(self) -> bool:
+        """Whether the caller runs in the worker's thread."""
+        return threading.get_ident() == self._thread_id
+
+    def end(self, interrupt: type[WorkerInterrupt], answer: object = None) -> object:
+        """End the worker; where it waits for a server's answer, give that: `answer`.
+
+        Raises:
+            WorkerInterrupt: this is the worker's thread.
+            InternalError: it is another one, and there is no answer to give.
+        """
+        if self.holds_this_thread:
+            raise interrupt
+        self._raise_there(interrupt)
+        if answer is None:
+            raise InternalError("the worker that made this call is ended by its test")
+        return answer
+
+    def release(self) -> None:
+        """Take back an interrupt that came too late to meet the worker."""
+        self._raise_there(None)
+
+    def _raise_there(self, interrupt: type[WorkerInterrupt] | None) -> None:
+        kind = None if interrupt is None else ctypes.py_object(interrupt)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread_id), kind)

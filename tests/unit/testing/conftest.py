@@ -1,0 +1,43 @@
+"""An emulator with a clock of its own, for the helpers that need no pytest."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullqueue import Emulator, ManualClock, Queue
+
+YAML = """\
+queue:
+- name: work
+  mode: pull
+- name: limited
+  mode: pull
+  retry_parameters:
+    task_retry_limit: 2
+- name: pushed
+  rate: 5/s
+"""
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that only the test moves."""
+    return ManualClock()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
+    """Two pull queues, one with a retry limit, and a push queue."""
+    return Emulator.from_text(YAML, clock=clock)
+
+
+@pytest.fixture
+def queue(emulator: Emulator) -> Queue:
+    """The pull queue without a limit."""
+    return emulator.queue("work")
+
+
+@pytest.fixture
+def limited(emulator: Emulator) -> Queue:
+    """The pull queue whose tasks can be leased twice."""
+    return emulator.queue("limited")

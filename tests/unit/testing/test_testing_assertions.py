@@ -1,0 +1,189 @@
+"""Assertions about queues and what their messages show."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from pullqueue import Emulator, ManualClock, Queue
+from pullqueue.testing import (
+    assert_added,
+    assert_available,
+    assert_empty,
+    assert_exhausted,
+    assert_leased,
+    exhaust,
+    json_payload,
+    remember_added,
+)
+
+
+def test_empty(queue: Queue) -> None:
+    """An empty queue passes; any task, even a scheduled one, fails it and is shown."""
+    assert_empty(queue)
+    eta = queue.clock.now() + timedelta(hours=1)
+    queue.add("later", name="one", eta=eta)
+
+    with pytest.raises(AssertionError) as caught:
+        assert_empty(queue)
+
+    assert str(caught.value).splitlines() == [
+        "queue 'work' is not empty, it holds 1 task",
+        "queue 'work': 1 scheduled",
+        "  scheduled 'one' from 2026-01-01T01:00:00+00:00 (in 1:00:00) payload b'later'",
+        "  events:",
+        "    2026-01-01T00:00:00+00:00 'one' added",
+    ]
+
+
+def test_available_and_leased(queue: Queue, clock: ManualClock) -> None:
+    """Tasks are counted by where they stand now."""
+    for name in ("one", "two", "three"):
+        queue.add(name=name)
+    assert_leased(queue, 0)
+    queue.lease_tasks(60, 1)
+
+    assert_available(queue)
+    assert_available(queue, 2)
+    assert_leased(queue, count=1)
+    with pytest.raises(
+        AssertionError, match=r"^expected 3 available in queue 'work', but found 2\n"
+    ):
+        assert_available(queue, 3)
+
+    clock.advance(60)
+    with pytest.raises(
+        AssertionError, match=r"^expected some leased in queue 'work', but found 0\n"
+    ):
+        assert_leased(queue)
+
+
+def test_exhausted(limited: Queue, queue: Queue) -> None:
+    """A task is exhausted when its last permitted lease has run out."""
+    task = limited.add(name="one")
+    with pytest.raises(
+        AssertionError,
+        match=r"^task 'one' of queue 'limited', which permits 2 leases, is not exhausted\n",
+    ):
+        assert_exhausted(limited, task)
+    with pytest.raises(AssertionError, match=r"which has no task_retry_limit, is not"):
+        assert_exhausted(queue, "one")
+    assert_exhausted(limited, count=0)
+
+    exhaust(limited, task)
+
+    assert_exhausted(limited)
+    assert_exhausted(limited, task)
+    assert_exhausted(limited, "one", 1)
+    with pytest.raises(AssertionError, match=r"^expected 2 exhausted in queue 'limited', but"):
+        assert_exhausted(limited, count=2)
+
+
+def test_added(queue: Queue) -> None:
+    """Added tasks are found by payload, tag and name, and counted."""
+    queue.add("a", name="one", tag="x")
+    queue.add("b", name="two", tag="x")
+
+    assert_added(queue)
+    assert_added(queue, count=2)
+    assert_added(queue, tag="x", count=2)
+    assert_added(queue, payload="a")
+    assert_added(queue, payload=b"b", tag="x", name="two", count=1)
+    assert_added(queue, tag="y", count=0)
+
+
+def test_added_shows_the_nearest_misses(queue: Queue) -> None:
+    """A miss tells in what each task differs, the nearest first."""
+    queue.add("a", name="far")
+    queue.add('{"n": 1}', name="near", tag="x")
+
+    with pytest.raises(AssertionError) as caught:
+        assert_added(queue, payload=json_payload({"n": 2}), tag="x", count=1)
+
+    head, *misses = str(caught.value).splitlines()
+    assert head == (
+        "expected 1 task with tag='x', payload=json_payload({'n': 2}) added to queue 'work', "
+        "but found 0"
+    )
+    assert misses == [
+        "  nearest misses:",
+        "    payload is b'{\"n\": 1}': 'near' tag 'x' payload b'{\"n\": 1}'",
+        "    it has no tag, payload is b'a': 'far' payload b'a'",
+    ]
+
+
+def test_added_shows_a_few_misses_only(queue: Queue) -> None:
+    """A long list of misses is cut off, and an empty one says so."""
+    with pytest.raises(AssertionError, match=r"but found 0\n  nothing was added$"):
+        assert_added(queue)
+    for _ in range(7):
+        queue.add(tag="y", name=None)
+
+    with pytest.raises(AssertionError, match=r"tag is 'y'") as caught:
+        assert_added(queue, tag="x")
+    assert str(caught.value).endswith("    and 2 more")
+
+
+def test_added_and_gone(queue: Queue) -> None:
+    """Without a record a deleted task is known by name only, and the message says so."""
+    queue.delete_tasks(queue.add("a", name="one"))
+
+    assert_added(queue)
+    assert_added(queue, name="one", count=1)
+    with pytest.raises(AssertionError, match=r"1 task left the queue, and what they held is not"):
+        assert_added(queue, payload="a")
+
+
+def test_added_and_remembered(emulator: Emulator, queue: Queue) -> None:
+    """In a block of remember_added deleted tasks are known, payload and all."""
+    with remember_added(emulator):
+        queue.delete_tasks(queue.add("a", name="one"))
+
+        assert_added(queue, payload="a", name="one", count=1)
+
+
+def test_exhausted_task_was_added(limited: Queue) -> None:
+    """An exhausted task is still known as added."""
+    exhaust(limited, limited.add("a", name="one"))
+
+    assert_added(limited, payload="a", count=1)
+
+
+@pytest.mark.parametrize(
+    ("expected", "payload", "equal"),
+    [
+        ({"a": 1, "b": [1, 2]}, b'{"b": [1, 2],\n "a": 1}', True),
+        ({"a": 1}, b'{"a": 1, "b": 2}', False),
+        ([1, 2], "[1, 2]", True),
+        ([1, 2], "[1]", False),
+        (True, b"1", False),
+        (1, b"1.0", True),
+        (None, b"null", True),
+        ({"a": 1}, b"not json", False),
+        ({"a": 1}, 7, False),
+    ],
+)
+def test_json_payload(expected: object, payload: object, *, equal: bool) -> None:
+    """JSON is compared by its value, whatever the order of keys and the spaces."""
+    assert (json_payload(expected) == payload) is equal  # type: ignore[arg-type]
+
+
+def test_partial_json_payload() -> None:
+    """With partial, further keys do not matter, at any depth."""
+    wanted = json_payload({"a": {"b": 1}}, partial=True)
+
+    assert wanted == b'{"a": {"b": 1, "c": 2}, "d": 3}'
+    assert wanted != b'{"a": {"c": 2}}'
+    assert wanted == json_payload({"a": {"b": 1}}, partial=True)
+    assert wanted != json_payload({"a": {"b": 1}})
+    assert repr(wanted) == "json_payload({'a': {'b': 1}}, partial=True)"
+
+
+def test_long_payloads_are_cut(queue: Queue) -> None:
+    """A message shows the beginning of a long payload and its length."""
+    queue.add(b"x" * 1000)
+
+    with pytest.raises(AssertionError, match=re.escape("'... (1000 bytes)")):
+        assert_empty(queue)

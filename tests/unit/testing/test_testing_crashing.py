@@ -1,0 +1,188 @@
+"""Killing a worker at each of its calls."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pullqueue import DeadlineExceededError, Emulator, Queue
+from pullqueue.testing import Crash, CrashTestError, crash_test
+
+
+class App:
+    """Orders that a worker is to save, each once."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.saved: dict[bytes, int] = {}
+
+    def start(self) -> None:
+        """Begin with two orders and nothing saved."""
+        self.saved = {}
+        self.queue.add("1", name="one")
+        self.queue.add("2", name="two")
+
+    def work(self) -> None:
+        """Save first, then delete: what was saved twice is saved once."""
+        for task in self.queue.lease_tasks(60, 1):
+            self.saved[task.payload] = 1
+            self.queue.delete_tasks(task)
+
+    def work_in_the_wrong_order(self) -> None:
+        """Delete first, then save: a crash between the two loses an order."""
+        for task in self.queue.lease_tasks(60, 1):
+            self.queue.delete_tasks(task)
+            self.saved[task.payload] = 1
+
+    def count(self) -> None:
+        """Count instead of remembering: a redelivery counts twice."""
+        for task in self.queue.lease_tasks(60, 1):
+            self.saved[task.payload] = self.saved.get(task.payload, 0) + 1
+            self.queue.delete_tasks(task)
+
+    def check(self) -> bool:
+        """Tell whether each order was saved once."""
+        return self.saved == {b"1": 1, b"2": 1}
+
+
+@pytest.fixture
+def app(queue: Queue) -> App:
+    """The app under test."""
+    return App(queue)
+
+
+def test_a_worker_that_survives(emulator: Emulator, app: App) -> None:
+    """Two orders make four calls, and each can be crashed at in three ways."""
+    assert crash_test(emulator, app.work, setup=app.start, check=app.check) == 12
+    assert not emulator.call_path.interceptors
+
+
+def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
+    """Deleting before saving is found, at the very call, with the history."""
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, app.work_in_the_wrong_order, setup=app.start, check=app.check)
+
+    failures = caught.value.failures
+    assert [(failure.crash, failure.call_number) for failure in failures] == [
+        (Crash.AFTER, 2),
+        (Crash.ANSWER_LOST, 2),
+        (Crash.AFTER, 4),
+        (Crash.ANSWER_LOST, 4),
+    ]
+    assert failures[0].calls == (
+        "lease_tasks(60, 1) on queue 'work'",
+        "delete_tasks('one') on queue 'work'",
+    )
+    lines = str(caught.value).splitlines()
+    assert lines[:8] == [
+        "crash_test: the worker does not survive 4 of 12 crashes",
+        "",
+        "killed after call 2, delete_tasks('one') on queue 'work':",
+        "  AssertionError: check gives False",
+        "  calls until then:",
+        "    1. lease_tasks(60, 1) on queue 'work'",
+        "    2. delete_tasks('one') on queue 'work'",
+        "  the time is 2026-01-01T00:03:00+00:00",
+    ]
+    assert re.search(r"'one' leased until .*\n +.*'one' deleted", str(caught.value))
+    assert caught.value.__cause__ is failures[0].error
+
+
+def test_a_worker_that_counts_twice(emulator: Emulator, app: App) -> None:
+    """A worker that is not idempotent is found where its delete is not done."""
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, app.count, setup=app.start, check=app.check)
+
+    assert {(failure.crash, failure.call_number) for failure in caught.value.failures} == {
+        (Crash.BEFORE, 2),
+        (Crash.BEFORE, 4),
+    }
+
+
+def test_a_worker_that_retries_a_lost_answer(emulator: Emulator, app: App) -> None:
+    """A worker that lives on after a lost answer is not taken for dead."""
+    lives = []
+
+    def work() -> None:
+        lives.append("begun")
+        for task in app.queue.lease_tasks(60, 1):
+            app.saved[task.payload] = 1
+            try:
+                app.queue.delete_tasks(task)
+            except DeadlineExceededError:
+                app.queue.delete_tasks(task)
+        lives.append("ended")
+
+    assert crash_test(emulator, work, setup=app.start, check=app.check) == 12
+    assert lives.count("ended") > 12
+
+
+def test_a_dead_worker_changes_nothing(emulator: Emulator, app: App) -> None:
+    """What a killed worker does while it goes down has no effect on the queues.
+
+    A worker that gets an error instead of an answer is alive, though, and its deletes count.
+    """
+
+    def work() -> None:
+        for task in app.queue.lease_tasks(60, 1):
+            try:
+                app.queue.get_task(task.name)
+                app.saved[task.payload] = 1
+            finally:
+                app.queue.delete_tasks(task)
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, work, setup=app.start, check=app.check)
+
+    assert {failure.crash for failure in caught.value.failures} == {Crash.ANSWER_LOST}
+
+
+def test_an_endless_worker(emulator: Emulator, app: App) -> None:
+    """A worker that loops for ever is crashed and stopped as well: four calls, and three in vain."""
+
+    def work() -> None:
+        while True:
+            app.work()
+
+    assert crash_test(emulator, work, setup=app.start, check=app.check) == 21
+
+
+def test_the_worker_that_takes_over_fails(emulator: Emulator, app: App) -> None:
+    """An error of the second worker is a finding, too."""
+
+    def work() -> None:
+        for task in app.queue.lease_tasks(60, 1):
+            if task.retry_count > 1:
+                raise RuntimeError("cannot happen")
+            app.saved[task.payload] = 1
+            app.queue.delete_tasks(task)
+
+    with pytest.raises(CrashTestError, match=r"\n  RuntimeError: cannot happen\n"):
+        crash_test(emulator, work, setup=app.start, check=app.check)
+
+
+def test_wrong_without_a_crash(emulator: Emulator, app: App) -> None:
+    """A check that never holds, or a worker that does nothing, is told apart from a crash."""
+    with pytest.raises(AssertionError, match=r"^check gives False$"):
+        crash_test(emulator, app.work, setup=app.start, check=lambda: False)
+    with pytest.raises(AssertionError, match=r"^crash_test: the worker makes no call to a queue$"):
+        crash_test(emulator, app.work, setup=lambda: None, check=lambda: True)
+
+
+def test_each_run_begins_alike(emulator: Emulator, queue: Queue) -> None:
+    """Made-up names are the same in every run, and the emulator's own afterwards."""
+    names = []
+    source = emulator.names
+
+    def start() -> None:
+        names.append(queue.add().name)
+
+    def work() -> None:
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+
+    crash_test(emulator, work, setup=start, check=lambda: None)
+
+    assert len(names) > 2
+    assert len(set(names)) == 1
+    assert emulator.names is source
