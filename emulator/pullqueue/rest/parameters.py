@@ -14,7 +14,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _INT32 = 2**31
 _TRUE: Final = frozenset({"true", "True", "TRUE"})
 _FALSE: Final = frozenset({"false", "False", "FALSE"})
-_MAX_FIELDS = 1_000
+_MAX = 1_000
 
 
 class Parameters:
@@ -91,14 +91,14 @@ class Parameters:
 
     def _read(self, encoded: bytes) -> None:
         try:
-            for name, value in parse_qsl(
-                encoded, keep_blank_values=True, max_num_fields=_MAX_FIELDS
-            ):
-                self._values.setdefault(name.decode(), value.decode())
+            pairs = parse_qsl(
+                encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX
+            )
         except UnicodeDecodeError:
-            raise ApiError(
-                "the parameters are not UTF-8: encode them so", reason="badRequest"
-            ) from None
-        except ValueError:
-            message = f"more than {_MAX_FIELDS} parameters: leave out what the method does not know"
+            message = "the parameters are not UTF-8: encode them so"
             raise ApiError(message, reason="badRequest") from None
+        except ValueError:
+            message = f"more than {_MAX} parameters: leave out what the method does not know"
+            raise ApiError(message, reason="badRequest") from None
+        for name, value in pairs:
+            self._values.setdefault(name, value)
