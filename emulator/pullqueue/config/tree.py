@@ -7,10 +7,8 @@ soon as it passes a bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-import yaml
 from yaml.events import (
     AliasEvent,
     CollectionStartEvent,
@@ -23,6 +21,9 @@ from yaml.events import (
     SequenceEndEvent,
 )
 
+from pullqueue.config.aliases import expansion
+from pullqueue.config.events import parse_events, span_of
+from pullqueue.config.findings import Edit, Fix
 from pullqueue.config.nodes import Mapping, Node, Pair, Scalar, Sequence, shorten
 from pullqueue.config.reports import Found, Place, Report, UnreadableError
 from pullqueue.config.scalars import SCALAR_TAGS, TAG_PREFIX, assign_type
@@ -32,7 +33,6 @@ MAX_DEPTH = 32
 MAX_NODES = 20_000
 """Keys, values, lists and mappings in one file; the largest in use have about 1,000."""
 
-_EVENTS = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MERGE_KEY = "<<"
 _COMPLEX = "complex"
 _COLLECTION_TAGS = {Mapping: TAG_PREFIX + "map", Sequence: TAG_PREFIX + "seq"}
@@ -71,7 +71,7 @@ class _TreeBuilder:
 
     def build(self) -> Node | None:
         documents = 0
-        for event in self._events():
+        for event in parse_events(self._text):
             if isinstance(event, DocumentStartEvent):
                 documents += 1
                 if documents > 1:
@@ -84,13 +84,9 @@ class _TreeBuilder:
                 self._close(event)
         return self._root
 
-    def _events(self) -> Iterator[Event]:
-        events: Iterator[Event] = yaml.parse(self._text, Loader=_EVENTS)
-        return events
-
     def _begin(self, event: NodeEvent) -> None:
         self._nodes += 1
-        place = _span(event)
+        place = span_of(event)
         if self._nodes > MAX_NODES:
             self._stop("file-too-large", place, f"more than {MAX_NODES:,} values in one file")
         if isinstance(event, AliasEvent):
@@ -117,7 +113,7 @@ class _TreeBuilder:
     def _close(self, event: Event) -> None:
         node, _, known = self._stack.pop()
         self._pending_key.pop()
-        node.end = _span(event).end if node.flow else max(node.end, _last_end(node))
+        node.end = span_of(event).end if node.flow else max(node.end, _last_end(node))
         self._place(node if known else Scalar(start=node.start, end=node.end, text="", opaque=True))
 
     def _place(self, node: Node) -> None:
@@ -187,6 +183,7 @@ class _TreeBuilder:
                     at=place,
                     message=f"{what}: App Engine accepts no anchors, aliases or merge keys; "
                     "write the values out",
+                    fix=expansion(self._text),
                 ),
             )
 
@@ -196,27 +193,25 @@ class _TreeBuilder:
         self._found.add("yaml-tag", Report(at=place, message=message))
 
     def _refuse_second_document(self, event: Event) -> None:
-        start = _span(event).start
+        start = span_of(event).start
         message = "a second YAML document begins here: a queue.yaml has one; join them or split it"
         self._found.add("multiple-documents", Report(at=Place(start, start + 3), message=message))
 
     def _check_directives(self, event: DocumentStartEvent) -> None:
         if not (event.version or event.tags):
             return
-        start = _span(event).start
+        start = span_of(event).start
         directive = self._text[start:].split("\n", 1)[0].rstrip()
         message = f"directive `{shorten(directive)}` makes App Engine's reader fail: remove it"
         at = Place(start, start + len(directive))
-        self._found.add("yaml-directive", Report(at=at, message=message))
+        document = self._text.find("\n---", start)
+        edits = (Edit(start, document + 1, ""),) if document >= 0 else ()
+        fix = Fix(title="remove it", edits=edits) if edits else None
+        self._found.add("yaml-directive", Report(at=at, message=message, fix=fix))
 
     def _stop(self, rule: str, place: Place, what: str) -> None:
         self._found.add(rule, Report(at=Place(place.start, place.start + 1), message=what))
         raise UnreadableError
-
-
-def _span(event: Event) -> Place:
-    start, end = event.start_mark, event.end_mark
-    return Place(start.index if start else 0, end.index if end else 0)
 
 
 def _last_end(node: Mapping | Sequence) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
@@ -92,9 +93,9 @@ class _Builder(TreeBuilder):
         self._depth -= 1
         return super().end(tag)
 
-    def comment(self, text: str, /) -> Element:
+    def comment(self, text: str | None, /) -> Element:
         if self._depth == 0:
-            (self.after if self._begun else self.before).append(text)
+            (self.after if self._begun else self.before).append(text or "")
         return super().comment(text)
 
 
@@ -159,8 +160,8 @@ class _Writer:
         where: str,
         known: list[str],
         *,
-        also: Set[str] = frozenset(),
-        repeated: Set[str] = frozenset(),
+        also: AbstractSet[str] = frozenset(),
+        repeated: AbstractSet[str] = frozenset(),
     ) -> Iterator[tuple[Element, str]]:
         """Give the elements that have a key, each key once (the last), and note the others."""
         children: dict[str | int, tuple[Element, str]] = {}
