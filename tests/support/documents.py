@@ -1,24 +1,47 @@
 """Runs what a Markdown document shows: its files, its Python, its tests and its commands.
 
 A fenced block whose first line is a comment with a file's name is written to that file; a test
-module is run with pytest. Other Python blocks are run as they are. In `console` blocks the lines
-behind `$ ` are run by one shell for the whole document, and must print what stands below them,
-where `...` stands for anything.
+module is run with pytest. Other Python blocks are run as they are, all of a document in one
+interpreter, so that a block can go on where the one before it ended. In `console` blocks the lines
+behind `$ ` are run by bash. What a block prints must be what stands below it: in the `console`
+block itself, or in a `text` block behind a Python block. There, `...` stands for anything.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+_QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE_NAME = re.compile(r"^# ([\w./-]+\.\w+)$")
+_FILE_NAME = re.compile(r"^(?:#|//) ([\w./-]+\.\w+)$")
 _READY = "pullqueue listening on "
+_INTERPRETER = """
+import contextlib, io, json, sys, traceback
+
+names = {"__name__": "__main__"}
+for line in sys.stdin:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            exec(compile(json.loads(line), "<block>", "exec"), names)
+            failed = False
+        except BaseException:
+            failed = True
+            traceback.print_exc()
+    print(json.dumps([failed, printed.getvalue()]), flush=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -45,46 +68,77 @@ def blocks_of(document: Path) -> list[Block]:
     ]
 
 
+def run_document(document: Path, folder: Path) -> None:
+    """Run a document's blocks in a folder that begins with the quickstart's queue.yaml."""
+    shutil.copy(_QUEUE_YAML, folder)
+    with _the_usual_port():
+        runner = DocumentRunner(folder)
+        try:
+            for block in blocks_of(document):
+                runner.run(block)
+        finally:
+            runner.close()
+
+
 class DocumentRunner:
     """Runs blocks one after the other in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.servers: list[subprocess.Popen[str]] = []
+        self.processes: list[subprocess.Popen[str]] = []
+        self.interpreter: subprocess.Popen[str] | None = None
         self.last_status = 0
+        self.last_output = ""
 
     def run(self, block: Block) -> None:
         """Do what a block shows and check that it comes out as shown."""
         if block.file_name:
-            path = self.folder / block.file_name
-            path.write_text(block.text, "utf-8")
-            if path.name.startswith("test_"):
-                self._python("-m", "pytest", "-q", "-p", "no:cacheprovider", path.name)
+            self._write(block, block.file_name)
         elif block.language == "python":
-            self._python("-W", "error", "-c", block.text)
+            self._python(block)
+        elif block.language == "text":
+            message = f"line {block.line}:\n{self.last_output}\nis not\n{block.text}"
+            assert _matches(block.text, self.last_output), message
         elif block.language == "console":
             for command, expected in _commands(block.text):
                 self._command(command, expected)
 
     def close(self) -> None:
-        """Stop the servers that were started."""
-        for server in self.servers:
-            server.terminate()
-            server.communicate(timeout=10)
+        """Stop the programs that were started."""
+        for process in self.processes:
+            process.terminate()
+            process.communicate(timeout=10)
 
-    def _python(self, *arguments: str) -> None:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            check=False,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    def _write(self, block: Block, name: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text, "utf-8")
+        if path.name.startswith("test_"):
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name],
+                check=False,
+                cwd=self.folder,
+                env=_environment(),
+                capture_output=True,
+                text=True,
+            )
+            self.last_output = done.stdout + done.stderr
+            assert done.returncode == 0, f"line {block.line}:\n{self.last_output}"
+
+    def _python(self, block: Block) -> None:
+        if self.interpreter is None:
+            self.interpreter = self._start([sys.executable, "-W", "error", "-c", _INTERPRETER])
+        assert self.interpreter.stdin is not None
+        self.interpreter.stdin.write(json.dumps(block.text) + "\n")
+        self.interpreter.stdin.flush()
+        failed, self.last_output = json.loads(_line(self.interpreter.stdout))
+        assert not failed, f"line {block.line}:\n{self.last_output}"
 
     def _command(self, command: str, expected: str) -> None:
         if _READY in expected:
-            self._serve(command, expected)
+            server = self._start(["bash", "-c", f"exec {command}"])
+            first = _line(server.stdout)
+            assert _matches(expected.partition("\n")[0], first), first
             return
         done = subprocess.run(
             ["bash", "-c", f"(exit {self.last_status}); {command}"],
@@ -99,24 +153,33 @@ class DocumentRunner:
         self.last_status = done.returncode
         assert _matches(expected, done.stdout), f"$ {command}\n{done.stdout}\nis not\n{expected}"
 
-    def _serve(self, command: str, expected: str) -> None:
-        server = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
+    def _start(self, command: list[str]) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            command,
             cwd=self.folder,
             env=_environment(),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self.servers.append(server)
-        first = _line(server.stdout)
-        assert _matches(expected.partition("\n")[0], first), first
+        self.processes.append(process)
+        return process
+
+
+@contextmanager
+def _the_usual_port() -> Iterator[None]:
+    """Let one document run at a time: each shows servers at the usual port."""
+    with Path(tempfile.gettempdir(), "pullqueue-documents.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _environment() -> dict[str, str]:
     """Give an environment whose `pullqueue` is the one under test, wherever pytest was started."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {**os.environ, "PATH": path}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+    return {**inherited, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
 
 
 def _line(stream: IO[str] | None) -> str:
@@ -126,7 +189,14 @@ def _line(stream: IO[str] | None) -> str:
 
 def _commands(text: str) -> list[tuple[str, str]]:
     parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
-    return [(command, output) for command, _, output in (part.partition("\n") for part in parts)]
+    return [_command_and_output(part) for part in parts]
+
+
+def _command_and_output(part: str) -> tuple[str, str]:
+    """Take a command, with the lines it goes on for behind a backslash, from what it prints."""
+    match = re.match(r"(?:.*\\\n)*.*", part)
+    assert match is not None
+    return match.group(), part[match.end() :].removeprefix("\n")
 
 
 def _matches(expected: str, actual: str) -> bool:
