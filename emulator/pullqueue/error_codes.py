@@ -54,6 +54,7 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
         errors.InternalError: ErrorCodes(500, "internalError", 3),
         errors.DeadlineExceededError: ErrorCodes(504, "deadlineExceeded", 2),
         errors.RateLimitExceededError: ErrorCodes(403, "rateLimitExceeded", 2),
+        errors.StoreError: ErrorCodes(500, "internalError", 3),
         errors.ServerAddressError: ErrorCodes(500, "internalError", 3),
     }
 )

@@ -162,5 +162,9 @@ class RateLimitExceededError(PullQueueError):
     """too many calls; try again later"""
 
 
+class StoreError(PullQueueError):
+    """a store cannot be opened"""
+
+
 class ServerAddressError(PullQueueError):
     """the server cannot listen on this address"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -51,7 +51,7 @@ class Event(NamedTuple):
         return None if self.until_usec is None else from_usec(self.until_usec)
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     """One operation on some tasks; names only, so that payloads are not kept alive."""
 
     usec: int
@@ -71,7 +71,7 @@ class EventLog:
     def __init__(self, kept: int) -> None:
         """Remember the latest `kept` events, to the operation."""
         self._kept = kept
-        self._entries: deque[_Entry] = deque()
+        self._entries: deque[Entry] = deque()
         self._count = 0
 
     def record(
@@ -80,38 +80,44 @@ class EventLog:
         """Remember that one operation did `kind` to `tasks`."""
         names = [task.name for task in tasks]
         counts = [task.retry_count for task in tasks]
-        self._entries.append(_Entry(usec, kind, names, counts, until_usec))
+        self._entries.append(Entry(usec, kind, names, counts, until_usec))
         self._count += len(names)
         while self._count > self._kept and len(self._entries) > 1:
             self._count -= len(self._entries.popleft().names)
 
     def read(self, now_usec: int, task_name: str | None = None) -> list[Event]:
         """Give the events until now, of all tasks or of one, oldest first."""
-        events: list[Event] = []
-        leases: dict[str, Event] = {}
-        for event in self._recorded(task_name):
-            lease = leases.pop(event.task_name, None)
-            if lease is not None:
-                events += _expiry(lease, event.usec)
-            events.append(event)
-            if event.kind in (EventKind.LEASED, EventKind.EXTENDED):
-                leases[event.task_name] = event
-        for lease in leases.values():
-            events += _expiry(lease, now_usec)
-        events.sort(key=lambda event: event.usec)
-        return events
+        return told(self._entries, now_usec, task_name)
 
-    def _recorded(self, task_name: str | None) -> Iterator[Event]:
-        for usec, kind, names, retry_counts, until_usec in self._entries:
-            for name, retry_count in zip(names, retry_counts, strict=True):
-                if task_name is None or name == task_name:
-                    yield Event(
-                        usec=usec,
-                        kind=kind,
-                        task_name=name,
-                        retry_count=retry_count,
-                        until_usec=until_usec,
-                    )
+
+def told(entries: Iterable[Entry], now_usec: int, task_name: str | None = None) -> list[Event]:
+    """Give the events of a record until now, of all tasks or of one, oldest first."""
+    events: list[Event] = []
+    leases: dict[str, Event] = {}
+    for event in _recorded(entries, task_name):
+        lease = leases.pop(event.task_name, None)
+        if lease is not None:
+            events += _expiry(lease, event.usec)
+        events.append(event)
+        if event.kind in (EventKind.LEASED, EventKind.EXTENDED):
+            leases[event.task_name] = event
+    for lease in leases.values():
+        events += _expiry(lease, now_usec)
+    events.sort(key=lambda event: event.usec)
+    return events
+
+
+def _recorded(entries: Iterable[Entry], task_name: str | None) -> Iterator[Event]:
+    for usec, kind, names, retry_counts, until_usec in entries:
+        for name, retry_count in zip(names, retry_counts, strict=True):
+            if task_name is None or name == task_name:
+                yield Event(
+                    usec=usec,
+                    kind=kind,
+                    task_name=name,
+                    retry_count=retry_count,
+                    until_usec=until_usec,
+                )
 
 
 def _expiry(lease: Event, by_usec: int) -> list[Event]:

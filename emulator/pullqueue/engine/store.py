@@ -202,6 +202,9 @@ class TaskStore(ABC):
     def clear(self) -> None:
         """Forget everything: tasks, tombstones, records."""
 
+    def close(self) -> None:  # noqa: B027 - only some stores hold something open
+        """Let go of files and connections; the store is of no use after this."""
+
     @abstractmethod
     def export(self) -> dict[str, QueueContents]:
         """Give the contents of every queue that has any, all as of one moment."""
