@@ -13,6 +13,7 @@ from typing import Self
 
 from cheroot import wsgi
 from cheroot.server import HTTPConnection, HTTPRequest
+from flask import Flask
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ServerAddressError
@@ -66,15 +67,9 @@ class Server:
         header has an address, localhost, this machine's name or one of `host_names`.
         See `create_app` for `api_upstream`.
         """
-        self.emulator = emulator
-        self.site = Site(
-            emulator,
-            config_file=config_file,
-            host_names=[host, socket.gethostname(), *host_names],
-        )
-        self.tokens = Tokens(emulator.clock)
-        self._acl = acl
+        self._host_names = [host, socket.gethostname(), *host_names]
         self._api_upstream = api_upstream
+        self._app = self._take(emulator, acl=acl, config_file=config_file)
         self._host = host
         self._port = port
         self._http: _HttpServer | None = None
@@ -87,16 +82,7 @@ class Server:
             ServerAddressError: the address is taken, or not one of this machine.
         """
         if self._http is None:
-            http = _HttpServer(
-                (self._host, self._port),
-                create_app(
-                    self.emulator,
-                    tokens=self.tokens,
-                    acl=self._acl,
-                    site=self.site,
-                    api_upstream=self._api_upstream,
-                ),
-            )
+            http = _HttpServer((self._host, self._port), self._app)
             listening: Future[None] = Future()
             # A thread that ends with the program, and so do those it makes for the requests.
             thread = threading.Thread(
@@ -106,6 +92,29 @@ class Server:
             listening.result()
             self._http, self._thread = http, thread
         return self
+
+    def switch_to(self, emulator: Emulator, *, acl: bool = False) -> None:
+        """Answer from another emulator from the next request on; connections stay open.
+
+        Records, faults and tokens begin anew with it.
+        """
+        self._app = self._take(emulator, acl=acl)
+        if self._http is not None:
+            self._http.wsgi_app = self._app
+
+    def _take(
+        self, emulator: Emulator, *, acl: bool, config_file: ConfigFile | None = None
+    ) -> Flask:
+        self.emulator = emulator
+        self.site = Site(emulator, config_file=config_file, host_names=self._host_names)
+        self.tokens = Tokens(emulator.clock)
+        return create_app(
+            emulator,
+            tokens=self.tokens,
+            acl=acl,
+            site=self.site,
+            api_upstream=self._api_upstream,
+        )
 
     def stop(self) -> None:
         """Stop listening and close every connection; requests being answered are finished."""
