@@ -1,0 +1,54 @@
+"""The whole app in one process, with the clock moved: no server, no waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import counts
+import pytest
+import worker
+from main import app
+
+from pullqueue import Emulator
+from pullqueue.sdk import install
+from pullqueue.testing import MovableClock
+
+
+@pytest.fixture(autouse=True)
+def _service(
+    pullqueue_emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Queues and counts of the test's own."""
+    monkeypatch.setattr(counts, "FILE", tmp_path / "counts.sqlite")
+    with install(pullqueue_emulator):
+        yield
+
+
+def vote(*things: str) -> None:
+    """Vote through the web app."""
+    browser = app.test_client()
+    for thing in things:
+        assert browser.post(f"/votes/{thing}").status_code == 202
+
+
+def test_votes_are_counted(pullqueue_emulator: Emulator) -> None:
+    """Each step of the worker counts all votes for one thing."""
+    vote("tea", "coffee", "tea")
+
+    assert [worker.work(), worker.work(), worker.work()] == ["tea: 2", "coffee: 1", None]
+    assert app.test_client().get("/").json == {"coffee": 1, "tea": 2}
+    assert pullqueue_emulator.queue("counts").fetch_statistics().tasks == 0
+
+
+def test_a_worker_that_dies(pullqueue_clock: MovableClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Votes that a worker took with it are counted a minute later."""
+    vote("tea")
+    with monkeypatch.context() as broken:
+        broken.delattr(counts, "add")
+        with pytest.raises(AttributeError):
+            worker.work()
+
+    assert worker.work() is None
+    pullqueue_clock.advance(60)
+    assert worker.work() == "tea: 1"
