@@ -133,7 +133,7 @@ class Tokens:
                 f"{email!r} cannot act for {claims['sub']!r}: leave the subject out",
                 code="unauthorized_client",
             )
-        if claims["exp"] - claims["iat"] > TOKEN_SECONDS + _LEEWAY_SECONDS:
+        if int(claims["exp"]) - int(claims["iat"]) > TOKEN_SECONDS + _LEEWAY_SECONDS:
             raise GrantError(f"the JWT is good for longer than {TOKEN_SECONDS} seconds")
         scopes = frozenset(str(claims.get("scope", "")).split())
         if not scopes:
@@ -159,7 +159,7 @@ class Tokens:
                 leeway=_LEEWAY_SECONDS,
                 options={"require": ["iss", "aud", "exp", "iat"]},
             )
-        except jwt.InvalidTokenError as error:
+        except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError) as error:
             raise GrantError(f"Invalid JWT: {error}") from None
 
 
