@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 from pullqueue.clock import from_usec
@@ -95,3 +96,7 @@ class Task(NamedTuple):
             f"Task(name={self.name!r}, queue_name={self.queue_name!r}, tag={self.tag!r}, "
             f"eta={self.eta.isoformat()}, retry_count={self.retry_count}, payload={payload!r})"
         )
+
+
+make_task = partial(tuple.__new__, Task)
+"""Makes a task of a tuple of all its fields: what calling `Task` does, in half the time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from pullqueue.clock import USEC_PER_SECOND, to_usec
 from pullqueue.engine.store import Draft
@@ -23,7 +24,8 @@ from pullqueue.errors import (
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask
 
-_TASK_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_is_task_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+_make_draft = partial(tuple.__new__, Draft)  # see `pullqueue.tasks.make_task`
 
 
 def drafts_of(tasks: Sequence[NewTask], limits: Limits, now_usec: int) -> list[Draft]:
@@ -40,7 +42,7 @@ def drafts_of(tasks: Sequence[NewTask], limits: Limits, now_usec: int) -> list[D
             "time; split the batch"
         )
     drafts = [_draft(task, limits, now_usec) for task in tasks]
-    names = [draft.name for draft in drafts if draft.name is not None]
+    names = [name for draft in drafts if (name := draft.name) is not None]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DuplicateTaskNameError(
@@ -106,48 +108,45 @@ def tag_bytes(tag: object, limits: Limits) -> int:
 
 
 def _draft(task: object, limits: Limits, now_usec: int) -> Draft:
+    # This runs for each task that is added: what is as it should be passes without a call.
     if not isinstance(task, NewTask):
         raise InvalidTaskError(f"{task!r} is no task to add: give a pullqueue.NewTask")
-    payload = _payload(task.payload, limits)
+    payload: object = task.payload
+    name: object = task.name
+    tag, eta = task.tag, task.eta
+    if not isinstance(payload, bytes):
+        payload = _encoded(payload)
     size = len(payload)
-    if task.name is not None:
-        size += _name_bytes(task.name, limits)
-    if task.tag is not None:
-        size += tag_bytes(task.tag, limits)
-    eta_usec = None if task.eta is None else _eta_usec(task.eta, limits, now_usec)
-    return Draft(task.name, payload, task.tag, eta_usec, size)
-
-
-def _payload(payload: object, limits: Limits) -> bytes:
-    if isinstance(payload, str):
-        try:
-            data = payload.encode()
-        except UnicodeEncodeError:
-            raise InvalidTaskError("payload is text that cannot be written as UTF-8") from None
-    elif isinstance(payload, bytes):
-        data = payload
-    else:
-        raise InvalidTaskError(f"payload is of type {type(payload).__name__}: give bytes or text")
-    if len(data) > limits.task_bytes:
+    if size > limits.task_bytes:
         raise TaskTooLargeError(
-            f"payload has {len(data)} bytes: a task holds at most {limits.task_bytes}; store the "
+            f"payload has {size} bytes: a task holds at most {limits.task_bytes}; store the "
             "data elsewhere and put a reference in the task"
         )
-    return data
+    if name is not None:
+        if not isinstance(name, str) or not _is_task_name(name):
+            raise InvalidTaskNameError(
+                f"task name is {name!r}: give letters A-Z a-z, digits, _ and -, or None to have "
+                "one made up"
+            )
+        if len(name) > limits.task_name_characters:
+            raise InvalidTaskNameError(
+                f"task name has {len(name)} characters ({name[:20]!r}...): at most "
+                f"{limits.task_name_characters} are permitted"
+            )
+        size += len(name)
+    if tag is not None:
+        size += tag_bytes(tag, limits)
+    eta_usec = None if eta is None else _eta_usec(eta, limits, now_usec)
+    return _make_draft((name, payload, tag, eta_usec, size))
 
 
-def _name_bytes(name: object, limits: Limits) -> int:
-    if not isinstance(name, str) or not _TASK_NAME.fullmatch(name):
-        raise InvalidTaskNameError(
-            f"task name is {name!r}: give letters A-Z a-z, digits, _ and -, or None to have one "
-            "made up"
-        )
-    if len(name) > limits.task_name_characters:
-        raise InvalidTaskNameError(
-            f"task name has {len(name)} characters ({name[:20]!r}...): at most "
-            f"{limits.task_name_characters} are permitted"
-        )
-    return len(name)
+def _encoded(payload: object) -> bytes:
+    if not isinstance(payload, str):
+        raise InvalidTaskError(f"payload is of type {type(payload).__name__}: give bytes or text")
+    try:
+        return payload.encode()
+    except UnicodeEncodeError:
+        raise InvalidTaskError("payload is text that cannot be written as UTF-8") from None
 
 
 def _eta_usec(eta: datetime, limits: Limits, now_usec: int) -> int:

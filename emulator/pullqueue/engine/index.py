@@ -75,6 +75,9 @@ class OrderedIndex(Generic[Entry]):
     def add(self, entries: Sequence[Entry]) -> None:
         """Put in entries that are in ascending order among themselves and not in the index."""
         self._size += len(entries)
+        if len(entries) == 1:
+            self._add_one(entries[0])
+            return
         start = 0
         while start < len(entries):
             if not self._lasts or entries[start] > self._lasts[-1]:
@@ -89,6 +92,9 @@ class OrderedIndex(Generic[Entry]):
     def remove(self, entries: Sequence[Entry]) -> None:
         """Take out entries that are in the index, given in ascending order."""
         self._size -= len(entries)
+        if len(entries) == 1:
+            self._remove_one(entries[0])
+            return
         start = 0
         while start < len(entries):
             position = bisect_left(self._lasts, entries[start])
@@ -100,6 +106,27 @@ class OrderedIndex(Generic[Entry]):
             else:
                 del self._chunks[position], self._lasts[position]
             start = end
+
+    def _add_one(self, entry: Entry) -> None:
+        lasts = self._lasts
+        if not lasts or entry > lasts[-1]:
+            self._append((entry,))
+            return
+        position = bisect_left(lasts, entry)
+        chunk = self._chunks[position]
+        insort(chunk, entry)
+        if len(chunk) > 2 * _CHUNK:
+            self._split(position)
+
+    def _remove_one(self, entry: Entry) -> None:
+        position = bisect_left(self._lasts, entry)
+        chunk = self._chunks[position]
+        place = bisect_left(chunk, entry)
+        del chunk[place]
+        if not chunk:
+            del self._chunks[position], self._lasts[position]
+        elif place == len(chunk):
+            self._lasts[position] = chunk[-1]
 
     def _append(self, entries: Sequence[Entry]) -> None:
         if not self._chunks:

@@ -32,7 +32,7 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, Task, TaskState
+from pullqueue.tasks import DeleteResult, Task, TaskState, make_task
 
 
 class MemoryQueue:
@@ -90,7 +90,7 @@ class MemoryQueue:
         self, drafts: Sequence[Draft], names: NameSource, first: int, now_usec: int
     ) -> list[Task]:
         """Make tasks of drafts whose names are free, numbered from `first` on; store nothing."""
-        taken = {draft.name for draft in drafts if draft.name is not None}
+        taken = {draft.name for draft in drafts}
         tasks: list[Task] = []
         for sequence, (given, payload, tag, eta_usec, size) in enumerate(drafts, first):
             if given is None:
@@ -102,13 +102,14 @@ class MemoryQueue:
             else:
                 name, stored = given, size
             eta = now_usec if eta_usec is None else eta_usec
-            tasks.append(Task(eta, sequence, name, self.name, payload, tag, 0, now_usec, stored))
+            fields = (eta, sequence, name, self.name, payload, tag, 0, now_usec, stored)
+            tasks.append(make_task(fields))
         return tasks
 
     def insert(self, tasks: Sequence[Task], now_usec: int) -> None:
         """Store prepared tasks."""
         self._orders.put(tasks)
-        self._tasks.update((task.name, task) for task in tasks)
+        self._tasks.update({task.name: task for task in tasks})
         self.bytes_stored += sum(task.stored_bytes for task in tasks)
         self.events.record(EventKind.ADDED, now_usec, tasks)
 
@@ -122,7 +123,7 @@ class MemoryQueue:
             return []
         until_usec = now_usec + request.lease_usec
         leased = [
-            Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
+            make_task((until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size))
             for _, seq, name, queue, payload, tag, retries, enqueued, size in due
         ]
         self._replace(due, leased)
@@ -268,7 +269,7 @@ class MemoryQueue:
     def _replace(self, old: Sequence[Task], new: Sequence[Task]) -> None:
         self._orders.take(old)
         self._orders.put(new)
-        self._tasks.update((task.name, task) for task in new)
+        self._tasks.update({task.name: task for task in new})
 
     def _drop(self, tasks: Sequence[Task], gone_usec: int) -> None:
         """Take tasks out that `_tasks` has lost already."""

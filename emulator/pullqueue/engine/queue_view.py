@@ -153,10 +153,10 @@ def name_of(task: Task | str) -> str:
     Raises:
         InvalidTaskNameError: it is neither.
     """
-    if isinstance(task, Task):
-        return task.name
     if isinstance(task, str):
         return task
+    if isinstance(task, Task):
+        return task.name
     raise InvalidTaskNameError(f"{task!r} is neither a task nor the name of one")
 
 
