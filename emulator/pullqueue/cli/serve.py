@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
 from ipaddress import ip_address
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -16,8 +12,6 @@ from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 
 _FILE_NAMES = ("queue.yaml", "queue.yml")
-_POLL_SECONDS = 0.5
-"""How often the main thread looks up: where a lock cannot be interrupted, signals come then."""
 
 
 @click.command
@@ -65,6 +59,34 @@ _POLL_SECONDS = 0.5
     metavar="HOST:PORT",
     help="Where calls of apps to App Engine's other services are passed on to.",
 )
+@click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes.")
+@click.option(
+    "--allow-host",
+    "host_names",
+    multiple=True,
+    metavar="NAME",
+    help="Another name by which clients may call this server; can be given again.",
+)
+@click.option(
+    "--port-file",
+    "port_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep the port in this file while the server runs.",
+)
+@click.option(
+    "--log-format",
+    default="text",
+    show_default=True,
+    type=click.Choice(["text", "json"]),
+    help="json: one object a line.",
+)
+@click.option(
+    "--log-level",
+    default="info",
+    show_default=True,
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="debug: every request, too.",
+)
 def serve(
     *,
     queue_yaml: Path | None,
@@ -76,33 +98,54 @@ def serve(
     clock: str,
     lease_rate_limit: bool,
     api_upstream: str | None,
+    watch: bool,
+    host_names: tuple[str, ...],
+    port_path: Path | None,
+    log_format: str,
+    log_level: str,
 ) -> None:
     """Serve the pull queues of QUEUE_YAML over HTTP.
 
     Without QUEUE_YAML, queue.yaml or queue.yml of the current folder is taken. Ctrl-C stops.
     """
     from pullqueue.cli._greeting import greeting  # noqa: PLC0415 - imported when it runs
+    from pullqueue.cli._service import (  # noqa: PLC0415 - the same
+        Signals,
+        port_file,
+        set_up_logs,
+        tell_systemd,
+    )
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
+    from pullqueue.rest.control.config_file import ConfigFile  # noqa: PLC0415 - the same
     from pullqueue.rest.server import Server  # noqa: PLC0415 - imports Flask
 
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    set_up_logs(log_format=log_format, log_level=log_level)
+    file = queue_yaml or found_file(Path())
     emulator = Emulator.from_file(
-        queue_yaml or found_file(Path()),
+        file,
         clock=ManualClock() if clock == "manual" else SystemClock(),
         limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None),
         project=project,
         profile=profile,
     )
-    stopped = _until_signalled()
-    with Server(
-        emulator, host=host, port=port, acl=auth == "acl", api_upstream=api_upstream
-    ) as server:
+    signals = Signals()
+    server = Server(
+        emulator,
+        host=host,
+        port=port,
+        acl=auth == "acl",
+        api_upstream=api_upstream,
+        config_file=ConfigFile(file, profile=profile),
+        host_names=host_names,
+    )
+    with server, port_file(port_path, server.port):
         click.echo(f"pullqueue listening on {server.url}")
         click.echo(greeting(server, acl=auth == "acl"))
         if auth == "off":
             _warn_if_public(host)
-        while not stopped.wait(_POLL_SECONDS):
-            pass
+        tell_systemd("READY=1")
+        signals.keep(server.site, watch=watch)
+        tell_systemd("STOPPING=1")
 
 
 def found_file(folder: Path) -> Path:
@@ -118,19 +161,6 @@ def found_file(folder: Path) -> Path:
         f"there is neither {' nor '.join(_FILE_NAMES)} in {str(folder.resolve())!r}: name a file, "
         "as in `pullqueue serve path/to/queue.yaml`"
     )
-
-
-def _until_signalled() -> threading.Event:
-    """Give an event that Ctrl-C and a request to terminate set."""
-    stopped = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        # In a thread of its own: a handler may interrupt the very wait it is to end.
-        threading.Thread(target=stopped.set).start()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    return stopped
 
 
 def _warn_if_public(host: str) -> None:

@@ -66,12 +66,12 @@ class ConfigFile:
         emulator.reconfigure(config)
         self.problem = None
         self.loaded = emulator.clock.now()
-        _log.warning("%s is in force: %s", self.path, changes)
+        _log.info("%s is in force: %s", self.path, changes)
         return changes
 
-    def reload_if_changed(self, emulator: Emulator) -> None:
-        """Read the file anew if it is not the one last read; log what is wrong with it."""
-        if self._stamp() == self._seen:
+    def follow(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
+        """Read the file anew `now`, or if it `changes`; log what is wrong with it."""
+        if not now and not (changes and self._stamp() != self._seen):
             return
         try:
             self.reload(emulator)

@@ -33,6 +33,11 @@ ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
 }
 """What calls can fail with."""
 
+_USUAL: Mapping[str, Json] = {
+    "fail": {"error": "TransientError"},
+    "lose_answer": {"error": "DeadlineExceededError"},
+    "latency": {"seconds": 1},
+}
 _WHEN = ("queue", "times", "after", "every", "probability", "seed")
 CALLS: Final = VERBS
 """The calls that can be struck."""
@@ -63,6 +68,7 @@ class FaultBoard:
             ClockError: the clock cannot be moved, as latency would.
         """
         faults = Faults(self._emulator)
+        order = {**_USUAL.get(order["kind"], {}), **order}
         try:
             fault = _MAKERS[order["kind"]](faults, order)
         except (ValueError, TypeError, KeyError) as error:
@@ -101,15 +107,15 @@ class FaultBoard:
 
 
 def _fail(faults: Faults, order: Json) -> Fault:
-    return faults.fail(_verb(order), _error(order, "TransientError"), **_when(order))
+    return faults.fail(_verb(order), _error(order), **_when(order))
 
 
 def _lose_answer(faults: Faults, order: Json) -> Fault:
-    return faults.lose_answer(_verb(order), _error(order, "DeadlineExceededError"), **_when(order))
+    return faults.lose_answer(_verb(order), _error(order), **_when(order))
 
 
 def _latency(faults: Faults, order: Json) -> Fault:
-    return faults.latency(_verb(order), order.get("seconds", 1), **_when(order))
+    return faults.latency(_verb(order), order["seconds"], **_when(order))
 
 
 def _empty_leases(faults: Faults, order: Json) -> Fault:
@@ -130,8 +136,8 @@ def _verb(order: Json) -> str:
     return str(order["call"])
 
 
-def _error(order: Json, usual: str) -> type[PullQueueError]:
-    return ERRORS[order.get("error", usual)]
+def _error(order: Json) -> type[PullQueueError]:
+    return ERRORS[order["error"]]
 
 
 def _when(order: Json) -> Json:

@@ -110,7 +110,7 @@ class RequestLog:
             self._requests.append(logged)
             self.counts[logged.verb, logged.status] += 1
             self.seconds += seconds
-        _log.info(
+        _log.debug(
             "%s %s %d",
             logged.verb,
             logged.path,

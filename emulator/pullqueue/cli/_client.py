@@ -1,0 +1,139 @@
+"""The control routes of a running server, as the commands call them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import IO, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode
+from urllib.request import ProxyHandler, Request, build_opener
+
+import click
+
+ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
+DEFAULT_ADDRESS = "127.0.0.1:8124"
+_TIMEOUT_SECONDS = 60
+
+Json = dict[str, Any]
+
+
+class RefusedError(click.ClickException):
+    """the server refused what was asked of it"""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        """Carry the server's reason and the HTTP status."""
+        self.status = status
+        super().__init__(message)
+
+
+class UnreachableError(click.ClickException):
+    """no server answers"""
+
+
+class Client:
+    """Speaks to one server; no proxy stands between."""
+
+    def __init__(self, url: str | None = None) -> None:
+        """Take an address; None is that of the environment, or the default one.
+
+        Raises:
+            UsageError: it is no address.
+        """
+        address = url or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
+        if "//" not in address:
+            address = f"http://{address}"
+        if not address.startswith(("http://", "https://")):
+            raise click.UsageError(
+                f"the server's address is {address!r}: give one such as http://{DEFAULT_ADDRESS}"
+            )
+        self.url = address.rstrip("/")
+        self._opener = build_opener(ProxyHandler({}))
+
+    def get(self, path: str, /, **query: object) -> Json:
+        """Ask for something; parameters that are None are left out."""
+        return self._json("GET", path, query=query)
+
+    def post(self, path: str, body: Mapping[str, object] | None = None) -> Json:
+        """Change something."""
+        return self._json("POST", path, body=json.dumps(body or {}).encode())
+
+    def put(self, path: str, body: bytes | IO[bytes], **query: object) -> Json:
+        """Replace something."""
+        return self._json("PUT", path, query=query, body=body)
+
+    def delete(self, path: str) -> Json:
+        """Delete something."""
+        return self._json("DELETE", path)
+
+    def open(
+        self,
+        verb: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: bytes | IO[bytes] | None = None,
+        timeout: float = _TIMEOUT_SECONDS,
+    ) -> IO[bytes]:
+        """Send a request and give the answer's stream.
+
+        Raises:
+            RefusedError: the server refuses it.
+            UnreachableError: there is no server, or none of ours.
+        """
+        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        url = f"{self.url}/_emulator{path}" + (f"?{urlencode(given)}" if given else "")
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        request = Request(url, body, headers, method=verb)  # noqa: S310 - http(s), checked above
+        try:
+            stream: IO[bytes] = self._opener.open(request, timeout=timeout)
+        except HTTPError as error:
+            with error:
+                raise RefusedError(_reason(error), status=error.code) from None
+        except (URLError, OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise UnreachableError(
+                f"no pullqueue answers at {self.url} ({reason}): start one with `pullqueue serve`, "
+                f"or say where it is with --url or ${ADDRESS_VARIABLE}"
+            ) from None
+        return stream
+
+    def _json(
+        self,
+        verb: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: bytes | IO[bytes] | None = None,
+    ) -> Json:
+        with self.open(verb, path, query=query, body=body) as stream:
+            data = stream.read()
+        try:
+            return dict(json.loads(data))
+        except ValueError:
+            raise UnreachableError(f"what answers at {self.url} is no pullqueue") from None
+
+
+def task_path(queue: str, task: str | None = None) -> str:
+    """Give the path of a queue's tasks, or of one task."""
+    path = f"/queues/{quote(queue, safe='')}/tasks"
+    return path if task is None else f"{path}/{quote(task, safe='')}"
+
+
+def queue_path(queue: str, action: str = "") -> str:
+    """Give the path of a queue, or of something to do with it."""
+    return f"/queues/{quote(queue, safe='')}" + (f"/{action}" if action else "")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reason(error: HTTPError) -> str:
+    try:
+        refusal = json.loads(error.read())["error"]
+        # The message may be the real service's; what exactly was wrong then stands beside it.
+        return str(refusal["errors"][0].get("debugInfo") or refusal["message"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return f"{error.url} is no pullqueue: it answers {error.code} {error.reason}"

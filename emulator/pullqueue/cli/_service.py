@@ -1,0 +1,129 @@
+"""What a server does for those who run it: logs, a file with its port, word to systemd, reloads."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from pullqueue.errors import ConfigFileError, PullQueueError
+
+if TYPE_CHECKING:
+    from pullqueue.rest.control.site import Site
+
+_POLL_SECONDS = 0.5
+"""How often the main thread looks up: where a lock cannot be interrupted, signals come then."""
+_EXTRAS = ("verb", "path", "status")
+"""What the record of a request has beside its message."""
+
+_log = logging.getLogger("pullqueue.serve")
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give a record as JSON."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update({name: vars(record)[name] for name in _EXTRAS if name in vars(record)})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def set_up_logs(*, log_format: str, log_level: str) -> None:
+    """Let the logs go to the standard error stream, as text or as one JSON object a line."""
+    handler = logging.StreamHandler()
+    if log_format == "json":
+        handler.setFormatter(_JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("pullqueue").setLevel(log_level.upper())
+
+
+@contextmanager
+def port_file(path: Path | None, port: int) -> Iterator[None]:
+    """Keep the port in a file as long as the block runs; the file is whole as soon as it is there.
+
+    Raises:
+        ConfigFileError: it cannot be written.
+    """
+    if path is None:
+        yield
+        return
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(f"{port}\n", encoding="ascii")
+        part.replace(path)
+    except OSError as error:
+        raise ConfigFileError(f"cannot write the port to {str(path)!r}: {error}") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def tell_systemd(state: str) -> None:
+    """Tell the service manager that started this process how it is doing, if one did."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = f"\0{address[1:]}"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+            connection.connect(address)
+            connection.sendall(state.encode())
+    except OSError as error:
+        _log.warning("the service manager cannot be told %r: %s", state, error)
+
+
+class Signals:
+    """Whether the process was asked to end, or to read its configuration anew."""
+
+    def __init__(self) -> None:
+        """Take over Ctrl-C, requests to terminate, and hang-ups, which ask for a reload."""
+        self._stopped = threading.Event()
+        self._reload = threading.Event()
+        for name, event in (
+            ("SIGINT", self._stopped),
+            ("SIGTERM", self._stopped),
+            ("SIGHUP", self._reload),
+        ):
+            number = getattr(signal, name, None)
+            if number is not None:
+                signal.signal(number, _setter(event))
+
+    def keep(self, site: Site, *, watch: bool) -> None:
+        """Look after a running server until it is to end."""
+        while not self._stopped.wait(_POLL_SECONDS):
+            try:
+                site.tick()
+            except PullQueueError as error:
+                _log.warning("the depths of the queues cannot be read: %s", error)
+            if site.config_file is not None:
+                site.config_file.follow(site.emulator, changes=watch, now=self._reload.is_set())
+            self._reload.clear()
+
+
+def _setter(event: threading.Event) -> Callable[[int, FrameType | None], None]:
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        # In a thread of its own: a handler may interrupt the very wait it is to end.
+        threading.Thread(target=event.set).start()
+
+    return handle

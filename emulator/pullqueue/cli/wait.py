@@ -1,0 +1,72 @@
+"""`pullqueue wait`: until a server is ready, or its queues are empty."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+import click
+
+from pullqueue.cli._client import Client, RefusedError, UnreachableError, queue_path
+from pullqueue.cli._output import complete_queue, url_option
+
+_PAUSE_SECONDS = 0.1
+_SERVICE_UNAVAILABLE = 503
+
+
+@click.command
+@click.option(
+    "--empty",
+    "queues",
+    multiple=True,
+    metavar="QUEUE",
+    shell_complete=complete_queue,
+    help="Wait until this queue has no task, leased or not; can be given again.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="How many seconds at most; 0 looks once.",
+)
+@url_option
+def wait(*, queues: tuple[str, ...], timeout: float, url: str | None) -> int:
+    """Wait until the server is ready, or until queues are empty.
+
+    The exit status is 1 if that takes too long.
+    """
+    client = Client(url)
+    end = monotonic() + timeout
+    pause = threading.Event()
+    for reached in [_ready, *(_is_empty(queue) for queue in queues)]:
+        while (missing := reached(client)) is not None:
+            if monotonic() >= end:
+                click.echo(f"pullqueue: after {timeout:g} s, {missing}", err=True)
+                return 1
+            pause.wait(_PAUSE_SECONDS)
+    return 0
+
+
+def _ready(client: Client) -> str | None:
+    """Give what is missing until the server is ready; None: nothing."""
+    try:
+        client.get("/ready")
+    except UnreachableError as error:
+        return error.message
+    except RefusedError as error:
+        if error.status != _SERVICE_UNAVAILABLE:
+            raise
+        return f"{client.url} is not ready: {error.message}"
+    return None
+
+
+def _is_empty(queue: str) -> Callable[[Client], str | None]:
+    def check(client: Client) -> str | None:
+        numbers = client.get(queue_path(queue))["queue"]
+        if not numbers["tasks"]:
+            return None
+        return f"queue {queue!r} has {numbers['tasks']} tasks, {numbers['leased']} of them leased"
+
+    return check
