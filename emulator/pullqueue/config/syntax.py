@@ -13,6 +13,7 @@ from pullqueue.config.source import Source
 
 _NO_SPACE_AFTER_DASH = re.compile(r"^[ ]*-([A-Za-z_]+):", re.MULTILINE)
 _NO_SPACE_AFTER_COLON = re.compile(r"^[ -]*([A-Za-z_]+):[^\s:/]", re.MULTILINE)
+_NO_SPACE = re.compile(r"[ -]*([A-Za-z_]+):(\S.*)")
 _WORD_AND_VALUE = re.compile(r"[ -]*([A-Za-z_]+)[ \t]+(\S.*)")
 _LEADING = re.compile(r"^[ \t]*(?:-[ \t]+)*", re.MULTILINE)
 _UNCLOSED = {
@@ -71,7 +72,7 @@ def _unclosed(error: YAMLError, source: Source) -> Report | None:
         return None
     start = error.context_mark.index
     line, column = source.position(_problem_offset(error, source))
-    message = f"`{source.text[start : start + 1]}` is never closed: {opener[1]} is missing"
+    message = f"`{source.text[start : start + 1]}` is never closed: `{opener[1]}` is missing"
     if opener[0] == "the quote":
         message = f"the quote {source.text[start : start + 1]} is never closed: add the second one"
     elif _problem_offset(error, source) < len(source.text.rstrip()):
@@ -91,6 +92,9 @@ def _missing_colon(error: YAMLError, source: Source) -> Report | None:
     begin = start + len(line) - len(line.lstrip(" -"))
     at = Place(begin, start + len(line.rstrip()))
     message = "a key without a colon: write `key: value`"
+    if match := _NO_SPACE.fullmatch(line.rstrip()):
+        message = f"`{match[1]}:` has no space behind it: write `{match[1]}: {match[2]}`"
+        return Report(at=at, message=message)
     if match := _WORD_AND_VALUE.fullmatch(line.rstrip()):
         message = f"`{match[1]}` has no colon: write `{match[1]}: {match[2]}`"
     return Report(at=at, message=message, hint=_hint(source))
@@ -113,7 +117,10 @@ def _other(error: YAMLError, source: Source, offset: int) -> Report:
             "keys of one mapping begin in one column"
         )
         return Report(at=Place(offset, start + len(line)), message=message, hint=_hint(source))
-    return Report(at=Place(offset, offset + 1), message=f"not YAML: {problem}", hint=_hint(source))
+    message = f"not YAML: {problem}"
+    if problem.startswith("found character") and offset < len(source.text):
+        message = f"no value begins with `{source.text[offset]}`: put the value in quotes"
+    return Report(at=Place(offset, offset + 1), message=message, hint=_hint(source))
 
 
 def _hint(source: Source) -> str | None:

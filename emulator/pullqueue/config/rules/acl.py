@@ -259,7 +259,7 @@ def _granted(view: View, queue: QueueView) -> set[str]:
     """What a list grants; nothing is known where a key stands twice."""
     if view.found.of("duplicate-key"):
         return set()
-    return {key for grant in queue.grants for key in GRANTS if grant.get(key)}
+    return {key for grant in queue.grants for key in GRANTS if key in grant.entries}
 
 
 class AclNoWriter(Rule):

@@ -100,18 +100,22 @@ def _rename_fix(violation: Violation, meant: str) -> Fix | None:
 
 def _hint(key: str, level: str) -> str | None:
     if key.startswith("-"):
+        if key[1:] in dialects.keys_at(level):
+            return "remove the dash: what stands below it is the list"
         return f"a space is missing after the dash: write `- {key[1:]}:`"
-    if ":" in key:
-        return "a space is missing after the colon"
     if key in dialects.CLOUD_TASKS:
         own = dialects.CLOUD_TASKS[key]
         home = dialects.LEVEL_NAMES[dialects.level_with(own) or ""]
         return f"queue.yaml has `{own}` {home}, such as `{_EXAMPLES[own]}`"
     if level == dialects.GRANT:
         return "`user_email` may lease and delete, `writer_email` may insert"
-    if "-" in key:
-        return "names with hyphens are those of queue.xml; `pullqueue convert` translates a file"
-    return None
+    return next((hint for sign, hint in _SIGNS.items() if sign in key), None)
+
+
+_SIGNS = {
+    ":": "a space is missing after the colon",
+    "-": "names with hyphens are those of queue.xml; `pullqueue convert` translates a file",
+}
 
 
 def _unknown_to_java(view: View) -> Iterator[Report]:

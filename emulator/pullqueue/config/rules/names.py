@@ -9,8 +9,11 @@ from pullqueue.config.findings import Fix, Severity
 from pullqueue.config.nodes import Scalar, shorten
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import LENIENT, Rule
+from pullqueue.config.rules.push import seen_hint
 from pullqueue.config.view import Entry, QueueView, View
 
+_LONGEST = 499
+"""The longest name that Google's Python library lets pass."""
 MODES = ("pull", "push")
 
 
@@ -43,12 +46,16 @@ class NameFormat(Rule):
             node = violation.node
             if not isinstance(node, Scalar):
                 continue
-            message = f'"{shorten(node.seen)}" is no name for a queue: use letters, digits and `-`'
+            message = f'"{shorten(node.text)}" is no name for a queue: use letters, digits and `-`'
             if not node.seen:
                 message = "the name is empty: use letters, digits and `-`"
             yield Report(
                 at=violation.place, message=message, path=violation.where, hint=_name_hint(node)
             )
+        for queue, entry in _named(view):
+            if len(queue.name or "") > _LONGEST:
+                message = f"the name has {len(queue.name or '')} characters: a name has at most 100"
+                yield Report(at=entry.place, message=message, path=entry.path)
 
 
 def _name_hint(node: Scalar) -> str | None:
@@ -58,7 +65,7 @@ def _name_hint(node: Scalar) -> str | None:
         return "a space is missing after a colon: the lines were read as one value"
     if "_" in node.text:
         return f'such as "{shorten(node.text.replace("_", "-"))}"; the code must name it alike'
-    return None
+    return seen_hint(node)
 
 
 class NameLength(Rule):
@@ -91,7 +98,7 @@ class NameLength(Rule):
         """Report names over 100 characters."""
         for violation in view.violations.get("name-length", ()):
             node = violation.node
-            if isinstance(node, Scalar):
+            if isinstance(node, Scalar) and len(node.seen) <= _LONGEST:
                 message = (
                     f'"{shorten(node.seen, limit=30)}" has {len(node.seen)} characters: '
                     "a name has at most 100"

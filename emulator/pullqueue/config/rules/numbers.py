@@ -83,17 +83,17 @@ def _entries(section: Section | None, keys: tuple[str, ...]) -> Iterator[Entry]:
 
 def _implicit(entry: Entry, scalar: Scalar) -> Report:
     same = scalar.seen == scalar.text
+    numeric = entry.key.text in _RETRY_NUMBERS
     kind = {"int": "a number", "float": "a number", "bool": "a truth value"}.get(
         scalar.kind, "a date"
     )
     if same:
         message = f"`{shorten(scalar.text)}` is {kind} to YAML: put it in quotes"
     else:
-        message = (
-            f"App Engine reads `{shorten(scalar.text)}` as {shorten(scalar.seen)}: "
-            "put it in quotes, or write what is meant"
-        )
-    numeric = entry.key.text in _RETRY_NUMBERS
+        advice = "write the number that is meant"
+        if not numeric:
+            advice = "put it in quotes, or write what is meant"
+        message = f"App Engine reads `{shorten(scalar.text)}` as {shorten(scalar.seen)}: {advice}"
     written = scalar.seen if numeric else f'"{scalar.text}"'
     fix = Fix(
         title=f"write `{shorten(written)}`",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pullqueue.config.dialects import QUEUE, keys_at, stands_for
 from pullqueue.config.edits import delete_pair, insert_after
-from pullqueue.config.findings import Fix, Severity
+from pullqueue.config.findings import Edit, Fix, Severity
 from pullqueue.config.nodes import Mapping
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import LENIENT, Rule
@@ -29,9 +29,7 @@ class _OnPull(Rule):
             queue = _queue_of(view, violation)
             mode = queue.get("mode") if queue else None
             labels = ((mode.place, "the queue is a pull queue"),) if mode else ()
-            edit = None
-            if violation.parent is not None and violation.key is not None:
-                edit = delete_pair(view.source, violation.parent, violation.key)
+            edit = _removal(view, queue, violation)
             key = violation.path[-1]
             yield Report(
                 at=violation.key_place,
@@ -40,6 +38,16 @@ class _OnPull(Rule):
                 labels=labels,
                 fix=Fix(title=f"remove `{key}`", edits=(edit,), safe=True) if edit else None,
             )
+
+
+def _removal(view: View, queue: QueueView | None, violation: Violation) -> Edit | None:
+    """Remove the key; with it `retry_parameters`, where nothing else stands below that."""
+    mapping, key = violation.parent, violation.key
+    if mapping is None or key is None or queue is None:
+        return None
+    if len(mapping.pairs) == 1 and mapping is not queue.node:
+        return delete_pair(view.source, queue.node, queue.entries["retry_parameters"].key)
+    return delete_pair(view.source, mapping, key)
 
 
 class RateOnPull(_OnPull):

@@ -141,8 +141,11 @@ class AgeLimitRange(Rule):
     def check(self, view: View) -> Iterator[Report]:
         """Report age limits of no whole second, and endless ones."""
         for entry, text in _age_limits(view):
-            if not parse_age_limit(text):
-                message = f'"{shorten(text)}" is no age limit: write at least `1s`'
+            seconds = parse_age_limit(text)
+            if not seconds:
+                message = f'"{shorten(text)}" is cut off to 0 seconds: write at least `1s`'
+                if seconds is None:
+                    message = f'"{shorten(text)}" is too long: write a number of days, as `30d`'
                 yield Report(at=entry.place, message=message, path=entry.path)
 
 

@@ -1,0 +1,68 @@
+"""The whole output of the linter, compared with what is kept in `tests/lint_cases`.
+
+`PULLQUEUE_REGENERATE=1` writes what is kept anew; look at the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from pullqueue.lint.reporters import FORMATS, reporter
+from pullqueue.lint.results import FileResult
+from pullqueue.lint.runner import Job, Outcome, lint_data
+
+CASES = Path(__file__).parents[1] / "lint_cases"
+FILES = sorted(CASES.glob("*.yaml"))
+SHOWN = [
+    "acl_duplicate",
+    "bucket_octal",
+    "nul_byte",
+    "pull_rate_before_mode",
+    "name_non_ascii",
+    "crlf_ok",
+    "unicode_columns",
+    "utf8_bom",
+]
+"""The cases whose findings are kept in every format."""
+
+
+def _lint(case: Path, *, fix: bool = False) -> Outcome:
+    return lint_data(case.read_bytes(), file=case.name, job=Job(fix=fix, unsafe=True))
+
+
+def _compare(path: Path, text: str) -> None:
+    if os.environ.get("PULLQUEUE_REGENERATE"):
+        path.write_bytes(text.encode())
+    kept = path.read_bytes().decode() if path.exists() else ""
+    assert text == kept
+
+
+@pytest.mark.parametrize("case", FILES, ids=lambda case: case.stem)
+def test_report_and_fix_of_each_case(case: Path) -> None:
+    """A case's report, and what its fixes make of it, are those that are kept."""
+    text = reporter("full")([_lint(case).result])
+    fixed = _lint(case, fix=True)
+    if fixed.mended:
+        text += f"{fixed.diff()}{reporter('full')([fixed.result])}"
+    if text:
+        _compare(CASES / "expected" / f"{case.stem}.txt", text)
+    else:
+        assert not (CASES / "expected" / f"{case.stem}.txt").exists()
+
+
+def test_nothing_is_kept_of_cases_that_are_gone() -> None:
+    """Each report that is kept belongs to a case."""
+    kept = {path.stem for path in (CASES / "expected").glob("*.txt")}
+    assert kept <= {case.stem for case in FILES}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats(name: str) -> None:
+    """Every format writes the findings of some cases as it is kept."""
+    results: list[FileResult] = [_lint(CASES / f"{case}.yaml").result for case in SHOWN]
+    text = reporter(name)(results).replace(f'"{version("pullqueue")}"', '"VERSION"')
+    _compare(CASES / "formats" / f"{name}.txt", text)
