@@ -18,6 +18,7 @@ from pullqueue.engine.names import random_names
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.testing.process_time import ProcessClock
+from pullqueue.testing.recording import remember_added
 from pytest_pullqueue.reporting import explain_failures
 from pytest_pullqueue.settings import ConfigSource, Settings, SettingsError, settings_of
 
@@ -51,7 +52,7 @@ def emulator_of_test(
         project=settings.project,
         names=random_names(_NAME_SEED),
     )
-    with explain_failures(request.node, emulator):
+    with explain_failures(request.node, emulator), remember_added(emulator):
         yield emulator
 
 

@@ -22,11 +22,12 @@ INI_OPTIONS = {
     "pullqueue_project": "application id that callers of the REST API must name",
     "pullqueue_profile": "how strictly queue.yaml is read: gcloud (the default) or sdk",
     "pullqueue_lease_rate_limit": "true: hold tests to production's 10 lease calls a second",
+    "pullqueue_acl": "true: let pullqueue_server and pullqueue_responses ask who may do what",
     "pullqueue_start": "where pullqueue_clock starts, such as 2026-01-01T00:00Z",
 }
 MARKER_USAGE = (
     f"{MARKER}(config=None, queues=None, total_storage_limit=None, profile=None, project=None, "
-    "lease_rate_limit=False, start=None): settings of this test's pull queues"
+    "lease_rate_limit=False, acl=False, start=None): settings of this test's pull queues"
 )
 
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True}
@@ -51,6 +52,7 @@ class Settings:
     profile: str = "gcloud"
     project: str | None = None
     lease_rate_limit: bool = False
+    acl: bool = False
     start: datetime | None = None
 
 
@@ -128,7 +130,7 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
 
 def _checked(where: str, name: str, value: object) -> object:
     """Give a setting in the type it has in `Settings`."""
-    if name == "lease_rate_limit":
+    if name in ("lease_rate_limit", "acl"):
         return _truth(where, value)
     if name == "start":
         return _moment(where, value)

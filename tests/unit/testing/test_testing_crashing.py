@@ -139,7 +139,7 @@ def test_a_dead_worker_changes_nothing(emulator: Emulator, app: App) -> None:
 
 
 def test_an_endless_worker(emulator: Emulator, app: App) -> None:
-    """A worker that loops for ever is crashed and stopped as well: four calls, and three in vain."""
+    """A worker that loops for ever is crashed and stopped, too: four calls, three in vain."""
 
     def work() -> None:
         while True:

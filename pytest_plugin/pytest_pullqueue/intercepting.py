@@ -1,0 +1,87 @@
+"""The fixture `pullqueue_responses`: Google's addresses answered in process, no socket opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import responses
+from requests import PreparedRequest
+from werkzeug.test import Client
+
+from pullqueue.engine.emulator import Emulator
+from pullqueue.rest.app import create_app
+from pullqueue.rest.tokens import Tokens
+from pytest_pullqueue.web import Identities, ServiceAccountKey, errors_raised
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_API = re.compile(
+    r"https://(www|content|taskqueue|content-taskqueue)\.googleapis\.com"
+    r"/(taskqueue/|batch|discovery/|\$discovery/)"
+)
+_TOKEN = re.compile(
+    r"https://(oauth2|www|accounts)\.(googleapis|google)\.com"
+    r"/(oauth2/v[34]/token|o/oauth2/token|token)$"
+)
+_TOKEN_INFO = re.compile(
+    r"https://(oauth2|www)\.googleapis\.com/(oauth2/v[123]/tokeninfo|tokeninfo)(\?|$)"
+)
+_OAUTH_URL = "https://oauth2.googleapis.com/"
+
+_Answer = tuple[int, dict[str, str], bytes]
+
+
+class AnsweredRequests:
+    """Calls of `requests` that are answered in process, and who may make them."""
+
+    def __init__(self, emulator: Emulator, mock: responses.RequestsMock, *, acl: bool) -> None:
+        self.mock = mock
+        """The `responses.RequestsMock` that answers: add other addresses to it as usual."""
+        tokens = Tokens(emulator.clock)
+        self._client = Client(create_app(emulator, tokens=tokens, acl=acl))
+        self._identities = Identities(tokens, project=emulator.project, root_url=_OAUTH_URL)
+        for pattern, path in ((_API, None), (_TOKEN, "/token"), (_TOKEN_INFO, "/tokeninfo")):
+            self._answer(pattern, path)
+
+    def token(self, email: str) -> str:
+        """Give an access token for an e-mail address, good for an hour of the test's time."""
+        return self._identities.token(email)
+
+    def credentials(self, email: str) -> ServiceAccountKey:
+        """Give the key of a service account, for google-auth's `from_service_account_info`."""
+        return self._identities.credentials(email)
+
+    def _answer(self, pattern: re.Pattern[str], path: str | None) -> None:
+        def answer(request: PreparedRequest) -> _Answer:
+            return self._ask(request, path)
+
+        for method in _METHODS:
+            self.mock.add_callback(method, pattern, callback=answer, content_type=None)
+
+    def _ask(self, request: PreparedRequest, path: str | None) -> _Answer:
+        url = urlsplit(str(request.url))
+        response = self._client.open(
+            path or url.path,
+            base_url=f"{url.scheme}://{url.netloc}/",
+            query_string=url.query,
+            method=request.method,
+            headers=list(request.headers.items()),
+            data=_body(request),
+        )
+        return response.status_code, dict(response.headers), response.get_data()
+
+
+@contextmanager
+def requests_of_test(emulator: Emulator, *, acl: bool) -> Iterator[AnsweredRequests]:
+    """Answer the calls that code under test makes with `requests`, until the test ends."""
+    with errors_raised(), responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+        yield AnsweredRequests(emulator, mock, acl=acl)
+
+
+def _body(request: PreparedRequest) -> bytes:
+    body = request.body
+    if body is None:
+        return b""
+    return body.encode() if isinstance(body, str) else bytes(body)

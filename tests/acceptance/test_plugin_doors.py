@@ -1,0 +1,270 @@
+"""The fixtures that stand where App Engine stood: the SDK, the server, intercepted requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+QUEUE_YAML = """\
+queue:
+- name: pull-queue
+  mode: pull
+  acl:
+  - user_email: worker@example.com
+  - writer_email: producer@example.com
+"""
+
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Run:
+    """Run one test module beside a queue.yaml, in a process of its own."""
+
+    def run(source: str, *args: str) -> pytest.RunResult:
+        pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
+        pytester.makepyfile(test_it=source)
+        return pytester.runpytest_subprocess("-W", "error", "-p", "no:cacheprovider", *args)
+
+    return run
+
+
+def test_sdk(run: Run) -> None:
+    """The SDK uses the test's emulator, agrees on the time, and is put back afterwards."""
+    result = run("""
+        import time
+        import pytest
+
+        def test_lease(pullqueue_sdk, pullqueue_clock, pullqueue_emulator):
+            from google.appengine.api import taskqueue
+            queue = taskqueue.Queue("pull-queue")
+            queue.add(taskqueue.Task(payload="parse1", method="PULL", tag="parse"))
+            [task] = queue.lease_tasks(3600, 100)
+            assert task.eta_posix == time.time() + 3600
+            pullqueue_clock.advance(0.000001)
+            assert queue.lease_tasks(3600, 100) == []
+            pullqueue_clock.expire_leases()
+            [again] = queue.lease_tasks_by_tag(3600, 100)
+            assert (again.name, again.retry_count) == (task.name, 2)
+            assert again.eta_posix == round(time.time() + 3600, 6)
+            assert pullqueue_emulator.queue("pull-queue").get_task(task.name).tag == "parse"
+            queue.delete_tasks(again)
+
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_reset(pullqueue_sdk, n):
+            from google.appengine.api import taskqueue
+            queue = taskqueue.Queue("pull-queue")
+            assert queue.fetch_statistics().tasks == 0
+            queue.add(taskqueue.Task(payload="x", method="PULL"))
+
+        def test_faults(pullqueue_sdk, pullqueue_faults):
+            from google.appengine.api import taskqueue
+            from pullqueue import TransientError, OverQuotaError
+            from google.appengine.runtime import apiproxy_errors
+            pullqueue_faults.fail("lease_tasks", TransientError, times=1)
+            pullqueue_faults.fail("add", OverQuotaError)
+            queue = taskqueue.Queue("pull-queue")
+            with pytest.raises(taskqueue.TransientError):
+                queue.lease_tasks(1, 1)
+            assert queue.lease_tasks(1, 1) == []
+            with pytest.raises(apiproxy_errors.OverQuotaError):
+                queue.add(taskqueue.Task(payload="x", method="PULL"))
+
+        def test_gone():
+            from google.appengine.api import apiproxy_stub_map
+            assert apiproxy_stub_map.apiproxy.GetStub("taskqueue") is None
+    """)
+
+    result.assert_outcomes(passed=5)
+
+
+def test_sdk_is_missing(run: Run, pytester: pytest.Pytester) -> None:
+    """Without the SDK the fixture names the extra to install, and shows no traceback."""
+    pytester.makeconftest("""
+        import sys
+
+        class Missing:
+            def find_spec(self, name, path=None, target=None):
+                if name == "google.appengine":
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+        sys.meta_path.insert(0, Missing())
+    """)
+
+    result = run("def test_sdk(pullqueue_sdk): pass")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*pip install 'pullqueue[[]appengine]'*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_server(run: Run) -> None:
+    """The server answers from the test's emulator, keeps its address, and forgets between tests."""
+    result = run("""
+        import pytest
+        import requests
+
+        QUEUE = "/taskqueue/v1beta2/projects/s~app/taskqueues/pull-queue"
+        addresses = set()
+        session = requests.Session()
+
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_flow(pullqueue_server, pullqueue_clock, pullqueue_emulator, n):
+            addresses.add(pullqueue_server.url)
+            assert len(addresses) == 1
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add("work")
+            url = pullqueue_server.url + QUEUE
+            lease = url + "/tasks/lease?leaseSecs=60&numTasks=10"
+            [item] = session.post(lease).json()["items"]
+            assert item["leaseTimestamp"] == str(pullqueue_clock.now_usec() + 60_000_000)
+            assert "items" not in session.post(lease).json()
+            pullqueue_clock.advance(60)
+            assert session.post(lease).json()["items"][0]["retry_count"] == 2
+            assert session.delete(url + "/tasks/" + item["id"]).status_code == 204
+            assert queue.fetch_statistics().tasks == 0
+
+        def test_faults(pullqueue_server, pullqueue_faults):
+            from pullqueue import InternalError, RateLimitExceededError, TransientError
+            from pullqueue import DeadlineExceededError
+            url = pullqueue_server.url + QUEUE + "/tasks/lease?leaseSecs=60&numTasks=10"
+            seen = []
+            for error in (TransientError, InternalError, RateLimitExceededError,
+                          DeadlineExceededError):
+                pullqueue_faults.fail("lease_tasks", error, times=1)
+                answer = session.post(url)
+                seen.append((answer.status_code, answer.json()["error"]["errors"][0]["reason"]))
+            assert seen == [(503, "backendError"), (500, "internalError"),
+                            (403, "rateLimitExceeded"), (504, "deadlineExceeded")]
+            pullqueue_faults.empty_leases()
+            assert session.post(url).headers["X-Pullqueue-Empty"] == "lease-rate"
+
+        @pytest.mark.pullqueue(acl=True)
+        def test_acl(pullqueue_server):
+            url = pullqueue_server.url + QUEUE + "/tasks"
+            assert session.get(url).status_code == 401
+            for email, status in (("worker@example.com", 200), ("producer@example.com", 403)):
+                token = pullqueue_server.token(email)
+                answer = session.get(url, headers={"Authorization": "Bearer " + token})
+                assert answer.status_code == status
+
+        def test_addresses(pullqueue_server):
+            discovery = pullqueue_server.discovery_url
+            url = discovery.format(api="taskqueue", apiVersion="v1beta2")
+            assert session.get(url).json()["rootUrl"] == pullqueue_server.url + "/"
+            host = pullqueue_server.env["PULLQUEUE_EMULATOR_HOST"]
+            assert pullqueue_server.url == "http://" + host
+            assert pullqueue_server.env["API_PORT"] == host.rpartition(":")[2]
+    """)
+
+    result.assert_outcomes(passed=5)
+
+
+def test_google_client_with_credentials(run: Run) -> None:
+    """Google's own client, with a service account's key, works against the live server."""
+    pytest.importorskip("googleapiclient")
+
+    result = run("""
+        import pytest
+        import warnings
+
+        @pytest.mark.pullqueue(acl=True)
+        def test_client(pullqueue_server, pullqueue_emulator):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                from googleapiclient.discovery import build
+                from google.oauth2 import service_account
+                pullqueue_emulator.queue("pull-queue").add("work")
+                scope = "https://www.googleapis.com/auth/taskqueue"
+                credentials = service_account.Credentials.from_service_account_info(
+                    pullqueue_server.credentials("worker@example.com"), scopes=[scope])
+                api = build("taskqueue", "v1beta2", credentials=credentials,
+                            discoveryServiceUrl=pullqueue_server.discovery_url)
+                leased = api.tasks().lease(project="s~app", taskqueue="pull-queue",
+                                           leaseSecs=60, numTasks=1).execute()
+            assert len(leased["items"]) == 1
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("fixture", ["pullqueue_server", "pullqueue_responses"])
+def test_errors_inside_the_server_fail_the_test(run: Run, fixture: str) -> None:
+    """A fault of the server itself is raised where the test can see it."""
+    result = run(f"""
+        import requests
+        from pullqueue import Queue
+
+        def test_broken({fixture}, pullqueue_emulator, monkeypatch):
+            def broken(*args, **kwargs):
+                raise ZeroDivisionError("a bug in the server")
+            monkeypatch.setattr(Queue, "lease", broken)
+            root = getattr({fixture}, "url", "https://www.googleapis.com")
+            url = root + "/taskqueue/v1beta2/projects/s~a/taskqueues/pull-queue/tasks/lease"
+            answer = requests.post(url + "?leaseSecs=60&numTasks=10")
+            assert answer.status_code == 500
+    """)
+
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*ZeroDivisionError: a bug in the server"])
+
+
+def test_responses(run: Run) -> None:
+    """requests to Google's addresses are answered in process; others are refused, no socket."""
+    result = run("""
+        import socket
+        import pytest
+        import requests
+
+        QUEUE = "https://www.googleapis.com/taskqueue/v1beta2/projects/s~app/taskqueues/pull-queue"
+
+        @pytest.fixture(autouse=True)
+        def no_socket(monkeypatch):
+            def refuse(*args, **kwargs):
+                raise AssertionError("a socket is opened")
+            monkeypatch.setattr(socket, "socket", refuse)
+
+        def test_flow(pullqueue_responses, pullqueue_clock):
+            task = {"queueName": "pull-queue", "payloadBase64": "d29yaw=="}
+            name = requests.post(QUEUE + "/tasks", json=task).json()["id"]
+            lease = {"leaseSecs": 60, "numTasks": 10}
+            answer = requests.post(QUEUE + "/tasks/lease", params=lease).json()
+            assert answer["items"][0]["id"] == name
+            assert "items" not in requests.post(QUEUE + "/tasks/lease", params=lease).json()
+            pullqueue_clock.expire_leases()
+            assert requests.post(QUEUE + "/tasks/lease", params=lease).json()["items"]
+            assert requests.delete(QUEUE + "/tasks/" + name).status_code == 204
+            agent = {"User-Agent": "worker (gzip)"}
+            assert requests.get(QUEUE + "/tasks", headers=agent).json()["kind"]
+
+        def test_unknown_address(pullqueue_responses):
+            with pytest.raises(requests.ConnectionError):
+                requests.get("https://example.com/")
+            pullqueue_responses.mock.get("https://example.com/", body="hello")
+            assert requests.get("https://example.com/").text == "hello"
+
+        def test_discovery(pullqueue_responses):
+            for url in ("https://www.googleapis.com/discovery/v1/apis/taskqueue/v1beta2/rest",
+                        "https://taskqueue.googleapis.com/$discovery/rest?version=v1beta2"):
+                assert requests.get(url).json()["id"] == "taskqueue:v1beta2"
+
+        @pytest.mark.pullqueue(acl=True)
+        def test_credentials(pullqueue_responses, pullqueue_clock):
+            from google.auth.transport.requests import AuthorizedSession
+            from google.oauth2 import service_account
+            assert requests.get(QUEUE + "/tasks").status_code == 401
+            credentials = service_account.Credentials.from_service_account_info(
+                pullqueue_responses.credentials("worker@example.com"),
+                scopes=["https://www.googleapis.com/auth/taskqueue"])
+            session = AuthorizedSession(credentials)
+            assert session.get(QUEUE + "/tasks").status_code == 200
+            pullqueue_clock.advance(7200)
+            assert session.get(QUEUE + "/tasks").status_code == 200
+            token = pullqueue_responses.token("worker@example.com")
+            info = requests.get("https://oauth2.googleapis.com/tokeninfo",
+                                params={"access_token": token}).json()
+            assert info["email"] == "worker@example.com"
+    """)
+
+    result.assert_outcomes(passed=4)
