@@ -179,7 +179,7 @@ def _environment() -> dict[str, str]:
     """Give an environment whose `pullqueue` is the one under test, wherever pytest was started."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
-    return {**inherited, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
+    return {**inherited, "PATH": path, "COLUMNS": "80", "NO_COLOR": "1"}
 
 
 def _line(stream: IO[str] | None) -> str:

@@ -1,0 +1,48 @@
+"""Turns the sections of our docstrings into what Sphinx understands.
+
+`Raises:` becomes a list whose names link to the errors; other text is taken as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from sphinx.application import Sphinx
+
+from pullqueue import errors
+
+_ENTRY = re.compile(r"^    (\w+): (.*)$")
+
+
+def _converted(lines: list[str]) -> Iterator[str]:
+    inside = False
+    for line in lines:
+        entry = _ENTRY.match(line)
+        if line in ("Raises:", "Raises"):
+            inside = True
+            yield from ("**Raises**", "")
+        elif inside and entry:
+            yield f"* {_error(entry[1])}: {entry[2]}"
+        elif inside and line.startswith("     "):
+            yield f"  {line.strip()}"
+        else:
+            inside = inside and not line
+            yield line
+
+
+def _error(name: str) -> str:
+    known = hasattr(errors, name)
+    return f":py:exc:`~pullqueue.errors.{name}`" if known else f"``{name}``"
+
+
+def _convert(_app: Sphinx, _what: str, _name: str, _object: object, *rest: object) -> None:
+    lines = rest[-1]
+    assert isinstance(lines, list)
+    lines[:] = list(_converted(lines))
+
+
+def setup(app: Sphinx) -> Mapping[str, bool]:
+    """Have autodoc pass each docstring here."""
+    app.connect("autodoc-process-docstring", _convert)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,246 @@
+"""Fills the documents with what the code says of itself.
+
+Where a page has a line `<!-- generated: limits -->`, the function of that name in `PARTS` writes
+Markdown in its place while Sphinx reads the page. Nothing of it is kept in the repository.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+
+import click
+import fidelity
+from _pytest.fixtures import FixtureFunctionDefinition
+from sphinx.application import Sphinx
+
+from pullqueue import limits
+from pullqueue.cli import pullqueue
+from pullqueue.config.docs import RuleDocs, Sample, docs_of
+from pullqueue.config.profiles import PROFILES
+from pullqueue.config.rules import Rule, all_rules
+from pullqueue.error_codes import codes_of
+from pullqueue.errors import PullQueueError
+from pytest_pullqueue import plugin
+from pytest_pullqueue.settings import INI_OPTIONS
+
+_MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Give a Markdown table."""
+    lines = [head, ["---"] * len(head), *([_cell(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def limits_table() -> str:
+    """Give every field of `Limits`, its default and what its docstring says."""
+    texts = _attribute_texts(limits.Limits)
+    rows = [
+        [f"`{field.name}`", _number(field.default), texts[field.name]]
+        for field in dataclasses.fields(limits.Limits)
+    ]
+    return table(["`Limits(...)`", "default", "what, and who says so"], rows)
+
+
+def _number(value: object) -> str:
+    return f"{value:,}".replace(",", " ") if isinstance(value, int) else f"`{value}`"
+
+
+def _attribute_texts(owner: type) -> dict[str, str]:
+    """Give the texts below the fields of a class, which Python itself forgets."""
+    (tree,) = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        field.target.id: text.value.value
+        for field, text in zip(tree.body, tree.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def errors_table() -> str:
+    """Give every error and what it is called at each door."""
+    rows = []
+    for kind, depth in _tree(PullQueueError, 0):
+        codes = codes_of(_bare(kind))
+        rows.append(
+            [
+                f"{'· ' * depth}`{kind.__name__}`",
+                inspect.cleandoc(kind.__doc__ or "").partition("\n")[0],
+                f"{codes.http_status} `{codes.reason}`",
+                _sdk_name(kind),
+                str(codes.exit_status),
+            ]
+        )
+    return table(["Python", "when", "REST", "SDK", "exit status"], rows)
+
+
+def _tree(kind: type[PullQueueError], depth: int) -> Iterator[tuple[type[PullQueueError], int]]:
+    yield kind, depth
+    for child in kind.__subclasses__():
+        if child.__module__ == "pullqueue.errors":
+            yield from _tree(child, depth + 1)
+
+
+def _bare(kind: type[PullQueueError]) -> PullQueueError:
+    return kind.__new__(kind)
+
+
+def _sdk_name(kind: type[PullQueueError]) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the SDK's own deprecations
+        from pullqueue.sdk.faults import sdk_error  # noqa: PLC0415
+        from pullqueue.sdk.imports import apiproxy_errors, messages  # noqa: PLC0415
+
+    error = sdk_error(_bare(kind))
+    if isinstance(error, apiproxy_errors.ApplicationError):
+        return f"`{messages.TaskQueueServiceError.ErrorCode.Name(error.application_error)}`"
+    return f"`apiproxy_errors.{type(error).__name__}`"
+
+
+def rule_reference() -> str:
+    """Give every rule: a table of all, then each with its docstring."""
+    rules = all_rules()
+    rows = [
+        [f"[{r.code}](#{r.code.lower()})", f"`{r.name}`", _levels(r), docs_of(r).summary]
+        for r in rules
+    ]
+    head = table(["code", "name", "severity", "finds"], rows)
+    return "\n\n".join([head, *map(_rule, rules)])
+
+
+def _levels(rule: Rule) -> str:
+    usual = rule.level("gcloud")
+    others = {profile: rule.level(profile) for profile in PROFILES}
+    changed = [f"{p}: {_level(level)}" for p, level in others.items() if level != usual]
+    return _level(usual) + (f" ({', '.join(changed)})" if changed else "")
+
+
+def _level(level: object) -> str:
+    return "off" if level is None else str(getattr(level, "value", level))
+
+
+def _rule(rule: Rule) -> str:
+    docs: RuleDocs = docs_of(rule)
+    parts = [
+        f"({rule.code.lower()})=\n## {rule.code} {rule.name}",
+        f"*{_levels(rule)}*",
+        docs.summary,
+        docs.why,
+        *map(_sample, docs.samples),
+        f"Source: {docs.source}",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _sample(sample: Sample) -> str:
+    note = f" ({sample.note})" if sample.note else ""
+    return f"{'Good' if sample.good else 'Bad'}{note}:\n\n````text\n{sample.text}````"
+
+
+def fidelity_table() -> str:
+    """Give the table of what behaves as production did."""
+    return fidelity.table()
+
+
+def commands() -> str:
+    """Give every command with its arguments and options."""
+    return "\n\n".join(_command(pullqueue, click.Context(pullqueue, info_name="pullqueue"), 2))
+
+
+def _command(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
+    path = context.command_path
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    yield f"{'#' * level} `{path}`"
+    yield f"```text\n{usage}\n```"
+    yield _markdown(command.help or "")
+    options = [_option(option, context) for option in command.get_params(context)]
+    rows = [list(option) for option in options if option]
+    if rows:
+        yield table(["option", ""], rows)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            if child is not None and not child.hidden:
+                inner = click.Context(child, parent=context, info_name=name)
+                yield from _command(child, inner, min(level + 1, 4))
+
+
+def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, str] | None:
+    record = parameter.get_help_record(context)
+    return record and (f"`{record[0]}`", _escaped(record[1]))
+
+
+def _markdown(text: str) -> str:
+    """Give a help text as Markdown; click's mark for lines as they are makes them code."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        f"```text\n{part[2:]}\n```" if part.startswith("\b\n") else _escaped(part)
+        for part in paragraphs
+    )
+
+
+def _escaped(text: str) -> str:
+    """Keep brackets and stars of a help text from being taken for Markdown."""
+    parts = text.split("`")
+    parts[::2] = [re.sub(r"([\[\]*_<>$])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def fixtures() -> str:
+    """Give every fixture of the plugin with its docstring."""
+    parts = []
+    for name, fixture in _fixtures().items():
+        function = fixture._get_wrapped_function()  # noqa: SLF001 - there is no public way
+        given = str(inspect.signature(function).return_annotation)
+        kind = re.sub(r"^(?:Iterator|Generator)\[([^,\]]+).*$", r"\1", given)
+        scope = fixture._fixture_function_marker.scope  # noqa: SLF001 - the same
+        parts.append(f"## `{name}`\n\n*`{kind}`, per {scope}*")
+        parts.append(inspect.cleandoc(function.__doc__ or ""))
+    return "\n\n".join(parts)
+
+
+def _fixtures() -> Mapping[str, FixtureFunctionDefinition]:
+    return {
+        name: value
+        for name, value in vars(plugin).items()
+        if isinstance(value, FixtureFunctionDefinition)
+    }
+
+
+def ini_options() -> str:
+    """Give the ini options of the plugin."""
+    return table(["ini option", ""], [[f"`{name}`", text] for name, text in INI_OPTIONS.items()])
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "limits": limits_table,
+    "errors": errors_table,
+    "rules": rule_reference,
+    "fidelity": fidelity_table,
+    "commands": commands,
+    "fixtures": fixtures,
+    "ini_options": ini_options,
+}
+
+
+def _fill(_app: Sphinx, _page: str, source: list[str]) -> None:
+    source[0] = _MARK.sub(lambda mark: PARTS[mark[1]](), source[0])
+
+
+def setup(app: Sphinx) -> Mapping[str, bool]:
+    """Have Sphinx fill each page when it reads it."""
+    app.connect("source-read", _fill)
+    return {"parallel_read_safe": True}
