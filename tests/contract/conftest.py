@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from functools import partial
 
 import pytest
-from doors import Door, DoorMaker, PythonDoor
+from doors import Door, DoorMaker, python_door
 from rest_door import rest_door
 from sdk_door import bridge_door, sdk_door
 
 DOORS: dict[str, DoorMaker] = {
-    "python": lambda: nullcontext(PythonDoor()),
+    "python": python_door,
+    "python-sqlite": partial(python_door, "sqlite"),
+    "python-postgres": partial(python_door, "postgres"),
     "rest": rest_door,
     "sdk": sdk_door,
     "bridge": bridge_door,

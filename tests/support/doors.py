@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from stores import store_url
+
 from pullqueue import (
     Emulator,
     InvalidQueueModeError,
@@ -133,9 +135,9 @@ DoorMaker = Callable[[], AbstractContextManager[Door]]
 class PythonDoor(Door):
     """The Python interface."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: str = "memory") -> None:
         self.clock = ManualClock()
-        self.emulator = Emulator(CONFIG, clock=self.clock, limits=LIMITS)
+        self.emulator = Emulator(CONFIG, clock=self.clock, limits=LIMITS, store=store)
 
     def add(
         self,
@@ -180,6 +182,16 @@ class PythonDoor(Door):
 
     def _queue(self, name: str) -> Queue:
         return self.emulator.queue(name)
+
+
+@contextmanager
+def python_door(store: str = "memory") -> Iterator[Door]:
+    """Give the Python interface to an emulator with an empty store of a kind."""
+    with store_url(store) as url:
+        door = PythonDoor(url)
+        door.emulator.reset()
+        yield door
+        door.emulator.close()
 
 
 _REFUSALS: dict[type[PullQueueError], Refusal] = {

@@ -23,6 +23,7 @@ LAYERS = {
     "tasks": 0,
     "config": 1,
     "engine": 1,
+    "stores": 1,
     "lint": 2,
     "testing": 2,
     "rest": 2,

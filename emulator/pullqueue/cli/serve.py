@@ -41,6 +41,13 @@ _FILE_NAMES = ("queue.yaml", "queue.yml")
     help="Whose rules the file must keep: gcloud's, or the more lenient ones of the SDK.",
 )
 @click.option(
+    "--store",
+    default="memory",
+    show_default=True,
+    metavar="URL",
+    help="Where tasks are kept: memory, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
+)
+@click.option(
     "--clock",
     default="system",
     show_default=True,
@@ -95,6 +102,7 @@ def serve(
     project: str | None,
     auth: str,
     profile: str,
+    store: str,
     clock: str,
     lease_rate_limit: bool,
     api_upstream: str | None,
@@ -127,6 +135,7 @@ def serve(
         limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None),
         project=project,
         profile=profile,
+        store=store,
     )
     signals = Signals()
     server = Server(
@@ -146,6 +155,7 @@ def serve(
         tell_systemd("READY=1")
         signals.keep(server.site, watch=watch)
         tell_systemd("STOPPING=1")
+    emulator.close()
 
 
 def found_file(folder: Path) -> Path:

@@ -36,21 +36,22 @@ class Emulator:
         clock: Clock | None = None,
         limits: Limits | None = None,
         project: str | None = None,
-        store: StoreFactory = MemoryStore,
+        store: StoreFactory | str = MemoryStore,
         names: NameSource | None = None,
     ) -> None:
         """Make empty queues from a configuration.
 
         `clock` is the system's when None; `project` the application id that callers must name,
-        any when None; `names` makes up the names of tasks that have none, and can be replaced
-        at any time.
+        any when None; `store` keeps the tasks: in memory, or where a URL says (see
+        `pullqueue.stores`); `names` makes up the names of tasks that have none, and can be
+        replaced at any time.
         """
         self.clock = clock or SystemClock()
         self.limits = limits or Limits()
         self.project = project
         self.call_path = CallPath()
         self.names = names or random_names()
-        self._store = store(
+        self._store = _factory(store)(
             clock=self.clock,
             limits=self.limits,
             names=lambda: self.names(),  # noqa: PLW0108 - asked anew, since it can be replaced
@@ -68,6 +69,7 @@ class Emulator:
         limits: Limits | None = None,
         project: str | None = None,
         profile: str = "gcloud",
+        store: StoreFactory | str = MemoryStore,
     ) -> Emulator:
         """Make an emulator from a queue.yaml.
 
@@ -76,7 +78,7 @@ class Emulator:
             InvalidQueueConfigError: the file is not valid; `.problems` lists everything found.
         """
         config = queue_yaml.load(path, profile=profile)
-        return cls(config, clock=clock, limits=limits, project=project)
+        return cls(config, clock=clock, limits=limits, project=project, store=store)
 
     @classmethod
     def from_text(
@@ -87,6 +89,7 @@ class Emulator:
         limits: Limits | None = None,
         project: str | None = None,
         profile: str = "gcloud",
+        store: StoreFactory | str = MemoryStore,
     ) -> Emulator:
         """Make an emulator from the text of a queue.yaml.
 
@@ -94,7 +97,7 @@ class Emulator:
             InvalidQueueConfigError: the text is not valid; `.problems` lists everything found.
         """
         config = queue_yaml.loads(text, profile=profile)
-        return cls(config, clock=clock, limits=limits, project=project)
+        return cls(config, clock=clock, limits=limits, project=project, store=store)
 
     def __repr__(self) -> str:
         return f"Emulator(file={self.config.file!r}, queues={[q.name for q in self.queues]!r})"
@@ -156,6 +159,10 @@ class Emulator:
         retry_limits = {name: self.queue(name).retry_limit for name in contents}
         self._store.restore(contents, retry_limits=retry_limits)
 
+    def close(self) -> None:
+        """Let go of what the store holds open: files, connections. Nothing can be done after it."""
+        self._store.close()
+
     @property
     def bytes_stored(self) -> int:
         """What all tasks weigh together: payloads, names and tags, in bytes of UTF-8."""
@@ -188,6 +195,14 @@ class Emulator:
         close = difflib.get_close_matches(str(name), names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(map(repr, names))}"
         return f"queue {name!r} is not in {self._config.file}: {hint}"
+
+
+def _factory(store: StoreFactory | str) -> StoreFactory:
+    if not isinstance(store, str):
+        return store
+    from pullqueue.stores import store_from_url  # noqa: PLC0415 - most emulators need none of it
+
+    return store_from_url(store)
 
 
 def _moments(moments: Iterable[datetime | None]) -> list[datetime]:

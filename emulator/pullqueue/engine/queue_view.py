@@ -36,6 +36,9 @@ class QueueView:
         self._storage_limit_bytes = storage_limit_bytes
         self._retry_limit = _retry_limit(settings)
         self._disabled = False
+        if settings.mode is QueueMode.PULL:
+            # A store that outlives the process may know the queue by another limit.
+            store.change_retry_limit(settings.name, self._retry_limit)
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"

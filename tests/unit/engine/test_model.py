@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+import pytest
 from hypothesis import assume, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+from stores import LONG, store_url
 
 from pullqueue import (
     DeleteResult,
@@ -65,16 +72,24 @@ class ModelTask:
 class EngineMachine(RuleBasedStateMachine):
     """Whatever is done, in whatever order, engine and model agree."""
 
+    store = "memory"
+    """The URL of the store."""
+
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.emulator = Emulator(CONFIG, clock=self.clock, limits=LIMITS)
+        self.emulator = Emulator(CONFIG, clock=self.clock, limits=LIMITS, store=self.store)
+        self.emulator.reset()
         self.now = 0
         self.tasks: list[ModelTask] = []
         self.dead: dict[tuple[str, str], int] = {}
         self.exhausted: dict[str, list[str]] = {name: [] for name in RETRY_LIMITS}
         self.arrivals = 0
         self.handed_out: list[Task] = []
+
+    def teardown(self) -> None:
+        """Let go of the store."""
+        self.emulator.close()
 
     # -- the model -------------------------------------------------------------------------------
 
@@ -268,5 +283,12 @@ class EngineMachine(RuleBasedStateMachine):
             assert [task.name for task in self.emulator.queue(name).exhausted] == expected
 
 
-TestEngine = EngineMachine.TestCase
-TestEngine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+@pytest.mark.parametrize(("store", "examples"), [("memory", 150), ("sqlite", 25), ("postgres", 8)])
+def test_engine_and_model_agree(store: str, examples: int) -> None:
+    """Whatever is done, in whatever order, and wherever the tasks are kept."""
+    with store_url(store) as url:
+        machine = type("Machine", (EngineMachine,), {"store": url})
+        examples *= 20 if LONG else 1
+        run_state_machine_as_test(
+            machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)
+        )

@@ -1,0 +1,194 @@
+"""What all operations of an SQL store are built of: sessions, time, and the records."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import groupby
+from operator import itemgetter
+
+from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.names import NameSource
+from pullqueue.engine.store import Draft, TaskStore
+from pullqueue.errors import TombstonedTaskError, UnknownTaskError
+from pullqueue.limits import Limits
+from pullqueue.stores import statements as sql
+from pullqueue.stores.rows import Row, columns_of, joined, possible_name, task_of
+from pullqueue.stores.session import Session
+from pullqueue.tasks import Task
+
+HOUR_SECONDS = 3600
+_SWEEP_AFTER = 5_000
+"""So many tasks are touched in a queue before its old records are thrown away again."""
+_TOMBSTONES_SWEPT = 4 * _SWEEP_AFTER
+
+
+class SqlBase(TaskStore):
+    """A store in a database; what it does with tasks is in the classes made of this one."""
+
+    def __init__(self, *, clock: Clock, limits: Limits, names: NameSource) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._names = names
+        self._tombstone_usec = limits.tombstone_seconds * USEC_PER_SECOND
+        self._touched: Counter[str] = Counter()
+
+    # -- what each database does in its own way --------------------------------------------------
+
+    @abstractmethod
+    def _session(self) -> AbstractContextManager[Session]:
+        """Give a session."""
+
+    @abstractmethod
+    def _is_something_spent(self, session: Session) -> bool:
+        """Tell whether a task is past the end of its last lease."""
+
+    @abstractmethod
+    def _exclude(self, session: Session, purpose: str) -> None:
+        """Let no other transaction do the same until this one has ended."""
+
+    @abstractmethod
+    def _held(self, session: Session, queue_name: str | None) -> tuple[int, int]:
+        """Give how many tasks a queue holds and what they weigh; None: all queues together."""
+
+    @abstractmethod
+    def _store(self, session: Session, queue_name: str, drafts: Sequence[Draft]) -> list[Task]:
+        """Store drafts that have names, and record it; give those whose names were free."""
+
+    @abstractmethod
+    def _balance(self, session: Session, queue_name: str, tasks: int, stored_bytes: int) -> None:
+        """Add to, or take from, what a queue holds."""
+
+    @abstractmethod
+    def _admit(self, session: Session, queue_name: str, calls_per_second: int) -> bool:
+        """Tell whether a lease call may go ahead now, and count it if so."""
+
+    def _ends_at(self, usec: int) -> None:
+        """Take notice that a task may be spent at a moment, or later."""
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _settled(self) -> Iterator[Session]:
+        with self._session() as session:
+            self._catch_up(session)
+            yield session
+
+    def _catch_up(self, session: Session) -> None:
+        """Let those tasks go that are past the end of their last lease."""
+        if not self._is_something_spent(session):
+            return
+        with session.transaction():
+            self._exclude(session, "catching up")
+            moment = {"now_usec": session.now_usec}
+            while rows := list(session.rows(sql.SPENT, moment)):
+                for (queue_name, end_usec), group in groupby(rows, itemgetter(3, -1)):
+                    tasks = [task_of(row[:-1]) for row in group]
+                    self._exhaust(session, queue_name, tasks, end_usec)
+
+    def _get(self, session: Session, queue_name: str, task_name: str) -> Task:
+        row = None
+        if possible_name(task_name):
+            parameters = {"queue": queue_name, "name": task_name, "now_usec": session.now_usec}
+            row = session.row(sql.GET, parameters)
+        if row is None:
+            raise UnknownTaskError(
+                f"queue {queue_name!r} has no task {task_name!r}",
+                queue_name=queue_name,
+                task_name=task_name,
+            )
+        if row[0] is None:
+            raise TombstonedTaskError(
+                f"task {task_name!r} of queue {queue_name!r} was deleted",
+                queue_name=queue_name,
+                task_name=task_name,
+            )
+        return task_of(row)
+
+    # -- tombstones and records ------------------------------------------------------------------
+
+    def _bury(
+        self, session: Session, statement: str, queue_name: str, names: Sequence[str]
+    ) -> list[Row]:
+        """Make tombstones and give (name, retry count, bytes) of the tasks they were."""
+        parameters = {
+            "queue": queue_name,
+            "names": session.listed(names),
+            "nothing": b"",
+            "free_usec": session.now_usec + self._tombstone_usec,
+        }
+        return list(session.rows(statement, parameters))
+
+    def _exhaust(
+        self, session: Session, queue_name: str, tasks: Sequence[Task], gone_usec: int
+    ) -> None:
+        """Make tombstones of tasks that are given up, and remember them as they were."""
+        parameters = {
+            "sequences": session.listed([task.sequence for task in tasks]),
+            "nothing": b"",
+            "free_usec": gone_usec + self._tombstone_usec,
+        }
+        session.change(sql.BURY_SEQUENCES, parameters)
+        session.change_many(sql.KEEP_EXHAUSTED, [columns_of(task) for task in tasks])
+        bound = {"queue": queue_name, "kept": self._limits.exhausted_kept}
+        session.change(sql.FORGET_EXHAUSTED, bound)
+        self._balance(session, queue_name, -len(tasks), -sum(task.stored_bytes for task in tasks))
+        self._record(session, EventKind.EXHAUSTED, queue_name, tasks, usec=gone_usec)
+
+    def _record(
+        self,
+        session: Session,
+        kind: EventKind,
+        queue_name: str,
+        tasks: Sequence[Task],
+        *,
+        usec: int | None = None,
+        until_usec: int | None = None,
+    ) -> None:
+        """Remember that one operation did `kind` to `tasks`, now or at a moment."""
+        steps = [(task.name, task.retry_count) for task in tasks]
+        self._record_steps(session, kind, queue_name, steps, usec=usec, until_usec=until_usec)
+
+    def _record_steps(
+        self,
+        session: Session,
+        kind: EventKind,
+        queue_name: str,
+        steps: Sequence[Row],
+        *,
+        usec: int | None = None,
+        until_usec: int | None = None,
+    ) -> None:
+        """Remember an operation like `_record`; each step begins with name and retry count."""
+        told = steps[: self._limits.events_kept]
+        session.change(
+            sql.RECORD,
+            {
+                "queue": queue_name,
+                "usec": session.now_usec if usec is None else usec,
+                "kind": kind.value,
+                "until_usec": until_usec,
+                "size": len(told),
+                "names": joined(step[0] for step in told),
+                "retry_counts": joined(step[1] for step in told),
+            },
+        )
+        self._touch(session, queue_name, len(steps))
+
+    def _touch(self, session: Session, queue_name: str, tasks: int) -> None:
+        """Throw old records away, now and then."""
+        self._touched[queue_name] += tasks
+        if self._touched[queue_name] < _SWEEP_AFTER:
+            return
+        self._touched[queue_name] = 0
+        with session.transaction():
+            queue = {"queue": queue_name}
+            self._exclude(session, "sweeping")
+            session.change(sql.FORGET_EVENTS, {**queue, "kept": self._limits.events_kept})
+            second = session.now_usec // USEC_PER_SECOND - HOUR_SECONDS
+            session.change(sql.FORGET_LEASED, {**queue, "second": second})
+            swept = {"now_usec": session.now_usec, "rows": _TOMBSTONES_SWEPT}
+            session.change(sql.FORGET_TOMBSTONES, swept)

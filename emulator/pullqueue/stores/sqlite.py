@@ -1,0 +1,233 @@
+"""Tasks in one SQLite file that belongs to one process.
+
+Since no other process writes to it, what can be reckoned from the file when it is opened (how much
+each queue holds, the next number, the next end of a task) is kept in memory from then on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from pullqueue.clock import Clock
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.names import NameSource
+from pullqueue.engine.rates import CallRate
+from pullqueue.engine.store import Draft, QueueContents, RetryLimit, StoreFactory
+from pullqueue.errors import InternalError, StoreError, TransientError
+from pullqueue.limits import Limits
+from pullqueue.stores import statements as sql
+from pullqueue.stores.rows import encode_tag
+from pullqueue.stores.session import Parameters, Session
+from pullqueue.stores.sql import SqlStore
+from pullqueue.stores.sqlite_file import open_file
+from pullqueue.stores.sqlite_session import SqliteSession
+from pullqueue.tasks import Task
+
+_SYNCHRONOUS = ("normal", "full")
+_NEVER = sys.maxsize
+
+_INSERT = """
+INSERT INTO tasks (sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
+stored_bytes) VALUES (:sequence, :queue, :name, :payload, :tag, :eta_usec, 0, :now_usec,
+:stored_bytes)
+ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence, payload = excluded.payload,
+tag = excluded.tag, eta_usec = excluded.eta_usec, retry_count = 0,
+enqueued_usec = excluded.enqueued_usec, stored_bytes = excluded.stored_bytes, free_usec = NULL
+WHERE tasks.free_usec <= excluded.enqueued_usec"""
+_STORED_SINCE = "SELECT sequence FROM tasks WHERE sequence >= :sequence"
+_LAST_SEQUENCE = "SELECT coalesce(max(sequence), 0) FROM tasks"
+_HOLDINGS = """
+SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NULL GROUP BY queue"""
+
+
+def sqlite_store(url: str) -> StoreFactory:
+    """Give what opens the store of `sqlite:///FILE`, or `sqlite:///FILE?synchronous=full`.
+
+    Raises:
+        StoreError: the URL names no file, or an option there is not.
+    """
+    path, synchronous = _parsed(url)
+
+    def factory(*, clock: Clock, limits: Limits, names: NameSource) -> SqliteStore:
+        return SqliteStore(path, synchronous, clock=clock, limits=limits, names=names)
+
+    return factory
+
+
+def _parsed(url: str) -> tuple[Path, str]:
+    try:
+        parts = make_url(url)
+    except ArgumentError:
+        parts = None
+    if parts is None or not parts.database or parts.database == ":memory:" or parts.host:
+        raise StoreError(f"store {url!r} names no file: give sqlite:///FILE, or memory")
+    options = dict(parts.query)
+    synchronous = options.pop("synchronous", "normal")
+    if options or synchronous not in _SYNCHRONOUS:
+        raise StoreError(
+            f"store {url!r} has an option there is not: only synchronous=normal and "
+            "synchronous=full can be given"
+        )
+    return Path(parts.database), str(synchronous)
+
+
+class SqliteStore(SqlStore):
+    """Keeps tasks in an SQLite file, one operation at a time."""
+
+    def __init__(
+        self, path: Path, synchronous: str, *, clock: Clock, limits: Limits, names: NameSource
+    ) -> None:
+        super().__init__(clock=clock, limits=limits, names=names)
+        self._lock = threading.RLock()
+        self._unsettled: list[tuple[str, int, int]] = []
+        connection = open_file(path, synchronous=synchronous)
+        self._connection = SqliteSession(connection, begun=self._unsettled.clear, undone=self._undo)
+        self._rates: defaultdict[str, CallRate] = defaultdict(CallRate)
+        self._reckon()
+
+    def now_usec(self) -> int:
+        """Give the clock's time."""
+        return self._clock.now_usec()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._reckoned_anew():
+            super().clear()
+            self._rates.clear()
+
+    def restore(
+        self, contents: Mapping[str, QueueContents], *, retry_limits: Mapping[str, RetryLimit]
+    ) -> None:
+        """Keep other contents; see `TaskStore.restore`."""
+        with self._reckoned_anew():
+            super().restore(contents, retry_limits=retry_limits)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _reckoned_anew(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            finally:
+                self._reckon()
+
+    def _reckon(self) -> None:
+        """Take from the file what is kept in memory."""
+        session = self._connection
+        last = session.row(_LAST_SEQUENCE, {}) or (0,)
+        self._next_sequence = last[0] + 1
+        self._tasks: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+        for queue_name, tasks, stored_bytes in session.rows(_HOLDINGS, {}):
+            self._tasks[queue_name] = tasks
+            self._bytes[queue_name] = stored_bytes
+        self._first_end = 0
+
+    # -- what this database does in its own way --------------------------------------------------
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        with self._lock:
+            try:
+                yield self._connection.at(self._clock.now_usec())
+            except sqlite3.OperationalError as error:
+                raise TransientError(f"the store's file: {error}; try again") from error
+            except sqlite3.DatabaseError as error:
+                raise InternalError(f"the store's file: {error}") from error
+
+    def _is_something_spent(self, session: Session) -> bool:
+        if session.now_usec < self._first_end:
+            return False
+        first = session.row(sql.FIRST_END, {}) or (None,)
+        self._first_end = _NEVER if first[0] is None else first[0]
+        return session.now_usec >= self._first_end
+
+    def _ends_at(self, usec: int) -> None:
+        self._first_end = min(self._first_end, usec)
+
+    def _exclude(self, session: Session, purpose: str) -> None:
+        """Do nothing: there is one session at a time."""
+
+    def _admit(self, session: Session, queue_name: str, calls_per_second: int) -> bool:
+        return self._rates[queue_name].admit(session.now_usec, calls_per_second)
+
+    def _held(self, session: Session, queue_name: str | None) -> tuple[int, int]:  # noqa: ARG002 - in memory
+        if queue_name is None:
+            return self._tasks.total(), self._bytes.total()
+        return self._tasks[queue_name], self._bytes[queue_name]
+
+    def _balance(
+        self,
+        session: Session,  # noqa: ARG002 - what a queue holds is kept in memory
+        queue_name: str,
+        tasks: int,
+        stored_bytes: int,
+    ) -> None:
+        self._tasks[queue_name] += tasks
+        self._bytes[queue_name] += stored_bytes
+        self._unsettled.append((queue_name, tasks, stored_bytes))
+
+    def _undo(self) -> None:
+        """Take back what a transaction that came to nothing has reckoned."""
+        for queue_name, tasks, stored_bytes in self._unsettled:
+            self._tasks[queue_name] -= tasks
+            self._bytes[queue_name] -= stored_bytes
+        self._first_end = 0
+
+    def _renumber(self, session: Session) -> None:
+        """Do nothing: what `_reckon` finds is what counts."""
+
+    def _store(self, session: Session, queue_name: str, drafts: Sequence[Draft]) -> list[Task]:
+        now_usec = session.now_usec
+        first = self._next_sequence
+        tasks = [
+            Task(
+                now_usec if eta_usec is None else eta_usec,
+                sequence,
+                name or "",
+                queue_name,
+                payload,
+                tag,
+                0,
+                now_usec,
+                stored_bytes,
+            )
+            for sequence, (name, payload, tag, eta_usec, stored_bytes) in enumerate(drafts, first)
+        ]
+        self._next_sequence += len(tasks)
+        with session.transaction():
+            if session.change_many(_INSERT, [_parameters(task) for task in tasks]) < len(tasks):
+                stored = {row[0] for row in session.rows(_STORED_SINCE, {"sequence": first})}
+                tasks = [task for task in tasks if task.sequence in stored]
+            if tasks:
+                stored_bytes = sum(task.stored_bytes for task in tasks)
+                self._balance(session, queue_name, len(tasks), stored_bytes)
+                self._record(session, EventKind.ADDED, queue_name, tasks)
+        return tasks
+
+
+def _parameters(task: Task) -> Parameters:
+    eta_usec, sequence, name, queue_name, payload, tag, _, enqueued_usec, stored_bytes = task
+    return {
+        "sequence": sequence,
+        "queue": queue_name,
+        "name": name,
+        "payload": payload,
+        "tag": encode_tag(tag),
+        "eta_usec": eta_usec,
+        "now_usec": enqueued_usec,
+        "stored_bytes": stored_bytes,
+    }

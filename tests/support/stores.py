@@ -1,0 +1,45 @@
+"""The stores that tests are run with, each by its URL, each empty."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+STORES = ("memory", "sqlite", "postgres")
+
+POSTGRES_VARIABLE = "PULLQUEUE_TEST_POSTGRES"
+"""The environment variable that names a PostgreSQL server for the tests (`.ci/postgres`)."""
+
+LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
+"""Whether tests that can be made longer are to take their time: a minute or more each."""
+
+
+def postgres_url() -> str:
+    """Give the URL of the server for the tests, or skip the test where there is none."""
+    url = os.environ.get(POSTGRES_VARIABLE)
+    if not url:
+        pytest.skip(f"{POSTGRES_VARIABLE} is not set: export {POSTGRES_VARIABLE}=$(.ci/postgres)")
+    return url
+
+
+def own_schema(purpose: str) -> str:
+    """Give the URL of a schema that no other pytest process uses."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    return f"{postgres_url()}?schema=test_{purpose}_{worker}"
+
+
+@contextmanager
+def store_url(kind: str) -> Iterator[str]:
+    """Give the URL of a store of a kind; what it held before has to be forgotten."""
+    if kind == "memory":
+        yield "memory"
+    elif kind == "postgres":
+        yield own_schema("store")
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{Path(folder) / 'tasks.db'}"
