@@ -1,0 +1,42 @@
+"""The OpenAPI document of the control routes."""
+
+from __future__ import annotations
+
+from control_client import ControlClient
+from openapi_spec_validator import validate
+
+from pullqueue import Emulator
+from pullqueue.rest.app import create_app
+
+TOKEN_ROUTES = {"/_emulator/token", "/_emulator/credentials", "/_emulator/openapi.json"}
+
+
+def test_the_document_is_valid(control: ControlClient) -> None:
+    """It keeps to OpenAPI 3.1."""
+    validate(control.document)
+
+
+def test_every_route_is_described(control: ControlClient, emulator: Emulator) -> None:
+    """The document has all routes of the server, and no other."""
+    served = {
+        (verb, rule.rule.removeprefix("/_emulator").replace("<", "{").replace(">", "}"))
+        for rule in create_app(emulator).url_map.iter_rules()
+        if rule.rule.startswith("/_emulator") and rule.rule not in TOKEN_ROUTES
+        for verb in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+    described = {
+        (verb.upper(), path) for path, verbs in control.document["paths"].items() for verb in verbs
+    }
+
+    assert described == served
+
+
+def test_operations_have_names_of_their_own(control: ControlClient) -> None:
+    """Each operation id stands once, so that clients can be generated."""
+    ids = [
+        operation["operationId"]
+        for verbs in control.document["paths"].values()
+        for operation in verbs.values()
+    ]
+
+    assert len(set(ids)) == len(ids)

@@ -1,0 +1,363 @@
+"""Control routes on the server as a whole."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import requests
+from control_client import ControlClient
+from prometheus_client.parser import text_string_to_metric_families
+
+import pullqueue
+from pullqueue import Emulator, ManualClock, SystemClock
+from pullqueue.rest.control.config_file import ConfigFile
+from pullqueue.rest.server import Server
+
+QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
+
+
+def test_health_readiness_version(control: ControlClient) -> None:
+    """Both are well when the server answers, and it says which it is."""
+    assert control.get("/health").body == {"status": "ok"}
+    assert control.get("/ready").body == {"ready": True, "reason": None}
+    assert control.get("/version").body["version"] == pullqueue.__version__
+
+
+def test_not_ready(
+    control: ControlClient, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that cannot be read is 503, and the reason is told."""
+
+    def broken(_self: object, _name: str) -> None:
+        raise pullqueue.TransientError("the store is away")
+
+    monkeypatch.setattr(type(emulator._store), "counts", broken)
+
+    reply = control.get("/ready")
+
+    assert reply.status == 503
+    assert reply.body == {"ready": False, "reason": "the store is away"}
+
+
+def test_reload(control: ControlClient, queue_yaml: Path, emulator: Emulator) -> None:
+    """Queues are added, changed and disabled, and a disabled one keeps its tasks."""
+    emulator.queue("limited").add(name="kept")
+    queue_yaml.write_text(
+        "queue:\n- name: pull\n  mode: pull\n  retry_parameters: {task_retry_limit: 3}\n"
+        "- name: new\n  mode: pull\n- name: push\n  rate: 5/s\n"
+    )
+
+    changes = control.post("/reload").body
+
+    assert changes == {"added": ["new"], "changed": ["pull"], "removed": ["limited"]}
+    assert control.get("/queues/limited").body["queue"]["disabled"]
+    assert "is disabled" in control.post("/queues/limited/lease").message
+    assert control.get("/queues/limited/tasks/kept").status == 200
+    assert control.get("/config").body["loaded"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_a_broken_file(control: ControlClient, queue_yaml: Path) -> None:
+    """It changes nothing, and what is wrong with it is told until it is mended."""
+    before = control.get("/queues").body
+    text = queue_yaml.read_text()
+    queue_yaml.write_text("queue:\n- name: a b\n  mode: pull\n")
+
+    refused = control.post("/reload")
+    problem = control.get("/config").body["problem"]
+    queue_yaml.write_text(text)
+    mended = control.post("/reload")
+
+    assert refused.status == 400
+    assert "queue.yaml:2:9" in refused.message
+    assert problem == refused.message
+    assert mended.body == {"added": [], "changed": [], "removed": []}
+    assert control.get("/config").body["problem"] is None
+    assert control.get("/queues").body == before
+
+
+def test_following_the_file(
+    queue_yaml: Path, emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is read when it changes and when that is asked for; a broken or missing one is logged."""
+    caplog.set_level(logging.INFO, "pullqueue")
+    file = ConfigFile(queue_yaml)
+    file.follow(emulator, changes=True, now=False)
+    queue_yaml.write_text("queue:\n- name: other\n  mode: pull\n")
+    file.follow(emulator, changes=False, now=False)
+    assert not caplog.messages
+    file.follow(emulator, changes=True, now=False)
+    file.follow(emulator, changes=True, now=False)
+    file.follow(emulator, changes=False, now=True)
+    queue_yaml.unlink()
+    file.follow(emulator, changes=True, now=False)
+    file.follow(emulator, changes=True, now=False)
+
+    assert [message.partition(": ")[2] for message in caplog.messages[:2]] == [
+        "added other; disabled pull, limited, push",
+        "no queue changed",
+    ]
+    assert len(caplog.messages) == 3
+    assert "stays as it was, since the file cannot be used" in caplog.messages[2]
+    assert not emulator.queue("other").disabled
+
+
+def test_nothing_to_reload(emulator: Emulator) -> None:
+    """A server that came from no file says so."""
+    with Server(emulator) as server:
+        control = ControlClient(server)
+
+        assert "was not started from a queue.yaml" in control.post("/reload").message
+        assert control.get("/config").body["reloadable"] is False
+
+
+def test_the_clock(control: ControlClient) -> None:
+    """It moves forward by seconds or to a moment, and never back."""
+    assert control.get("/clock").body == {"now": "2026-01-01T00:00:00+00:00", "manual": True}
+    assert control.post("/clock", {"advance": 1.5}).body["now"] == (
+        "2026-01-01T00:00:01.500000+00:00"
+    )
+    moved = control.post("/clock", {"move_to": "2026-01-02T00:00:00Z"})
+    assert moved.body["now"] == "2026-01-02T00:00:00+00:00"
+    assert "never goes back" in control.post("/clock", {"advance": -1}).message
+    assert "give a moment such as" in control.post("/clock", {"move_to": "noon"}).message
+    assert "neither how far nor where to" in control.post("/clock", {}).message
+
+
+def test_the_system_s_clock_stays(queue_yaml: Path) -> None:
+    """Only a manual clock can be moved."""
+    emulator = Emulator.from_file(queue_yaml, clock=SystemClock())
+    with Server(emulator) as server:
+        control = ControlClient(server)
+
+        assert control.get("/clock").body["manual"] is False
+        assert "cannot be moved" in control.post("/clock", {"advance": 1}).message
+
+
+def test_requests_are_remembered(control: ControlClient, server: Server) -> None:
+    """Those to the API, with what was sent and answered; not those to the control routes."""
+    requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "YQ=="}, timeout=5)
+    requests.get(f"{server.url}{QUEUE}?getStats=true", timeout=5)
+    requests.get(f"{server.url}/nowhere", timeout=5)
+
+    listed = control.get("/requests?limit=2").body
+    first = control.get(f"/requests?limit=2&before={listed['next']}").body["requests"][0]
+
+    assert [one["status"] for one in listed["requests"]] == [404, 200]
+    assert (first["verb"], first["path"], first["status"]) == ("POST", f"{QUEUE}/tasks", 200)
+    assert first["body"]["text"] == '{"payloadBase64": "YQ=="}'
+    assert json.loads(first["answer"]["text"])["payloadBase64"] == "YQ=="
+    assert control.get(f"/requests/{first['number']}").body["request"] == first
+    assert control.get("/requests/99").status == control.get("/requests/x").status == 404
+    assert control.call("DELETE", "/requests").body == {"deleted": 3}
+    assert control.get("/requests").body == {"requests": [], "next": None}
+
+
+def test_the_request_log_is_bounded(control: ControlClient, server: Server) -> None:
+    """The latest thousand stay, four KiB of each."""
+    session = requests.Session()
+    session.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "A" * 8000}, timeout=5)
+    long = control.get("/requests").body["requests"][0]["body"]
+    for _ in range(1005):
+        session.get(f"{server.url}{QUEUE}", timeout=5)
+    session.close()
+
+    assert (long["bytes"], long["truncated"], len(long["text"])) == (8021, True, 4096)
+    assert control.call("DELETE", "/requests").body == {"deleted": 1000}
+
+
+def test_credentials_are_not_remembered(control: ControlClient, server: Server) -> None:
+    """What is sent to the token endpoint, and what it answers, is not kept."""
+    requests.post(f"{server.url}/token", data={"assertion": "secret"}, timeout=5)
+
+    logged = control.get("/requests").body["requests"][0]
+
+    assert logged["path"] == "/token"
+    assert logged["body"]["base64"] == logged["answer"]["base64"] == ""
+
+
+def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
+    """What was saved is there again after a reset: tasks, leases, names, exhausted tasks."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "held"}, {"name": "gone"}]})
+    control.post("/queues/pull/lease", {"lease_seconds": 100})
+    control.call("DELETE", "/queues/pull/tasks/gone")
+    before = control.get("/queues").body
+    saved = control.get("/snapshot").body
+    control.post("/reset")
+    clock.advance(50)
+
+    loaded = control.call("PUT", "/snapshot?shift=true", saved)
+
+    assert loaded.body == {"tasks": 1}
+    assert control.get("/queues").body["queues"][0]["leased"] == 1
+    assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 100
+    control.call("PUT", "/snapshot", saved)
+    assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 50
+    refused = control.post("/queues/pull/tasks", {"tasks": [{"name": "gone"}]}).body["refused"]
+    assert refused == {"gone": "tombstoned"}
+    assert before["queues"][0]["leased_last_hour"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "pullqueue-snapshot/9"}, "the snapshot's format is 'pullqueue-snapshot/9'"),
+        ({"queues": {"other": {}}}, "the snapshot is damaged"),
+        ({"queues": None}, "the snapshot is damaged"),
+    ],
+)
+def test_bad_snapshots(control: ControlClient, change: dict[str, object], message: str) -> None:
+    """They are refused whole, and what is there stays."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
+    saved = control.get("/snapshot").body
+
+    reply = control.call("PUT", "/snapshot", {**saved, **change})
+
+    assert reply.status == 400
+    assert reply.message.startswith(message)
+    assert control.get("/queues/pull/tasks/stays").status == 200
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": 5},
+        {"eta_usec": "soon"},
+        {"eta_usec": True},
+        {"sequence": 2**70},
+        {"payload": "?"},
+        {"tag": 1},
+        {"name": "b"},
+    ],
+)
+def test_snapshots_with_a_bad_task(control: ControlClient, fields: dict[str, object]) -> None:
+    """A field that is no such thing, or a task that stands twice, refuses the snapshot."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}, {"name": "b"}]})
+    saved = control.get("/snapshot").body
+    saved["queues"]["pull"]["tasks"][0].update(fields)
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 400
+    assert "snapshot" in reply.message
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 2
+
+
+def test_a_snapshot_of_other_queues(control: ControlClient) -> None:
+    """Tasks of a queue that is not in queue.yaml are refused."""
+    control.post("/queues/pull/tasks", {"tasks": [{}]})
+    saved = control.get("/snapshot").body
+    saved["queues"]["elsewhere"] = saved["queues"].pop("pull")
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 404
+    assert "queue 'elsewhere' is not in" in reply.message
+
+
+def test_faults(control: ControlClient, server: Server) -> None:
+    """They strike the app's calls, never those of the control routes, and can be taken away."""
+    control.post("/queues/pull/tasks", {"tasks": [{}]})
+    first = control.post("/faults", {"kind": "fail", "call": "lease_tasks", "times": 1}).body
+    control.post("/faults", {"kind": "empty_leases", "queue": "limited"})
+    url = f"{server.url}{QUEUE}/tasks/lease?leaseSecs=0&numTasks=1"
+
+    own = control.post("/queues/pull/lease", {"lease_seconds": 0})
+    struck = requests.post(url, timeout=5)
+    after = requests.post(url, timeout=5)
+
+    assert first["fault"]["error"] == "TransientError"
+    assert len(own.body["tasks"]) == 1
+    assert (struck.status_code, after.status_code) == (503, 200)
+    listed = control.get("/faults").body["faults"]
+    assert [(fault["number"], fault["hits"], fault["calls"]) for fault in listed] == [
+        (1, 1, 2),
+        (2, 0, 0),
+    ]
+    assert control.call("DELETE", "/faults/1").body == {"deleted": 1}
+    assert control.call("DELETE", "/faults/1").status == 404
+    assert control.call("DELETE", "/faults").body == {"deleted": 1}
+
+
+def test_other_faults(control: ControlClient, server: Server) -> None:
+    """Answers that are lost, and calls that take time by the manual clock."""
+    control.post("/faults", {"kind": "lose_answer", "call": "add"})
+    control.post("/faults", {"kind": "latency", "call": "get_task", "seconds": 5})
+
+    lost = requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": ""}, timeout=5)
+
+    requests.get(f"{server.url}{QUEUE}/tasks/x", timeout=5)
+
+    assert lost.status_code == 504
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 1
+    assert control.get("/clock").body["now"] == "2026-01-01T00:00:05+00:00"
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ({"kind": "fail"}, "the fault names no call: give one of add, lease_tasks"),
+        ({"kind": "fail", "call": "add", "queue": "no"}, "queue 'no' is not in"),
+        ({"kind": "explode"}, "the body['kind']: 'explode' is not one of"),
+        ({"kind": "fail", "call": "add", "error": "KeyError"}, "the body['error']: 'KeyError'"),
+    ],
+)
+def test_faults_that_make_no_sense(control: ControlClient, order: object, message: str) -> None:
+    """They are refused, and none is set."""
+    reply = control.post("/faults", order)
+
+    assert reply.status in (400, 404)
+    assert reply.message.startswith(message)
+    assert control.get("/faults").body == {"faults": []}
+
+
+def test_reset(control: ControlClient, server: Server) -> None:
+    """Tasks, names, events, requests and faults are forgotten; the clock stays where it is."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}]})
+    control.post("/faults", {"kind": "empty_leases"})
+    control.post("/clock", {"advance": 5})
+    requests.get(f"{server.url}{QUEUE}", timeout=5)
+
+    control.post("/reset")
+
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 0
+    assert control.get("/events").body == {"events": []}
+    assert control.get("/requests").body["requests"] == []
+    assert control.get("/faults").body == {"faults": []}
+    assert control.get("/clock").body["now"] == "2026-01-01T00:00:05+00:00"
+
+
+def test_depths(control: ControlClient, server: Server, clock: ManualClock) -> None:
+    """Sampled every five seconds by the emulator's clock, the present last."""
+    for _ in range(3):
+        control.post("/queues/pull/tasks", {"tasks": [{}]})
+        server.site.tick()
+        server.site.tick()
+        clock.advance(5)
+
+    depths = control.get("/depths").body["depths"]["pull"]
+
+    assert [depth["tasks"] for depth in depths] == [1, 2, 3, 3, 3]
+    assert depths[-1]["moment"] == "2026-01-01T00:00:15+00:00"
+
+
+def test_metrics(control: ControlClient, server: Server) -> None:
+    """Prometheus can read the numbers of queues and requests."""
+    control.post("/queues/pull/tasks", {"tasks": [{}, {}]})
+    control.post("/queues/pull/lease")
+    requests.get(f"{server.url}{QUEUE}", timeout=5)
+
+    reply = control.get("/metrics")
+
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(reply.body)
+        for sample in family.samples
+    }
+    assert reply.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert samples["pullqueue_tasks", "available", "pull"] == 1
+    assert samples["pullqueue_tasks", "leased", "pull"] == 1
+    assert samples["pullqueue_leased_last_minute", "pull"] == 1
+    assert samples["pullqueue_requests_total", "200", "GET"] == 1

@@ -1,0 +1,226 @@
+"""Control routes on queues and tasks. The client holds every answer against the document."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+from control_client import ControlClient
+
+from pullqueue import Emulator, ManualClock
+
+TASKS = "/queues/pull/tasks"
+
+
+def names(reply: object) -> list[str]:
+    """Give the names of the tasks in an answer."""
+    return [task["name"] for task in reply.body["tasks"]]  # type: ignore[attr-defined]
+
+
+def test_queues_with_their_numbers(control: ControlClient, emulator: Emulator) -> None:
+    """All queues are listed, push queues as what they are."""
+    emulator.queue("pull").add(b"work", tag="a")
+    emulator.queue("pull").lease_tasks(60, 1)
+
+    queues = {queue["name"]: queue for queue in control.get("/queues").body["queues"]}
+
+    assert {name: queue["mode"] for name, queue in queues.items()} == {
+        "pull": "pull",
+        "limited": "pull",
+        "push": "push",
+        "default": "push",
+    }
+    assert queues["pull"]["leased"] == queues["pull"]["leased_last_minute"] == 1
+    assert queues["limited"]["settings"]["retry_parameters"]["task_retry_limit"] == 1
+    assert control.get("/queues/pull").body["queue"] == queues["pull"]
+    assert control.get("/queues/pul").message.startswith("queue 'pul' is not in")
+
+
+def test_adding(control: ControlClient, emulator: Emulator) -> None:
+    """Text, bytes, tags, names, an eta and a countdown; a taken name fails alone."""
+    added = control.post(
+        TASKS,
+        {
+            "tasks": [
+                {"payload": "käse", "name": "a", "tag": "t"},
+                {"payload_base64": b64encode(b"\xff").decode()},
+                {"name": "later", "eta": "2026-01-01T00:01:00Z"},
+                {"name": "soon", "countdown": 0.5},
+            ]
+        },
+    )
+    again = control.post(TASKS, {"tasks": [{"name": "a"}, {"name": "b"}]})
+
+    assert added.status == 200
+    assert added.body["tasks"][0]["payload"]["text"] == "käse"
+    assert added.body["tasks"][1]["payload"]["text"] is None
+    assert [task["state"] for task in added.body["tasks"]] == [
+        "available",
+        "available",
+        "scheduled",
+        "scheduled",
+    ]
+    assert names(again) == ["b"]
+    assert again.body["refused"] == {"a": "exists"}
+    assert emulator.queue("pull").get_task("a").payload == "käse".encode()
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ({"payload": "a", "payload_base64": "YQ=="}, "task 0 has both payload and payload_base64"),
+        ({"payload_base64": "?"}, "payload_base64 of task 0 is not base64"),
+        ({"eta": "tomorrow"}, "eta is 'tomorrow': give one like"),
+        ({"countdown": 1e300}, "1e\\+300 is no duration"),
+        ({"name": "a b"}, "name"),
+        ({"size": 1}, r"the body\['tasks'\]\[0\]: Additional properties are not allowed"),
+    ],
+)
+def test_what_cannot_be_added(control: ControlClient, task: object, message: str) -> None:
+    """It is refused with the reason, and nothing is stored."""
+    reply = control.post(TASKS, {"tasks": [{}, task] if "size" not in str(task) else [task]})
+    if "task 0" in message:
+        reply = control.post(TASKS, {"tasks": [task]})
+
+    assert reply.status == 400
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(reply.message)
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 0
+
+
+def test_paging_and_filters(control: ControlClient, emulator: Emulator) -> None:
+    """Pages follow each other without gap or overlap; state, tag and text narrow them."""
+    queue = emulator.queue("pull")
+    for place in range(25):
+        queue.add(f"work {place}", name=f"n{place:02}", tag="even" if place % 2 == 0 else None)
+    queue.lease_tasks(60, 5)
+
+    found: list[str] = []
+    after = ""
+    while True:
+        page = control.get(f"{TASKS}?limit=10{after}")
+        found += names(page)
+        if page.body["next"] is None:
+            break
+        after = f"&after={page.body['next']}"
+
+    assert sorted(found) == [f"n{place:02}" for place in range(25)]
+    assert names(control.get(f"{TASKS}?state=leased")) == ["n00", "n01", "n02", "n03", "n04"]
+    assert len(names(control.get(f"{TASKS}?tag=even&state=available"))) == 10
+    assert names(control.get(f"{TASKS}?search=N07")) == ["n07"]
+    assert names(control.get(f"{TASKS}?search=work%2024")) == ["n24"]
+    assert len(names(control.get(f"{TASKS}?search=work&limit=7"))) == 7
+    assert control.get(f"{TASKS}?search=nothing").body == {"tasks": [], "next": None}
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("limit=0", "limit: 0 is less than the minimum of 1; see /_emulator/openapi.json"),
+        ("limit=many", "limit is 'many': give a whole number"),
+        ("state=gone", "state: 'gone' is not one of"),
+        ("after=x", "after is 'x': give what `next` said in the answer before"),
+        ("page=2", "there is no parameter 'page': this route takes after, limit, payload"),
+    ],
+)
+def test_parameters_that_are_not_valid(control: ControlClient, query: str, message: str) -> None:
+    """They are refused by name."""
+    reply = control.get(f"{TASKS}?{query}")
+
+    assert reply.status == 400
+    assert reply.message.startswith(message)
+
+
+def test_payloads_in_lists_are_cut(control: ControlClient, emulator: Emulator) -> None:
+    """A list shows 256 bytes of each, at a character's end, unless all is asked for."""
+    emulator.queue("pull").add("ä" * 200, name="long")
+
+    cut = control.get(TASKS).body["tasks"][0]["payload"]
+    whole = control.get(f"{TASKS}?payload=full").body["tasks"][0]["payload"]
+
+    assert (cut["bytes"], cut["truncated"], cut["text"]) == (400, True, "ä" * 128)
+    assert (whole["bytes"], whole["truncated"], whole["text"]) == (400, False, "ä" * 200)
+    assert control.get(f"{TASKS}/long").body["task"]["payload"] == whole
+
+
+def test_a_page_of_whole_payloads_stays_small(control: ControlClient, emulator: Emulator) -> None:
+    """It ends after 32 MB, and the next page goes on from there."""
+    queue = emulator.queue("pull")
+    for place in range(34):
+        queue.add(bytes(1_000_000), name=f"n{place:02}")
+
+    first = control.get(f"{TASKS}?payload=full")
+    second = control.get(f"{TASKS}?payload=full&after={first.body['next']}")
+
+    assert len(names(first)) == 33
+    assert names(second) == ["n33"]
+
+
+def test_the_life_of_a_task(control: ControlClient, clock: ManualClock) -> None:
+    """Leased, extended, released, leased again, deleted; the history tells it all."""
+    control.post(TASKS, {"tasks": [{"name": "a", "tag": "t"}]})
+    leased = control.post("/queues/pull/lease", {"lease_seconds": 10, "tag": "t"})
+    control.post(f"{TASKS}/a/lease", {"lease_seconds": 30})
+    clock.advance(5)
+    left = control.get(f"{TASKS}/a").body["task"]["lease_seconds_left"]
+    stale = control.post(
+        f"{TASKS}/a/lease",
+        {"lease_seconds": 0, "eta_usec": leased.body["tasks"][0]["eta_usec"]},
+    )
+    control.post(f"{TASKS}/a/lease", {"lease_seconds": 0})
+    control.post("/queues/pull/lease")
+    deleted = control.call("DELETE", f"{TASKS}/a")
+    again = control.call("DELETE", f"{TASKS}/a")
+
+    assert names(leased) == ["a"]
+    assert left == 25.0
+    assert stale.message.startswith("task 'a' of queue 'pull' is not held by the caller")
+    assert deleted.body == {"deleted": 1}
+    assert (again.status, again.message) == (404, "task 'a' of queue 'pull' was deleted before")
+    events = control.get(f"{TASKS}/a/history").body["events"]
+    assert [event["kind"] for event in events] == [
+        "added",
+        "leased",
+        "extended",
+        "released",
+        "leased",
+        "deleted",
+    ]
+    latest = control.get("/queues/pull/events?limit=2").body["events"]
+    assert [event["kind"] for event in latest] == ["deleted", "leased"]
+    assert control.get("/events?limit=2").body["events"] == latest
+
+
+def test_deleting_many(control: ControlClient) -> None:
+    """Each name has its own result."""
+    control.post(TASKS, {"tasks": [{"name": "a"}]})
+
+    reply = control.post("/queues/pull/delete", {"tasks": ["a", "a", "b"]})
+
+    assert [each["result"] for each in reply.body["results"]] == [
+        "deleted",
+        "tombstoned",
+        "unknown",
+    ]
+
+
+def test_purging(control: ControlClient) -> None:
+    """One queue, or all that can be used."""
+    control.post(TASKS, {"tasks": [{}, {}]})
+    control.post("/queues/limited/tasks", {"tasks": [{}]})
+
+    assert control.post("/queues/pull/purge").body == {"deleted": 2}
+    assert control.post("/purge").body == {"deleted": 1}
+    assert "is a push queue" in control.post("/queues/push/purge").message
+
+
+def test_exhausted_tasks(control: ControlClient, clock: ManualClock) -> None:
+    """They are listed for one queue and for all, the latest first."""
+    control.post("/queues/limited/tasks", {"tasks": [{"name": "a"}, {"name": "b"}]})
+    control.post("/queues/limited/lease", {"lease_seconds": 1})
+    control.post("/queues/limited/lease", {"lease_seconds": 2})
+    clock.advance(2)
+
+    assert names(control.get("/queues/limited/exhausted")) == ["b", "a"]
+    assert names(control.get("/exhausted?limit=1")) == ["b"]
+    assert control.get("/queues/limited").body["queue"]["exhausted"] == 2
