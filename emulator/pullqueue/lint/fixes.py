@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pullqueue.config.check import Checked
-from pullqueue.config.findings import Edit, Finding, Fix
+from pullqueue.config.findings import Edit, Finding, Fix, Severity
 
 _MOST_ROUNDS = 20
 _MOST_SINGLE = 200
@@ -89,9 +89,20 @@ def _is_better(before: Checked, after: Checked) -> bool:
         return False
     if before.view is None:
         return True
-    rules_before = Counter(finding.rule for finding in before.findings)
-    rules_after = Counter(finding.rule for finding in after.findings)
-    return rules_after < rules_before
+    faults_before, notes_before = _count(before.findings)
+    faults_after, notes_after = _count(after.findings)
+    return faults_after < faults_before or (
+        faults_after == faults_before and notes_after < notes_before
+    )
+
+
+def _count(findings: Iterable[Finding]) -> tuple[Counter[str], Counter[str]]:
+    """Count faults and mere notes by rule: a mended file may deserve another note."""
+    faults: Counter[str] = Counter()
+    notes: Counter[str] = Counter()
+    for finding in findings:
+        (notes if finding.severity is Severity.INFO else faults)[finding.rule] += 1
+    return faults, notes
 
 
 def apply(text: str, fixes: Iterable[Fix]) -> str:

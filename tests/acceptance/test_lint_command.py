@@ -1,0 +1,470 @@
+"""`pullqueue lint`, `explain`, `schema` and `convert`, as they are called."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pullqueue.cli.convert import convert
+from pullqueue.cli.explain import explain
+from pullqueue.cli.lint import lint
+from pullqueue.cli.schema import schema
+
+GOOD = "queue:\n- name: jobs\n  mode: pull\n"
+BAD = "queue:\n- name: jobs\n  mode: pull\n  rate: 5/s\n"
+WARNED = "queue:\n- name: mail\n  rate: 0\n"
+
+MAIN = "from pullqueue.cli import main; raise SystemExit(main())"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, and an environment that says nothing of colour or CI."""
+    for name in ("GITHUB_ACTIONS", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    """Run `pullqueue lint`."""
+    return CliRunner().invoke(lint, arguments, input=stdin, catch_exceptions=False)
+
+
+def git(*arguments: str) -> None:
+    """Run git in the working folder."""
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "status"),
+    [
+        (GOOD, [], 0),
+        (BAD, [], 1),
+        (BAD, ["--fail-on", "never"], 0),
+        (WARNED, [], 0),
+        (WARNED, ["--fail-on", "warning"], 1),
+        (BAD, ["--ignore", "rate-on-pull"], 0),
+        (BAD, ["--ignore", "QY3"], 0),
+        (BAD, ["--select", "acl-missing"], 0),
+        (BAD, ["--select", "acl-missing", "--fail-on", "info"], 1),
+        (BAD, ["--severity", "rate-on-pull=warning"], 0),
+        (BAD, ["--severity", "rate-on-pull=off"], 0),
+        (BAD, ["--profile", "sdk"], 0),
+        (GOOD, ["--profile", "rest", "--fail-on", "info"], 1),
+        (GOOD, ["--profile", "migration", "--fail-on", "info"], 1),
+        ("queue:", ["--fail-on", "warning"], 0),
+        ("queue:", ["--fail-on", "warning", "--strict"], 1),
+        ("queue: [", ["--select", "rate-on-pull"], 1),
+        ("queue: [", ["--ignore", "all"], 1),
+    ],
+)
+def test_exit_status(folder: Path, text: str, arguments: list[str], status: int) -> None:
+    """0 without findings at or above the threshold, 1 with some."""
+    (folder / "queue.yaml").write_text(text)
+    assert run("queue.yaml", *arguments).exit_code == status
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--select", "rate-on-pul"],
+            'there is no rule "rate-on-pul": did you mean `rate-on-pull`?',
+        ),
+        (["--ignore", "zzz"], 'there is no rule "zzz": see `pullqueue explain --list`'),
+        (["--ignore", "QY8"], 'there is no rule "QY8"'),
+        (["--severity", "rate-on-pull"], '"rate-on-pull" is not RULE=LEVEL'),
+        (["--severity", "rate-on-pull=bad"], '"bad" is no severity: choose of error, warning'),
+        (["--unsafe-fixes"], "--unsafe-fixes goes with --fix or --diff"),
+        (["-", "queue.yaml"], "`-` stands alone"),
+        (["--against", "nowhere"], '"nowhere" is neither a file nor a git revision'),
+        (["--against", "broken.yaml"], '"broken.yaml" holds no queues to compare with'),
+        (["--format", "html"], "Invalid value for '--format'"),
+    ],
+)
+def test_wrong_usage_is_status_2(folder: Path, arguments: list[str], message: str) -> None:
+    """Wrong usage is told in a line."""
+    (folder / "queue.yaml").write_text(GOOD)
+    (folder / "broken.yaml").write_text("queue: [")
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_against_and_stdin_do_not_go_together(folder: Path) -> None:
+    """Standard input has no earlier version."""
+    assert run("-", "--against", "HEAD", stdin=GOOD).exit_code == 2
+
+
+def test_unreadable_files_are_status_2_and_do_not_stop_the_others(folder: Path) -> None:
+    """A file that cannot be read is told, the others are checked."""
+    (folder / "a").symlink_to("nowhere")
+    (folder / "queue.yaml").write_text(BAD)
+    done = run("a", "queue.yaml", "--format", "concise")
+    assert done.exit_code == 2
+    assert 'pullqueue: cannot read "a": no such file or directory' in done.stderr
+    assert done.stdout == (
+        "queue.yaml:4:3: QY301 rate-on-pull: a pull queue has no `rate`: "
+        "remove it, or make this a push queue\n"
+    )
+
+
+def test_missing_path_is_refused(folder: Path) -> None:
+    """A path that is not there ends the run through the command's own exit status 2."""
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "lint", "nowhere.yaml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == 'pullqueue: cannot read "nowhere.yaml": no such file or directory\n'
+
+
+def test_summary_counts_and_tells_what_can_be_mended(folder: Path) -> None:
+    """The last line counts, on standard error."""
+    (folder / "queue.yaml").write_text(BAD)
+    (folder / "b.yaml").write_text("queue:\n- name: a_b\n  rate: 1/min\n- name: x\n  rate: 0/s\n")
+    done = run("queue.yaml", "b.yaml")
+    assert done.stderr == (
+        "2 files checked: 3 errors, 1 note; 1 can be mended with --fix, "
+        "1 with --fix --unsafe-fixes\n"
+    )
+    assert run("queue.yaml", "--ignore", "QY3").stderr == "1 file checked, nothing found\n"
+
+
+def test_folder_is_searched(folder: Path) -> None:
+    """queue.yaml is found below a folder, and files that look like one are warned of."""
+    for name, text in {
+        "a/queue.yaml": GOOD,
+        "b/queue.yml": GOOD,
+        "b/sandbox-queue.yaml": GOOD,
+        "b/message-queue.yaml": "broker: x\n",
+        "b/other.yaml": GOOD,
+        "node_modules/queue.yaml": BAD,
+        ".hidden/queue.yaml": BAD,
+        "left_out/queue.yaml": BAD,
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    done = run("--format", "jsonl", "--exclude", "left_out/*")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(item["file"], item["rule"]) for item in found] == [
+        (str(Path("b/queue.yml")), "file-name"),
+        (str(Path("b/sandbox-queue.yaml")), "file-name"),
+    ]
+    assert found[1]["message"].startswith('gcloud does not take "sandbox-queue.yaml" for')
+    assert "file-name" not in run("b/queue.yml").stdout
+
+
+def test_what_git_ignores_is_left_out(folder: Path) -> None:
+    """In a git work tree, a search heeds .gitignore."""
+    git("init", "-q")
+    (folder / ".gitignore").write_text("build/\n")
+    for name in ("build", "new", "committed"):
+        (folder / name).mkdir()
+        (folder / name / "queue.yaml").write_text(BAD)
+    git("add", "committed/queue.yaml", ".gitignore")
+    (folder / "gone").mkdir()
+    (folder / "gone" / "queue.yaml").write_text(BAD)
+    git("add", "gone/queue.yaml")
+    (folder / "gone" / "queue.yaml").unlink()
+    found = [json.loads(line)["file"] for line in run("--format", "jsonl").stdout.splitlines()]
+    assert found == [str(Path("committed/queue.yaml")), str(Path("new/queue.yaml"))]
+    inside = run("new", "--format", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["file"] for line in inside] == [str(Path("new/queue.yaml"))]
+
+
+def test_nothing_to_check_is_told(folder: Path) -> None:
+    """A folder without a queue.yaml is no fault, and is told."""
+    done = run()
+    assert (done.exit_code, done.stderr) == (0, "no queue.yaml found\n")
+
+
+def test_standard_input(folder: Path) -> None:
+    """`-` reads standard input, called as it is asked to."""
+    done = run("-", "--stdin-filename", "app/queue.yaml", "--format", "concise", stdin=BAD)
+    assert done.exit_code == 1
+    assert done.stdout.startswith("app/queue.yaml:4:3: QY301")
+
+
+def test_standard_input_is_mended_to_standard_output(folder: Path) -> None:
+    """With --fix, `-` writes the mended text, and what is left to say elsewhere."""
+    done = run("-", "--fix", stdin=BAD)
+    assert (done.exit_code, done.stdout) == (0, GOOD)
+    assert done.stderr == "1 file checked, nothing found; 1 mended\n"
+    assert run("-", "--fix", stdin=GOOD).stdout == GOOD
+
+
+def test_fix_changes_nothing_else(folder: Path) -> None:
+    """Line ends, comments, quotes and the byte-order mark stay where a fix does not touch them."""
+    path = folder / "queue.yaml"
+    before = (
+        b"\xef\xbb\xbf# caf\xc3\xa9\r\nqueue:\r\n- name: 'jobs'   # the name\r\n  mode: pull\r\n"
+        b"  rate: 5/s  # fast\r\n\r\n- name: mail\r\n  rate: 0"
+    )
+    path.write_bytes(before)
+    done = run("queue.yaml", "--fix", "--ignore", "bom")
+    assert done.exit_code == 0
+    assert path.read_bytes() == before.replace(b"rate: 5/s  # fast", b"# fast").replace(
+        b"rate: 0", b"rate: 0/s"
+    )
+    run("queue.yaml", "--fix")
+    assert not path.read_bytes().startswith(b"\xef")
+
+
+def test_diff_shows_fixes_and_writes_nothing(folder: Path) -> None:
+    """--diff is a unified diff, with status 1 while there is something to mend."""
+    path = folder / "queue.yaml"
+    path.write_text("queue:\n- name: mail\n  rate: 0")
+    done = run("queue.yaml", "--diff")
+    assert done.exit_code == 1
+    assert done.stdout == (
+        "--- queue.yaml\n+++ queue.yaml\n@@ -1,3 +1,3 @@\n queue:\n - name: mail\n"
+        "-  rate: 0\n\\ No newline at end of file\n+  rate: 0/s\n\\ No newline at end of file\n"
+    )
+    assert path.read_text() == "queue:\n- name: mail\n  rate: 0"
+    assert "1 could be mended" in done.stderr
+    path.write_text(GOOD)
+    assert run("queue.yaml", "--diff").exit_code == 0
+
+
+def test_unsafe_fixes_are_made_when_asked_for(folder: Path) -> None:
+    """What may mean something else is mended with --unsafe-fixes only."""
+    path = folder / "queue.yaml"
+    path.write_text("queue:\n- name: mail\n  rate: 1/min\n")
+    assert run("queue.yaml", "--fix").exit_code == 1
+    assert run("queue.yaml", "--fix", "--unsafe-fixes").exit_code == 0
+    assert path.read_text() == "queue:\n- name: mail\n  rate: 1/m\n"
+
+
+def test_file_that_cannot_be_written_is_told(folder: Path) -> None:
+    """A fix that cannot be written is status 2."""
+    path = folder / "queue.yaml"
+    path.write_text(BAD)
+    path.chmod(0o444)
+    if os.access(path, os.W_OK):
+        Path("queue.yaml").unlink()
+        Path("queue.yaml").symlink_to("/dev/full")
+        assert run("queue.yaml").exit_code in {1, 2}
+        return
+    done = run("queue.yaml", "--fix")
+    assert done.exit_code == 2
+    assert 'cannot write "queue.yaml": permission denied' in done.stderr
+
+
+def test_settings_of_the_project(folder: Path) -> None:
+    """pyproject.toml is found upward; options of the command come first."""
+    (folder / "pyproject.toml").write_text(
+        '[tool.pullqueue.lint]\nfail-on = "info"\nignore = ["rate-on-pull"]\n'
+        'exclude = ["old/*"]\nprofile = "rest"\nstrict = true\n'
+        'severity = { acl-missing = "warning" }\n'
+    )
+    sub = folder / "sub"
+    sub.mkdir()
+    (sub / "queue.yaml").write_text(BAD)
+    os.chdir(sub)
+    done = run("--format", "jsonl")
+    (item,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.exit_code, item["rule"], item["severity"]) == (1, "acl-missing", "warning")
+    assert run("--profile", "gcloud", "--severity", "acl-missing=off").exit_code == 0
+    assert run("--fail-on", "error").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("[tool.pullqueue.lint]\nselct = []\n", 'there is no setting "selct"'),
+        ('[tool.pullqueue.lint]\nprofile = "gcp"\n', "profile must be one of gcloud, sdk"),
+        ('[tool.pullqueue.lint]\nselect = "x"\n', "select must be a list of strings"),
+        ("[tool.pullqueue.lint]\nseverity = []\n", "severity must be a table of rules"),
+        ("[tool.pullqueue.lint]\nstrict = 1\n", "strict must be true or false"),
+        ("[tool.pullqueue]\nlint = 1\n", "tool.pullqueue.lint is not a table"),
+        ("[tool.pullqueue.lint\n", "pyproject.toml: "),
+        ('[tool.pullqueue.lint]\nignore = ["zzz"]\n', 'there is no rule "zzz"'),
+    ],
+)
+def test_wrong_settings_are_status_2(folder: Path, toml: str, message: str) -> None:
+    """A setting that makes no sense is told, with its file."""
+    (folder / "pyproject.toml").write_text(toml)
+    done = run()
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_project_without_settings_is_passed_by(folder: Path) -> None:
+    """A pyproject.toml that says nothing of the linter leaves all as it is."""
+    (folder / "pyproject.toml").write_text("[tool.pullqueue.other]\nx = 1\n")
+    (folder / "queue.yaml").write_text(BAD)
+    assert run().exit_code == 1
+
+
+def test_removed_queue_is_found_against_a_file_and_against_git(folder: Path) -> None:
+    """--against names what a deployment would disable."""
+    path = folder / "queue.yaml"
+    path.write_text(GOOD + "- name: mail\n  rate: 5/s\n")
+    git("init", "-q")
+    git("add", "queue.yaml")
+    git("commit", "-q", "-m", "x")
+    Path("before.yaml").write_bytes(path.read_bytes())
+    path.write_text(GOOD)
+    for against in ("before.yaml", "HEAD"):
+        done = run("queue.yaml", "--against", against, "--format", "concise")
+        assert done.exit_code == 0
+        assert done.stdout.startswith('queue.yaml:1:1: QY509 queue-removed: no longer here: "mail"')
+    path.write_text("total_storage_limit: 1M\n")
+    assert "QY509" in run("queue.yaml", "--against", "HEAD", "--format", "concise").stdout
+
+
+def test_colour(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Colour comes with --color and FORCE_COLOR, goes with NO_COLOR, and not into a pipe."""
+    (folder / "queue.yaml").write_text(BAD)
+    assert "\x1b[" not in run("queue.yaml").stdout
+    assert "\x1b[1;31merror[QY301]\x1b[0m" in run("queue.yaml", "--color", "always").stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in run("queue.yaml").stdout
+    assert "\x1b[" not in run("queue.yaml", "--color", "never").stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in run("queue.yaml").stdout
+
+
+def test_github_actions_get_annotations(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under GitHub Actions the format is github, unless another is asked for."""
+    (folder / "queue.yaml").write_text(BAD)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    done = run("queue.yaml")
+    assert done.stdout.startswith("::error file=queue.yaml,line=4,endLine=4,title=QY301 ")
+    assert done.stderr == ""
+    assert run("queue.yaml", "--format", "full").stdout.startswith("error[QY301]")
+
+
+@pytest.mark.parametrize("name", ["json", "gitlab", "sarif", "rdjson", "junit", "jsonl", "github"])
+def test_formats_without_findings(folder: Path, name: str) -> None:
+    """A clean run is a well-formed document too."""
+    (folder / "queue.yaml").write_text(GOOD)
+    text = run("queue.yaml", "--format", name).stdout
+    if name == "junit":
+        assert ET.fromstring(text).get("failures") == "0"  # noqa: S314 - our own output
+    elif name in {"jsonl", "github"}:
+        assert text == ""
+    else:
+        json.loads(text)
+
+
+def test_watch_checks_again_after_a_change(folder: Path) -> None:
+    """--watch runs until it is interrupted, and again whenever a file changes."""
+    path = folder / "queue.yaml"
+    path.write_text(BAD)
+    with subprocess.Popen(
+        [sys.executable, "-c", MAIN, "lint", "--watch", "queue.yaml"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert "1 error" in process.stderr.readline()
+        path.write_text(GOOD)
+        assert "nothing found" in process.stderr.readline()
+        process.send_signal(2)
+        assert process.stderr.readline() == "stopped\n"
+        assert process.wait() == 0
+
+
+def test_explain_prints_a_rules_documentation() -> None:
+    """`explain` says what a rule finds, why, and how to do it right."""
+    text = CliRunner().invoke(explain, ["QY305"]).stdout
+    assert text.startswith(
+        "QY305 retry-field-on-pull\n\nSeverity: error, warning in profile sdk\n\n"
+        "An age limit, a backoff or doublings on a pull queue.\n"
+    )
+    assert "\nBad:\n\n    queue:\n    - name: jobs\n      mode: pull\n" in text
+    assert text.endswith("Source: gcloud's checks before a deployment.\n")
+    assert "No comment can hide it" in CliRunner().invoke(explain, ["yaml-syntax"]).stdout
+    assert "Severity: off, info in profile rest" in CliRunner().invoke(explain, ["QY407"]).stdout
+    assert "(100000 times)" in CliRunner().invoke(explain, ["QY011"]).stdout
+
+
+def test_explain_lists_all_rules() -> None:
+    """`explain --list` has a line for each rule, `explain all` everything."""
+    lines = CliRunner().invoke(explain, ["--list"]).stdout.splitlines()
+    assert len(lines) == 81
+    assert lines[0] == f"QY001  {'yaml-syntax':<28} error    The file is not valid YAML."
+    assert CliRunner().invoke(explain, ["all"]).stdout.count("\nSource: ") == 81
+
+
+@pytest.mark.parametrize("arguments", [[], ["zzz"]])
+def test_explain_refuses_what_is_no_rule(arguments: list[str]) -> None:
+    """Without a rule, or with a wrong one, `explain` is used wrongly."""
+    assert CliRunner().invoke(explain, arguments).exit_code == 2
+
+
+def test_schema_is_printed_in_both_drafts() -> None:
+    """`schema` prints the published schema, and its twin in draft 7."""
+    new = json.loads(CliRunner().invoke(schema).stdout)
+    old = json.loads(CliRunner().invoke(schema, ["--draft", "7"]).stdout)
+    assert (new.pop("$schema"), old.pop("$schema")) == (
+        "https://json-schema.org/draft/2020-12/schema",
+        "http://json-schema.org/draft-07/schema#",
+    )
+    assert new == old
+
+
+XML = """<?xml version="1.0"?>
+<!-- our queues -->
+<queue-entries xmlns="http://appengine.google.com/ns/1.0">
+  <total-storage-limit>120M</total-storage-limit>
+  <queue><name>jobs</name><mode>pull</mode><acl><user-email>a@example.com</user-email></acl></queue>
+</queue-entries>
+"""
+YAML = """\
+# our queues
+total_storage_limit: 120M
+queue:
+- name: jobs
+  mode: pull
+  acl:
+  - user_email: a@example.com
+"""
+
+
+def test_convert_writes_a_queue_yaml(folder: Path) -> None:
+    """A queue.xml becomes a queue.yaml, on standard output or in a file."""
+    (folder / "queue.xml").write_text(XML)
+    done = CliRunner().invoke(convert, ["queue.xml"])
+    assert (done.exit_code, done.stdout, done.stderr) == (0, YAML, "")
+    assert CliRunner().invoke(convert, ["-"], input=XML).stdout == YAML
+    assert CliRunner().invoke(convert, ["queue.xml", "-o", "queue.yaml"]).exit_code == 0
+    assert (folder / "queue.yaml").read_text() == YAML
+    again = CliRunner().invoke(convert, ["queue.xml", "-o", "queue.yaml"])
+    assert again.exit_code == 2
+    assert '"queue.yaml" is there already' in again.stderr
+    forced = CliRunner().invoke(convert, ["queue.xml", "-o", "queue.yaml", "--force"])
+    assert forced.exit_code == 0
+
+
+def test_convert_tells_what_is_lost_and_what_is_wrong(folder: Path) -> None:
+    """What has no place is told, and what production would refuse in the result."""
+    (folder / "queue.xml").write_text(
+        "<queue-entries><queue><name>a_b</name><rate>1/s</rate><foo/></queue></queue-entries>"
+    )
+    done = CliRunner().invoke(convert, ["queue.xml"])
+    assert done.exit_code == 1
+    assert 'queue.xml: queue "a_b": <foo> has no place in queue.yaml\n' in done.stderr
+    assert "queue.yaml:2:9: QY201 name-format" in done.stderr
+
+
+def test_convert_refuses_other_files(folder: Path) -> None:
+    """What is no queue.xml is told in a line, with status 2."""
+    (folder / "x").write_text("queue:")
+    done = CliRunner().invoke(convert, ["x"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("pullqueue: x: not XML: ")

@@ -1,0 +1,160 @@
+"""What holds for any file at all, and for any right one."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pullqueue.cli.lint import lint
+from pullqueue.config import loads
+from pullqueue.config.check import Checked, Settings, check
+from pullqueue.config.findings import Severity
+from pullqueue.config.profiles import PROFILES
+from pullqueue.lint.fixes import mend
+from pullqueue.lint.reporters import FORMATS, reporter
+from pullqueue.lint.runner import Job, lint_data
+
+LINES = sorted(
+    {
+        line
+        for case in (Path(__file__).parents[1] / "lint_cases").glob("*.yaml")
+        if case.stat().st_size < 2000
+        for line in case.read_bytes().decode(errors="replace").splitlines(keepends=True)
+    }
+)
+"""Every line of every case."""
+
+SHUFFLED = st.lists(st.sampled_from(LINES), max_size=12).map("".join)
+YAML_LIKE = st.text(alphabet="queue:-nam rate5/s[]{}\"'#&*!|>%\t\n\r\ufeff\u2028é{}$<", max_size=80)
+ANYTHING = st.one_of(
+    SHUFFLED,
+    YAML_LIKE,
+    st.text(max_size=60),
+    st.tuples(SHUFFLED, st.text(max_size=5), SHUFFLED).map("".join),
+)
+
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,20}x", fullmatch=True)
+RATES = st.builds("{}/{}".format, st.integers(1, 500), st.sampled_from("smhd"))
+AGES = st.builds("{}{}".format, st.integers(1, 1000), st.sampled_from("smhd"))
+PUSH = st.fixed_dictionaries(
+    {"rate": RATES},
+    optional={
+        "mode": st.just("push"),
+        "bucket_size": st.integers(0, 500).map(str),
+        "max_concurrent_requests": st.integers(0, 5000).map(str),
+        "target": NAMES | st.builds("{}.{}".format, NAMES, NAMES),
+        "retry_parameters": st.fixed_dictionaries(
+            {"task_retry_limit": st.integers(0, 100).map(str)},
+            optional={
+                "task_age_limit": AGES,
+                "min_backoff_seconds": st.integers(0, 10).map(str),
+                "max_backoff_seconds": st.integers(10, 1000).map(str),
+                "max_doublings": st.integers(0, 100).map(str),
+            },
+        ),
+    },
+)
+PULL = st.fixed_dictionaries(
+    {"mode": st.just("pull")},
+    optional={
+        "retry_parameters": st.fixed_dictionaries(
+            {"task_retry_limit": st.integers(0, 100).map(str)}
+        ),
+        "acl": st.lists(
+            st.fixed_dictionaries({"user_email": NAMES.map("{}@example.com".format)}), min_size=1
+        ),
+    },
+)
+
+
+@st.composite
+def right_files(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """Draw a file that production accepts, and the names of its queues."""
+    names = draw(st.lists(NAMES, unique=True, max_size=5))
+    newline = draw(st.sampled_from(["\n", "\r\n"]))
+    indent = draw(st.sampled_from(["", "  "]))
+    lines = ["queue:"]
+    for name in names:
+        queue = draw(st.one_of(PUSH, PULL))
+        lines.append(f'{indent}- name: "{name}"')
+        for key, value in queue.items():
+            if isinstance(value, str):
+                lines.append(f"{indent}  {key}: {value}")
+            elif isinstance(value, dict):
+                lines.append(f"{indent}  {key}:  # below")
+                lines += [f"{indent}    {inner}: {text}" for inner, text in value.items()]
+            elif isinstance(value, list):
+                lines.append(f"{indent}  {key}:")
+                lines += [f"{indent}  - user_email: {grant['user_email']}" for grant in value]
+    return newline.join(lines) + draw(st.sampled_from(["", newline])), names
+
+
+@given(ANYTHING, st.sampled_from(PROFILES), st.sampled_from(sorted(FORMATS)))
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+def test_any_text_is_checked_mended_and_reported(text: str, profile: str, name: str) -> None:
+    """No text at all makes the linter fail, whatever is asked for."""
+    job = Job(settings=Settings(profile=profile, strict=True), fix=True, unsafe=True)
+    outcome = lint_data(text.encode(errors="replace"), file="queue.yaml", job=job)
+    for finding in outcome.result.findings:
+        assert "\n" not in finding.message
+        assert (finding.line, finding.column) <= (finding.end_line, finding.end_column)
+    assert isinstance(reporter(name)([outcome.result]), str)
+    assert isinstance(outcome.diff(), str)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_checked(data: bytes) -> None:
+    """No bytes at all make the linter fail."""
+    outcome = lint_data(data, file="queue.yaml", job=Job(fix=True, unsafe=True))
+    assert isinstance(reporter("full")([outcome.result]), str)
+
+
+@given(ANYTHING)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+def test_the_command_ends_with_0_or_1(text: str) -> None:
+    """The command itself fails on no text at all."""
+    done = CliRunner().invoke(
+        lint, ["-", "--format", "json"], input=text.encode(errors="replace"), catch_exceptions=False
+    )
+    assert done.exit_code in {0, 1}
+    assert isinstance(json.loads(done.stdout), list)
+
+
+@given(right_files())
+def test_right_file_has_no_error_and_loads(drawn: tuple[str, list[str]]) -> None:
+    """A file that production accepts has no error, and gives its queues."""
+    text, names = drawn
+    findings = check(text, file="queue.yaml", settings=Settings()).findings
+    assert [f for f in findings if f.severity is Severity.ERROR] == []
+    assert [queue.name for queue in loads(text).queues] == names
+
+
+@given(ANYTHING, st.booleans())
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+def test_fixes_are_idempotent_and_make_nothing_worse(text: str, unsafe: bool) -> None:  # noqa: FBT001 - drawn
+    """A mended file can be read, has no new fault, and is not mended a second time."""
+    given_text = text.encode(errors="replace").decode()
+
+    def look(content: str) -> Checked:
+        return check(content, file="queue.yaml", settings=Settings())
+
+    before = look(given_text)
+    mended = mend(given_text, look, unsafe=unsafe)
+    again = mend(mended.text, look, unsafe=unsafe)
+    assert again.text == mended.text
+    assert again.applied == 0
+    if mended.applied:
+        assert mended.checked.view is not None
+        if before.view is not None:
+            faults = Counter(f.rule for f in before.findings if f.severity is not Severity.INFO)
+            left = Counter(
+                f.rule for f in mended.checked.findings if f.severity is not Severity.INFO
+            )
+            assert left <= faults
+    else:
+        assert mended.text == given_text
