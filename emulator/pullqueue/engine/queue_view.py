@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pullqueue.clock import USEC_PER_SECOND, Clock, from_usec
-from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine.calls import CallPath, on_call_path
 from pullqueue.engine.events import Event
 from pullqueue.engine.statistics import QueueStatistics
@@ -13,6 +13,9 @@ from pullqueue.engine.store import RetryLimit, TaskFilter, TaskStore
 from pullqueue.errors import InvalidTaskNameError
 from pullqueue.limits import Limits
 from pullqueue.tasks import Task, TaskState
+
+if TYPE_CHECKING:
+    from pullqueue.config.model import QueueMode, QueueSettings
 
 
 class QueueView:
@@ -36,9 +39,8 @@ class QueueView:
         self._storage_limit_bytes = storage_limit_bytes
         self._retry_limit = _retry_limit(settings)
         self._disabled = False
-        if settings.mode is QueueMode.PULL:
-            # A store that outlives the process may know the queue by another limit.
-            store.change_retry_limit(settings.name, self._retry_limit)
+        # A store that outlives the process may know the queue by another limit.
+        store.change_retry_limit(settings.name, self._retry_limit)
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"

@@ -44,8 +44,11 @@ def open_file(path: Path, *, synchronous: str, steps: Sequence[Step] = STEPS) ->
 
 
 def _check(path: Path, *, newest: int) -> None:
-    # A connection that may only read brings nothing into the file, not even a log left behind.
-    address = f"file:{quote(str(path.resolve()))}?mode=ro"
+    # A connection that may only read brings nothing into the file, not even a log left behind; and
+    # where there is no log, it can be kept from making one.
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    access = "mode=ro" if has_log else "immutable=1"
+    address = f"file:{quote(str(path.resolve()))}?{access}"
     connection = sqlite3.connect(address, uri=True, timeout=_LOCK_TIMEOUT_SECONDS)
     try:
         (owner,) = connection.execute("PRAGMA application_id").fetchone()

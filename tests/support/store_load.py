@@ -1,0 +1,148 @@
+"""`pullqueue serve` as a process of its own, and workers that load it over REST."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from base64 import urlsafe_b64encode
+from collections import Counter
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+LEASE_SECONDS = 86_400
+"""So long that no lease ends while a test runs: whoever leased a task has it to himself."""
+
+
+class Refused(Exception):  # noqa: N818 - reads as what happened
+    """The server answered that it could not do it."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        super().__init__(str(status))
+
+
+class Served:
+    """A running server."""
+
+    def __init__(self, queue_yaml: Path, store: str, *options: str) -> None:
+        program = Path(sys.executable).with_name("pullqueue")
+        command = [str(program), "serve", str(queue_yaml), "--port=0"]
+        self.process = subprocess.Popen(
+            [*command, "--no-lease-rate-limit", "--log-level=error", f"--store={store}", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.startswith("pullqueue listening on "):
+            message = line + self.process.communicate()[1]
+            raise RuntimeError(message)
+        self.address = urlsplit(line.split()[-1]).netloc
+
+    def kill(self) -> None:
+        """End the server as a power button would."""
+        self.process.kill()
+        self.process.communicate()
+
+    def stop(self) -> None:
+        """End the server as Ctrl-C would."""
+        self.process.terminate()
+        self.process.communicate()
+
+
+class Client:
+    """One worker's connection."""
+
+    def __init__(self, address: str) -> None:
+        self._connection = HTTPConnection(address, timeout=20)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def add(self, name: str) -> None:
+        """Add a task of a name."""
+        payload = urlsafe_b64encode(name.encode()).decode()
+        self._call("POST", "tasks", {"queueName": "pull", "id": name, "payloadBase64": payload})
+
+    def lease(self, count: int) -> list[str]:
+        """Lease tasks and give their names."""
+        answer = self._call("POST", f"tasks/lease?leaseSecs={LEASE_SECONDS}&numTasks={count}")
+        return [item["id"] for item in answer.get("items", [])]
+
+    def delete(self, name: str) -> None:
+        """Delete a task."""
+        self._call("DELETE", f"tasks/{name}")
+
+    def _call(self, verb: str, path: str, body: object = None) -> dict[str, Any]:
+        url = f"/taskqueue/v1beta2/projects/s~app/taskqueues/pull/{path}"
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        self._connection.request(verb, url, None if body is None else json.dumps(body), headers)
+        response = self._connection.getresponse()
+        data = response.read()
+        if response.status >= 300:
+            raise Refused(response.status)
+        return dict(json.loads(data)) if data else {}
+
+
+class Ledger:
+    """What the workers of a test were told, and what they never heard the end of."""
+
+    def __init__(self) -> None:
+        self.added: set[str] = set()
+        self.leased: Counter[str] = Counter()
+        self.deleted: set[str] = set()
+        self.perhaps_added: set[str] = set()
+        self.perhaps_deleted: set[str] = set()
+        self.answers = 0
+        self._numbers = 0
+        self._lock = threading.Lock()
+
+    def next_name(self) -> str:
+        """Give a name that was never used."""
+        with self._lock:
+            self._numbers += 1
+            return f"task-{self._numbers}"
+
+    def produce(self, client: Client) -> None:
+        """Add a task."""
+        name = self.next_name()
+        self.perhaps_added.add(name)
+        client.add(name)
+        self.added.add(name)
+        self.answers += 1
+
+    def consume(self, client: Client) -> None:
+        """Lease some tasks, and delete some of them."""
+        names = client.lease(5)
+        with self._lock:
+            self.leased.update(names)
+        for name in names[::2]:
+            self.perhaps_deleted.add(name)
+            client.delete(name)
+            self.deleted.add(name)
+        self.answers += 1
+
+
+def worker(address: str, step: Callable[[Client], None], stop: threading.Event) -> threading.Thread:
+    """Let a thread repeat a step until it is stopped or its server is gone."""
+
+    def work() -> None:
+        client = Client(address)
+        try:
+            while not stop.is_set():
+                step(client)
+        except (OSError, HTTPException):
+            pass
+        finally:
+            client.close()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread

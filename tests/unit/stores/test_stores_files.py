@@ -1,0 +1,202 @@
+"""pullqueue.stores.sqlite_file: which files are taken, and which are refused and left alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from pullqueue import Emulator, ManualClock, StoreError
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.stores.schema import STEPS
+from pullqueue.stores.sqlite_file import open_file
+
+CONFIG = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give the place of a store that does not exist yet."""
+    return tmp_path / "tasks.db"
+
+
+def emulator_of(path: Path) -> Emulator:
+    """Open a store."""
+    return Emulator(CONFIG, clock=ManualClock(), store=f"sqlite:///{path}")
+
+
+@pytest.fixture
+def used(path: Path) -> Path:
+    """Give a store with tasks in it, closed."""
+    emulator = emulator_of(path)
+    for number in range(200):
+        emulator.queue("pull").add(b"x" * 500, name=f"task{number}")
+    emulator.close()
+    return path
+
+
+def digest(path: Path) -> dict[str, str]:
+    """Give what a file and the log beside it contain; SQLite's shared memory is no part of it."""
+    files = (path, path.with_name(path.name + "-wal"))
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists()
+    }
+
+
+def refused(path: Path) -> str:
+    """Give the message with which a file is refused, and see to it that it stays as it was."""
+    before = digest(path)
+    with pytest.raises(StoreError) as excinfo:
+        emulator_of(path)
+    assert digest(path) == before
+    return str(excinfo.value)
+
+
+def test_what_was_closed_can_be_opened_again(used: Path) -> None:
+    """Tasks, numbers and statistics are there again."""
+    emulator = emulator_of(used)
+    queue = emulator.queue("pull")
+
+    assert queue.fetch_statistics().tasks == 200
+    assert queue.get_task("task7").payload == b"x" * 500
+    assert queue.add().sequence == 201
+    emulator.close()
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    """As `mktemp` makes it."""
+    path.touch()
+
+    emulator_of(path).close()
+
+    assert path.stat().st_size
+
+
+def test_no_database(path: Path) -> None:
+    """Any other file is refused."""
+    path.write_bytes(b"queue:\n- name: pull\n" * 100)
+
+    assert refused(path) == f"'{path}' is no SQLite database: name another file for the store"
+
+
+def test_another_program_s_database(path: Path) -> None:
+    """A database that is not ours is refused."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE bookmarks (url)")
+    connection.close()
+
+    assert refused(path) == (
+        f"'{path}' is another program's database: name a file of its own for the store"
+    )
+
+
+def test_a_newer_version(used: Path) -> None:
+    """A store of a later pullqueue is refused."""
+    connection = sqlite3.connect(used)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+    assert refused(used) == (
+        f"'{used}' was written by a newer pullqueue (schema 99, known here: {len(STEPS)}): "
+        "upgrade pullqueue, or name another file"
+    )
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.7, 0.95])
+def test_a_torn_file(used: Path, share: float) -> None:
+    """A file that was cut off is refused."""
+    os.truncate(used, int(used.stat().st_size * share))
+
+    message = refused(used)
+
+    assert "is damaged" in message or "is no SQLite database" in message
+
+
+def test_a_file_with_a_hole(used: Path) -> None:
+    """A file with pages overwritten is refused."""
+    with used.open("r+b") as file:
+        file.seek(3 * 4096)
+        file.write(os.urandom(5 * 4096))
+
+    assert f"'{used}' is damaged" in refused(used)
+
+
+def test_a_torn_file_with_a_log_beside_it(used: Path, tmp_path: Path) -> None:
+    """Nor is the log of a server that was killed brought into a file that is damaged."""
+    code = f"""
+import os
+from pullqueue import Emulator
+emulator = Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n", store="sqlite:///{used}")
+emulator.queue("pull").add(name="last")
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    os.truncate(used, used.stat().st_size // 2)
+
+    assert (tmp_path / "tasks.db-wal").stat().st_size
+    assert f"'{used}' is damaged" in refused(used)
+
+
+def test_a_file_in_use(used: Path) -> None:
+    """Two servers cannot have one file, and the first goes on undisturbed."""
+    first = emulator_of(used)
+
+    with pytest.raises(StoreError) as excinfo:
+        emulator_of(used)
+
+    assert str(excinfo.value) == (
+        f"'{used}' is in use by another process: stop it, or name another file; "
+        "several servers can share a postgresql:// store"
+    )
+    first.queue("pull").add(name="still-works")
+    first.close()
+    second = emulator_of(used)
+    assert second.queue("pull").get_task("still-works")
+    second.close()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """The message has the path and the reason."""
+    path = tmp_path / "missing" / "tasks.db"
+
+    assert refused(path) == f"'{path}' cannot be opened as a store: unable to open database file"
+
+
+def test_the_schema_is_led_forward(used: Path) -> None:
+    """The steps a file has not seen are taken, in order, and it keeps its tasks."""
+
+    def rename(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE leased RENAME TO lease_counts"))
+
+    def extend(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE lease_counts ADD COLUMN calls INTEGER"))
+
+    open_file(used, synchronous="normal", steps=(*STEPS, rename, extend)).close()
+
+    connection = sqlite3.connect(used)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 2,)
+    assert connection.execute("SELECT calls FROM lease_counts").fetchall() == []
+    assert connection.execute("SELECT count(*) FROM tasks").fetchone() == (200,)
+    connection.close()
+    assert "was written by a newer pullqueue" in refused(used)
+
+
+def test_a_step_that_fails_changes_nothing(used: Path) -> None:
+    """A migration happens whole or not at all."""
+
+    def half(connection: Connection) -> None:
+        connection.execute(text("DROP TABLE exhausted"))
+        connection.execute(text("SELECT nonsense"))
+
+    with pytest.raises(Exception, match="nonsense"):
+        open_file(used, synchronous="normal", steps=(*STEPS, half))
+
+    emulator = emulator_of(used)
+    assert emulator.queue("pull").exhausted == []
+    emulator.close()

@@ -1,0 +1,79 @@
+"""pullqueue.stores: which URL means which store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pullqueue import Emulator, StoreError
+from pullqueue.engine.memory import MemoryStore
+from pullqueue.stores import store_from_url
+
+
+def test_memory() -> None:
+    """The store in memory has a URL too."""
+    assert store_from_url("memory") is MemoryStore
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "tasks.db", "", "Memory"])
+def test_an_unknown_store(url: str) -> None:
+    """The message lists those there are."""
+    with pytest.raises(StoreError) as excinfo:
+        Emulator.from_text("queue:\n", store=url)
+
+    assert str(excinfo.value) == (
+        f"store {url!r} is unknown: give memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    )
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://tasks.db"]
+)
+def test_no_file(url: str) -> None:
+    """An SQLite store needs a file; three slashes stand before it."""
+    with pytest.raises(StoreError) as excinfo:
+        store_from_url(url)
+
+    assert str(excinfo.value) == f"store {url!r} names no file: give sqlite:///FILE, or memory"
+
+
+@pytest.mark.parametrize("option", ["synchronous=off", "cache=shared"])
+def test_options_of_a_file(option: str) -> None:
+    """What would weaken the guarantee, or is not known, is refused."""
+    with pytest.raises(StoreError, match="only synchronous=normal and synchronous=full can be"):
+        store_from_url(f"sqlite:///tasks.db?{option}")
+
+
+@pytest.mark.parametrize(
+    ("url", "missing", "extra"),
+    [
+        ("sqlite:///tasks.db", "sqlalchemy", "sql"),
+        ("postgresql://host/db", "sqlalchemy", "postgres"),
+        ("postgresql://host/db", "psycopg", "postgres"),
+    ],
+)
+def test_a_package_that_is_not_installed(url: str, missing: str, extra: str) -> None:
+    """The message has the command that installs it."""
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from pullqueue import StoreError
+from pullqueue.stores import store_from_url
+try:
+    store_from_url({url!r})
+except StoreError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert f"which is not installed: pip install 'pullqueue[{extra}]'" in run.stdout
+
+
+def test_nothing_is_imported_before_it_is_needed() -> None:
+    """The stores cost nothing where they are not used."""
+    code = "import sys, pullqueue, pullqueue.stores; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert not {"sqlalchemy", "psycopg", "sqlite3"} & {*run.stdout.split()}
