@@ -1,0 +1,80 @@
+"""curl as a client of the Task Queue API."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rest_clients import CLIENTS_YAML
+from served import Served, serving
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """Run a server that enforces the acl."""
+    (tmp_path / "queue.yaml").write_text(CLIENTS_YAML)
+    with serving("--auth", "acl", folder=tmp_path) as served:
+        yield served
+
+
+def curl(*arguments: str) -> tuple[int, Any]:
+    """Run curl and give the status and the JSON of the answer."""
+    program = shutil.which("curl")
+    assert program, "curl is missing: install Debian's package curl"
+    run = subprocess.run(
+        [program, "-sS", "-w", "\n%{http_code}", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    body, _, status = run.stdout.rpartition("\n")
+    return int(status), json.loads(body) if body.strip() else None
+
+
+def test_the_whole_life_of_a_task(served: Served) -> None:
+    """Insert, list, get, lease, lease by tag, update, patch and delete from a shell."""
+    root = f"{served.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
+    _, answer = curl(f"{served.url}/_emulator/token?email=worker@example.com")
+    login = ("-H", f"Authorization: Bearer {answer['access_token']}")
+    task = '{"payloadBase64": "aGVsbG8=", "tag": "red"}'
+
+    _, made = curl(*login, "-d", task, f"{root}/tasks")
+    path = f"{root}/tasks/{made['id']}"
+    _, listed = curl(*login, f"{root}/tasks")
+    _, got = curl(*login, "-H", "User-Agent: curl (gzip)", "--compressed", path)
+    _, queue = curl(*login, f"{root}?getStats=true&fields=stats/totalTasks")
+    _, other = curl(
+        *login, "-X", "POST", f"{root}/tasks/lease?numTasks=1&leaseSecs=9&groupByTag=true&tag=blue"
+    )
+    form = ("-d", "numTasks=1", "-d", "leaseSecs=60", "-d", "groupByTag=true")
+    _, leased = curl(*login, *form, f"{root}/tasks/lease")
+    held = json.dumps(leased["items"][0])
+    _, updated = curl(*login, "-d", held, f"{path}?newLeaseSeconds=90")
+    _, patched = curl(
+        *login, "-X", "PATCH", "-d", '{"queueName": "pull-queue"}', f"{path}?newLeaseSeconds=0"
+    )
+    refused, error = curl(*login, "-d", held, f"{path}?newLeaseSeconds=90")
+    deleted, nothing = curl(*login, "-X", "DELETE", path)
+
+    assert [item["id"] for item in listed["items"]] == [made["id"]]
+    assert got == made
+    assert queue == {"stats": {"totalTasks": 1}}
+    assert "items" not in other
+    assert leased["items"][0]["retry_count"] == 1
+    assert int(updated["leaseTimestamp"]) > int(patched["leaseTimestamp"])
+    assert (refused, error["error"]["message"]) == (400, "The task lease has expired.")
+    assert (deleted, nothing) == (204, None)
+
+
+def test_without_a_token(served: Served) -> None:
+    """Without a token nothing is told."""
+    path = "taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
+    status, answer = curl(f"{served.url}/{path}")
+
+    assert (status, answer["error"]["message"]) == (401, "Login Required")

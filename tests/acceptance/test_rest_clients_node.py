@@ -1,0 +1,95 @@
+"""npm's googleapis as a client of the Task Queue API, old and newer, unmodified."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from rest_clients import CLIENTS_YAML
+from served import Served, serving
+
+FOLDER = Path(__file__).parent / "npm"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Run a server that enforces the acl."""
+    folder = tmp_path_factory.mktemp("node")
+    (folder / "queue.yaml").write_text(CLIENTS_YAML)
+    with serving("--auth", "acl", "--no-lease-rate-limit", folder=folder) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the folder that the clients are installed in; install them where they are missing."""
+    installed = FOLDER / "node_modules"
+    if not installed.exists():
+        folder = tmp_path_factory.mktemp("npm")
+        shutil.copy(FOLDER / "package.json", folder)
+        flags = ("--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock")
+        subprocess.run([program("npm"), "install", *flags], cwd=folder, check=True, timeout=300)
+        # Another process of the same test run may have been faster.
+        with suppress(OSError):
+            shutil.move(folder / "node_modules", installed)
+    return installed
+
+
+def program(name: str) -> str:
+    """Give the path of a program that must be there."""
+    found = shutil.which(name)
+    assert found, f"{name} is missing: install Debian's packages nodejs and npm"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("package", "made"),
+    [
+        ("googleapis-17", "discovered"),
+        ("googleapis-27", "discovered"),
+        ("googleapis-27", "generated"),
+    ],
+)
+def test_the_whole_life_of_tasks(served: Served, packages: Path, package: str, made: str) -> None:
+    """Insert, list, get, lease, lease by tag, update, patch, delete and refusals from Node."""
+    told = life(served, packages, package, made)
+
+    ids = [task["id"] for task in told["inserted"]]
+    assert [task["id"] for task in told["listed"]["items"]] == ids
+    assert told["got"] == told["inserted"][0]
+    assert told["queue"]["stats"]["totalTasks"] == 3
+    assert [task["id"] for task in told["leased"]["items"]] == ids[:1]
+    assert [task["id"] for task in told["leasedByTag"]["items"]] == ids[2:]
+    ends = [int(told["leased"]["items"][0]["leaseTimestamp"])]
+    ends += [int(told[name]["leaseTimestamp"]) for name in ("updated", "patched")]
+    assert ends == sorted(ends)
+    assert told["stale"] == {"code": 400, "message": "The task lease has expired."}
+    assert [answer or "" for answer in told["deleted"]] == ["", "", ""]
+    assert told["gone"] == {"code": 400, "message": "The task name is invalid."}
+    assert told["unknown"] == {"code": 404, "message": "Queue not found."}
+    assert told["forbidden"] == {"code": 403, "message": "Forbidden"}
+    assert told["empty"] == {"kind": "taskqueue#tasks"}
+
+
+def life(served: Served, packages: Path, package: str, made: str) -> dict[str, Any]:
+    """Run the script with one client."""
+    url = f"{served.url}/_emulator/token?email=worker@example.com"
+    with urlopen(url, timeout=10) as response:  # noqa: S310 - the server of this test
+        token = json.load(response)["access_token"]
+    script = (program("node"), str(FOLDER / "life.js"))
+    run = subprocess.run(
+        [*script, str(packages / package), made, served.url, token],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return dict(json.loads(run.stdout))

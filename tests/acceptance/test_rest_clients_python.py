@@ -1,0 +1,262 @@
+"""Clients of the Task Queue API in Python, unmodified: Google's own, google-auth and requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from google.auth.exceptions import RefreshError
+from google.auth.transport.requests import AuthorizedSession
+from google.oauth2 import service_account
+from googleapiclient.discovery import (  # type: ignore[import-untyped]
+    Resource,
+    build,
+    build_from_document,
+)
+from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
+from rest_clients import CLIENTS_YAML, key_file
+from served import Served, serving
+
+SCOPES = ["https://www.googleapis.com/auth/taskqueue"]
+IN_QUEUE = {"project": "s~app", "taskqueue": "pull-queue"}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Run a server that enforces the acl; its time stands still until it is moved."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "queue.yaml").write_text(CLIENTS_YAML)
+    options = ("--auth", "acl", "--clock", "manual", "--no-lease-rate-limit")
+    with serving(*options, folder=folder) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def key(guarded: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the worker's key file."""
+    return key_file(guarded, tmp_path_factory.mktemp("key") / "key.json")
+
+
+def credentials(key: Path) -> Any:
+    """Load a key file as any worker does."""
+    return service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
+        str(key), scopes=SCOPES
+    )
+
+
+def discovered(served: Served, key: Path) -> Resource:
+    """Build the client from the discovery service."""
+    return build(
+        "taskqueue",
+        "v1beta2",
+        credentials=credentials(key),
+        discoveryServiceUrl=served.url + "/discovery/v1/apis/{api}/{apiVersion}/rest",
+    )
+
+
+def discovered_anew(served: Served, key: Path) -> Resource:
+    """Build the client from the newer form of the discovery service."""
+    return build(
+        "taskqueue",
+        "v1beta2",
+        credentials=credentials(key),
+        discoveryServiceUrl=served.url + "/$discovery/rest?version={apiVersion}",
+    )
+
+
+def from_document(served: Served, key: Path) -> Resource:
+    """Build the client from a document that was fetched before."""
+    url = f"{served.url}/discovery/v1/apis/taskqueue/v1beta2/rest"
+    document = requests.get(url, timeout=10).text
+    return build_from_document(document, credentials=credentials(key))
+
+
+@pytest.fixture(params=[discovered, discovered_anew, from_document])
+def api(request: pytest.FixtureRequest, guarded: Served, key: Path) -> Iterator[Any]:
+    """Give Google's client, built in each of its ways, and an empty queue."""
+    api = request.param(guarded, key)
+    yield api
+    for item in api.tasks().list(**IN_QUEUE).execute().get("items", []):
+        api.tasks().delete(**IN_QUEUE, task=item["id"]).execute()
+    api.close()
+
+
+def test_the_whole_life_of_tasks(api: Any, guarded: Served) -> None:
+    """Insert, list, get, lease, lease by tag, update, patch and delete, with Google's client."""
+    tasks = api.tasks()
+    made = [
+        tasks.insert(
+            **IN_QUEUE,
+            body={"queueName": "pull-queue", "payloadBase64": "d29yaw==", "tag": tag},
+        ).execute()
+        for tag in ("red", "blue", "red")
+    ]
+    listed = tasks.list(**IN_QUEUE, fields="items(id,tag)").execute()["items"]
+    got = tasks.get(**IN_QUEUE, task=made[0]["id"]).execute()
+    statistics = api.taskqueues().get(**IN_QUEUE, getStats=True).execute()["stats"]
+    (first,) = tasks.lease(**IN_QUEUE, numTasks=1, leaseSecs=30).execute()["items"]
+    reds = tasks.lease(**IN_QUEUE, numTasks=10, leaseSecs=30, groupByTag=True, tag="red").execute()[
+        "items"
+    ]
+    updated = tasks.update(**IN_QUEUE, task=first["id"], newLeaseSeconds=120, body=first).execute()
+    requests.post(f"{guarded.url}/_emulator/clock", json={"advance": 60}, timeout=10)
+    with pytest.raises(HttpError) as lapsed:
+        tasks.patch(
+            **IN_QUEUE, task=reds[0]["id"], newLeaseSeconds=9, body={"queueName": "pull-queue"}
+        ).execute()
+    patched = tasks.patch(
+        **IN_QUEUE, task=first["id"], newLeaseSeconds=0, body={"queueName": "pull-queue"}
+    ).execute()
+    again = tasks.lease(**IN_QUEUE, numTasks=10, leaseSecs=30).execute()["items"]
+    deleted = [tasks.delete(**IN_QUEUE, task=task["id"]).execute() for task in made]
+    empty = tasks.lease(**IN_QUEUE, numTasks=1, leaseSecs=30).execute()
+
+    assert listed == [{"id": task["id"], "tag": task["tag"]} for task in made]
+    assert got == made[0]
+    assert statistics["totalTasks"] == 3
+    assert [first["id"], first["retry_count"]] == [made[0]["id"], 1]
+    assert [task["id"] for task in reds] == [made[2]["id"]]
+    assert int(updated["leaseTimestamp"]) > int(first["leaseTimestamp"])
+    assert "The task lease has expired" in str(lapsed.value)
+    assert patched["id"] == first["id"]
+    assert {task["id"]: task["retry_count"] for task in again} == {
+        made[0]["id"]: 2,
+        made[1]["id"]: 1,
+        made[2]["id"]: 2,
+    }
+    assert deleted == ["", "", ""]
+    assert empty == {"kind": "taskqueue#tasks"}
+
+
+def test_errors_as_the_client_reads_them(api: Any) -> None:
+    """Status, reason and message arrive in the client's own exception."""
+
+    def refused(call: Any) -> HttpError:
+        with pytest.raises(HttpError) as excinfo:
+            call.execute()
+        return excinfo.value
+
+    missing = refused(api.tasks().delete(**IN_QUEUE, task="never"))
+    unknown = refused(api.tasks().list(project="app", taskqueue="nowhere"))
+    bad = refused(api.tasks().lease(**IN_QUEUE, numTasks=1001, leaseSecs=1))
+    forbidden = refused(
+        api.tasks().insert(project="app", taskqueue="read-only", body={"payloadBase64": ""})
+    )
+    selector = refused(api.tasks().list(**IN_QUEUE, fields="items/nothing"))
+
+    assert (missing.status_code, missing.reason) == (400, "The task name is invalid.")
+    assert (unknown.status_code, unknown.reason) == (404, "Queue not found.")
+    assert "must be within the range: [1, 1000]" in bad.reason
+    assert (forbidden.status_code, forbidden.reason) == (403, "Forbidden")
+    assert selector.reason == "Invalid field selection nothing"
+
+
+# The client leaves the connection that it gets the token through to the garbage collector.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket")
+def test_a_batch(api: Any) -> None:
+    """Calls in a batch are answered one by one."""
+    answers: dict[str, tuple[Any, Any]] = {}
+    batch = api.new_batch_http_request(
+        callback=lambda identifier, answer, error: answers.update({identifier: (answer, error)})
+    )
+    for payload in ("YQ==", "Yg==", "+"):
+        body = {"queueName": "pull-queue", "payloadBase64": payload}
+        batch.add(api.tasks().insert(**IN_QUEUE, body=body))
+    batch.add(api.taskqueues().get(**IN_QUEUE, getStats=True))
+    batch.execute()
+
+    assert [answers[key][0]["payloadBase64"] for key in ("1", "2")] == ["YQ==", "Yg=="]
+    assert answers["3"][1].reason == "Invalid payloadBase64 value."
+    assert answers["4"][0]["stats"]["totalTasks"] == 2
+
+
+def test_an_over_long_get(api: Any) -> None:
+    """A GET whose address is too long arrives as a POST and is taken as what it is."""
+    fields = ",".join(["items(id,tag)"] * 300)
+
+    assert api.tasks().list(**IN_QUEUE, fields=fields).execute() == {}
+
+
+def test_the_older_version(guarded: Served, key: Path) -> None:
+    """v1beta1 can be discovered and called."""
+    api: Any = build(
+        "taskqueue",
+        "v1beta1",
+        credentials=credentials(key),
+        discoveryServiceUrl=guarded.url + "/discovery/v1/apis/{api}/{apiVersion}/rest",
+    )
+
+    assert api.tasks().lease(**IN_QUEUE, numTasks=1, leaseSecs=1).execute() == {
+        "kind": "taskqueue#tasks"
+    }
+    api.close()
+
+
+class TestGoogleAuth:
+    def test_an_authorized_session(self, guarded: Served, key: Path) -> None:
+        """google-auth gets its token from the emulator, and another when that has expired."""
+        url = f"{guarded.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
+        with AuthorizedSession(credentials(key)) as session:  # type: ignore[no-untyped-call]
+            first = session.get(url).status_code
+            requests.post(f"{guarded.url}/_emulator/clock", json={"advance": 7200}, timeout=10)
+            second = session.get(url).status_code
+
+        assert (first, second) == (200, 200)
+
+    def test_a_forged_key(self, guarded: Served, key: Path, tmp_path: Path) -> None:
+        """A key file with another's address gets no token."""
+        forged = tmp_path / "forged.json"
+        forged.write_text(
+            json.dumps({**json.loads(key.read_text()), "client_email": "boss@example.com"})
+        )
+        url = f"{guarded.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
+
+        with (
+            AuthorizedSession(credentials(forged)) as session,  # type: ignore[no-untyped-call]
+            pytest.raises(RefreshError, match="invalid_grant"),
+        ):
+            session.get(url)
+
+
+def test_requests(guarded: Served) -> None:
+    """A client by hand: the whole life with requests and a token from the emulator."""
+    root = f"{guarded.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
+    with requests.Session() as session:
+        session.headers["Authorization"] = f"Bearer {token(guarded)}"
+        made = session.post(f"{root}/tasks/", json={"payloadBase64": "aGk", "tag": "red"}).json()
+        listed = session.get(f"{root}/tasks").json()["items"]
+        path = f"{root}/tasks/{made['id']}"
+        got = session.get(path).json()
+        query: dict[str, str | int] = {
+            "leaseSecs": 60,
+            "numTasks": 1,
+            "groupByTag": True,
+            "tag": "red",
+        }
+        (held,) = session.post(f"{root}/tasks/lease", params=query).json()["items"]
+        body = {"id": held["id"], "leaseTimestamp": held["leaseTimestamp"]}
+        updated = session.post(path, params={"newLeaseSeconds": 90}, json=body)
+        stale = session.post(path, params={"newLeaseSeconds": 90}, json=body)
+        patched = session.patch(
+            path, params={"newLeaseSeconds": 30}, json={"queueName": "pull-queue"}
+        )
+        deleted = session.delete(path)
+        gone = session.delete(path)
+
+    assert [item["id"] for item in listed] == [made["id"]]
+    assert got["payloadBase64"] == "aGk="
+    assert held["queueName"] == "projects/s~app/taskqueues/pull-queue"
+    assert [updated.status_code, patched.status_code, deleted.status_code] == [200, 200, 204]
+    assert stale.json()["error"]["message"] == "The task lease has expired."
+    assert gone.json()["error"]["message"] == "The task name is invalid."
+
+
+def token(served: Served) -> str:
+    """Give the worker's token."""
+    url = f"{served.url}/_emulator/token"
+    answer = requests.get(url, params={"email": "worker@example.com"}, timeout=10).json()
+    return str(answer["access_token"])
