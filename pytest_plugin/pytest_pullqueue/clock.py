@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pullqueue.clock import ManualClock
+from pullqueue.testing.freezing import freeze
 from pullqueue.testing.moving import expire_leases, next_event
-from pullqueue.testing.process_time import ProcessClock, freeze, is_frozen
+from pullqueue.testing.process_time import ProcessClock, is_frozen
 from pytest_pullqueue.freezers import OwnFreezer, own_freezer
 from pytest_pullqueue.settings import ConfigSource, SettingsError, settings_of
 

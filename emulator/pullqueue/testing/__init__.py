@@ -17,10 +17,11 @@ from pullqueue.testing.describing import describe
 from pullqueue.testing.driving import WorkerStopped, drain
 from pullqueue.testing.exhausting import exhaust
 from pullqueue.testing.faults import Fault, Faults
+from pullqueue.testing.freezing import freeze
 from pullqueue.testing.interception import WorkerInterrupt
 from pullqueue.testing.moving import expire_leases, next_event
 from pullqueue.testing.payloads import json_payload
-from pullqueue.testing.process_time import MovableClock, ProcessClock, freeze
+from pullqueue.testing.process_time import MovableClock, ProcessClock
 from pullqueue.testing.recording import remember_added
 
 __all__ = [

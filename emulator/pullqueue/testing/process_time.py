@@ -1,43 +1,18 @@
 """The time of the whole process: read as the code under test reads it, frozen, and moved.
 
 freezegun and time-machine replace what `time.time()` answers. The clock here follows whichever of
-them is active, and moves it; `freeze` starts freezegun where neither is.
+them is active, and moves it; `pullqueue.testing.freezing` starts freezegun where neither is.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from pullqueue.clock import Clock, SystemClock, duration_usec, from_usec, to_usec
 from pullqueue.errors import ClockError
-
-_UNPATCHED_MODULES = frozenset({"threading", "queue"})
-"""They wait by the real time, or a frozen `Queue.get(timeout=1)` would never end."""
-
-_UNPATCHED_PREFIXES = (
-    "six.moves",  # to look at it is to import everything in it
-    "django.utils.six.moves",
-    "google.gax",
-    "multiprocessing.",
-    "selenium.",
-    "prompt_toolkit.",
-    "gi.",
-    "_pytest.timing",  # pytest measures how long tests really took
-    "xdist.",
-    "execnet.",
-)
-
-_REAL_TIME_CALLERS = ("multiprocessing.", "selenium.", "prompt_toolkit.", "google.gax")
-"""Whoever asks for the time from within these is told the real one.
-
-freezegun's own lists hold `queue`, `threading` and `gi` as bare prefixes: code in a module
-`queue_worker` or on the first frames of a thread would never see the frozen time.
-"""
 
 
 class MovableClock(Protocol):
@@ -125,57 +100,6 @@ class ProcessClock(Clock):
 def is_frozen() -> bool:
     """Tell whether freezegun or time-machine now decides what time it is."""
     return _freezegun_factory() is not None or _time_machine_traveller() is not None
-
-
-@contextmanager
-def freeze(start: datetime) -> Iterator[None]:
-    """Freeze the time of the whole process with freezegun, at `start`, until the block ends.
-
-    Event loops keep the real time, so that `asyncio.sleep` ends. Freezers that are started within
-    the block and never stopped are stopped with it.
-
-    Raises:
-        ImportError: freezegun is not installed.
-    """
-    api = _freezegun()
-    freezer = api.freeze_time(start)
-    freezer.ignore = _UNPATCHED_PREFIXES
-    depth = len(api.freeze_factories)
-    freezer.start()
-    api.ignore_lists[-1] = _REAL_TIME_CALLERS
-    for module, attribute, original in freezer.undo_changes:
-        if module.__name__ in _UNPATCHED_MODULES:
-            setattr(module, attribute, original)
-    loops, loop_time = _real_loop_time(api.real_monotonic)
-    try:
-        yield
-    finally:
-        loops.time = loop_time
-        for stack in (api.freeze_factories, api.ignore_lists, api.tick_flags, api.tz_offsets):
-            del stack[depth + 1 :]
-        freezer.stop()
-
-
-def _real_loop_time(real_monotonic: Any) -> tuple[Any, Any]:  # noqa: ANN401 - freezegun's own
-    """Let event loops go by the real time; give their class and what to put back.
-
-    freezegun can do this too, but makes an event loop each time, and thereby opens sockets.
-    """
-    from asyncio.base_events import BaseEventLoop  # noqa: PLC0415 - freezegun has loaded it
-
-    loops: Any = BaseEventLoop
-    loop_time = loops.time
-    loops.time = lambda _loop: real_monotonic()
-    return loops, loop_time
-
-
-def _freezegun() -> Any:  # noqa: ANN401 - a module that is loaded late
-    try:
-        from freezegun import api  # noqa: PLC0415 - costs 40 ms, and only some need it
-    except ImportError:
-        message = "freezing time needs freezegun: pip install 'pullqueue[pytest]'"
-        raise ImportError(message) from None
-    return api
 
 
 def _freezegun_factory() -> Any:  # noqa: ANN401 - one of three classes of freezegun

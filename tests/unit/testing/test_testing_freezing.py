@@ -1,0 +1,168 @@
+"""Freezing the process's time, and reading and moving it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import queue as stdlib_queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+
+import pytest
+from freezegun import freeze_time
+
+from pullqueue import ClockError
+from pullqueue.testing import ProcessClock, freeze
+from pullqueue.testing.process_time import is_frozen
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+REAL = {"time": time.time, "datetime": dt.datetime}  # noqa: TID251 - a dict is not patched
+
+
+@pytest.fixture
+def app() -> Iterator[ModuleType]:
+    """A module that has imported the functions by name."""
+    module = ModuleType("an_app")
+    exec("from time import time, monotonic\nfrom datetime import datetime", module.__dict__)  # noqa: S102
+    sys.modules["an_app"] = module
+    yield module
+    del sys.modules["an_app"]
+
+
+def test_everything_is_frozen_and_put_back(app: ModuleType) -> None:
+    """Modules that imported functions by name see the frozen time, and the real one afterwards."""
+    with freeze(START):
+        assert app.time() == time.time() == START.timestamp()  # noqa: TID251
+        assert app.datetime.now(UTC) == START
+        assert is_frozen()
+
+    assert app.time is time.time is REAL["time"]  # noqa: TID251
+    assert app.datetime is dt.datetime is REAL["datetime"]
+    assert not is_frozen()
+
+
+def test_modules_loaded_meanwhile_get_the_real_time_back() -> None:
+    """What was imported while time was frozen does not keep the fakes."""
+    module = ModuleType("loaded_late")
+    try:
+        with freeze(START):
+            sys.modules["loaded_late"] = module
+            exec("from time import time\nfrom datetime import datetime", module.__dict__)  # noqa: S102
+            assert module.time() == START.timestamp()
+
+        assert module.time is REAL["time"]
+        assert module.datetime is REAL["datetime"]
+    finally:
+        del sys.modules["loaded_late"]
+
+
+def test_waits_by_the_real_time() -> None:
+    """Waiting with a timeout ends while time stands still."""
+    with freeze(START):
+        assert not threading.Event().wait(0.001)
+        with pytest.raises(stdlib_queue.Empty):
+            stdlib_queue.Queue[int]().get(timeout=0.001)
+
+
+def test_lazy_modules_are_not_disturbed() -> None:
+    """Attributes that a module makes on demand are not asked for."""
+
+    class Lazy(ModuleType):
+        def __dir__(self) -> list[str]:
+            raise AssertionError("asked for its attributes")
+
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(f"asked for {name}")
+
+    sys.modules["lazy_module"] = Lazy("lazy_module")
+    try:
+        with freeze(START):
+            pass
+    finally:
+        del sys.modules["lazy_module"]
+
+
+def test_forgotten_freezers_end_with_the_block() -> None:
+    """A freezer that was started within and never stopped is gone afterwards."""
+    with freeze(START):
+        freeze_time("2012-01-14").start()
+        assert time.time() == 1326499200  # noqa: TID251
+
+    assert time.time is REAL["time"]  # noqa: TID251
+    assert not is_frozen()
+
+
+def test_within_another_freezer(app: ModuleType) -> None:
+    """The inner one counts until it ends; then the outer does again."""
+    clock = ProcessClock()
+    with freeze_time("2012-01-14"):
+        with freeze(START):
+            assert clock.now() == START == app.datetime.now(UTC)
+        assert clock.now() == datetime(2012, 1, 14, tzinfo=UTC)
+    assert app.time is REAL["time"]
+
+
+def test_without_freezegun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where freezegun is missing, the error says what to install."""
+    monkeypatch.setitem(sys.modules, "freezegun", None)
+
+    with (
+        pytest.raises(ImportError, match=r"^freezing time needs freezegun: pip install 'pullqueue"),
+        freeze(START),
+    ):
+        pass
+
+
+def test_process_clock() -> None:
+    """The clock agrees with the process to the microsecond, moves it, and never goes back."""
+    clock = ProcessClock()
+    with freeze(START):
+        assert clock.advance(timedelta(microseconds=1)) == START + timedelta(microseconds=1)
+        assert clock.now_usec() == round(time.time() * 1e6)  # noqa: TID251
+        clock.advance(0)
+        clock.move_to(datetime(2030, 1, 1, tzinfo=UTC))
+        assert dt.datetime.now(UTC) == datetime(2030, 1, 1, tzinfo=UTC)  # noqa: TID251
+        assert repr(clock) == "ProcessClock(2030-01-01T00:00:00+00:00)"
+        with pytest.raises(ClockError, match=r"^cannot advance by -1: a clock never goes back$"):
+            clock.advance(-1)
+        with pytest.raises(ClockError, match=r"^cannot move to 2026-01-01T00:00:00\+00:00: the"):
+            clock.move_to(START)
+        with pytest.raises(ClockError, match=r"^cannot move past the year 9999$"):
+            clock.advance(timedelta(days=365 * 8000))
+
+
+def test_process_clock_in_real_time() -> None:
+    """Unfrozen, it tells the real time and cannot be moved."""
+    clock = ProcessClock()
+    before = time.time()  # noqa: TID251
+
+    assert before - 1 < clock.now_usec() / 1e6 < before + 60
+    with pytest.raises(
+        ClockError, match=r"^cannot move the clock: time is not frozen; ask for the"
+    ):
+        clock.advance(1)
+
+
+def test_process_clock_in_a_thread() -> None:
+    """Right at the start of a thread it tells the frozen time, too."""
+    clock = ProcessClock()
+    seen = []
+    with freeze_time(START):
+        thread = threading.Thread(target=lambda: seen.append(clock.now()))
+        thread.start()
+        thread.join()
+
+    assert seen == [START]
+
+
+def test_process_clock_with_time_machine() -> None:
+    """It follows time-machine and moves it."""
+    time_machine = pytest.importorskip("time_machine")
+    clock = ProcessClock()
+    with time_machine.travel(START, tick=False):
+        clock.advance(0.5)
+        assert time.time() == START.timestamp() + 0.5  # noqa: TID251
+        assert clock.now() == START + timedelta(seconds=0.5)
