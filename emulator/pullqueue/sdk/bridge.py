@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
 
@@ -72,15 +73,13 @@ def _passed_on(data: bytes, upstream: str | None) -> bytes:
 
     if upstream is None:
         return wire.call_not_found(wire.service_of(data))
-    connection = HTTPConnection(upstream, timeout=_UPSTREAM_SECONDS)
     try:
-        connection.request("POST", PATH, data, {"Content-Type": _CONTENT_TYPE})
-        response = connection.getresponse()
-        body = response.read()
+        with closing(HTTPConnection(upstream, timeout=_UPSTREAM_SECONDS)) as connection:
+            connection.request("POST", PATH, data, {"Content-Type": _CONTENT_TYPE})
+            response = connection.getresponse()
+            body = response.read()
     except (OSError, HTTPException) as error:
         return wire.upstream_failed(upstream, error)
-    finally:
-        connection.close()
     if response.status != 200:
         return wire.upstream_failed(upstream, f"status {response.status}")
     return body

@@ -25,6 +25,7 @@ from pullqueue.sdk.push import push_queues
 from pullqueue.sdk.rpc import EagerRPC
 from pullqueue.sdk.source import QueueYaml
 
+_DATASTORE = "datastore_v3"
 _DATASTORE_ERROR = messages.TaskQueueServiceError.DATASTORE_ERROR
 
 
@@ -285,11 +286,17 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
 
     def _add_in_transaction(self, queue: Queue, request: Any, response: Any) -> None:
         """Hand tasks to the datastore, which sends each one back when it commits."""
+        if apiproxy_stub_map.apiproxy.GetStub(_DATASTORE) is None:
+            raise apiproxy_errors.ApplicationError(
+                messages.TaskQueueServiceError.DATASTORE_BAD_REQUEST,
+                "tasks cannot be added in a transaction here: there is no datastore that could "
+                "send them when it commits",
+            )
         unnamed = [not add.task_name for add in request.add_request]
         calls.prepare_transactional(self._emulator, queue, request.add_request)
         try:
             apiproxy_stub_map.MakeSyncCall(
-                "datastore_v3", "AddActions", request, api_base_pb2.VoidProto()
+                _DATASTORE, "AddActions", request, api_base_pb2.VoidProto()
             )
         except apiproxy_errors.ApplicationError as error:
             code = error.application_error + _DATASTORE_ERROR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from pullqueue.engine.emulator import Emulator
@@ -9,6 +10,8 @@ from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote
 from pullqueue.sdk.stub import PullQueueStub
 
 SERVICE = "taskqueue"
+
+_log = logging.getLogger("pullqueue.sdk")
 
 _Rpc = remote_api.RpcError
 
@@ -51,7 +54,15 @@ class CallServer:
             self._stub.MakeSyncCall(SERVICE, method, call, result)
         except apiproxy_errors.Error as error:
             return _refusal(error)
+        if method == "BulkAdd":
+            _warn_of_push(call)
         return _serialized(remote_api.Response(response=result.SerializeToString()))
+
+
+def _warn_of_push(call: Any) -> None:
+    if call.add_request and call.add_request[0].mode == messages.TaskQueueMode.PUSH:
+        name = call.add_request[0].queue_name.decode()
+        _log.warning("queue %r is a push queue: its tasks are kept, and not run", name)
 
 
 def call_not_found(service: str) -> bytes:

@@ -1,0 +1,265 @@
+"""The route by which App Engine's runtimes reach the task queue service."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from threading import Thread
+from typing import Any
+
+import pytest
+from flask import Flask, Response, request
+from werkzeug.serving import make_server
+
+from pullqueue import Emulator, InvalidTagError
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.rest.server import Server
+from pullqueue.sdk import bridge
+from pullqueue.sdk.imports import messages, remote_api
+
+RpcError = remote_api.RpcError
+
+
+@pytest.fixture
+def server(emulator: Emulator) -> Iterator[Server]:
+    """A server of the emulator."""
+    with Server(emulator) as server:
+        yield server
+
+
+def post(server: Server, body: bytes) -> tuple[int, str, bytes]:
+    """Post a body to the route and give status, content type and body."""
+    connection = HTTPConnection(server.host, server.port, timeout=10)
+    connection.request("POST", "/rpc_http", body)
+    response = connection.getresponse()
+    data = response.read()
+    connection.close()
+    return response.status, response.headers["Content-Type"], data
+
+
+def call(server: Server, method: str, message: Any, *, service: str = "taskqueue") -> Any:
+    """Make a call and give the response as it stands on the wire."""
+    data = message if isinstance(message, bytes) else message.SerializeToString()
+    wire = remote_api.Request(
+        service_name=service, method=method, request=data, request_id="any ticket"
+    )
+    status, kind, body = post(server, wire.SerializeToString())
+    assert (status, kind) == (200, "application/octet-stream")
+    return remote_api.Response.FromString(body)
+
+
+def add_request(**fields: Any) -> Any:
+    """Give a BulkAdd of one task."""
+    defaults = {"queue_name": b"pull", "task_name": b"", "eta_usec": 0, "mode": 1, "body": b"work"}
+    return messages.TaskQueueBulkAddRequest(
+        add_request=[messages.TaskQueueAddRequest(**(defaults | fields))]
+    )
+
+
+def test_a_call(server: Server, emulator: Emulator) -> None:
+    """A call is answered with the serialized response of its method."""
+    answer = call(server, "BulkAdd", add_request())
+
+    added = messages.TaskQueueBulkAddResponse.FromString(answer.response)
+    (task,) = emulator.queue("pull").list_tasks()
+    assert added.taskresult[0].chosen_task_name.decode() == task.name
+    assert not answer.HasField("rpc_error")
+    assert not answer.HasField("application_error")
+
+
+def test_an_error_of_the_service(server: Server) -> None:
+    """What the service refuses comes with its code and a sentence."""
+    answer = call(server, "BulkAdd", add_request(queue_name=b"nowhere"))
+
+    assert answer.application_error.code == messages.TaskQueueServiceError.UNKNOWN_QUEUE
+    assert "queue 'nowhere' is not in" in answer.application_error.detail
+
+
+def test_an_error_of_the_call() -> None:
+    """Over quota is an error of the call."""
+    config = QueueConfig(
+        queues=(QueueSettings(name="pull", mode=QueueMode.PULL),), total_storage_limit_bytes=1
+    )
+    with Server(Emulator(config)) as server:
+        answer = call(server, "BulkAdd", add_request())
+
+    assert answer.rpc_error.code == RpcError.OVER_QUOTA
+    assert "total_storage_limit" in answer.rpc_error.detail
+
+
+def test_a_percent_sign_in_a_detail(server: Server) -> None:
+    """The SDK's client takes details of call errors for a format, so a percent sign is doubled."""
+    answer = call(server, "100%", b"")
+
+    assert answer.rpc_error.detail == "the task queue service has no call '100%%'"
+
+
+@pytest.mark.parametrize(
+    ("method", "message", "code", "detail"),
+    [
+        ("Nonsense", b"", RpcError.CALL_NOT_FOUND, "has no call 'Nonsense'"),
+        ("BulkAdd", b"\xff", RpcError.PARSE_ERROR, "'BulkAdd' is no message of its kind"),
+        ("PurgeQueue", b"", RpcError.PARSE_ERROR, "'PurgeQueue' lacks queue_name"),
+    ],
+)
+def test_a_call_that_is_none(
+    server: Server, method: str, message: bytes, code: int, detail: str
+) -> None:
+    """Unknown methods and unreadable requests are told apart."""
+    answer = call(server, method, message)
+
+    assert answer.rpc_error.code == code
+    assert detail in answer.rpc_error.detail
+
+
+def test_a_body_that_is_none(server: Server) -> None:
+    """A body that is no request is answered as one that cannot be parsed."""
+    _, _, body = post(server, b"\xff\xff")
+
+    answer = remote_api.Response.FromString(body)
+    assert answer.rpc_error.code == RpcError.PARSE_ERROR
+
+
+def test_a_large_batch(server: Server, emulator: Emulator) -> None:
+    """A call may be as large as the SDK lets it be, 32 MiB, and no larger."""
+    one = add_request(body=b"x" * 2**20).add_request[0]
+    largest = messages.TaskQueueBulkAddRequest(add_request=[one] * 31)
+    too_large = messages.TaskQueueBulkAddRequest(add_request=[one] * 32)
+
+    assert not call(server, "BulkAdd", largest).HasField("rpc_error")
+    assert call(server, "BulkAdd", too_large).rpc_error.code == RpcError.REQUEST_TOO_LARGE
+    assert emulator.queue("pull").fetch_statistics().tasks == 31
+
+
+def test_a_body_over_all_bounds(server: Server) -> None:
+    """A body that no call can have is refused, too."""
+    _, _, body = post(server, b"x" * (34 * 2**20))
+
+    answer = remote_api.Response.FromString(body)
+    assert answer.rpc_error.code == RpcError.REQUEST_TOO_LARGE
+
+
+def test_push_tasks_are_kept_and_not_run(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """Push tasks are accepted with a warning: nothing here runs them."""
+    answer = call(server, "BulkAdd", add_request(queue_name=b"default", mode=0, url=b"/work"))
+
+    results = messages.TaskQueueBulkAddResponse.FromString(answer.response)
+    assert results.taskresult[0].result == 0
+    assert "queue 'default' is a push queue: its tasks are kept, and not run" in caplog.text
+
+
+def test_transactions_are_refused(server: Server) -> None:
+    """There is no datastore beside the server, so no task can wait for a commit."""
+    request = add_request()
+    request.add_request[0].transaction.handle = 1
+    request.add_request[0].transaction.app = "app"
+
+    answer = call(server, "BulkAdd", request)
+
+    assert answer.application_error.code == messages.TaskQueueServiceError.DATASTORE_BAD_REQUEST
+    assert "there is no datastore" in answer.application_error.detail
+
+
+class TestOtherServices:
+    def test_without_an_upstream(self, server: Server) -> None:
+        """The answer says what this server is and what can be done."""
+        answer = call(server, "Get", b"", service="memcache")
+
+        assert answer.rpc_error.code == RpcError.CALL_NOT_FOUND
+        assert "this is pullqueue" in answer.rpc_error.detail
+        assert "'memcache'" in answer.rpc_error.detail
+        assert "--api-upstream HOST:PORT" in answer.rpc_error.detail
+
+    def test_with_an_upstream(self, emulator: Emulator) -> None:
+        """Calls to other services are passed on as they are, and so are their answers."""
+        reply = remote_api.Response(response=b"from memcache").SerializeToString()
+        seen: list[bytes] = []
+        with (
+            _upstream(seen, reply) as upstream,
+            Server(emulator, api_upstream=upstream) as server,
+        ):
+            other = call(server, "Get", b"key", service="memcache")
+            own = call(server, "BulkAdd", add_request())
+
+        assert other.response == b"from memcache"
+        assert [remote_api.Request.FromString(body).request for body in seen] == [b"key"]
+        assert own.response
+
+    @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense:port", "status"])
+    def test_with_an_upstream_that_fails(self, emulator: Emulator, address: str) -> None:
+        """An upstream that gives no answer is named in the error."""
+        with _upstream([], None) as failing:
+            upstream = failing if address == "status" else address
+            with Server(emulator, api_upstream=upstream) as server:
+                answer = call(server, "Get", b"", service="memcache")
+
+        assert answer.rpc_error.code == RpcError.UNKNOWN
+        assert f"the upstream {upstream} gave no answer" in answer.rpc_error.detail
+
+
+@contextmanager
+def _upstream(seen: list[bytes], reply: bytes | None) -> Iterator[str]:
+    """Serve a stand-in for other bundled services and give its address."""
+    app = Flask(__name__)
+
+    @app.post("/rpc_http")
+    def answer() -> Response:
+        seen.append(request.get_data())
+        return Response(reply, status=503 if reply is None else 200)
+
+    http = make_server("127.0.0.1", 0, app)
+    thread = Thread(target=http.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{http.server_port}"
+    http.shutdown()
+    thread.join()
+    http.server_close()
+
+
+NO_SDK = """
+import sys
+sys.modules["google"] = None
+from pullqueue import Emulator
+from pullqueue.config.model import QueueConfig
+from pullqueue.rest.app import create_app
+client = create_app(Emulator(QueueConfig())).test_client()
+sys.stdout.buffer.write(client.post("/rpc_http", data=b"").data)
+try:
+    from pullqueue.sdk import install
+    install(Emulator(QueueConfig()))
+except ImportError as error:
+    print(error, file=sys.stderr)
+"""
+
+
+def test_without_the_sdk() -> None:
+    """Where the SDK is not installed, calls and `install` say which extra to install."""
+    done = subprocess.run([sys.executable, "-c", NO_SDK], capture_output=True, check=True)
+
+    answer = remote_api.Response.FromString(done.stdout)
+    assert answer.rpc_error.code == RpcError.CAPABILITY_DISABLED
+    assert "pip install 'pullqueue[appengine]'" in answer.rpc_error.detail
+    assert b"pip install 'pullqueue[appengine]'" in done.stderr
+
+
+def test_the_sdk_is_not_imported_before_it_is_wanted() -> None:
+    """Serving REST does not import the SDK."""
+    program = (
+        "import sys; from pullqueue.rest.server import Server; import pullqueue.sdk; "
+        "print('google.appengine' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert done.stdout == b"False\n"
+
+
+def test_long_details_without_the_sdk() -> None:
+    """The answer that is written without the SDK's messages can be read with them."""
+    detail = str(InvalidTagError("x" * 500))
+
+    answer = remote_api.Response.FromString(bridge._failure(5, detail))
+
+    assert (answer.rpc_error.code, answer.rpc_error.detail) == (5, detail)
