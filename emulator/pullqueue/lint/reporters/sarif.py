@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -84,6 +85,8 @@ def _location(place: Finding | Label, file: str) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
+    if Path(file).is_absolute():
+        return Path(file).as_uri()
     return quote(file.replace("\\", "/").removeprefix("./"), errors="replace")
 
 

@@ -1,0 +1,196 @@
+"""What programs from npm say: an editor's YAML language server, and the validator of SARIF.
+
+Needs Node.js with npm, and its registry; where they are missing, the tests say so and are skipped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pullqueue.cli.lint import lint
+from pullqueue.config.schema import draft_7, schema_bytes
+
+CASES = Path(__file__).parents[1] / "lint_cases"
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def node_modules(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A folder with the programs, installed for this run."""
+    folder = tmp_path_factory.mktemp("npm")
+    packages = ["yaml-language-server@1", "@microsoft/sarif-multitool@5"]
+    missing = next((f"{name} is missing" for name in ("node", "npm") if not shutil.which(name)), "")
+    if not missing:
+        command = ["npm", "install", "--no-audit", "--no-fund", "--silent", *packages]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        missing = f"npm cannot install {' '.join(packages)}: {done.stderr}" * bool(done.returncode)
+    if missing:
+        reason = f"editor and SARIF not tested: {missing}"
+        terminal = request.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.write_line(f"\n{reason}")
+        pytest.skip(reason)
+    return folder / "node_modules"
+
+
+class LanguageServer:
+    """Speaks the language server protocol with a process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], settings: Json) -> None:
+        """Take the process's pipes, and the settings it will ask for."""
+        self._settings = settings
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin = process.stdin
+        self._stdout = process.stdout
+        self._numbers = itertools.count(1)
+
+    def notify(self, method: str, params: Json) -> None:
+        """Send a notification."""
+        self._send({"method": method, "params": params})
+
+    def ask(self, method: str, params: Json) -> Any:
+        """Send a request and give the answer."""
+        number = next(self._numbers)
+        self._send({"id": number, "method": method, "params": params})
+        while True:
+            message = self.receive()
+            if message.get("id") == number and "method" not in message:
+                return message.get("result")
+
+    def receive(self) -> Json:
+        """Give the next message; the server's own questions are for settings."""
+        length = 0
+        while (line := self._stdout.readline().strip()) != b"":
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        message: Json = json.loads(self._stdout.read(length))
+        if "id" in message and "method" in message:
+            items = message.get("params", {}).get("items", [])
+            result = [self._settings.get(item["section"], {}) for item in items]
+            self._send({"id": message["id"], "result": result or None})
+        return message
+
+    def _send(self, message: Json) -> None:
+        data = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        self._stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(data), data))
+        self._stdin.flush()
+
+    def diagnose(self, uri: str, text: str) -> list[Json]:
+        """Open a file and give what the server finds in it."""
+        document = {"uri": uri, "languageId": "yaml", "version": 1, "text": text}
+        self.notify("textDocument/didOpen", {"textDocument": document})
+        while True:
+            message = self.receive()
+            if message.get("method") == "textDocument/publishDiagnostics":
+                params = message["params"]
+                if params["uri"] == uri:
+                    found: list[Json] = params["diagnostics"]
+                    return found
+
+
+@pytest.fixture(scope="module", params=["2020-12", "7"])
+def server(
+    request: pytest.FixtureRequest, node_modules: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LanguageServer]:
+    """A language server that knows the schema, in one of its two drafts."""
+    schema = tmp_path_factory.mktemp("schema") / "queue.schema.json"
+    schema.write_bytes(schema_bytes() if request.param == "2020-12" else draft_7().encode())
+    program = node_modules / ".bin" / "yaml-language-server"
+    settings = {
+        "yaml": {
+            "schemas": {schema.as_uri(): ["*.yaml"]},
+            "yamlVersion": "1.1",
+            "validate": True,
+            "hover": True,
+            "completion": True,
+            "schemaStore": {"enable": False},
+        }
+    }
+    with subprocess.Popen(
+        [program, "--stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        server = LanguageServer(process, settings)
+        server.ask("initialize", {"processId": None, "rootUri": None, "capabilities": {}})
+        server.notify("initialized", {})
+        server.notify("workspace/didChangeConfiguration", {"settings": settings})
+        yield server
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["indented_list_and_comments_ok", "json_style_ok", "pull_retry_limit_ok", "empty_queue_ok"],
+)
+def test_editor_finds_nothing_in_right_files(server: LanguageServer, name: str) -> None:
+    """A right file has no squiggle."""
+    text = (CASES / f"{name}.yaml").read_text()
+    assert server.diagnose(f"file:///{name}.yaml", text) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("unknown_key_xml_dialect", 5),
+        ("misplaced_storage_limit", 5),
+        ("missing_name", 3),
+        ("acl_list_of_strings", 6),
+        ("name_underscore", 3),
+        ("name_101", 3),
+        ("mode_typo", 4),
+        ("rate_long_unit", 4),
+        ("bucket_too_large", 5),
+        ("bucket_word", 5),
+        ("concurrency_5001", 5),
+        ("retry_limit_negative", 6),
+        ("age_limit_week", 6),
+        ("backoff_with_unit", 6),
+        ("target_upper", 5),
+        ("storage_mb_suffix", 2),
+        ("resume_maybe", 2),
+        ("pull_rate_before_mode", 4),
+        ("pull_max_doublings", 6),
+        ("pull_target", 5),
+    ],
+)
+def test_editor_marks_the_line_the_linter_marks(
+    server: LanguageServer, name: str, line: int
+) -> None:
+    """What the schema can say is shown by an editor at the linter's line."""
+    found = server.diagnose(f"file:///{name}.yaml", (CASES / f"{name}.yaml").read_text())
+    assert {item["range"]["start"]["line"] + 1 for item in found} == {line}
+
+
+def test_editor_completes_and_explains(server: LanguageServer) -> None:
+    """Keys are completed, and their descriptions shown."""
+    uri = "file:///complete.yaml"
+    server.diagnose(uri, "queue:\n- name: mail\n  rate: 5/s\n  b\n")
+    at = {"textDocument": {"uri": uri}, "position": {"line": 3, "character": 3}}
+    completed = server.ask("textDocument/completion", at)
+    assert {"bucket_size", "mode", "acl"} <= {item["label"] for item in completed["items"]}
+    on_rate = {"textDocument": {"uri": uri}, "position": {"line": 2, "character": 3}}
+    hover = server.ask("textDocument/hover", on_rate)
+    assert "a slash and" in str(hover["contents"])
+
+
+def test_sarif_is_valid_by_its_schema(node_modules: Path, tmp_path: Path) -> None:
+    """The validator of SARIF's makers has no error, for every rule a case shows."""
+    cases = [str(path) for path in sorted(CASES.glob("*.yaml"))]
+    done = CliRunner().invoke(lint, [*cases, "--format", "sarif"])
+    report = tmp_path / "lint.sarif"
+    report.write_text(done.stdout)
+    program = node_modules / ".bin" / "sarif-multitool"
+    checked = subprocess.run(
+        [program, "validate", str(report)], capture_output=True, text=True, check=False
+    )
+    assert "Analysis completed successfully" in checked.stdout
+    assert ": error " not in checked.stdout
