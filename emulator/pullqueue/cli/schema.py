@@ -13,13 +13,23 @@ import click
     show_default=True,
     help="The version of JSON Schema; editors and SchemaStore want 7.",
 )
-def schema(*, draft: str) -> None:
+@click.option(
+    "--problem-matcher",
+    is_flag=True,
+    help="Print GitHub's problem matcher for `lint --format full` instead.",
+)
+def schema(*, draft: str, problem_matcher: bool) -> None:
     """Print the JSON Schema of queue.yaml.
 
     Save it, and point an editor's YAML language server to it with a first line such as
     `# yaml-language-server: $schema=./queue.schema.json`.
     """
-    from pullqueue.config.schema import draft_7, schema_bytes  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config import schema as published  # noqa: PLC0415 - only a run needs it
 
-    text = schema_bytes().decode() if draft == "2020-12" else draft_7()
+    if problem_matcher:
+        text = published.package_data("problem-matcher.json").decode()
+    elif draft == "7":
+        text = published.draft_7()
+    else:
+        text = published.schema_bytes().decode()
     click.echo(text, nl=False)

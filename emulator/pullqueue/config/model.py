@@ -86,6 +86,11 @@ class QueueSettings:
     column: int = 0
     """The column of that place (1-based, in code points)."""
 
+    @property
+    def is_pull(self) -> bool:
+        """Whether the tasks wait for a worker to lease them."""
+        return self.mode is QueueMode.PULL
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueConfig:

@@ -60,9 +60,14 @@ def queue_schema() -> Schema:
 
 def schema_bytes() -> bytes:
     """Give the schema of queue.yaml as it is published."""
-    data = pkgutil.get_data("pullqueue_schemas", "queue.schema.json")
+    return package_data("queue.schema.json")
+
+
+def package_data(name: str) -> bytes:
+    """Give a file of the package of schemas."""
+    data = pkgutil.get_data("pullqueue_schemas", name)
     if data is None:  # pragma: no cover - only a loader that cannot give data says None
-        raise FileNotFoundError("queue.schema.json")
+        raise FileNotFoundError(name)
     return data
 
 
