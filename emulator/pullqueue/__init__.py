@@ -11,11 +11,9 @@ the pytest plugin, `pullqueue.rest` for another WSGI server.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pullqueue.clock import Clock, ManualClock, SystemClock
-from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.events import Event, EventKind
-from pullqueue.engine.queue import Queue
-from pullqueue.engine.statistics import QueueStatistics
 from pullqueue.errors import (
     ClockError,
     ConfigFileError,
@@ -50,6 +48,12 @@ from pullqueue.errors import (
 )
 from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
+
+if TYPE_CHECKING:
+    from pullqueue.engine.emulator import Emulator
+    from pullqueue.engine.events import Event, EventKind
+    from pullqueue.engine.queue import Queue
+    from pullqueue.engine.statistics import QueueStatistics
 
 __all__ = [
     "Clock",
@@ -98,10 +102,28 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
+_ENGINE_MODULES = {
+    "Emulator": "emulator",
+    "Event": "events",
+    "EventKind": "events",
+    "Queue": "queue",
+    "QueueStatistics": "statistics",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the engine's names, and the version, when they are asked for.
+
+    The linter and the plugin, which import this package, must not wait for the engine.
+    """
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415 - costs more than all the rest
 
         return version("pullqueue")
+    if name in _ENGINE_MODULES:
+        from importlib import import_module  # noqa: PLC0415 - the same
+
+        module = import_module(f"{__name__}.engine.{_ENGINE_MODULES[name]}")
+        return globals().setdefault(name, getattr(module, name))
     message = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(message)
