@@ -16,7 +16,7 @@ class Session(ABC):
     """A connection for the length of one operation.
 
     Statements are written once for all databases. They name their parameters as `:name`, a list of
-    values as `IN_LIST(name)`, and the lock on what they read as `LOCKED`.
+    values as `IN_LIST(name)`, and the lock on what they read as `LOCK_ROWS`.
     """
 
     @property

@@ -13,7 +13,7 @@ free_usec = :free_usec"""
 FIRST_END = "SELECT min(ends_usec) FROM tasks WHERE ends_usec IS NOT NULL"
 SPENT = f"""
 SELECT {TASK_COLUMNS}, ends_usec FROM tasks WHERE ends_usec <= :now_usec
-ORDER BY ends_usec, sequence LIMIT 1000 LOCKED"""
+ORDER BY ends_usec, sequence LIMIT 1000 LOCK_ROWS"""
 
 # -- the life of tasks ---------------------------------------------------------------------------
 
@@ -25,11 +25,12 @@ AND (eta_usec IS NOT NULL OR free_usec > :now_usec)"""
 
 _DUE = """FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec"""
 DUE = f"""
-SELECT {TASK_COLUMNS} {_DUE} ORDER BY eta_usec, sequence LIMIT :max_tasks LOCKED"""
+SELECT {TASK_COLUMNS} {_DUE} ORDER BY eta_usec, sequence LIMIT :max_tasks LOCK_ROWS"""
 DUE_BY_TAG = f"""
-SELECT {TASK_COLUMNS} {_DUE} AND tag = :tag ORDER BY eta_usec, sequence LIMIT :max_tasks LOCKED"""
+SELECT {TASK_COLUMNS} {_DUE} AND tag = :tag
+ORDER BY eta_usec, sequence LIMIT :max_tasks LOCK_ROWS"""
 FIRST_TAG = f"""
-SELECT tag {_DUE} ORDER BY eta_usec, sequence LIMIT 1 LOCKED"""
+SELECT tag {_DUE} ORDER BY eta_usec, sequence LIMIT 1 LOCK_ROWS"""
 
 LEASE = """
 UPDATE tasks SET eta_usec = :until_usec, retry_count = retry_count + 1,
@@ -101,8 +102,10 @@ DELETE FROM events WHERE queue = :queue AND id <= (
 AND id < (SELECT max(id) FROM events WHERE queue = :queue)"""
 FORGET_LEASED = "DELETE FROM leased WHERE queue = :queue AND second <= :second"
 FORGET_TOMBSTONES = """
-DELETE FROM tasks WHERE sequence IN (
-    SELECT sequence FROM tasks WHERE free_usec <= :now_usec ORDER BY free_usec LIMIT :rows)"""
+DELETE FROM tasks WHERE free_usec <= (
+    SELECT max(free_usec) FROM (
+        SELECT free_usec FROM tasks WHERE free_usec <= :now_usec ORDER BY free_usec LIMIT :rows
+    ) AS oldest)"""
 
 # -- questions -----------------------------------------------------------------------------------
 

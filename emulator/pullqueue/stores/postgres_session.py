@@ -1,0 +1,68 @@
+"""A connection of a PostgreSQL store, for the length of one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from sqlalchemy.dialects.postgresql.psycopg import dialect
+
+from pullqueue.clock import Clock
+from pullqueue.stores.postgres_statements import NOW
+from pullqueue.stores.rows import Row
+from pullqueue.stores.session import Parameters, Session
+from pullqueue.stores.text import Statements
+
+STATEMENTS = Statements(
+    dialect(),  # type: ignore[no-untyped-call]
+    in_list=r"= ANY(:\1)",
+    locked="FOR UPDATE SKIP LOCKED",
+)
+
+
+class PostgresSession(Session):
+    """A connection on which each statement is a transaction unless it is told otherwise."""
+
+    def __init__(self, connection: psycopg.Connection[Row], clock: Clock | None) -> None:
+        """Take an open connection, and a clock where the time is not the database's."""
+        self._connection = connection
+        self._cursor = connection.cursor(binary=True)
+        self._now_usec = None if clock is None else clock.now_usec()
+        self.clock_usec = self._now_usec
+        """The time if it is a clock's; None if each statement is to ask the database."""
+
+    @property
+    def now_usec(self) -> int:
+        """The time of the operation: the database's when it was first asked for, or a clock's."""
+        if self._now_usec is None:
+            row = self.row(NOW, {})
+            self._now_usec = 0 if row is None else int(row[0])
+        return self._now_usec
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Let what is sent within happen whole or not at all."""
+        if self._connection.info.transaction_status is not TransactionStatus.IDLE:
+            yield
+            return
+        with self._connection.transaction():
+            yield
+
+    def rows(self, statement: str, parameters: Parameters) -> Iterator[Row]:
+        """Send a statement and give the rows of its answer."""
+        return iter(self._cursor.execute(STATEMENTS[statement], parameters).fetchall())
+
+    def change(self, statement: str, parameters: Parameters) -> int:
+        """Send a statement and count the rows it changed."""
+        return self._cursor.execute(STATEMENTS[statement], parameters).rowcount
+
+    def change_many(self, statement: str, parameters: Sequence[Parameters]) -> int:
+        """Send a statement for each set of parameters, all on one trip, and count the changes."""
+        self._cursor.executemany(STATEMENTS[statement], parameters)
+        return self._cursor.rowcount
+
+    def listed(self, values: Sequence[int] | Sequence[str]) -> object:
+        """Give values as an array."""
+        return list(values)

@@ -1,0 +1,168 @@
+"""The operations that PostgreSQL does in one statement each, records and all.
+
+A statement of its own is a transaction of its own and a single round trip. `now` is the time at
+which it takes place: the database's, unless the store's clock is moved by hand. Rows are changed by
+`sequence = ANY(ARRAY(...))`, never by a join, so that no estimate of how many there might be can
+lead the planner to read the whole table.
+"""
+
+from __future__ import annotations
+
+from pullqueue.stores.rows import TASK_COLUMNS
+from pullqueue.stores.statements import BURY
+
+NOW_USEC = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+"""The database's time."""
+
+PARTS = 64
+"""So many rows share a count, one for each writer, so that writers do not wait for each other."""
+
+_PART = f"mod(pg_backend_pid(), {PARTS})"
+_NOW = f"""
+WITH now AS MATERIALIZED (SELECT coalesce(CAST(:now_usec AS bigint), {NOW_USEC}) AS usec)"""
+_T = "(SELECT usec FROM now)"
+_NOT_SPENT = f"(ends_usec IS NULL OR ends_usec > {_T})"
+_RECORD = "INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)"
+_BALANCE = "INSERT INTO balance (queue, part, tasks, bytes)"
+_ADD_TO_BALANCE = """
+ON CONFLICT (queue, part) DO UPDATE SET
+tasks = balance.tasks + excluded.tasks, bytes = balance.bytes + excluded.bytes"""
+
+NOW = f"SELECT {NOW_USEC}"
+
+INSERT = f"""{_NOW},
+given AS (
+    SELECT * FROM unnest(CAST(:names AS text[]), CAST(:payloads AS bytea[]),
+        CAST(:tags AS bytea[]), CAST(:etas_usec AS bigint[]), CAST(:sizes AS integer[]))
+    WITH ORDINALITY AS given (name, payload, tag, eta_usec, size, place)
+),
+stored AS (
+    INSERT INTO tasks (queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
+        stored_bytes)
+    SELECT CAST(:queue AS text), name, payload, tag, coalesce(eta_usec, {_T}), 0, {_T}, size
+    FROM given ORDER BY place
+    ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence,
+        payload = excluded.payload, tag = excluded.tag, eta_usec = excluded.eta_usec,
+        retry_count = 0, enqueued_usec = excluded.enqueued_usec,
+        stored_bytes = excluded.stored_bytes, free_usec = NULL
+    WHERE tasks.free_usec <= excluded.enqueued_usec
+    RETURNING eta_usec, sequence, name, enqueued_usec, stored_bytes
+),
+told AS (
+    {_RECORD}
+    SELECT CAST(:queue AS text), {_T}, 'added', NULL, count(*),
+        string_agg(name, ',' ORDER BY sequence), string_agg('0', ',') FROM stored
+    HAVING count(*) > 0
+),
+balanced AS (
+    {_BALANCE}
+    SELECT CAST(:queue AS text), {_PART}, count(*), sum(stored_bytes) FROM stored
+    HAVING count(*) > 0 {_ADD_TO_BALANCE}
+)
+SELECT eta_usec, sequence, name, enqueued_usec FROM stored ORDER BY sequence"""
+"""Stores the drafts whose names are free. A tombstone whose time has passed gives way."""
+
+
+def _lease(tag: str | None) -> str:
+    """Give the statement that leases tasks; `tag` is where the tag comes from."""
+    due = f"FROM tasks WHERE queue = :queue AND eta_usec <= {_T} AND {_NOT_SPENT}"
+    order = "ORDER BY eta_usec, sequence"
+    first = f"""
+first AS MATERIALIZED (
+    SELECT tag {due} {order} LIMIT 1 FOR UPDATE SKIP LOCKED
+),"""
+    return f"""{_NOW},{first if tag and ":" not in tag else ""}
+due AS MATERIALIZED (
+    SELECT sequence, eta_usec, octet_length(payload) AS weight
+    {due} {f"AND tag = {tag}" if tag else ""}
+    {order} LIMIT :max_tasks FOR UPDATE SKIP LOCKED
+),
+fitting AS MATERIALIZED (
+    SELECT sequence, place FROM (
+        SELECT sequence, row_number() OVER ({order}) AS place, sum(weight) OVER ({order}) AS total
+        FROM due
+    ) AS weighed WHERE place = 1 OR total <= :payload_bytes
+),
+leased_now AS (
+    UPDATE tasks SET eta_usec = {_T} + :lease_usec, retry_count = retry_count + 1,
+        ends_usec = CASE WHEN retry_count + 1 >= CAST(:leases AS bigint)
+            THEN greatest({_T} + :lease_usec, enqueued_usec + :age_usec) END
+    WHERE sequence = ANY(ARRAY(SELECT sequence FROM fitting))
+    RETURNING {TASK_COLUMNS}
+),
+told AS (
+    {_RECORD}
+    SELECT CAST(:queue AS text), {_T}, 'leased', {_T} + :lease_usec, count(*),
+        string_agg(name, ',' ORDER BY place),
+        string_agg(CAST(retry_count AS text), ',' ORDER BY place)
+    FROM leased_now JOIN fitting USING (sequence) HAVING count(*) > 0
+),
+counted AS (
+    INSERT INTO leased (queue, second, part, tasks)
+    SELECT CAST(:queue AS text), {_T} / 1000000, {_PART}, count(*) FROM leased_now
+    HAVING count(*) > 0
+    ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
+)
+SELECT {TASK_COLUMNS} FROM leased_now JOIN fitting USING (sequence) ORDER BY place"""
+
+
+LEASE = _lease(None)
+LEASE_BY_TAG = _lease(":tag")
+LEASE_BY_FIRST_TAG = _lease("(SELECT tag FROM first)")
+"""The tag is that of the first task that nobody else is leasing at this moment."""
+
+MODIFY = f"""{_NOW},
+changed AS (
+    UPDATE tasks SET eta_usec = {_T} + :lease_usec,
+        ends_usec = CASE WHEN retry_count >= CAST(:leases AS bigint)
+            THEN greatest({_T} + :lease_usec, enqueued_usec + :age_usec) END
+    WHERE queue = :queue AND name = :name AND eta_usec > {_T} AND retry_count > 0
+        AND eta_usec = coalesce(CAST(:held_eta_usec AS bigint), eta_usec) AND {_NOT_SPENT}
+    RETURNING {TASK_COLUMNS}
+),
+told AS (
+    {_RECORD}
+    SELECT queue, {_T}, :kind, CASE WHEN :lease_usec > 0 THEN eta_usec END, 1, name,
+        CAST(retry_count AS text) FROM changed
+)
+SELECT {TASK_COLUMNS} FROM changed"""
+
+DELETE = f"""{_NOW},
+doomed AS MATERIALIZED (
+    SELECT sequence FROM tasks
+    WHERE queue = :queue AND name = ANY(:names) AND eta_usec IS NOT NULL AND {_NOT_SPENT}
+    ORDER BY sequence FOR UPDATE
+),
+gone AS (
+    UPDATE tasks SET {BURY.replace(":free_usec", f"{_T} + :tombstone_usec")}
+    WHERE sequence = ANY(ARRAY(SELECT sequence FROM doomed))
+    RETURNING name, retry_count, stored_bytes
+),
+told AS (
+    {_RECORD}
+    SELECT CAST(:queue AS text), {_T}, 'deleted', NULL, count(*), string_agg(name, ','),
+        string_agg(CAST(retry_count AS text), ',') FROM gone HAVING count(*) > 0
+),
+balanced AS (
+    {_BALANCE}
+    SELECT CAST(:queue AS text), {_PART}, -count(*), -sum(stored_bytes) FROM gone
+    HAVING count(*) > 0 {_ADD_TO_BALANCE}
+)
+SELECT name FROM gone"""
+
+# -- parts of operations of several statements -----------------------------------------------------
+
+ADD_TO_BALANCE = f"""
+{_BALANCE} VALUES (:queue, {_PART}, :tasks, :bytes) {_ADD_TO_BALANCE}"""
+HELD = """
+SELECT coalesce(sum(tasks), 0), coalesce(sum(bytes), 0) FROM balance
+WHERE queue = coalesce(CAST(:queue AS text), queue)"""
+EXCLUDE = """
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ': ' || :purpose, 0))"""
+ANY_SPENT = "SELECT sequence FROM tasks WHERE ends_usec <= :now_usec LIMIT 1"
+FORGET_CALLS = "DELETE FROM calls WHERE queue = :queue AND usec <= :until_usec"
+COUNT_CALLS = "SELECT count(*) FROM calls WHERE queue = :queue"
+ADD_CALL = "INSERT INTO calls (queue, usec) VALUES (:queue, :now_usec)"
+RENUMBER = """
+SELECT setval(pg_get_serial_sequence('tasks', 'sequence'), coalesce(max(sequence), 0) + 1, false)
+FROM tasks"""
