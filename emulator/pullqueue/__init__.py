@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from pullqueue.engine.queue import Queue
     from pullqueue.engine.statistics import QueueStatistics
 
+    __version__: str
+
 __all__ = [
     "Clock",
     "ClockError",
