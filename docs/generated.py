@@ -7,7 +7,6 @@ Markdown in its place while Sphinx reads the page. Nothing of it is kept in the 
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import re
 import warnings
@@ -45,8 +44,8 @@ def limits_table() -> str:
     """Give every field of `Limits`, its default and what its docstring says."""
     texts = _attribute_texts(limits.Limits)
     rows = [
-        [f"`{field.name}`", _number(field.default), texts[field.name]]
-        for field in dataclasses.fields(limits.Limits)
+        [f"`{name}`", _number(default), texts[name]]
+        for name, default in limits.Limits._field_defaults.items()
     ]
     return table(["`Limits(...)`", "default", "what, and who says so"], rows)
 
@@ -136,7 +135,7 @@ def _rule(rule: Rule) -> str:
     docs: RuleDocs = docs_of(rule)
     parts = [
         f"({rule.code.lower()})=\n## {rule.code} {rule.name}",
-        f"*{_levels(rule)}*",
+        f"*{_levels(rule)}{'' if rule.hideable else '; no comment can hide it'}*",
         docs.summary,
         docs.why,
         *map(_sample, docs.samples),

@@ -6,15 +6,14 @@ Queues" guide; *REST*, the reference of `taskqueue/v1beta2`; *ours*, a bound of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 KIB = 1024
 MIB = 1024 * KIB
 DAY_SECONDS = 86_400
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What an emulator permits. Give another number to override one: `Limits(task_bytes=10)`."""
 
     tasks_per_add: int = 100

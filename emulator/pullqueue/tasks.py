@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from functools import partial
@@ -33,9 +32,8 @@ class DeleteResult(Enum):
     """The task was deleted, purged or exhausted before."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewTask:
-    """A task to be added with `Queue.add_many`."""
+class NewTask(NamedTuple):
+    """A task to be added with `Queue.add_many`: `NewTask(payload=b"...", tag="red")`."""
 
     payload: bytes | str = b""
     """The work; text is stored as UTF-8."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import inspect
 import json
 import subprocess
@@ -96,4 +95,4 @@ def test_every_field_of_queue_yaml_is_listed() -> None:
 
 def test_every_limit_is_listed() -> None:
     """The table has the fields of `Limits`."""
-    assert items("limit") == {field.name for field in dataclasses.fields(Limits)}
+    assert items("limit") == {*Limits._fields}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pullqueue import config as queue_yaml
 from pullqueue.clock import Clock, SystemClock
-from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.engine.calls import CallPath
 from pullqueue.engine.memory import MemoryStore
 from pullqueue.engine.names import NameSource, random_names
@@ -19,7 +18,10 @@ from pullqueue.engine.store import QueueContents, StoreFactory
 from pullqueue.errors import UnknownQueueError
 from pullqueue.limits import Limits
 
-_DEFAULT_QUEUE = QueueSettings(name="default")
+if TYPE_CHECKING:
+    from pullqueue.config.model import QueueConfig, QueueSettings
+
+_DEFAULT_QUEUE = "default"
 """Every app has it, whether or not queue.yaml says so; it is a push queue."""
 
 
@@ -129,8 +131,10 @@ class Emulator:
         Queues are added and changed; one that is no longer listed is disabled and keeps its tasks
         until it is listed again.
         """
+        from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
+
         listed = {settings.name: settings for settings in config.queues}
-        listed.setdefault(_DEFAULT_QUEUE.name, _DEFAULT_QUEUE)
+        listed.setdefault(_DEFAULT_QUEUE, QueueSettings(name=_DEFAULT_QUEUE))
         with self._lock:
             queues: dict[str, Queue] = {}
             for name, settings in listed.items():
@@ -191,6 +195,8 @@ class Emulator:
         return queue
 
     def _unknown(self, name: str) -> str:
+        import difflib  # noqa: PLC0415 - keeps the import of pullqueue cheap
+
         names = sorted(self._queues)
         close = difflib.get_close_matches(str(name), names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(map(repr, names))}"

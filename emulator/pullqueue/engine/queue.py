@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from pullqueue.config.model import QueueMode
 from pullqueue.engine import checks
 from pullqueue.engine.calls import on_call_path
 from pullqueue.engine.queue_view import QueueView, name_of
@@ -24,8 +22,6 @@ from pullqueue.errors import (
     TombstonedTaskError,
 )
 from pullqueue.tasks import DeleteResult, NewTask, Task
-
-_log = logging.getLogger("pullqueue.engine")
 
 
 class Queue(QueueView):
@@ -164,11 +160,7 @@ class Queue(QueueView):
             ),
         )
         if lease.rate_limited:
-            _log.warning(
-                "queue %r: more than %s lease calls in a second; this one gives no tasks",
-                self.name,
-                self._limits.leases_per_second,
-            )
+            self._warn_of_rate()
         return lease
 
     def modify_task_lease(self, task: Task, lease_seconds: float) -> Task:
@@ -239,7 +231,7 @@ class Queue(QueueView):
         return checks.drafts_of(tasks, self._limits, self._store.now_usec())
 
     def _check_usable(self) -> None:
-        if self._settings.mode is not QueueMode.PULL:
+        if not self._settings.is_pull:
             raise InvalidQueueModeError(
                 f"queue {self.name!r} is a push queue: only queues with `mode: pull` in queue.yaml "
                 "can be used this way",
@@ -251,3 +243,12 @@ class Queue(QueueView):
                 "back to use its tasks",
                 queue_name=self.name,
             )
+
+    def _warn_of_rate(self) -> None:
+        import logging  # noqa: PLC0415 - importing pullqueue must stay cheap
+
+        logging.getLogger("pullqueue.engine").warning(
+            "queue %r: more than %s lease calls in a second; this one gives no tasks",
+            self.name,
+            self._limits.leases_per_second,
+        )

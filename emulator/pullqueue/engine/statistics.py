@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueueStatistics:
+class QueueStatistics(NamedTuple):
     """The numbers of a queue at one moment."""
 
     tasks: int

@@ -49,7 +49,7 @@ def get_config(call: Call) -> Answer:
             "project": emulator.project,
             "total_storage_limit": emulator.config.total_storage_limit_bytes,
             "bytes_stored": emulator.bytes_stored,
-            "limits": asdict(emulator.limits),
+            "limits": emulator.limits._asdict(),
             "queues": [queue_json(queue, now_usec=now_usec) for queue in emulator.queues],
         }
     )
@@ -73,9 +73,15 @@ def reset(call: Call) -> Answer:
 
 
 def get_clock(call: Call) -> Answer:
-    """What time it is, and whether that can be changed."""
+    """What time it is, whether that can be changed, and when something changes by itself."""
     clock = call.emulator.clock
-    return Answer(body={"now": moment(clock.now()), "manual": isinstance(clock, ManualClock)})
+    return Answer(
+        body={
+            "now": moment(clock.now()),
+            "manual": isinstance(clock, ManualClock),
+            "next_change": moment(call.emulator.next_change()),
+        }
+    )
 
 
 def move_clock(call: Call) -> Answer:
