@@ -183,7 +183,7 @@ class TestOptions:
             advanced = call(clock, "POST", {"advance": 90})
             moved = call(clock, "POST", {"move_to": "2026-01-02T00:00:00Z"})
 
-        assert before == {"now": "2026-01-01T00:00:00+00:00", "manual": True}
+        assert before == {"now": "2026-01-01T00:00:00+00:00", "manual": True, "next_change": None}
         assert advanced["now"] == "2026-01-01T00:01:30+00:00"
         assert moved["now"] == "2026-01-02T00:00:00+00:00"
 

@@ -115,7 +115,11 @@ def test_nothing_to_reload(emulator: Emulator) -> None:
 
 def test_the_clock(control: ControlClient) -> None:
     """It moves forward by seconds or to a moment, and never back."""
-    assert control.get("/clock").body == {"now": "2026-01-01T00:00:00+00:00", "manual": True}
+    assert control.get("/clock").body == {
+        "now": "2026-01-01T00:00:00+00:00",
+        "manual": True,
+        "next_change": None,
+    }
     assert control.post("/clock", {"advance": 1.5}).body["now"] == (
         "2026-01-01T00:00:01.500000+00:00"
     )

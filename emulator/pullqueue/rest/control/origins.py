@@ -13,12 +13,15 @@ from ipaddress import ip_address
 
 from flask import Flask, request
 
+from pullqueue.limits import MIB
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.errors import ApiError
 
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
 
+_FORM_BYTES = 4 * MIB
+"""A payload of 1 MB in base64, each sign of it escaped."""
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _GUARDED = ("/_emulator/", "/console/")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::[0-9]{1,5})?", re.ASCII)
@@ -36,7 +39,7 @@ def install(app: Flask, site: Site) -> None:
         if names is not None and host:
             _check_host(host, names)
         if request.method not in _READING:
-            _check_origin(host, site.token)
+            _check_origin(host, site)
 
     app.before_request(check)
 
@@ -63,7 +66,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _check_origin(host: str, token: str) -> None:
+def _check_origin(host: str, site: Site) -> None:
     origin = request.headers.get("Origin")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         raise _forbidden(f"it comes from a page of {origin!r:.100}")
@@ -72,9 +75,16 @@ def _check_origin(host: str, token: str) -> None:
         raise _forbidden(f"it comes from a page of another site ({fetched!r:.30})")
     from_browser = origin is not None or fetched is not None
     if from_browser and request.path.startswith(_GUARDED):
-        given = request.headers.get(TOKEN_HEADER) or request.form.get(TOKEN_FIELD, "")
-        if not compare_digest(given.encode(), token.encode()):
+        given = request.headers.get(TOKEN_HEADER) or _token_of_form(site)
+        if not compare_digest(given.encode(), site.token.encode()):
             raise _forbidden("it has no token, or one of another start of the server")
+
+
+def _token_of_form(site: Site) -> str:
+    request.max_form_memory_size = _FORM_BYTES
+    if request.path in site.form_bytes:
+        request.max_content_length = site.form_bytes[request.path]
+    return request.form.get(TOKEN_FIELD, "")
 
 
 def _forbidden(why: str) -> ApiError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from flask import Flask, Request, Response, request
 
@@ -15,7 +16,8 @@ from pullqueue.rest.control.site import Site
 from pullqueue.rest.control.table import OPERATIONS
 from pullqueue.testing.interception import observing
 
-_SNAPSHOT_BYTES = 512 * MIB
+SNAPSHOT_BYTES: Final = 512 * MIB
+"""Body of a request that loads a snapshot."""
 
 
 def install(app: Flask, site: Site) -> None:
@@ -65,7 +67,7 @@ def _view(site: Site, operation: Operation) -> Callable[..., Response]:
 
 def _body(request: Request, operation: Operation) -> Json:
     if operation.id == "loadSnapshot":
-        request.max_content_length = _SNAPSHOT_BYTES
+        request.max_content_length = SNAPSHOT_BYTES
     data = bodies.read(request)
     if operation.body is None:
         return {}

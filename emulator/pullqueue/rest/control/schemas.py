@@ -147,7 +147,7 @@ COMPONENTS: Final[Mapping[str, Schema]] = {
     "Task": _TASK,
     "Event": _EVENT,
     "Request": _REQUEST,
-    "Clock": record(now=MOMENT, manual=TRUTH),
+    "Clock": record(now=MOMENT, manual=TRUTH, next_change=orless(MOMENT)),
     "Depth": record(moment=MOMENT, tasks=COUNT, available=COUNT, leased=COUNT),
     "Snapshot": SNAPSHOT,
     "Fault": {

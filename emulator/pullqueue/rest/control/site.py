@@ -35,6 +35,8 @@ class Site:
         self.requests = RequestLog(emulator)
         self.depths = DepthHistory(emulator)
         self.faults = FaultBoard(emulator)
+        self.form_bytes: dict[str, int] = {}
+        """How much the forms of some paths may send, where that is more than others may."""
         self.token = secrets.token_urlsafe(24)
         """What a browser must send with each change: only pages of this server can know it."""
 

@@ -1,0 +1,101 @@
+"""The console's addresses, and the headers that all its answers carry."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Flask, Response, redirect
+from werkzeug.wrappers import Response as BaseResponse
+
+from pullqueue.console.actions import Actions
+from pullqueue.console.control import Control
+from pullqueue.console.formatting import FILTERS
+from pullqueue.console.notices import Notices
+from pullqueue.console.pages import Pages
+from pullqueue.rest.control.routes import SNAPSHOT_BYTES
+from pullqueue.rest.control.site import Site
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Another policy would let browsers leave out the origin that forms are checked by.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_QUEUE = "/queues/<queue>"
+_TASK = f"{_QUEUE}/tasks/<task>"
+
+
+def install(app: Flask, site: Site) -> None:
+    """Add the console to an app; the root of the server leads to it."""
+    console = Blueprint(
+        "console",
+        __name__,
+        url_prefix="/console",
+        template_folder="templates",
+        static_folder="static",
+    )
+    notices = Notices()
+    control = Control(site)
+    pages = Pages(control, notices)
+    _add_pages(console, pages)
+    _add_actions(console, Actions(control, notices, pages))
+    console.after_request(_secured)
+    site.form_bytes["/console/server/snapshot"] = SNAPSHOT_BYTES
+    app.register_blueprint(console)
+    app.jinja_env.filters.update(FILTERS)
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    app.add_url_rule("/", "console_root", _to_console, methods=["GET"])
+
+
+def _add_pages(console: Blueprint, pages: Pages) -> None:
+    for path, view in (
+        ("/", pages.queues),
+        (_QUEUE, pages.queue),
+        (f"{_QUEUE}/purge", pages.confirm_purge),
+        (_TASK, pages.task),
+        (f"{_TASK}/payload", pages.payload),
+        (f"{_TASK}/delete", pages.confirm_delete),
+        ("/exhausted", pages.exhausted),
+        ("/requests", pages.requests),
+        ("/requests/<number>", pages.request),
+        ("/faults", pages.faults),
+        ("/clock", pages.clock),
+        ("/server", pages.server),
+        ("/server/reset", pages.confirm_reset),
+        ("/<path:path>", pages.missing),
+    ):
+        console.add_url_rule(path, view_func=view, methods=["GET"])
+    console.register_error_handler(Exception, pages.refusal)
+
+
+def _add_actions(console: Blueprint, actions: Actions) -> None:
+    for path, view in (
+        (f"{_QUEUE}/add", actions.add),
+        (f"{_QUEUE}/lease", actions.lease),
+        (f"{_QUEUE}/release", actions.release),
+        (f"{_QUEUE}/purge", actions.purge),
+        (f"{_TASK}/extend", actions.extend),
+        (f"{_TASK}/delete", actions.delete),
+        ("/requests/forget", actions.forget_requests),
+        ("/faults", actions.set_fault),
+        ("/faults/remove", actions.remove_fault),
+        ("/clock", actions.move_clock),
+        ("/server/reload", actions.reload),
+        ("/server/reset", actions.reset),
+        ("/server/snapshot", actions.load_snapshot),
+    ):
+        console.add_url_rule(path, f"do_{view.__name__}", view_func=view, methods=["POST"])
+
+
+def _secured(response: Response) -> Response:
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+def _to_console() -> BaseResponse:
+    return redirect("/console/")

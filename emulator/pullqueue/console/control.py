@@ -1,0 +1,38 @@
+"""The only way from the console to the server: the operations of the control routes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from pullqueue.rest.answers import Json
+from pullqueue.rest.control.routes import call
+from pullqueue.rest.control.site import Site
+
+
+class Control:
+    """Calls operations in process, as their routes would."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.token = site.token
+        """What the forms carry."""
+
+    def ask(
+        self,
+        operation_id: str,
+        /,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        **path: str,
+    ) -> Json:
+        """Do an operation and give its answer.
+
+        Raises:
+            PullQueueError: it is refused.
+        """
+        answer = call(self._site, operation_id, path=path, query=query, body=body)
+        body_of_answer = answer.body
+        if isinstance(body_of_answer, str):
+            return dict(json.loads(body_of_answer))
+        return body_of_answer

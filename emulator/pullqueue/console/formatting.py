@@ -1,0 +1,117 @@
+"""How the console writes times, sizes and payloads."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from pullqueue.rest.answers import Json
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_HEX_BYTES = 16
+_SHOWN_BYTES = 64 * 1024
+_PREVIEW_CHARACTERS = 80
+NOTHING = "\N{EN DASH}"
+"""Stands where there is no value."""
+
+
+def span(seconds: float | None) -> str:
+    """Give a time span in its two largest units, such as `2 h 5 min`; a dash for None."""
+    if seconds is None:
+        return NOTHING
+    if 0 < seconds < 1:
+        return "< 1 s"
+    rest = int(seconds)
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        if len(parts) == 2 or (parts and not count):
+            break
+    return " ".join(parts) or "0 s"
+
+
+def instant(text: str) -> str:
+    """Give a moment to the second, or to the millisecond where it is none of a whole second."""
+    moment = datetime.fromisoformat(text)
+    shown = f"{moment:%Y-%m-%d %H:%M:%S}"
+    return f"{shown}.{moment.microsecond // 1000:03}" if moment.microsecond else shown
+
+
+def between(earlier: str, later: str) -> str:
+    """Give how long it is from one moment to another."""
+    passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
+    return span(max(passed, timedelta()).total_seconds())
+
+
+def until(later: str, now: str) -> str:
+    """Give a moment relative to now: `in 5 s`, `3 min ago`, `now`."""
+    passed = (datetime.fromisoformat(later) - datetime.fromisoformat(now)).total_seconds()
+    if not passed:
+        return "now"
+    return f"in {span(passed)}" if passed > 0 else f"{span(-passed)} ago"
+
+
+def size(count: int | None) -> str:
+    """Give a number of bytes in a unit that suits it."""
+    if count is None:
+        return NOTHING
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024 or unit == "MiB":
+            break
+        count /= 1024  # type: ignore[assignment]  # a float from here on
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def number(value: int | None) -> str:
+    """Give a number with its thousands apart."""
+    return NOTHING if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def preview(payload: Json) -> str:
+    """Give the beginning of a payload on one line."""
+    text = payload["text"]
+    shown = b64decode(payload["base64"])[:40].hex(" ") if text is None else " ".join(text.split())
+    cut = payload["truncated"] or len(shown) > _PREVIEW_CHARACTERS
+    return shown[:_PREVIEW_CHARACTERS] + ("…" if cut else "")
+
+
+def views_of(payload: Json) -> dict[str, str]:
+    """Give a payload in each form that it has: json, text, hex; the best one first."""
+    data = b64decode(payload["base64"])
+    views: dict[str, str] = {}
+    if payload["text"] is not None:
+        try:
+            parsed = json.loads(payload["text"])
+            views["json"] = json.dumps(parsed, indent=2, ensure_ascii=False)[:_SHOWN_BYTES]
+        except (ValueError, RecursionError):
+            pass
+        views["text"] = payload["text"][:_SHOWN_BYTES]
+    views["hex"] = hex_dump(data[:_SHOWN_BYTES])
+    return views
+
+
+def hex_dump(data: bytes) -> str:
+    """Give bytes as lines of offset, hexadecimal digits and printable characters."""
+    lines = []
+    for start in range(0, len(data), _HEX_BYTES):
+        row = data[start : start + _HEX_BYTES]
+        characters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{start:08x}  {row.hex(' ', 8):<33}  {characters}")
+    return "\n".join(lines)
+
+
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "span": span,
+    "instant": instant,
+    "between": between,
+    "until": until,
+    "size": size,
+    "number": number,
+    "preview": preview,
+}
+"""The filters of the templates."""

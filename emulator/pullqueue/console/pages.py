@@ -1,0 +1,228 @@
+"""The console's pages."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode
+from typing import Any
+from urllib.parse import quote
+
+from flask import Response, render_template, request, url_for
+from werkzeug.exceptions import HTTPException
+
+from pullqueue.console.charts import chart_of
+from pullqueue.console.control import Control
+from pullqueue.console.formatting import views_of
+from pullqueue.console.notices import Notices
+from pullqueue.error_codes import codes_of
+from pullqueue.errors import PullQueueError, UnknownTaskError
+from pullqueue.rest.answers import Json
+from pullqueue.rest.control.fault_board import CALLS, ERRORS, KINDS
+from pullqueue.rest.control.origins import TOKEN_FIELD
+from pullqueue.rest.errors import ApiError
+
+_STATES = ("available", "leased", "scheduled")
+_PAGE_SIZES = ("25", "100", "500")
+_FILTERS = ("state", "tag", "search", "limit")
+
+_log = logging.getLogger("pullqueue.console")
+
+
+class Pages:
+    """One method for each page."""
+
+    def __init__(self, control: Control, notices: Notices) -> None:
+        self._control = control
+        self._notices = notices
+
+    def queues(self) -> str:
+        """All queues."""
+        depths = self._control.ask("listDepths")["depths"]
+        return self._page(
+            "queues",
+            queues=self._control.ask("listQueues")["queues"],
+            charts={name: chart_of(series) for name, series in depths.items()},
+        )
+
+    def queue(self, queue: str) -> str:
+        """One queue and its tasks."""
+        return self.queue_page(queue)
+
+    def queue_page(self, name: str, form: Json | None = None, problem: str | None = None) -> str:
+        """Give the page of a queue, with what was filled in and why it was refused."""
+        queue = self._control.ask("getQueue", queue=name)["queue"]
+        chosen = {field: request.args.get(field, "") for field in _FILTERS}
+        chosen["limit"] = chosen["limit"] if chosen["limit"] in _PAGE_SIZES else "100"
+        query = {field: text for field, text in chosen.items() if text}
+        after = request.args.get("after")
+        pull = queue["mode"] == "pull"
+        listed: Json = {"tasks": [], "next": None}
+        if pull and chosen["state"] == "exhausted":
+            listed = self._control.ask("listQueueExhausted", {"limit": query["limit"]}, queue=name)
+        elif pull:
+            page = {**query, "after": after} if after else query
+            listed = self._control.ask("listTasks", page, queue=name)
+        depths = self._control.ask("listDepths")["depths"].get(name)
+        return self._page(
+            "queue",
+            queue=queue,
+            chart=chart_of(depths) if depths else None,
+            tasks=listed["tasks"],
+            following=listed["next"],
+            is_first=not after,
+            chosen=chosen,
+            query=query,
+            states=(*_STATES, "exhausted"),
+            page_sizes=_PAGE_SIZES,
+            form=form or {},
+            problem=problem,
+        )
+
+    def task(self, queue: str, task: str) -> str:
+        """One task and its life; where it is gone, what is remembered of it."""
+        events = self._control.ask("getHistory", queue=queue, task=task)["events"]
+        found: Json | None = None
+        gone: str | None = None
+        try:
+            found = self._control.ask("getTask", queue=queue, task=task)["task"]
+        except PullQueueError as error:
+            if not events and isinstance(error, UnknownTaskError):
+                raise
+            gone = str(error)
+        views = views_of(found["payload"]) if found else {}
+        view = request.args.get("view", "")
+        return self._page(
+            "task",
+            queue=self._control.ask("getQueue", queue=queue)["queue"],
+            name=task,
+            task=found,
+            gone=gone,
+            events=events,
+            views=views,
+            view=view if view in views else next(iter(views), ""),
+        )
+
+    def payload(self, queue: str, task: str) -> Response:
+        """A task's payload as a file, which no browser takes for a page."""
+        found = self._control.ask("getTask", queue=queue, task=task)["task"]
+        response = Response(
+            b64decode(found["payload"]["base64"]), content_type="application/octet-stream"
+        )
+        response.headers["Content-Disposition"] = f'attachment; filename="{quote(task)}"'
+        return response
+
+    def exhausted(self) -> str:
+        """The tasks that used up their leases."""
+        return self._page("exhausted", tasks=self._control.ask("listExhausted")["tasks"])
+
+    def requests(self) -> str:
+        """The latest requests to the API."""
+        before = request.args.get("before", "")
+        query = {"limit": "50", **({"before": before} if before else {})}
+        listed = self._control.ask("listRequests", query)
+        return self._page(
+            "requests",
+            requests=listed["requests"],
+            following=listed["next"],
+            is_first=not before,
+        )
+
+    def request(self, number: str) -> str:
+        """One request, what was sent and what was answered."""
+        found = self._control.ask("getRequest", number=number)["request"]
+        shown = {part: next(iter(views_of(found[part]).values())) for part in ("body", "answer")}
+        return self._page("request", logged=found, shown=shown)
+
+    def faults(self) -> str:
+        """The faults that are set, and a form for another."""
+        return self.faults_page()
+
+    def faults_page(self, form: Json | None = None, problem: str | None = None) -> str:
+        """Give the page of the faults, with what was filled in and why it was refused."""
+        queues = self._control.ask("listQueues")["queues"]
+        return self._page(
+            "faults",
+            faults=self._control.ask("listFaults")["faults"],
+            kinds=KINDS,
+            calls=CALLS,
+            errors=list(ERRORS),
+            queues=[queue["name"] for queue in queues if queue["mode"] == "pull"],
+            form=form or {},
+            problem=problem,
+        )
+
+    def clock(self) -> str:
+        """The clock."""
+        return self._page("clock")
+
+    def server(self) -> str:
+        """Configuration, limits, snapshots."""
+        return self._page("server", version=self._control.ask("getVersion"))
+
+    def confirm_purge(self, queue: str) -> str:
+        """Ask before a queue is purged."""
+        tasks = self._control.ask("getQueue", queue=queue)["queue"]["tasks"]
+        return self._confirm(
+            title=f"Purge {queue}?",
+            text=f"All {tasks} tasks of the queue are deleted, leased ones included.",
+            verb="Purge",
+            action=url_for("console.do_purge", queue=queue),
+            back=url_for("console.queue", queue=queue),
+        )
+
+    def confirm_delete(self, queue: str, task: str) -> str:
+        """Ask before a task is deleted."""
+        self._control.ask("getTask", queue=queue, task=task)
+        return self._confirm(
+            title=f"Delete {task}?",
+            text=f"The task leaves {queue}. Its name stays taken for a while.",
+            verb="Delete",
+            action=url_for("console.do_delete", queue=queue, task=task),
+            back=url_for("console.task", queue=queue, task=task),
+        )
+
+    def confirm_reset(self) -> str:
+        """Ask before everything is forgotten."""
+        return self._confirm(
+            title="Reset the emulator?",
+            text="Tasks, names, records, requests and faults of all queues are forgotten. "
+            "Configuration and clock stay.",
+            verb="Reset",
+            action=url_for("console.do_reset"),
+            back=url_for("console.server"),
+        )
+
+    def missing(self, path: str) -> tuple[str, int]:
+        """Tell that there is no such page."""
+        return self._page("refusal", text=f"there is no page {path!r:.100}", status=404), 404
+
+    def refusal(self, error: Exception) -> tuple[str, int] | HTTPException:
+        """Tell why something cannot be shown."""
+        if isinstance(error, HTTPException) and (error.code or 500) < 400:
+            return error
+        status = 500
+        text = "the console has a fault; the server's log tells which"
+        if isinstance(error, HTTPException):
+            status, text = error.code or 500, error.description or error.name
+        elif isinstance(error, ApiError):
+            status, text = error.status, str(error)
+        elif isinstance(error, PullQueueError):
+            status, text = codes_of(error).http_status, str(error)
+        else:
+            _log.error("a page failed through a fault of the console", exc_info=error)
+        return self._page("refusal", text=text, status=status), status
+
+    def _confirm(self, **what: str) -> str:
+        return self._page("confirm", **what)
+
+    def _page(self, template: str, /, **values: Any) -> str:  # noqa: ANN401 - for the template
+        return render_template(
+            f"console/{template}.html",
+            config=self._control.ask("getConfig"),
+            clock=self._control.ask("getClock"),
+            notice=self._notices.take(request.args.get("notice")),
+            token=self._control.token,
+            token_field=TOKEN_FIELD,
+            page=template,
+            **values,
+        )
