@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 
@@ -56,7 +57,7 @@ def _number(value: object) -> str:
 
 def _attribute_texts(owner: type) -> dict[str, str]:
     """Give the texts below the fields of a class, which Python itself forgets."""
-    (tree,) = ast.parse(inspect.cleandoc(inspect.getsource(owner))).body
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(tree, ast.ClassDef)
     return {
         field.target.id: text.value.value
