@@ -1,10 +1,12 @@
 """Runs what a Markdown document shows: its files, its Python, its tests and its commands.
 
-A fenced block whose first line is a comment with a file's name is written to that file; a test
-module is run with pytest. Other Python blocks are run as they are, all of a document in one
+A fenced block whose first line is a comment with a file's name is written to that file. Test
+modules are run with pytest, those that follow each other together, and a `text` block behind them
+is what pytest prints. Other Python blocks are run as they are, all of a document in one
 interpreter, so that a block can go on where the one before it ended. In `console` blocks the lines
-behind `$ ` are run by bash. What a block prints must be what stands below it: in the `console`
-block itself, or in a `text` block behind a Python block. There, `...` stands for anything.
+behind `$ ` are run by bash, and what they export stays. What a block prints must be what stands
+below it: in the `console` block itself, or in a `text` block behind the others. There, `...` stands
+for anything.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import IO
 
 _QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE_NAME = re.compile(r"^(?:#|//) ([\w./-]+\.\w+)$")
+_FILE_NAME = re.compile(r"^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?$")
 _READY = "pullqueue listening on "
 _INTERPRETER = """
 import contextlib, io, json, sys, traceback
@@ -41,6 +43,14 @@ for line in sys.stdin:
             failed = True
             traceback.print_exc()
     print(json.dumps([failed, printed.getvalue()]), flush=True)
+"""
+_REMEMBERING = """
+source "$REMEMBERED"
+(exit {status})
+{command}
+status=$?
+export -p > "$REMEMBERED"
+exit $status
 """
 
 
@@ -76,6 +86,7 @@ def run_document(document: Path, folder: Path) -> None:
         try:
             for block in blocks_of(document):
                 runner.run(block)
+            runner.run_tests()
         finally:
             runner.close()
 
@@ -85,8 +96,11 @@ class DocumentRunner:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.exports = folder.parent / f"{folder.name}.exports"
+        self.exports.touch()
         self.processes: list[subprocess.Popen[str]] = []
         self.interpreter: subprocess.Popen[str] | None = None
+        self.tests: list[str] = []
         self.last_status = 0
         self.last_output = ""
 
@@ -95,13 +109,31 @@ class DocumentRunner:
         if block.file_name:
             self._write(block, block.file_name)
         elif block.language == "python":
+            self.run_tests()
             self._python(block)
         elif block.language == "text":
+            self.run_tests()
             message = f"line {block.line}:\n{self.last_output}\nis not\n{block.text}"
             assert _matches(block.text, self.last_output), message
         elif block.language == "console":
             for command, expected in _commands(block.text):
                 self._command(command, expected)
+
+    def run_tests(self) -> None:
+        """Run the test modules that were shown and have not been run."""
+        if not self.tests:
+            return
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self.tests],
+            check=False,
+            cwd=self.folder,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+        )
+        self.tests.clear()
+        self.last_output = done.stdout + done.stderr
+        assert done.returncode == 0, self.last_output
 
     def close(self) -> None:
         """Stop the programs that were started."""
@@ -114,16 +146,7 @@ class DocumentRunner:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text, "utf-8")
         if path.name.startswith("test_"):
-            done = subprocess.run(
-                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name],
-                check=False,
-                cwd=self.folder,
-                env=_environment(),
-                capture_output=True,
-                text=True,
-            )
-            self.last_output = done.stdout + done.stderr
-            assert done.returncode == 0, f"line {block.line}:\n{self.last_output}"
+            self.tests.append(name)
 
     def _python(self, block: Block) -> None:
         if self.interpreter is None:
@@ -141,10 +164,10 @@ class DocumentRunner:
             assert _matches(expected.partition("\n")[0], first), first
             return
         done = subprocess.run(
-            ["bash", "-c", f"(exit {self.last_status}); {command}"],
+            ["bash", "-c", _REMEMBERING.format(status=self.last_status, command=command)],
             check=False,
             cwd=self.folder,
-            env=_environment(),
+            env={**_environment(), "REMEMBERED": str(self.exports)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,0 +1,108 @@
+"""The documentation: it builds without a warning, and what it shows is what happens."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from documents import blocks_of, run_document
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+SHOWN = {"python", "console", "yaml", "toml", "ini", "json", "text", "xml", "http"}
+INSTALLING = re.compile(r"(python -m )?pip install|git clone|cd |docker |pre-commit install")
+
+
+def name_of(page: Path) -> str:
+    """Give a page's path below the folder of documents."""
+    return page.relative_to(DOCS).as_posix()
+
+
+def has_something_to_run(page: Path) -> bool:
+    """Tell whether a page has blocks that do something."""
+    return any(block.language in ("python", "console") for block in blocks_of(page))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if has_something_to_run(p)], ids=name_of)
+def test_every_block_of_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+    """Files, Python, tests and commands, in the order of the page."""
+    run_document(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_block_is_left_out(page: Path) -> None:
+    """Only the commands of an installation are shown without being run."""
+    others = [block for block in blocks_of(page) if block.language not in SHOWN]
+    lines = [line for block in others for line in block.text.splitlines()]
+
+    assert {block.language for block in others} <= {"sh"}
+    assert [line for line in lines if not INSTALLING.match(line)] == []
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as strictly as Sphinx can."""
+    folder = tmp_path_factory.mktemp("site")
+    command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-n", str(DOCS), str(folder)]
+    done = subprocess.run([sys.executable, *command], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_page_is_built(site: Path) -> None:
+    """Each Markdown file has its HTML."""
+    built = {path.relative_to(site).with_suffix(".md").as_posix() for path in site.rglob("*.html")}
+
+    assert {name_of(page) for page in PAGES} <= built
+
+
+def test_generated_parts_are_there(site: Path) -> None:
+    """What the code says of itself stands in the pages, and no mark for it is left."""
+    for page, text in {
+        "limits": "tombstone_seconds",
+        "errors": "TASK_LEASE_EXPIRED",
+        "rules": "rate-on-pull",
+        "fidelity": "lease_tasks_by_tag_async",
+        "commands": "pullqueue serve",
+        "fixtures": "pullqueue_emulator",
+        "testing": "assert_exhausted",
+        "python": "modify_task_lease",
+    }.items():
+        html = (site / "reference" / f"{page}.html").read_text("utf-8")
+        assert text in html
+        assert "generated:" not in html
+
+
+class Assets(HTMLParser):
+    """Collects what a page has a browser fetch by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note the address of a script, style sheet, image or frame."""
+        values = dict(attrs)
+        if tag == "link" and values.get("rel") in ("canonical", "next", "prev", "search"):
+            return
+        name = "href" if tag == "link" else "src"
+        if tag != "a" and values.get(name):
+            self.addresses.append(values[name] or "")
+
+
+def test_no_page_fetches_from_another_host(site: Path) -> None:
+    """Every script, style sheet and image lies beside the pages."""
+    assets = Assets()
+    for page in site.rglob("*.html"):
+        assets.feed(page.read_text("utf-8"))
+    styles = [path.read_text("utf-8") for path in site.rglob("*.css")]
+
+    assert assets.addresses
+    assert [address for address in assets.addresses if re.match(r"(https?:)?//", address)] == []
+    assert [
+        style for style in styles if re.search(r"(@import|url\()\s*['\"]?(https?:)?//", style)
+    ] == []
