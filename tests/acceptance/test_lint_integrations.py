@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_problem_matcher_reads_the_full_format() -> None:
     text = full.splitlines()
     read = [
         (*begin.groups(), *place.groups())
-        for one, two in zip(text, text[1:], strict=False)
+        for one, two in pairwise(text)
         if (begin := first.search(one)) and (place := second.search(two))
     ]
     assert read == [

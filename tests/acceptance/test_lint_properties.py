@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from pullqueue.cli.lint import lint
 from pullqueue.config import loads
-from pullqueue.config.check import Checked, Settings, check
+from pullqueue.config.check import Checked, check
 from pullqueue.config.findings import Severity
 from pullqueue.config.profiles import PROFILES
+from pullqueue.config.settings import Settings
 from pullqueue.lint.fixes import mend
 from pullqueue.lint.reporters import FORMATS, reporter
 from pullqueue.lint.runner import Job, lint_data

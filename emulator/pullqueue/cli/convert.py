@@ -25,9 +25,10 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     result. Exit status: 0 everything was kept and is right, 1 something was not, 2 the file
     cannot be read.
     """
-    from pullqueue.config.check import Settings, check  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.check import check  # noqa: PLC0415 - only a run needs it
     from pullqueue.config.files import read_bytes  # noqa: PLC0415 - the same
     from pullqueue.config.findings import Severity  # noqa: PLC0415 - the same
+    from pullqueue.config.settings import Settings  # noqa: PLC0415 - the same
     from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
 
     data = sys.stdin.buffer.read() if queue_xml == "-" else read_bytes(queue_xml)

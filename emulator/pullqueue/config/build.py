@@ -7,6 +7,7 @@ from pullqueue.config.model import (
     QueueConfig,
     QueueMode,
     QueueSettings,
+    Rate,
     RetryParameters,
 )
 from pullqueue.config.nodes import Scalar
@@ -49,12 +50,11 @@ def _number(section: Section, key: str) -> float | None:
 
 
 def _queue(queue: QueueView, view: View) -> QueueSettings:
-    rate = _text(queue, "rate")
     line, column = view.source.position(queue.place.start)
     return QueueSettings(
         name=queue.name or "",
         mode=QueueMode(queue.mode),
-        rate=None if rate is None else parse_rate(rate),
+        rate=_rate(queue),
         bucket_size=_integer(queue, "bucket_size"),
         max_concurrent_requests=_integer(queue, "max_concurrent_requests"),
         target=_text(queue, "target"),
@@ -63,6 +63,12 @@ def _queue(queue: QueueView, view: View) -> QueueSettings:
         line=line,
         column=column,
     )
+
+
+def _rate(queue: QueueView) -> Rate | None:
+    text = _text(queue, "rate")
+    parsed = None if text is None else parse_rate(text)
+    return Rate(count=parsed.tasks, unit=parsed.unit) if parsed else None
 
 
 def _retry(retry: Section) -> RetryParameters:

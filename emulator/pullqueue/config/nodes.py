@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 ScalarValue = str | int | float | bool | None
 """What a scalar is to App Engine's reader; a date is given as its text."""
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
 class Scalar:
     """A single value. Offsets count code points."""
 
-    start: int
-    end: int
-    text: str
-    """As written, quotes and escapes resolved."""
-    style: str = ""
-    """Empty for a plain scalar, else the quote or block character."""
-    kind: str = "str"
-    """What YAML 1.1 makes of it: str, int, float, bool, null or timestamp."""
-    value: ScalarValue = None
-    """The value of that kind."""
-    opaque: bool = False
-    """Whether the value is not known: a template marker, or a refused tag."""
+    __slots__ = ("end", "kind", "opaque", "start", "style", "text", "value")
+
+    def __init__(
+        self,
+        *,
+        start: int,
+        end: int,
+        text: str,
+        style: str = "",
+        kind: str = "str",
+        opaque: bool = False,
+    ) -> None:
+        """Keep a value as it is written; `kind` and `value` are set when it is typed."""
+        self.start = start
+        self.end = end
+        self.text = text
+        """As written, quotes and escapes resolved."""
+        self.style = style
+        """Empty for a plain scalar, else the quote or block character."""
+        self.kind = kind
+        """What YAML 1.1 makes of it: str, int, float, bool, null or timestamp."""
+        self.value: ScalarValue = text
+        """The value of that kind."""
+        self.opaque = opaque
+        """Whether the value is not known: a template marker, or a refused tag."""
 
     @property
     def is_null(self) -> bool:
@@ -44,26 +55,30 @@ class Pair(NamedTuple):
     value: Node
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
 class Mapping:
     """Keys and values in the order of the file, each key once."""
 
-    start: int
-    end: int
-    flow: bool = False
-    """Whether it is written with braces."""
-    pairs: list[Pair] = field(default_factory=list)
+    __slots__ = ("end", "flow", "pairs", "start")
+
+    def __init__(self, *, start: int, end: int, flow: bool = False) -> None:
+        """Begin an empty mapping; `flow` tells whether it is written with braces."""
+        self.start = start
+        self.end = end
+        self.flow = flow
+        self.pairs: list[Pair] = []
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
 class Sequence:
     """A list."""
 
-    start: int
-    end: int
-    flow: bool = False
-    """Whether it is written with brackets."""
-    items: list[Node] = field(default_factory=list)
+    __slots__ = ("end", "flow", "items", "start")
+
+    def __init__(self, *, start: int, end: int, flow: bool = False) -> None:
+        """Begin an empty list; `flow` tells whether it is written with brackets."""
+        self.start = start
+        self.end = end
+        self.flow = flow
+        self.items: list[Node] = []
 
 
 Node = Scalar | Mapping | Sequence

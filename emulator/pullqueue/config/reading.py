@@ -12,7 +12,6 @@ from pullqueue.config import lexical
 from pullqueue.config.nodes import Mapping, Node, Scalar, Sequence, describe
 from pullqueue.config.reports import Found, Place, Report, UnreadableError
 from pullqueue.config.source import Source
-from pullqueue.config.syntax import report_syntax_error
 from pullqueue.config.tree import build_tree
 
 
@@ -62,6 +61,8 @@ def _tree(source: Source, found: Found) -> Node | None:
     try:
         return build_tree(source.text, found)
     except YAMLError as error:
+        from pullqueue.config.syntax import report_syntax_error  # noqa: PLC0415 - most files parse
+
         report_syntax_error(error, source, found)
         raise UnreadableError from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from pullqueue.config.findings import Edit, Fix
 from pullqueue.config.nodes import Scalar, shorten
@@ -21,17 +20,19 @@ _DIRECTIVE = re.compile(
 _MOST_ADVICE = 20
 
 
-@dataclass(kw_only=True, eq=False)
 class Directive:
     """One comment that hides findings."""
 
-    place: Place
-    line: int | None
-    """The line it speaks of; None: the whole file."""
-    rules: dict[str, Rule | None]
-    """The rules as they are written; empty: all of them."""
-    used: set[str] = field(default_factory=set)
-    """The names that hid something; `*` for a comment that names none."""
+    def __init__(self, place: Place, line: int | None, rules: dict[str, Rule | None]) -> None:
+        """Keep where it stands, the line it speaks of, and its rules as they are written.
+
+        Without a line it speaks of the whole file, without rules of all of them.
+        """
+        self.place = place
+        self.line = line
+        self.rules = rules
+        self.used: set[str] = set()
+        """The names that hid something; `*` for a comment that names none."""
 
     def hides(self, rule: Rule) -> bool:
         """Tell whether a rule's findings are hidden, and remember it."""

@@ -21,7 +21,6 @@ from yaml.events import (
     SequenceEndEvent,
 )
 
-from pullqueue.config.aliases import expansion
 from pullqueue.config.events import parse_events, span_of
 from pullqueue.config.findings import Edit, Fix
 from pullqueue.config.nodes import Mapping, Node, Pair, Scalar, Sequence, shorten
@@ -176,6 +175,8 @@ class _TreeBuilder:
 
     def _refuse_anchor(self, place: Place, what: str) -> None:
         if not self._anchored:
+            from pullqueue.config.aliases import expansion  # noqa: PLC0415 - few files have any
+
             self._anchored = True
             self._found.add(
                 "anchor-or-alias",

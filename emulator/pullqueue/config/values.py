@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from typing import NamedTuple
 
-from pullqueue.config.model import Rate
 from pullqueue.config.nodes import Scalar
 
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -17,12 +17,24 @@ _AGE = re.compile(r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([smhd
 _EXPONENT = re.compile(r"[-+]?[0-9_]+(\.[0-9_]*)?[eE].*")
 
 
-def parse_rate(text: str) -> Rate | None:
+class ParsedRate(NamedTuple):
+    """A rate: tasks per unit of time."""
+
+    tasks: float
+    unit: str = "s"
+
+    @property
+    def per_second(self) -> float:
+        """The rate in tasks per second."""
+        return self.tasks / SECONDS_PER_UNIT[self.unit]
+
+
+def parse_rate(text: str) -> ParsedRate | None:
     """Read `rate`: `0`, or a number, a slash and one of s, m, h, d. None if it is no rate."""
     if text == "0":
-        return Rate(count=0.0)
+        return ParsedRate(0.0)
     match = _RATE.fullmatch(text)
-    return Rate(count=float(match[1]), unit=match[2]) if match else None
+    return ParsedRate(float(match[1]), match[2]) if match else None
 
 
 def parse_storage_limit(text: str) -> int | None:

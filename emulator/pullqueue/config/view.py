@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from pullqueue.config.nodes import Mapping, Node, Scalar, Sequence
-from pullqueue.config.reports import Found, Place
+from pullqueue.config.reports import Place
 from pullqueue.config.shape import Violation, violations
-from pullqueue.config.source import Source
 from pullqueue.config.values import as_integer, as_number
 
+if TYPE_CHECKING:
+    from pullqueue.config.reading import Reading
+    from pullqueue.config.settings import Settings
 
-class Entry(NamedTuple):
+
+class Entry:
     """A key with its value, and where it stands in the data."""
 
-    key: Scalar
-    value: Node
-    path: str
+    __slots__ = ("is_null", "key", "path", "scalar", "value")
+
+    def __init__(self, key: Scalar, value: Node, path: str) -> None:
+        """Look at the value once: every rule asks for it."""
+        self.key = key
+        self.value = value
+        self.path = path
+        self.is_null = False
+        """Whether the key has no value."""
+        self.scalar: Scalar | None = None
+        """The value, if it is a single one that is set and known."""
+        if isinstance(value, Scalar):
+            self.is_null = value.is_null
+            self.scalar = None if value.opaque or self.is_null else value
 
     @property
     def key_place(self) -> Place:
@@ -31,13 +44,6 @@ class Entry(NamedTuple):
         if self.value.end == self.value.start:
             return self.key_place
         return Place(self.value.start, self.value.end)
-
-    @property
-    def scalar(self) -> Scalar | None:
-        """The value, if it is a single one that is set and known."""
-        value = self.value
-        known = isinstance(value, Scalar) and not (value.opaque or value.is_null)
-        return value if known and isinstance(value, Scalar) else None
 
     @property
     def text(self) -> str | None:
@@ -53,11 +59,6 @@ class Entry(NamedTuple):
     def number(self) -> float | None:
         """The number App Engine sees; None where there is none."""
         return as_number(self.scalar) if self.scalar else None
-
-    @property
-    def is_null(self) -> bool:
-        """Whether the key has no value."""
-        return isinstance(self.value, Scalar) and self.value.is_null
 
 
 class Section:
@@ -144,28 +145,18 @@ class QueueView(Section):
         return f'queue "{self.name}"' if self.name else "this queue"
 
 
-@dataclass(kw_only=True)
 class View:
     """A whole file, as far as rules can look at it."""
 
-    source: Source
-    found: Found
-    root: Mapping
-    scalars: list[Scalar]
-    strict: bool = False
-    """Whether an empty `queue:` is reported too."""
-    profile: str = "gcloud"
-    """The profile that is checked for."""
-    previous_names: tuple[str, ...] = ()
-    """The names of the queues of an earlier version of the file."""
-    misnamed: bool = False
-    """Whether gcloud would not take the file for a queue.yaml."""
-    top: Section = field(init=False)
-    """The keys of the top level."""
-
-    def __post_init__(self) -> None:
-        """Index the top level."""
-        self.top = Section(self.root, "")
+    def __init__(self, reading: Reading, root: Mapping, settings: Settings) -> None:
+        """Index the top level of what was read."""
+        self.source = reading.source
+        self.found = reading.found
+        self.root = root
+        self.settings = settings
+        """What is looked for."""
+        self.top = Section(root, "")
+        """The keys of the top level."""
 
     @cached_property
     def queues(self) -> list[QueueView]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from click import UsageError
 
-from pullqueue.config.check import Settings, check
+from pullqueue.config.check import check
 from pullqueue.config.files import read_bytes
+from pullqueue.config.settings import Settings
 
 
 def previous_names(against: str, path: Path) -> tuple[str, ...]:

@@ -6,13 +6,13 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
-from pullqueue.config.check import Settings
 from pullqueue.config.findings import Severity
+from pullqueue.config.settings import Settings
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.discovery import Input, find_inputs
 from pullqueue.lint.project import NEVER, Project, find_project
@@ -29,8 +29,7 @@ _STDIN = "-"
 _FOR_PEOPLE = frozenset({"full", "concise"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Arguments:
+class Arguments(NamedTuple):
     """The command's arguments, as they were given."""
 
     paths: tuple[str, ...] = ()
@@ -79,7 +78,7 @@ def _job(arguments: Arguments, project: Project) -> Job:
             profile=profile,
             selected=_names(arguments.select) or project.select,
             ignored=(*project.ignore, *_names(arguments.ignore)),
-            severities=project.severity | _severities(arguments.severity),
+            severities={**project.severity} | _severities(arguments.severity),
         ),
         strict=project.strict if arguments.strict is None else arguments.strict,
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from click import UsageError
 
@@ -17,14 +18,13 @@ FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 _TABLE = b"tool.pullqueue"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Project:
+class Project(NamedTuple):
     """What a project has settled; options of the command come before it."""
 
     profile: str = "gcloud"
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    severity: dict[str, str] = field(default_factory=dict)
+    severity: Mapping[str, str] = MappingProxyType({})
     fail_on: str = Severity.ERROR.value
     exclude: tuple[str, ...] = ()
     strict: bool = False

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from pullqueue.config.check import Checked, Settings, check
+from pullqueue.config.check import Checked, check
 from pullqueue.config.files import read_bytes
+from pullqueue.config.settings import Settings
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.discovery import Input, misnamed
 from pullqueue.lint.results import FileResult
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """What is to be done with each file."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = Settings()
     against: str | None = None
     """A file or a git revision to compare with."""
     fix: bool = False
@@ -66,8 +65,8 @@ def lint_files(inputs: Iterable[Input], job: Job) -> tuple[list[tuple[Path, Outc
         except ConfigFileError as error:
             failures.append(str(error))
             continue
-        settings = replace(job.settings, misnamed=item.searched and misnamed(item.path))
-        job_here = replace(job, settings=_with_previous(settings, job, item.path))
+        settings = job.settings._replace(misnamed=item.searched and misnamed(item.path))
+        job_here = job._replace(settings=_with_previous(settings, job, item.path))
         outcomes.append((item.path, lint_data(data, file=str(item.path), job=job_here)))
     return outcomes, failures
 
@@ -77,7 +76,7 @@ def _with_previous(settings: Settings, job: Job, path: Path) -> Settings:
         return settings
     from pullqueue.lint.against import previous_names  # noqa: PLC0415 - seldom asked for
 
-    return replace(settings, previous_names=previous_names(job.against, path))
+    return settings._replace(previous_names=previous_names(job.against, path))
 
 
 def lint_data(data: bytes, *, file: str, job: Job) -> Outcome:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from pullqueue.config import loads
-from pullqueue.config.check import Settings, check
+from pullqueue.config.check import check
 from pullqueue.config.findings import Severity
 from pullqueue.config.rules import find_rule
+from pullqueue.config.settings import Settings
 from pullqueue.errors import InvalidQueueConfigError
 
 CASES = sorted((Path(__file__).parents[2] / "lint_cases").glob("*.yaml"))

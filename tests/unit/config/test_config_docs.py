@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pullqueue.config.check import Settings, check
+from pullqueue.config.check import check
 from pullqueue.config.docs import docs_of
 from pullqueue.config.findings import Severity
 from pullqueue.config.rules import Rule, all_rules, find_rule, near_rules
+from pullqueue.config.settings import Settings
 
 
 def _rules_found(rule: Rule, content: bytes, note: str) -> set[str]:

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from pullqueue.config.check import Settings, check
+from pullqueue.config.check import check
+from pullqueue.config.settings import Settings
 
 BOMB = "a: &a [x, x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(8)
@@ -56,7 +57,8 @@ def test_hostile_file_has_one_clear_finding(name: str) -> None:
 
 _MEASURE = """
 import json, resource, sys, time
-from pullqueue.config.check import Settings, check
+from pullqueue.config.check import check
+from pullqueue.config.settings import Settings
 data = sys.stdin.buffer.read()
 check(b"", file="f", settings=Settings())
 def used():

@@ -351,7 +351,7 @@ class QueueRemoved(Rule):
     def check(self, view: View) -> Iterator[Report]:
         """Report the queues that are missed, at `queue`."""
         names = {queue.name for queue in view.queues}
-        missed = [name for name in view.previous_names if name not in names | {"default"}]
+        missed = [name for name in view.settings.previous_names if name not in names | {"default"}]
         entry = view.top.entries.get("queue")
         if missed:
             listed = ", ".join(f'"{shorten(name)}"' for name in missed)

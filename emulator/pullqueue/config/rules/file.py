@@ -443,7 +443,7 @@ class FileName(Rule):
 
     def check(self, view: View) -> Iterator[Report]:
         """Report a file that a search found under another name."""
-        if view.misnamed:
+        if view.settings.misnamed:
             name = shorten(view.source.file.replace("\\", "/").rpartition("/")[2])
             message = (
                 f'gcloud does not take "{name}" for a queue.yaml, and neither will a deployment '
@@ -481,7 +481,7 @@ class NoQueues(Rule):
         if entry is None and not any(pair.key.opaque for pair in view.root.pairs):
             if not view.violations.get("unknown-key"):
                 yield Report(at=view.top.place, message=f"`queue` is missing: {message}")
-        elif entry is not None and view.strict and _is_empty(entry.value):
+        elif entry is not None and view.settings.strict and _is_empty(entry.value):
             at = Place(entry.key.start, entry.key.end)
             yield Report(at=at, message=f"`queue` is empty: {message}", path="queue")
 

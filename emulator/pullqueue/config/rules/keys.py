@@ -57,7 +57,7 @@ class UnknownKey(Rule):
         for violation in view.violations.get("unknown-key", ()):
             if _home(violation) is None:
                 yield _unknown(violation)
-        if view.profile == "java":
+        if view.settings.profile == "java":
             yield from _unknown_to_java(view)
 
 
