@@ -132,7 +132,10 @@ def test_start_and_rate(pullqueue_emulator):
     ("arguments", "message"),
     [
         ("'queue.yaml'", "@pytest.mark.pullqueue takes no positional arguments, but got*"),
-        ("queue=['a']", "@pytest.mark.pullqueue has no argument 'queue': use one of config, *"),
+        (
+            "queue=['a']",
+            "@pytest.mark.pullqueue has no argument 'queue': use one of acl, config, *",
+        ),
         ("config='a', queues=['b']", "@pytest.mark.pullqueue has both config and queues: *"),
         ("queues='a'", "@pytest.mark.pullqueue: argument queues is 'a': give a list of *"),
         ("queues=[{'name': object}]", "@pytest.mark.pullqueue: *not JSON serializable*"),
