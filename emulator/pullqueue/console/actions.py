@@ -32,7 +32,7 @@ class Actions:
         self._notices = notices
         self._pages = pages
 
-    def add(self, queue: str) -> Response | tuple[str, int]:
+    def add(self, queue: str) -> Response:
         """Add a task; what cannot be added comes back with the form filled in."""
         form = request.form.to_dict()
         try:
@@ -42,7 +42,7 @@ class Actions:
                 is_or_was = "exists" if why == "exists" else "was deleted not long ago"
                 raise ApiError(f"task {name!r} {is_or_was}: choose another name")
         except PullQueueError as error:
-            return self._pages.queue_page(queue, form, str(error)), 400
+            return self._pages.queue_page(queue, form, str(error))
         name = answer["tasks"][0]["name"]
         return self._to(f"Task {name} was added.", "queue", queue=queue)
 
@@ -96,13 +96,13 @@ class Actions:
         deleted = self._control.ask("forgetRequests")["deleted"]
         return self._to(f"{deleted} requests were forgotten.", "requests")
 
-    def set_fault(self) -> Response | tuple[str, int]:
+    def set_fault(self) -> Response:
         """Set a fault; what makes no sense comes back with the form filled in."""
         form = request.form.to_dict()
         try:
             self._control.ask("setFault", body=_fault(form))
         except PullQueueError as error:
-            return self._pages.faults_page(form, str(error)), 400
+            return self._pages.faults_page(form, str(error))
         return self._to("The fault is set.", "faults")
 
     def remove_fault(self) -> Response:

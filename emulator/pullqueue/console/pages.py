@@ -35,7 +35,7 @@ class Pages:
         self._control = control
         self._notices = notices
 
-    def queues(self) -> str:
+    def queues(self) -> Response:
         """All queues."""
         depths = self._control.ask("listDepths")["depths"]
         return self._page(
@@ -44,11 +44,13 @@ class Pages:
             charts={name: chart_of(series) for name, series in depths.items()},
         )
 
-    def queue(self, queue: str) -> str:
+    def queue(self, queue: str) -> Response:
         """One queue and its tasks."""
         return self.queue_page(queue)
 
-    def queue_page(self, name: str, form: Json | None = None, problem: str | None = None) -> str:
+    def queue_page(
+        self, name: str, form: Json | None = None, problem: str | None = None
+    ) -> Response:
         """Give the page of a queue, with what was filled in and why it was refused."""
         queue = self._control.ask("getQueue", queue=name)["queue"]
         chosen = {field: request.args.get(field, "") for field in _FILTERS}
@@ -76,9 +78,10 @@ class Pages:
             page_sizes=_PAGE_SIZES,
             form=form or {},
             problem=problem,
+            status=400 if problem else 200,
         )
 
-    def task(self, queue: str, task: str) -> str:
+    def task(self, queue: str, task: str) -> Response:
         """One task and its life; where it is gone, what is remembered of it."""
         events = self._control.ask("getHistory", queue=queue, task=task)["events"]
         found: Json | None = None
@@ -111,11 +114,11 @@ class Pages:
         response.headers["Content-Disposition"] = f'attachment; filename="{quote(task)}"'
         return response
 
-    def exhausted(self) -> str:
+    def exhausted(self) -> Response:
         """The tasks that used up their leases."""
         return self._page("exhausted", tasks=self._control.ask("listExhausted")["tasks"])
 
-    def requests(self) -> str:
+    def requests(self) -> Response:
         """The latest requests to the API."""
         before = request.args.get("before", "")
         query = {"limit": "50", **({"before": before} if before else {})}
@@ -127,17 +130,17 @@ class Pages:
             is_first=not before,
         )
 
-    def request(self, number: str) -> str:
+    def request(self, number: str) -> Response:
         """One request, what was sent and what was answered."""
         found = self._control.ask("getRequest", number=number)["request"]
         shown = {part: next(iter(views_of(found[part]).values())) for part in ("body", "answer")}
         return self._page("request", logged=found, shown=shown)
 
-    def faults(self) -> str:
+    def faults(self) -> Response:
         """The faults that are set, and a form for another."""
         return self.faults_page()
 
-    def faults_page(self, form: Json | None = None, problem: str | None = None) -> str:
+    def faults_page(self, form: Json | None = None, problem: str | None = None) -> Response:
         """Give the page of the faults, with what was filled in and why it was refused."""
         queues = self._control.ask("listQueues")["queues"]
         return self._page(
@@ -149,17 +152,18 @@ class Pages:
             queues=[queue["name"] for queue in queues if queue["mode"] == "pull"],
             form=form or {},
             problem=problem,
+            status=400 if problem else 200,
         )
 
-    def clock(self) -> str:
+    def clock(self) -> Response:
         """The clock."""
         return self._page("clock")
 
-    def server(self) -> str:
+    def server(self) -> Response:
         """Configuration, limits, snapshots."""
         return self._page("server", version=self._control.ask("getVersion"))
 
-    def confirm_purge(self, queue: str) -> str:
+    def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""
         tasks = self._control.ask("getQueue", queue=queue)["queue"]["tasks"]
         return self._confirm(
@@ -170,7 +174,7 @@ class Pages:
             back=url_for("console.queue", queue=queue),
         )
 
-    def confirm_delete(self, queue: str, task: str) -> str:
+    def confirm_delete(self, queue: str, task: str) -> Response:
         """Ask before a task is deleted."""
         self._control.ask("getTask", queue=queue, task=task)
         return self._confirm(
@@ -181,7 +185,7 @@ class Pages:
             back=url_for("console.task", queue=queue, task=task),
         )
 
-    def confirm_reset(self) -> str:
+    def confirm_reset(self) -> Response:
         """Ask before everything is forgotten."""
         return self._confirm(
             title="Reset the emulator?",
@@ -192,11 +196,11 @@ class Pages:
             back=url_for("console.server"),
         )
 
-    def missing(self, path: str) -> tuple[str, int]:
+    def missing(self, path: str) -> Response:
         """Tell that there is no such page."""
-        return self._page("refusal", text=f"there is no page {path!r:.100}", status=404), 404
+        return self._page("refusal", text=f"there is no page {path!r:.100}", status=404)
 
-    def refusal(self, error: Exception) -> tuple[str, int] | HTTPException:
+    def refusal(self, error: Exception) -> Response | HTTPException:
         """Tell why something cannot be shown."""
         if isinstance(error, HTTPException) and (error.code or 500) < 400:
             return error
@@ -210,13 +214,13 @@ class Pages:
             status, text = codes_of(error).http_status, str(error)
         else:
             _log.error("a page failed through a fault of the console", exc_info=error)
-        return self._page("refusal", text=text, status=status), status
+        return self._page("refusal", text=text, status=status)
 
-    def _confirm(self, **what: str) -> str:
-        return self._page("confirm", **what)
+    def _confirm(self, *, title: str, text: str, verb: str, action: str, back: str) -> Response:
+        return self._page("confirm", title=title, text=text, verb=verb, action=action, back=back)
 
-    def _page(self, template: str, /, **values: Any) -> str:  # noqa: ANN401 - for the template
-        return render_template(
+    def _page(self, template: str, /, *, status: int = 200, **values: Any) -> Response:  # noqa: ANN401 - for the template
+        html = render_template(
             f"console/{template}.html",
             config=self._control.ask("getConfig"),
             clock=self._control.ask("getClock"),
@@ -224,5 +228,7 @@ class Pages:
             token=self._control.token,
             token_field=TOKEN_FIELD,
             page=template,
+            status=status,
             **values,
         )
+        return Response(html, status, content_type="text/html; charset=utf-8")

@@ -288,11 +288,11 @@ def test_faults(control: ControlClient, server: Server) -> None:
 def test_other_faults(control: ControlClient, server: Server) -> None:
     """Answers that are lost, and calls that take time by the manual clock."""
     control.post("/faults", {"kind": "lose_answer", "call": "add"})
-    control.post("/faults", {"kind": "latency", "call": "get_task", "seconds": 5})
+    control.post("/faults", {"kind": "latency", "call": "list_tasks", "seconds": 5})
 
     lost = requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": ""}, timeout=5)
 
-    requests.get(f"{server.url}{QUEUE}/tasks/x", timeout=5)
+    requests.get(f"{server.url}{QUEUE}/tasks", timeout=5)
 
     assert lost.status_code == 504
     assert control.get("/queues/pull").body["queue"]["tasks"] == 1
