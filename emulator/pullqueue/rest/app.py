@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from flask import Flask, Response, request
 
+from pullqueue.console import blueprint as console
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import UnknownQueueError
 from pullqueue.rest import answers, batch, bodies, discovery, errors, fields, oauth
@@ -75,7 +76,9 @@ def create_app(
     discovery.install(app)
     batch.install(app)
     oauth.install(app, tokens, emulator.project)
-    routes.install(app, site or Site(emulator))
+    known = site or Site(emulator)
+    routes.install(app, known)
+    console.install(app, known)
     bridge.install(app, emulator, upstream=api_upstream)
     errors.install(app)
     return app
