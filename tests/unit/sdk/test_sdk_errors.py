@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,27 +11,26 @@ from pullqueue import (
     DeadlineExceededError,
     Emulator,
     InternalError,
+    ManualClock,
     OverQuotaError,
     PullQueueError,
     QueueDisabledError,
     RateLimitExceededError,
     TransientError,
 )
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.engine.memory import MemoryStore
-from pullqueue.engine.store import (
-    Draft,
-    Insertion,
-    Lease,
-    LeaseRequest,
-    QueueCounts,
-    RetryLimit,
-)
-from pullqueue.sdk import install
+from pullqueue.config.model import QueueConfig
 from pullqueue.sdk.imports import apiproxy_errors, taskqueue
-from pullqueue.tasks import DeleteResult, Task
+from pullqueue.testing import Faults
 
-CONFIG = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
+VERBS = {
+    "BulkAdd": "add",
+    "QueryAndOwnTasks": "lease_tasks",
+    "ModifyTaskLease": "modify_task_lease",
+    "Delete": "delete_tasks",
+    "PurgeQueue": "purge",
+    "FetchQueueStats": "fetch_statistics",
+}
+"""What the calls of the client are to an emulator."""
 
 CALLS: dict[str, Callable[[Any, Any], object]] = {
     "BulkAdd": lambda queue, task: queue.add(taskqueue.Task(b"", method="PULL")),
@@ -43,48 +42,16 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
 }
 
 
-class FailingStore(MemoryStore):
-    """Raises an error at every operation, once it is given one."""
+@pytest.fixture
+def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
+    """Faults in the calls to the emulator."""
+    with Faults(emulator) as faults:
+        yield faults
 
-    error: PullQueueError | None = None
 
-    def _fail(self) -> None:
-        if self.error is not None:
-            raise self.error
-
-    def insert(
-        self, queue_name: str, drafts: Sequence[Draft], *, storage_limit_bytes: int | None
-    ) -> Insertion:
-        self._fail()
-        return super().insert(queue_name, drafts, storage_limit_bytes=storage_limit_bytes)
-
-    def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
-        self._fail()
-        return super().lease(queue_name, request)
-
-    def modify_lease(
-        self,
-        queue_name: str,
-        task_name: str,
-        *,
-        held_eta_usec: int | None,
-        lease_usec: int,
-        retry_limit: RetryLimit,
-    ) -> Task:
-        self._fail()
-        raise AssertionError
-
-    def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
-        self._fail()
-        raise AssertionError
-
-    def purge(self, queue_name: str) -> int:
-        self._fail()
-        raise AssertionError
-
-    def counts(self, queue_name: str) -> QueueCounts:
-        self._fail()
-        raise AssertionError
+def pull(**options: Any) -> Any:
+    """Make a pull task."""
+    return taskqueue.Task(payload=b"work", method="PULL", **options)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -103,34 +70,100 @@ class FailingStore(MemoryStore):
         (PullQueueError("strange"), taskqueue.InternalError),
     ],
 )
-def test_errors_of_the_engine(call: str, error: PullQueueError, expected: type[Exception]) -> None:
+def test_faults(
+    faults: Faults, call: str, error: PullQueueError, expected: type[Exception]
+) -> None:
     """Whatever a queue raises, the client raises as the SDK's error for it, with its sentence."""
-    emulator = Emulator(CONFIG, store=FailingStore)
-    with install(emulator):
-        queue = taskqueue.Queue("pull")
-        queue.add(taskqueue.Task(b"", method="PULL"))
-        (task,) = queue.lease_tasks(60, 1)
-        store = emulator._store
-        assert isinstance(store, FailingStore)
-        store.error = error
+    queue = taskqueue.Queue("pull")
+    queue.add(pull())
+    (task,) = queue.lease_tasks(60, 1)
+    fault = faults.fail(VERBS[call], error, times=1)
 
-        with pytest.raises(expected, match=str(error)):
-            CALLS[call](queue, task)
+    with pytest.raises(expected, match=str(error)):
+        CALLS[call](queue, task)
+    CALLS[call](queue, task)
+
+    assert fault.hits == 1
 
 
-def test_a_failed_add_is_added_by_the_retry() -> None:
-    """The pattern of Google's guide: catch TransientError, try again."""
-    emulator = Emulator(CONFIG, store=FailingStore)
-    with install(emulator):
-        store = emulator._store
-        assert isinstance(store, FailingStore)
-        store.error = TransientError("again")
-        task = taskqueue.Task(b"work", method="PULL")
-        with pytest.raises(taskqueue.TransientError):
-            taskqueue.Queue("pull").add(task)
-        store.error = None
+def test_a_lease_by_tag_fails_apart(faults: Faults) -> None:
+    """Leases by tag are a call of their own, as they are in the client."""
+    faults.fail("lease_tasks_by_tag", TransientError)
+    queue = taskqueue.Queue("pull")
 
-        assert taskqueue.Queue("pull").add(task).was_enqueued
+    assert queue.lease_tasks(60, 1) == []
+    with pytest.raises(taskqueue.TransientError):
+        queue.lease_tasks_by_tag(60, 1)
+
+
+def test_the_pattern_of_googles_guide(faults: Faults) -> None:
+    """Catch TransientError and DeadlineExceededError, and try again."""
+    faults.fail("lease_tasks", TransientError, times=1)
+    faults.fail("lease_tasks", DeadlineExceededError, times=1)
+    queue = taskqueue.Queue("pull")
+    queue.add(pull())
+    caught = 0
+
+    while True:
+        try:
+            tasks = queue.lease_tasks(60, 1)
+        except (taskqueue.TransientError, apiproxy_errors.DeadlineExceededError):
+            caught += 1
+        else:
+            break
+
+    assert (caught, len(tasks)) == (2, 1)
+
+
+def test_a_failed_add_can_be_made_again(faults: Faults) -> None:
+    """A task that was not added can be added."""
+    faults.fail("add", TransientError, times=1)
+    task = pull()
+
+    with pytest.raises(taskqueue.TransientError):
+        taskqueue.Queue("pull").add(task)
+
+    assert taskqueue.Queue("pull").add(task).was_enqueued
+
+
+def test_an_answer_that_is_lost(faults: Faults) -> None:
+    """A named task whose answer was lost exists when it is added again."""
+    faults.lose_answer("add", times=1)
+
+    with pytest.raises(apiproxy_errors.DeadlineExceededError):
+        taskqueue.Queue("pull").add(pull(name="mine"))
+    with pytest.raises(taskqueue.TaskAlreadyExistsError):
+        taskqueue.Queue("pull").add(pull(name="mine"))
+
+
+def test_faults_with_a_probability(faults: Faults) -> None:
+    """The same calls fail at each run."""
+    failed: list[list[int]] = []
+    for _ in range(2):
+        faults.clear()
+        faults.fail("purge", InternalError, probability=0.5, seed=1)
+        failed.append([])
+        for number in range(20):
+            try:
+                taskqueue.Queue("pull").purge()
+            except taskqueue.InternalError:
+                failed[-1].append(number)
+
+    assert failed[0] == failed[1]
+    assert 0 < len(failed[0]) < 20
+
+
+def test_a_slow_call(faults: Faults, clock: ManualClock) -> None:
+    """A lease that takes its time leaves less of it to the worker."""
+    faults.latency("lease_tasks", 59, times=1)
+    queue = taskqueue.Queue("pull")
+    queue.add(pull())
+    (task,) = queue.lease_tasks(60, 1)
+
+    clock.advance(1)
+
+    with pytest.raises(taskqueue.TaskLeaseExpiredError):
+        queue.modify_task_lease(task, 60)
 
 
 @pytest.mark.parametrize("call", CALLS)
