@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from flask import Flask, Response, request
+from flask import Flask, Request, Response, request
 
 from pullqueue.console import blueprint as console
 from pullqueue.engine.emulator import Emulator
@@ -16,7 +16,7 @@ from pullqueue.rest.access import Guard
 from pullqueue.rest.api import METHODS, Method
 from pullqueue.rest.control import routes
 from pullqueue.rest.control.site import Site
-from pullqueue.rest.methods import Call, Reply, queue_of
+from pullqueue.rest.methods import Call, queue_of
 from pullqueue.rest.parameters import Parameters
 from pullqueue.rest.projects import Project
 from pullqueue.rest.tokens import Tokens
@@ -42,6 +42,10 @@ class _App(Flask):
         if environ["REQUEST_METHOD"] == "POST" and _VERB.fullmatch(verb):
             environ["REQUEST_METHOD"] = verb
         return super().wsgi_app(environ, start_response)
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Give a view as it is: none is a coroutine, and to find out anew each time costs."""
+        return func
 
 
 def create_app(
@@ -92,47 +96,53 @@ def _view(
     usual = known if version == "v1beta1" else _EVERYTHING
 
     def view(project: str, taskqueue: str, task: str = "") -> Response:
-        data = bodies.read(request)
-        parameters = Parameters(request.query_string, bodies.as_form(request, data))
+        # The request itself: each use of Flask's stand-in for it would look it up again.
+        current: Request = request._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001
+        data = bodies.read(current)
+        parameters = Parameters(
+            current.environ["QUERY_STRING"].encode("latin-1"), bodies.as_form(current, data)
+        )
         parameters.check_format()
         indented = parameters.boolean("prettyPrint", default=True)
         selector = parameters.text("fields")
         wanted = fields.selection(selector, known) if selector and known else usual
-        token = guard.identify(request, parameters) if guard else None
+        token = guard.identify(current, parameters) if guard else None
         call = Call(
             emulator=emulator,
             project=_project(emulator, project),
             queue=queue_of(emulator, taskqueue),
             task_name=task,
             parameters=parameters,
-            request=request,
+            request=current,
             data=data,
         )
         if guard and token:
             guard.check(token, call.queue, method.right)
-        return _response(method.handle(call), wanted, indented=indented)
+        reply = method.handle(call)
+        if reply.body is None:
+            return Response(status=204, headers=reply.headers)
+        body = fields.chosen(reply.body, wanted)
+        text = answers.pretty(body) if indented else answers.compact(body)
+        return _response(text.encode(), reply.headers, current)
 
     return view
 
 
-def _response(reply: Reply, wanted: fields.Fields, *, indented: bool) -> Response:
-    if reply.body is None:
-        return Response(status=204, headers=reply.headers)
-    body = fields.chosen(reply.body, wanted)
-    data = (answers.pretty(body) if indented else answers.compact(body)).encode()
-    response = Response(headers=reply.headers, content_type=answers.JSON_TYPE)
-    if _takes_gzip():
-        data = answers.zipped(data)
+def _response(body: bytes, headers: Mapping[str, str], current: Request) -> Response:
+    response = Response(body, headers=headers, content_type=answers.JSON_TYPE)
+    if _takes_gzip(current):
+        response.set_data(answers.zipped(body))
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding, User-Agent"
-    response.set_data(data)
     return response
 
 
-def _takes_gzip() -> bool:
+def _takes_gzip(current: Request) -> bool:
     """Whether the client asks for zipped answers in both headers, as the reference wants it."""
-    headers = request.headers
-    return "gzip" in headers.get("User-Agent", "") and "gzip" in headers.get("Accept-Encoding", "")
+    environ = current.environ
+    return "gzip" in environ.get("HTTP_USER_AGENT", "") and "gzip" in environ.get(
+        "HTTP_ACCEPT_ENCODING", ""
+    )
 
 
 def _project(emulator: Emulator, text: str) -> Project:

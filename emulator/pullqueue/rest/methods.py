@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from flask import Request
@@ -26,8 +25,7 @@ _LISTED = 100
 """Tasks in one answer of tasks.list; there is no paging (reference)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call of a method, its path resolved."""
 
     emulator: Emulator

@@ -298,7 +298,6 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "path",
         [
-            "/",
             "/taskqueue",
             "/taskqueue/v1beta3/projects/p/taskqueues/q",
             f"{ROOT}/pull/tasks/one/more",
