@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from pathlib import Path
 
 import pytest
 from control_client import ControlClient
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator, Limits, ManualClock
+from pullqueue.rest.server import Server
 
 TASKS = "/queues/pull/tasks"
 
@@ -143,17 +145,18 @@ def test_payloads_in_lists_are_cut(control: ControlClient, emulator: Emulator) -
     assert control.get(f"{TASKS}/long").body["task"]["payload"] == whole
 
 
-def test_a_page_of_whole_payloads_stays_small(control: ControlClient, emulator: Emulator) -> None:
-    """It ends after 32 MB, and the next page goes on from there."""
-    queue = emulator.queue("pull")
-    for place in range(34):
-        queue.add(bytes(1_000_000), name=f"n{place:02}")
+def test_a_page_of_whole_payloads_stays_small(queue_yaml: Path) -> None:
+    """It ends where a lease would, for the weight of its payloads, and the next goes on there."""
+    emulator = Emulator.from_file(queue_yaml, limits=Limits(lease_payload_bytes=1000))
+    for place in range(5):
+        emulator.queue("pull").add(bytes(300), name=f"n{place}")
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        first = control.get(f"{TASKS}?payload=full")
+        second = control.get(f"{TASKS}?payload=full&after={first.body['next']}")
 
-    first = control.get(f"{TASKS}?payload=full")
-    second = control.get(f"{TASKS}?payload=full&after={first.body['next']}")
-
-    assert len(names(first)) == 33
-    assert names(second) == ["n33"]
+    assert names(first) == ["n0", "n1", "n2"]
+    assert names(second) == ["n3", "n4"]
 
 
 def test_the_life_of_a_task(control: ControlClient, clock: ManualClock) -> None:

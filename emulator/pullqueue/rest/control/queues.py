@@ -13,7 +13,6 @@ from pullqueue.clock import duration_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError, TaskAlreadyExistsError
-from pullqueue.limits import MIB
 from pullqueue.rest.answers import Json
 from pullqueue.rest.control.operations import Answer, Call
 from pullqueue.rest.control.shapes import PREVIEW_BYTES, queue_json, task_json
@@ -21,7 +20,6 @@ from pullqueue.rest.errors import ApiError
 from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
 
 _PAGE = 1_000
-_PAGE_BYTES = 32 * MIB
 _SEARCHED = 100_000
 """How many tasks one search looks through; `next` then leads on."""
 
@@ -51,7 +49,7 @@ def list_tasks(call: Call) -> Answer:
         after=_position(call.values.get("after")),
     )
     whole = call.values["payload"] == "full"
-    if whole and len(fitting := _fitting(tasks)) < len(tasks):
+    if whole and len(fitting := _fitting(tasks, call)) < len(tasks):
         tasks, following = fitting, fitting[-1][:2]
     return Answer(
         body={
@@ -221,10 +219,11 @@ def _search(
     return found, last[:2] if more and last is not None else None
 
 
-def _fitting(tasks: list[Task]) -> list[Task]:
+def _fitting(tasks: list[Task], call: Call) -> list[Task]:
     """Give the tasks from the first to the last whose payloads fit one answer; one always does."""
+    limit = call.emulator.limits.lease_payload_bytes
     weights = accumulate(len(task.payload) for task in tasks)
-    fitting = sum(1 for weight in weights if weight <= _PAGE_BYTES)
+    fitting = sum(1 for weight in weights if weight <= limit)
     return tasks[: max(1, fitting)]
 
 
