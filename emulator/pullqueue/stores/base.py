@@ -111,15 +111,12 @@ class SqlBase(TaskStore):
     # -- tombstones and records ------------------------------------------------------------------
 
     def _bury(
-        self, session: Session, statement: str, queue_name: str, names: Sequence[str]
+        self, session: Session, statement: str, queue_name: str, **parameters: object
     ) -> list[Row]:
         """Make tombstones and give (name, retry count, bytes) of the tasks they were."""
-        parameters = {
-            "queue": queue_name,
-            "names": session.listed(names),
-            "nothing": b"",
-            "free_usec": session.now_usec + self._tombstone_usec,
-        }
+        parameters["queue"] = queue_name
+        parameters["nothing"] = b""
+        parameters["free_usec"] = session.now_usec + self._tombstone_usec
         return list(session.rows(statement, parameters))
 
     def _exhaust(
@@ -164,8 +161,8 @@ class SqlBase(TaskStore):
     ) -> None:
         """Remember an operation like `_record`; each step begins with name and retry count."""
         told = steps[: self._limits.events_kept]
-        session.change(
-            sql.RECORD,
+        self._write_event(
+            session,
             {
                 "queue": queue_name,
                 "usec": session.now_usec if usec is None else usec,
@@ -177,6 +174,9 @@ class SqlBase(TaskStore):
             },
         )
         self._touch(session, queue_name, len(steps))
+
+    def _write_event(self, session: Session, event: dict[str, object]) -> None:
+        session.change(sql.RECORD, event)
 
     def _touch(self, session: Session, queue_name: str, tasks: int) -> None:
         """Throw old records away, now and then."""

@@ -77,20 +77,21 @@ _exhausted = Table(
 )
 Index("exhausted_queue", _exhausted.c.queue, _exhausted.c.id)
 
-_events = Table(
+Table(
     "events",
     _metadata,
-    Column("id", _number, Identity(), primary_key=True),
-    Column("queue", _name, nullable=False),
+    Column("queue", _name),
+    Column("id", BigInteger, Identity()),
     Column("usec", BigInteger, nullable=False),
     Column("kind", _name, nullable=False),
     Column("until_usec", BigInteger),
     Column("size", Integer, nullable=False),
     Column("names", _name, nullable=False),
     Column("retry_counts", _name, nullable=False),
+    PrimaryKeyConstraint("queue", "id"),
+    sqlite_with_rowid=False,
 )
 """One row per operation; `names` and `retry_counts` are lists with commas."""
-Index("events_queue", _events.c.queue, _events.c.id)
 
 Table(
     "leased",

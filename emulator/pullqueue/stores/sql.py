@@ -68,7 +68,11 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
         possible = [name for name in names if possible_name(name)]
         with self._session() as session, session.transaction():
             self._catch_up(session)
-            gone = self._bury(session, sql.DELETE, queue_name, possible)
+            if len(possible) == 1:
+                gone = self._bury(session, sql.DELETE_ONE, queue_name, name=possible[0])
+            else:
+                named = session.listed(possible)
+                gone = self._bury(session, sql.DELETE, queue_name, names=named)
             self._record_gone(session, EventKind.DELETED, queue_name, gone)
             return self._delete_results(session, queue_name, names, {row[0] for row in gone})
 
@@ -76,7 +80,7 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
         """Delete every task of a queue."""
         with self._session() as session, session.transaction():
             self._catch_up(session)
-            gone = self._bury(session, sql.PURGE, queue_name, [])
+            gone = self._bury(session, sql.PURGE, queue_name)
             self._record_gone(session, EventKind.PURGED, queue_name, gone)
             return len(gone)
 

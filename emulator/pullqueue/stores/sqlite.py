@@ -11,8 +11,9 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
@@ -26,23 +27,26 @@ from pullqueue.errors import InternalError, StoreError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores import statements as sql
 from pullqueue.stores.rows import encode_tag
-from pullqueue.stores.session import Parameters, Session
+from pullqueue.stores.session import Session
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sqlite_file import open_file
 from pullqueue.stores.sqlite_session import SqliteSession
-from pullqueue.tasks import Task
+from pullqueue.tasks import Task, make_task
 
 _SYNCHRONOUS = ("normal", "full")
 _NEVER = sys.maxsize
 
 _INSERT = """
-INSERT INTO tasks (sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
-stored_bytes) VALUES (:sequence, :queue, :name, :payload, :tag, :eta_usec, 0, :now_usec,
-:stored_bytes)
+INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+stored_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence, payload = excluded.payload,
 tag = excluded.tag, eta_usec = excluded.eta_usec, retry_count = 0,
 enqueued_usec = excluded.enqueued_usec, stored_bytes = excluded.stored_bytes, free_usec = NULL
 WHERE tasks.free_usec <= excluded.enqueued_usec"""
+_RECORD = """
+INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts)
+VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts)"""
+_LAST_EVENT = "SELECT coalesce(max(id), 0) FROM events"
 _STORED_SINCE = "SELECT sequence FROM tasks WHERE sequence >= :sequence"
 _LAST_SEQUENCE = "SELECT coalesce(max(sequence), 0) FROM tasks"
 _HOLDINGS = """
@@ -92,6 +96,7 @@ class SqliteStore(SqlStore):
         connection = open_file(path, synchronous=synchronous)
         self._connection = SqliteSession(connection, begun=self._unsettled.clear, undone=self._undo)
         self._rates: defaultdict[str, CallRate] = defaultdict(CallRate)
+        self._guard = _Guard(self._connection, clock, self._lock)
         self._reckon()
 
     def now_usec(self) -> int:
@@ -129,6 +134,7 @@ class SqliteStore(SqlStore):
         session = self._connection
         last = session.row(_LAST_SEQUENCE, {}) or (0,)
         self._next_sequence = last[0] + 1
+        self._next_event = (session.row(_LAST_EVENT, {}) or (0,))[0] + 1
         self._tasks: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
         for queue_name, tasks, stored_bytes in session.rows(_HOLDINGS, {}):
@@ -138,15 +144,8 @@ class SqliteStore(SqlStore):
 
     # -- what this database does in its own way --------------------------------------------------
 
-    @contextmanager
-    def _session(self) -> Iterator[Session]:
-        with self._lock:
-            try:
-                yield self._connection.at(self._clock.now_usec())
-            except sqlite3.OperationalError as error:
-                raise TransientError(f"the store's file: {error}; try again") from error
-            except sqlite3.DatabaseError as error:
-                raise InternalError(f"the store's file: {error}") from error
+    def _session(self) -> AbstractContextManager[Session]:
+        return self._guard
 
     def _is_something_spent(self, session: Session) -> bool:
         if session.now_usec < self._first_end:
@@ -187,29 +186,27 @@ class SqliteStore(SqlStore):
             self._bytes[queue_name] -= stored_bytes
         self._first_end = 0
 
+    def _write_event(self, session: Session, event: dict[str, object]) -> None:
+        event["id"] = self._next_event
+        self._next_event += 1
+        session.change(_RECORD, event)
+
     def _renumber(self, session: Session) -> None:
         """Do nothing: what `_reckon` finds is what counts."""
 
     def _store(self, session: Session, queue_name: str, drafts: Sequence[Draft]) -> list[Task]:
         now_usec = session.now_usec
         first = self._next_sequence
-        tasks = [
-            Task(
-                now_usec if eta_usec is None else eta_usec,
-                sequence,
-                name or "",
-                queue_name,
-                payload,
-                tag,
-                0,
-                now_usec,
-                stored_bytes,
-            )
-            for sequence, (name, payload, tag, eta_usec, stored_bytes) in enumerate(drafts, first)
-        ]
-        self._next_sequence += len(tasks)
+        self._next_sequence += len(drafts)
+        tasks: list[Task] = []
+        rows: list[tuple[object, ...]] = []
+        for sequence, (name, payload, tag, given_usec, size) in enumerate(drafts, first):
+            eta_usec = now_usec if given_usec is None else given_usec
+            fields = (eta_usec, sequence, name, queue_name, payload, tag, 0, now_usec, size)
+            tasks.append(make_task(fields))
+            rows.append((*fields[:5], encode_tag(tag), 0, now_usec, size))
         with session.transaction():
-            if session.change_many(_INSERT, [_parameters(task) for task in tasks]) < len(tasks):
+            if self._connection.insert(_INSERT, rows) < len(tasks):
                 stored = {row[0] for row in session.rows(_STORED_SINCE, {"sequence": first})}
                 tasks = [task for task in tasks if task.sequence in stored]
             if tasks:
@@ -219,15 +216,26 @@ class SqliteStore(SqlStore):
         return tasks
 
 
-def _parameters(task: Task) -> Parameters:
-    eta_usec, sequence, name, queue_name, payload, tag, _, enqueued_usec, stored_bytes = task
-    return {
-        "sequence": sequence,
-        "queue": queue_name,
-        "name": name,
-        "payload": payload,
-        "tag": encode_tag(tag),
-        "eta_usec": eta_usec,
-        "now_usec": enqueued_usec,
-        "stored_bytes": stored_bytes,
-    }
+class _Guard(AbstractContextManager[Session]):
+    """Lets one thread at a time have the session, and tells what its errors mean."""
+
+    def __init__(self, session: SqliteSession, clock: Clock, lock: threading.RLock) -> None:
+        self._session = session
+        self._clock = clock
+        self._lock = lock
+
+    def __enter__(self) -> Session:
+        self._lock.acquire()
+        return self._session.at(self._clock.now_usec())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+        if isinstance(error, sqlite3.OperationalError):
+            raise TransientError(f"the store's file: {error}; try again") from error
+        if isinstance(error, sqlite3.DatabaseError):
+            raise InternalError(f"the store's file: {error}") from error

@@ -104,9 +104,13 @@ class SqliteSession(Session, AbstractContextManager[None]):
 
     def change_many(self, statement: str, parameters: Sequence[Parameters]) -> int:
         """Send a statement for each set of parameters and count the rows it changed."""
-        if len(parameters) == 1:
-            return self.change(statement, parameters[0])
         return self._connection.executemany(_STATEMENTS[statement], parameters).rowcount
+
+    def insert(self, statement: str, rows: Sequence[tuple[object, ...]]) -> int:
+        """Send a statement with question marks once for each row, and count the rows it stored."""
+        if len(rows) == 1:
+            return self._connection.execute(statement, rows[0]).rowcount
+        return self._connection.executemany(statement, rows).rowcount
 
     def listed(self, values: Sequence[int] | Sequence[str]) -> object:
         """Give values as JSON."""

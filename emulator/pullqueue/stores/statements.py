@@ -50,15 +50,19 @@ AND (:held_eta_usec IS NULL OR eta_usec = :held_eta_usec)
 RETURNING {TASK_COLUMNS}"""
 DELETE = f"""
 UPDATE tasks SET {BURY}
-WHERE queue = :queue AND name IN_LIST(names) AND eta_usec IS NOT NULL
+WHERE queue = :queue AND name IN_LIST(names) AND +eta_usec IS NOT NULL
+RETURNING name, retry_count, stored_bytes"""
+"""The plus sign keeps SQLite from reading all tasks of the queue in the order of their etas."""
+DELETE_ONE = f"""
+UPDATE tasks SET {BURY} WHERE queue = :queue AND name = :name AND eta_usec IS NOT NULL
 RETURNING name, retry_count, stored_bytes"""
 PURGE = f"""
 UPDATE tasks SET {BURY} WHERE queue = :queue AND eta_usec IS NOT NULL
 RETURNING name, retry_count, stored_bytes"""
 BURY_SEQUENCES = f"UPDATE tasks SET {BURY} WHERE sequence IN_LIST(sequences)"
 
-FREE_NAMES = "DELETE FROM tasks WHERE queue = :queue AND name IN_LIST(names) AND eta_usec IS NULL"
-FREE_ALL_NAMES = "DELETE FROM tasks WHERE queue = :queue AND free_usec IS NOT NULL"
+FREE_NAMES = "DELETE FROM tasks WHERE queue = :queue AND name IN_LIST(names) AND +eta_usec IS NULL"
+FREE_ALL_NAMES = "DELETE FROM tasks WHERE queue || '' = :queue AND free_usec IS NOT NULL"
 
 # -- retry limits --------------------------------------------------------------------------------
 
@@ -125,7 +129,8 @@ NEXT_ETA = """
 SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec
 ORDER BY eta_usec LIMIT 1"""
 NEXT_END = """
-SELECT min(ends_usec) FROM tasks WHERE queue = :queue AND ends_usec IS NOT NULL"""
+SELECT min(ends_usec) FROM tasks WHERE queue || '' = :queue AND ends_usec IS NOT NULL"""
+"""What is joined to the queue's name keeps SQLite from reading all tasks of the queue."""
 LAST_LEASE_END = """
 SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec AND retry_count > 0
 ORDER BY eta_usec DESC LIMIT 1"""
