@@ -199,10 +199,19 @@ def _the_usual_port() -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """Give an environment whose `pullqueue` is the one under test, wherever pytest was started."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    """Give an environment whose `pullqueue` is the one under test, wherever pytest was started.
+
+    Neither coverage nor other plugins of pytest are loaded: they take longer than what is shown.
+    """
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
-    return {**inherited, "PATH": path, "COLUMNS": "80", "NO_COLOR": "1"}
+    return {
+        **inherited,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "pytest_pullqueue.plugin",
+    }
 
 
 def _line(stream: IO[str] | None) -> str:
