@@ -64,20 +64,16 @@ def _skip_blanks(text: str, offset: int) -> int:
     return offset
 
 
-def insert_after(source: Source, pair: Pair, line: str) -> Edit | None:
-    """Add a line of a block mapping behind one of its pairs, indented as that one is.
-
-    None where the pair's value does not end on a line of its own.
-    """
+def insert_after(source: Source, pair: Pair, line: str) -> Edit:
+    """Add a line of a block mapping behind one of its pairs, indented as that one is."""
     end = max(_end_of(pair) - 1, pair.key.start)
     start, line_end = source.line_span(end)
     column = pair.key.start - source.line_span(pair.key.start)[0]
     rest = source.text[start:line_end]
     ending = rest[len(rest.rstrip("\r\n")) :]
-    newline = "\r\n" if "\r\n" in source.text else "\n"
     indented = " " * column + line
     if not ending:
-        return Edit(line_end, line_end, newline + indented)
+        return Edit(line_end, line_end, source.newline + indented)
     return Edit(line_end, line_end, indented + ending)
 
 

@@ -46,16 +46,13 @@ _ON_PULL = {
 
 
 class Violation(NamedTuple):
-    """A value, or a key, that the schema does not allow."""
+    """A value that the schema does not allow, or a mapping that lacks a key."""
 
     node: Node
-    """The value concerned; for a missing or unknown key the mapping."""
-    parent: Mapping | None
-    """The mapping that holds the value, None for the root and for items of a list."""
+    """The value, or the mapping."""
     key: Scalar | None
-    """The key concerned: the value's, or the one that is unknown."""
+    """The value's key; None for the root and for items of a list."""
     path: tuple[str | int, ...]
-    keyword: str
 
     @property
     def where(self) -> str:
@@ -75,23 +72,58 @@ class Violation(NamedTuple):
         return Place(node.start, node.end)
 
 
+class StrangeKey(NamedTuple):
+    """A key that the schema does not know in its place."""
+
+    mapping: Mapping
+    pair: Pair
+    path: tuple[str | int, ...]
+
+    @property
+    def name(self) -> str:
+        """The key."""
+        return self.pair.key.text
+
+    @property
+    def where(self) -> str:
+        """The path as messages and findings show it."""
+        return path_text(self.path)
+
+    @property
+    def place(self) -> Place:
+        """The key's place."""
+        return Place(self.pair.key.start, self.pair.key.end)
+
+
+class Shape(NamedTuple):
+    """What the schema objects to in a file."""
+
+    violations: dict[str, list[Violation]]
+    """By the rule they stand for."""
+    unknown_keys: list[StrangeKey]
+
+
 def path_text(path: tuple[str | int, ...]) -> str:
     """Write a path as `queue[0].rate`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(parts).removeprefix(".")
 
 
-def violations(root: Mapping) -> dict[str, list[Violation]]:
-    """Validate a file's data and give what is wrong, by the rule it stands for."""
+def check_shape(root: Mapping) -> Shape:
+    """Validate a file's data and give what is wrong."""
     schema = queue_schema()
     instance = as_json(root, schema)
+    shape = Shape({}, [])
     if conforms(instance, schema):
-        return {}
-    by_rule: dict[str, list[Violation]] = {}
+        return shape
     for error in schema_errors(instance, schema):
-        for rule, violation in _classify(error, root, schema):
-            by_rule.setdefault(rule, []).append(violation)
-    return by_rule
+        node, key = _locate(root, error.path)
+        if error.keyword == "additionalProperties" and isinstance(node, Mapping):
+            shape.unknown_keys.extend(_unknown_keys(node, schema, error.path))
+        elif not (isinstance(node, Scalar) and node.opaque):
+            rule = _rule_of(error, node)
+            shape.violations.setdefault(rule, []).append(Violation(node, key, error.path))
+    return shape
 
 
 def as_json(node: Node, schema: Schema) -> Json:
@@ -119,29 +151,17 @@ def _scalar_json(scalar: Scalar, schema: Schema) -> Json:
     return scalar.seen if converted is None else converted
 
 
-def _classify(error: SchemaError, root: Mapping, schema: Schema) -> list[tuple[str, Violation]]:
-    node, parent, pair = _locate(root, error.path)
-    violation = Violation(node, parent, pair.key if pair else None, error.path, error.keyword)
-    if error.keyword == "additionalProperties" and isinstance(node, Mapping):
-        return _unknown_keys(violation, node, _known_keys(schema, error.path))
-    if isinstance(node, Scalar) and node.opaque:
-        return []
-    rule = _rule_of(error, violation)
-    return [(rule, violation)] if rule else []
-
-
-def _locate(root: Mapping, path: tuple[str | int, ...]) -> tuple[Node, Mapping | None, Pair | None]:
+def _locate(root: Mapping, path: tuple[str | int, ...]) -> tuple[Node, Scalar | None]:
+    """Follow a path that the root's own data gave."""
     node: Node = root
-    parent: Mapping | None = None
-    pair: Pair | None = None
+    key: Scalar | None = None
     for part in path:
-        if isinstance(node, Sequence) and isinstance(part, int):
-            parent, pair, node = None, None, node.items[part]
-        elif isinstance(node, Mapping):
-            parent = node
-            pair = next(pair for pair in node.pairs if pair.key.text == part)
-            node = pair.value
-    return node, parent, pair
+        if isinstance(node, Sequence):
+            node, key = node.items[int(part)], None
+        else:
+            pairs = node.pairs if isinstance(node, Mapping) else []
+            key, node = next(pair for pair in pairs if pair.key.text == part)
+    return node, key
 
 
 def _known_keys(schema: Schema, path: tuple[str | int, ...]) -> set[str]:
@@ -151,28 +171,29 @@ def _known_keys(schema: Schema, path: tuple[str | int, ...]) -> set[str]:
 
 
 def _unknown_keys(
-    violation: Violation, mapping: Mapping, known: set[str]
-) -> list[tuple[str, Violation]]:
+    mapping: Mapping, schema: Schema, path: tuple[str | int, ...]
+) -> list[StrangeKey]:
+    known = _known_keys(schema, path)
     return [
-        ("unknown-key", violation._replace(key=pair.key, path=(*violation.path, pair.key.text)))
+        StrangeKey(mapping, pair, (*path, pair.key.text))
         for pair in mapping.pairs
         if pair.key.text not in known and not pair.key.opaque
     ]
 
 
-def _rule_of(error: SchemaError, violation: Violation) -> str | None:
+def _rule_of(error: SchemaError, node: Node) -> str:
     name = error.path[-1] if error.path and isinstance(error.path[-1], str) else ""
     if error.keyword in {"required", "not"}:
         return "push-without-rate" if error.branch else "missing-name"
     if error.branch:
         return _ON_PULL.get(name, "retry-field-on-pull")
-    if isinstance(violation.node, Scalar) and violation.node.is_null and name == "name":
+    if name == "name" and isinstance(node, Scalar) and node.is_null:
         return "missing-name"
     if error.keyword == "maxLength":
         return "name-length"
     if error.keyword in {"minimum", "maximum"}:
         return _RANGES[name]
-    return _FORMATS.get(name, "wrong-type") if _is_set(violation.node) else "wrong-type"
+    return _FORMATS.get(name, "wrong-type") if _is_set(node) else "wrong-type"
 
 
 def _is_set(node: Node) -> bool:

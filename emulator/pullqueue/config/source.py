@@ -18,6 +18,11 @@ class Source:
         self.file = file
         self.has_bom = has_bom
 
+    @property
+    def newline(self) -> str:
+        """The line break of the file, for lines that are added."""
+        return "\r\n" if "\r\n" in self.text else "\n"
+
     @cached_property
     def line_starts(self) -> list[int]:
         """The offset at which each line begins."""

@@ -77,26 +77,25 @@ class _TreeBuilder:
                     self._refuse_second_document(event)
                     break
                 self._check_directives(event)
-            elif isinstance(event, NodeEvent):
-                self._begin(event)
+            elif isinstance(event, AliasEvent):
+                self._refuse_anchor(span_of(event), f"alias `*{shorten(event.anchor or '')}`")
+                raise UnreadableError
+            elif isinstance(event, CollectionStartEvent):
+                self._open(event, self._counted(event))
+            elif isinstance(event, ScalarEvent):
+                self._place(self._scalar(event, self._counted(event)))
             elif isinstance(event, MappingEndEvent | SequenceEndEvent):
                 self._close(event)
         return self._root
 
-    def _begin(self, event: NodeEvent) -> None:
+    def _counted(self, event: NodeEvent) -> Place:
         self._nodes += 1
         place = span_of(event)
         if self._nodes > MAX_NODES:
             self._stop("file-too-large", place, f"more than {MAX_NODES:,} values in one file")
-        if isinstance(event, AliasEvent):
-            self._refuse_anchor(place, f"alias `*{shorten(event.anchor or '')}`")
-            raise UnreadableError
         if event.anchor is not None:
             self._refuse_anchor(place, f"anchor `&{shorten(event.anchor)}`")
-        if isinstance(event, CollectionStartEvent):
-            self._open(event, place)
-        elif isinstance(event, ScalarEvent):
-            self._place(self._scalar(event, place))
+        return place
 
     def _open(self, event: CollectionStartEvent, place: Place) -> None:
         if len(self._stack) >= MAX_DEPTH:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pullqueue.config.nodes import Mapping, Node, Scalar, Sequence
 from pullqueue.config.reports import Place
-from pullqueue.config.shape import Violation, violations
+from pullqueue.config.shape import Shape, Violation, check_shape
 from pullqueue.config.values import as_integer, as_number
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ class Entry:
 
     @property
     def place(self) -> Place:
-        """Where the value stands; the key's place if there is none."""
-        if self.value.end == self.value.start:
-            return self.key_place
+        """Where the value stands."""
         return Place(self.value.start, self.value.end)
 
     @property
@@ -169,6 +167,11 @@ class View:
         return {int(queue.path[len("queue[") : -1]): queue for queue in self.queues}
 
     @cached_property
+    def shape(self) -> Shape:
+        """What the schema objects to."""
+        return check_shape(self.root)
+
+    @property
     def violations(self) -> dict[str, list[Violation]]:
-        """What the schema objects to, by the rule it stands for."""
-        return violations(self.root)
+        """The values the schema objects to, by the rule it stands for."""
+        return self.shape.violations

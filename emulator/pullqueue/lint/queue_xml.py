@@ -129,7 +129,7 @@ class _Writer:
         where = f'queue "{name}": '
         self._note_attributes(queue, where)
         start = len(self.lines)
-        self.comments([child.text or "" for child in queue if _is_comment(child)], 2)
+        self.comments(_comments_in(queue), 2)
         comments, self.lines[start:] = self.lines[start:], []
         for child, key in self._values(queue, where, keys_at(QUEUE), repeated={"acl"}):
             if key == "retry_parameters":
@@ -142,6 +142,7 @@ class _Writer:
 
     def _retry(self, retry: Element, where: str) -> None:
         self.lines.append("  retry_parameters:")
+        self.comments(_comments_in(retry), 4)
         self._note_attributes(retry, where)
         for child, key in self._values(retry, where, keys_at(RETRY)):
             self._scalar(4, key, child)
@@ -150,6 +151,7 @@ class _Writer:
         if lists:
             self.lines.append("  acl:")
         for acl in lists:
+            self.comments(_comments_in(acl), 2)
             grants = set(keys_at(GRANT))
             for child, key in self._values(acl, where, keys_at(GRANT), repeated=grants):
                 self.lines.append(f"  - {key}: {_written(key, _text(child))}")
@@ -204,6 +206,10 @@ class _Writer:
 
 def _is_comment(element: Element) -> bool:
     return callable(element.tag)
+
+
+def _comments_in(element: Element) -> list[str]:
+    return [child.text or "" for child in element if _is_comment(child)]
 
 
 def _text(element: Element) -> str:

@@ -8,21 +8,43 @@ from types import ModuleType
 from pullqueue.config.rules import (
     acl,
     advice,
+    backoff,
+    deployment,
     file,
+    grants,
     ignores,
     keys,
+    kinds,
     names,
     numbers,
     pull,
     push,
     retries,
     toplevel,
+    yaml,
 )
 from pullqueue.config.rules.base import Rule
 
 __all__ = ["Rule", "all_rules", "find_rule", "near_rules"]
 
-_MODULES = (file, keys, names, numbers, push, retries, toplevel, pull, acl, advice, ignores)
+_MODULES = (
+    file,
+    yaml,
+    keys,
+    kinds,
+    names,
+    numbers,
+    push,
+    retries,
+    backoff,
+    toplevel,
+    pull,
+    acl,
+    grants,
+    advice,
+    deployment,
+    ignores,
+)
 
 
 @cache
@@ -36,7 +58,7 @@ def _rules_of(module: ModuleType) -> list[type[Rule]]:
     return [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Rule) and "code" in vars(value)
+        if isinstance(value, type) and value.__module__ == module.__name__ and "code" in vars(value)
     ]
 
 

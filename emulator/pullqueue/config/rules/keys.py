@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from pullqueue.config import dialects
 from pullqueue.config.edits import delete_pair, rename_key
-from pullqueue.config.findings import Edit, Fix, Severity
-from pullqueue.config.nodes import Mapping, Scalar, Sequence, describe, shorten
-from pullqueue.config.reports import Place, Report
+from pullqueue.config.findings import Edit, Fix
+from pullqueue.config.nodes import Mapping, Pair, Scalar, shorten
+from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import Rule
-from pullqueue.config.schema import queue_schema
-from pullqueue.config.shape import Violation
+from pullqueue.config.shape import StrangeKey
+from pullqueue.config.source import Source
 from pullqueue.config.view import Section, View
 
 _EXAMPLES = {
@@ -54,48 +54,36 @@ class UnknownKey(Rule):
 
     def check(self, view: View) -> Iterator[Report]:
         """Report unknown keys with the key that was most likely meant."""
-        for violation in view.violations.get("unknown-key", ()):
-            if _home(violation) is None:
-                yield _unknown(violation)
+        for unknown in view.shape.unknown_keys:
+            if dialects.level_with(unknown.name) is None:
+                yield _unknown(unknown)
         if view.settings.profile == "java":
             yield from _unknown_to_java(view)
 
 
-def _home(violation: Violation) -> str | None:
-    """Where a misplaced key belongs, if it is one."""
-    return dialects.level_with(str(violation.path[-1]))
-
-
-def _unknown(violation: Violation) -> Report:
-    key = str(violation.path[-1])
-    level = dialects.level_of(violation.path)
+def _unknown(unknown: StrangeKey) -> Report:
+    key = unknown.name
+    level = dialects.level_of(unknown.path)
     meant = dialects.corrected(key, level)
     message = f"`{shorten(key)}` is not a key {dialects.LEVEL_NAMES[level]}"
     fix = None
     if meant is not None:
         message += f": did you mean `{meant}`?"
-        fix = _rename_fix(violation, meant)
+        fix = _rename_fix(unknown, meant)
     elif own := dialects.CLOUD_TASKS.get(key):
         message += f", but of the Cloud Tasks API: use `{own}`"
     else:
         known = ", ".join(f"`{name}`" for name in sorted(dialects.keys_at(level)))
         message += f": there are {known}"
     return Report(
-        at=violation.key_place,
-        message=message,
-        path=violation.where,
-        hint=_hint(key, level),
-        fix=fix,
+        at=unknown.place, message=message, path=unknown.where, hint=_hint(key, level), fix=fix
     )
 
 
-def _rename_fix(violation: Violation, meant: str) -> Fix | None:
-    mapping, key = violation.node, violation.key
-    if key is None or not isinstance(mapping, Mapping):
+def _rename_fix(unknown: StrangeKey, meant: str) -> Fix | None:
+    if any(pair.key.text == meant for pair in unknown.mapping.pairs):
         return None
-    if any(pair.key.text == meant for pair in mapping.pairs):
-        return None
-    return Fix(title=f"rename it to `{meant}`", edits=(rename_key(key, meant),))
+    return Fix(title=f"rename it to `{meant}`", edits=(rename_key(unknown.pair.key, meant),))
 
 
 def _hint(key: str, level: str) -> str | None:
@@ -155,55 +143,50 @@ class MisplacedKey(Rule):
 
     def check(self, view: View) -> Iterator[Report]:
         """Report keys that belong elsewhere, and where."""
-        for violation in view.violations.get("unknown-key", ()):
-            home = _home(violation)
+        for unknown in view.shape.unknown_keys:
+            home = dialects.level_with(unknown.name)
             if home is None:
                 continue
             message = (
-                f"`{violation.path[-1]}` does not stand "
-                f"{dialects.LEVEL_NAMES[dialects.level_of(violation.path)]}: "
+                f"`{unknown.name}` does not stand "
+                f"{dialects.LEVEL_NAMES[dialects.level_of(unknown.path)]}: "
                 f"it belongs {dialects.LEVEL_NAMES[home]}"
             )
-            fix = _move_fix(view, violation, home)
-            yield Report(at=violation.key_place, message=message, path=violation.where, fix=fix)
+            fix = _move_fix(view, unknown, home)
+            yield Report(at=unknown.place, message=message, path=unknown.where, fix=fix)
 
 
-def _move_fix(view: View, violation: Violation, home: str) -> Fix | None:
+def _move_fix(view: View, unknown: StrangeKey, home: str) -> Fix | None:
     """Move a retry key of a queue under `retry_parameters`."""
-    mapping, key = violation.node, violation.key
-    if home != dialects.RETRY or key is None or not isinstance(mapping, Mapping) or mapping.flow:
+    mapping, pair = unknown.mapping, unknown.pair
+    if (home, dialects.level_of(unknown.path)) != (dialects.RETRY, dialects.QUEUE) or mapping.flow:
         return None
-    if dialects.level_of(violation.path) != dialects.QUEUE:
-        return None
-    pair = next(pair for pair in mapping.pairs if pair.key is key)
     if not isinstance(pair.value, Scalar) or pair.value.style in {"|", ">"}:
         return None
     retry = Section(mapping, "").entries.get("retry_parameters")
-    edits = _move_edits(view, mapping, key, retry.value if retry else None)
+    edits = _moved(view.source, pair) if retry is None else _merged(view.source, mapping, pair)
     return Fix(title="move it under `retry_parameters`", edits=edits) if edits else None
 
 
-def _move_edits(
-    view: View, mapping: Mapping, key: Scalar, retry: object
-) -> tuple[Edit, ...] | None:
-    text = view.source.text
-    pair = next(pair for pair in mapping.pairs if pair.key is key)
-    content = text[key.start : max(pair.value.end, key.end)]
-    newline = "\r\n" if "\r\n" in text else "\n"
-    if retry is None:
-        column = key.start - view.source.line_span(key.start)[0]
-        opening = f"retry_parameters:{newline}{' ' * (column + 2)}"
-        return (Edit(key.start, key.start, opening),)
-    if not isinstance(retry, Mapping) or retry.flow or not retry.pairs:
-        return None
-    if any(known.key.text == key.text for known in retry.pairs):
-        return None
-    removal = delete_pair(view.source, mapping, key)
-    if removal is None:
-        return None
+def _moved(source: Source, pair: Pair) -> tuple[Edit, ...]:
+    """Put `retry_parameters:` above a key, and the key one level deeper."""
+    column = pair.key.start - source.line_span(pair.key.start)[0]
+    opening = f"retry_parameters:{source.newline}{' ' * (column + 2)}"
+    return (Edit(pair.key.start, pair.key.start, opening),)
+
+
+def _merged(source: Source, mapping: Mapping, pair: Pair) -> tuple[Edit, ...]:
+    """Move a key under the `retry_parameters` that are there; nothing if that is not simple."""
+    retry = next(other.value for other in mapping.pairs if other.key.text == "retry_parameters")
+    removal = delete_pair(source, mapping, pair.key)
+    if not isinstance(retry, Mapping) or retry.flow or removal is None:
+        return ()
+    if any(known.key.text == pair.key.text for known in retry.pairs):
+        return ()
     first = retry.pairs[0].key.start
-    indent = " " * (first - view.source.line_span(first)[0])
-    return (Edit(first, first, f"{content}{newline}{indent}"), removal)
+    content = source.text[pair.key.start : max(pair.value.end, pair.key.end)]
+    indent = " " * (first - source.line_span(first)[0])
+    return (Edit(first, first, f"{content}{source.newline}{indent}"), removal)
 
 
 class MissingName(Rule):
@@ -242,118 +225,3 @@ def _is_misspelt(section: Section) -> bool:
     known = dialects.keys_at(dialects.QUEUE)
     unknown = [key for key in section.entries if key not in known]
     return any(dialects.corrected(key, dialects.QUEUE) == "name" for key in unknown)
-
-
-class WrongType(Rule):
-    """A list, a mapping or a single value stands where another of them belongs.
-
-    Bad:
-        queue:
-        - name: jobs
-          mode: pull
-          acl:
-          - worker@example.com
-
-    Good:
-        queue:
-        - name: jobs
-          mode: pull
-          acl:
-          - user_email: worker@example.com
-
-    Source: the Python SDK's queueinfo. A list in the place of an address it takes for `[]`.
-    """
-
-    code = "QY104"
-    name = "wrong-type"
-    hideable = False
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report values of the wrong kind."""
-        for violation in view.violations.get("wrong-type", ()):
-            wanted = _wanted(violation.path)
-            what = describe(violation.node)
-            message = f"{what} stands where {wanted} belongs"
-            yield Report(
-                at=violation.place,
-                message=message,
-                path=violation.where,
-                hint=_type_hint(violation),
-            )
-
-
-def _wanted(path: tuple[str | int, ...]) -> str:
-    schema = queue_schema()
-    for part in path:
-        schema = schema["items"] if isinstance(part, int) else schema["properties"][part]
-    types = schema.get("type", "string")
-    if "object" in types:
-        return f"a mapping with {_first_keys(list(schema['properties']))}"
-    return "a list" if "array" in types else "a single value"
-
-
-def _first_keys(names: list[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names[:2])
-
-
-def _type_hint(violation: Violation) -> str | None:
-    node = violation.node
-    last = violation.path[-1] if violation.path else ""
-    if isinstance(node, Scalar) and ":" in node.text and " " not in node.text.split(":")[0]:
-        return "a space is missing after the colon: write `key: value`"
-    if isinstance(last, int) and isinstance(node, Scalar) and "acl" in violation.path:
-        return "write `- user_email: ADDRESS` (may lease) or `- writer_email: ADDRESS` (may insert)"
-    if isinstance(node, Mapping) and last in {"queue", "acl"}:
-        return "put a dash and a space before the first key of each entry"
-    if isinstance(node, Sequence) and last == "retry_parameters":
-        return "the keys of `retry_parameters` have no dashes"
-    return None
-
-
-class NullValue(Rule):
-    """A key has no value.
-
-    It means "not set", as if the key were not there; seldom what was meant.
-
-    Bad:
-        queue:
-        - name: mail
-          rate: 5/s
-          retry_parameters:
-
-    Good:
-        queue:
-        - name: mail
-          rate: 5/s
-
-    Source: the Python SDK's queueinfo, run.
-    """
-
-    code = "QY105"
-    name = "null-value"
-    severity = Severity.WARNING
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report keys without a value, unless a rule of their own speaks of them."""
-        yield from _nulls(view, view.top, frozenset({"queue"}))
-        for queue in view.queues:
-            spoken_of = {"name", "rate"} if queue.mode == "push" else {"name"}
-            yield from _nulls(view, queue, frozenset(spoken_of))
-            if queue.retry:
-                yield from _nulls(view, queue.retry, frozenset())
-            for grant in queue.grants:
-                yield from _nulls(view, grant, frozenset())
-
-
-def _nulls(view: View, section: Section, spoken_of: frozenset[str]) -> Iterator[Report]:
-    for name, entry in section.entries.items():
-        if not entry.is_null or name in spoken_of or dialects.level_with(name) is None:
-            continue
-        edit = delete_pair(view.source, section.node, entry.key)
-        fix = Fix(title=f"remove `{name}`", edits=(edit,)) if edit else None
-        yield Report(
-            at=Place(entry.key.start, entry.key.end),
-            message=f"`{name}` has no value and means nothing: give it one, or remove the key",
-            path=entry.path,
-            fix=fix,
-        )

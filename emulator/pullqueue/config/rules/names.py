@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pullqueue.config.edits import replace_scalar
-from pullqueue.config.findings import Fix, Severity
+from pullqueue.config.findings import Severity
 from pullqueue.config.nodes import Scalar, shorten
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import LENIENT, Rule
-from pullqueue.config.rules.push import seen_hint
+from pullqueue.config.rules.push import correction, or_did_you_mean, scalars_of, seen_hint
 from pullqueue.config.view import Entry, QueueView, View
 
 _LONGEST = 499
@@ -42,10 +41,7 @@ class NameFormat(Rule):
 
     def check(self, view: View) -> Iterator[Report]:
         """Report names that are not made of letters, digits and hyphens."""
-        for violation in view.violations.get("name-format", ()):
-            node = violation.node
-            if not isinstance(node, Scalar):
-                continue
+        for violation, node in scalars_of(view, self.name):
             message = f'"{shorten(node.text)}" is no name for a queue: use letters, digits and `-`'
             if not node.seen:
                 message = "the name is empty: use letters, digits and `-`"
@@ -96,9 +92,8 @@ class NameLength(Rule):
 
     def check(self, view: View) -> Iterator[Report]:
         """Report names over 100 characters."""
-        for violation in view.violations.get("name-length", ()):
-            node = violation.node
-            if isinstance(node, Scalar) and len(node.seen) <= _LONGEST:
+        for violation, node in scalars_of(view, self.name):
+            if len(node.seen) <= _LONGEST:
                 message = (
                     f'"{shorten(node.seen, limit=30)}" has {len(node.seen)} characters: '
                     "a name has at most 100"
@@ -220,20 +215,16 @@ class ModeValue(Rule):
 
     def check(self, view: View) -> Iterator[Report]:
         """Report other modes, with the one most likely meant."""
-        for violation in view.violations.get("mode-value", ()):
-            node = violation.node
-            if isinstance(node, Scalar):
-                meant = _meant_mode(node.text)
-                message = f'"{shorten(node.text)}" is no mode: write `pull` or `push`'
-                fix = None
-                if meant:
-                    message = f'"{shorten(node.text)}" is no mode: did you mean `{meant}`?'
-                    edit = replace_scalar(node, meant)
-                    fix = Fix(title=f"write `{meant}`", edits=(edit,))
-                hint = f"App Engine reads it as {node.seen}" if node.seen != node.text else None
-                yield Report(
-                    at=violation.place, message=message, path=violation.where, hint=hint, fix=fix
-                )
+        for violation, node in scalars_of(view, self.name):
+            meant = _meant_mode(node.text)
+            advice = or_did_you_mean("write `pull` or `push`", meant)
+            yield Report(
+                at=violation.place,
+                message=f'"{shorten(node.text)}" is no mode: {advice}',
+                path=violation.where,
+                hint=seen_hint(node),
+                fix=correction(node, meant),
+            )
 
 
 def _meant_mode(text: str) -> str | None:

@@ -43,10 +43,7 @@ class ImplicitType(Rule):
     def check(self, view: View) -> Iterator[Report]:
         """Report texts, and numbers in another base, that are not what they look like."""
         refused = {
-            violation.node.start
-            for found in view.violations.values()
-            for violation in found
-            if violation.keyword != "additionalProperties"
+            violation.node.start for found in view.violations.values() for violation in found
         }
         for entry, scalar in _candidates(view):
             if scalar.start not in refused and not scalar.style:

@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from pullqueue.config.dialects import QUEUE, keys_at, stands_for
 from pullqueue.config.edits import delete_pair, insert_after
 from pullqueue.config.findings import Edit, Fix, Severity
-from pullqueue.config.nodes import Mapping
+from pullqueue.config.nodes import Mapping, Pair, Scalar
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import LENIENT, Rule
-from pullqueue.config.shape import Violation
 from pullqueue.config.view import QueueView, Section, View
-
-
-def _queue_of(view: View, violation: Violation) -> QueueView | None:
-    return view.queue_at.get(violation.path[1])
 
 
 class _OnPull(Rule):
@@ -26,28 +21,27 @@ class _OnPull(Rule):
     def check(self, view: View) -> Iterator[Report]:
         """Report the key, with the place that makes the queue a pull queue."""
         for violation in view.violations.get(self.name, ()):
-            queue = _queue_of(view, violation)
-            mode = queue.get("mode") if queue else None
-            labels = ((mode.place, "the queue is a pull queue"),) if mode else ()
-            edit = _removal(view, queue, violation)
-            key = violation.path[-1]
+            queue = view.queue_at[violation.path[1]]
+            key = str(violation.path[-1])
+            edit = _removal(view, queue, key)
             yield Report(
                 at=violation.key_place,
                 message=f"a pull queue has no `{key}`: remove it, or make this a push queue",
                 path=violation.where,
-                labels=labels,
+                labels=((queue.entries["mode"].place, "the queue is a pull queue"),),
                 fix=Fix(title=f"remove `{key}`", edits=(edit,), safe=True) if edit else None,
             )
 
 
-def _removal(view: View, queue: QueueView | None, violation: Violation) -> Edit | None:
+def _removal(view: View, queue: QueueView, key: str) -> Edit | None:
     """Remove the key; with it `retry_parameters`, where nothing else stands below that."""
-    mapping, key = violation.parent, violation.key
-    if mapping is None or key is None or queue is None:
-        return None
-    if len(mapping.pairs) == 1 and mapping is not queue.node:
-        return delete_pair(view.source, queue.node, queue.entries["retry_parameters"].key)
-    return delete_pair(view.source, mapping, key)
+    if key in queue.entries:
+        return delete_pair(view.source, queue.node, queue.entries[key].key)
+    retry = queue.entries["retry_parameters"]
+    section = Section(retry.value, "") if isinstance(retry.value, Mapping) else queue
+    if len(section.entries) == 1:
+        return delete_pair(view.source, queue.node, retry.key)
+    return delete_pair(view.source, section.node, section.entries[key].key)
 
 
 class RateOnPull(_OnPull):
@@ -256,8 +250,8 @@ class PushWithoutRate(Rule):
     def check(self, view: View) -> Iterator[Report]:
         """Report the queue's name, or a `rate:` with nothing behind it."""
         for violation in view.violations.get(self.name, ()):
-            queue = _queue_of(view, violation)
-            if queue is None or stands_in(queue, "rate"):
+            queue = view.queue_at[violation.path[1]]
+            if stands_in(queue, "rate"):
                 continue
             at = violation.key_place if violation.path[-1] == "rate" else queue.title_place
             pull = _looks_like_pull(queue)
@@ -275,8 +269,7 @@ def _add_line(view: View, queue: QueueView, line: str) -> Fix | None:
     name = queue.entries.get("name")
     if name is None or queue.node.flow or "rate" in queue.entries:
         return None
-    pair = next(pair for pair in queue.node.pairs if pair.key is name.key)
-    if isinstance(pair.value, Mapping):
+    if not isinstance(name.value, Scalar):
         return None
-    edit = insert_after(view.source, pair, line)
-    return Fix(title=f"add `{line}`", edits=(edit,)) if edit else None
+    edit = insert_after(view.source, Pair(name.key, name.value), line)
+    return Fix(title=f"add `{line}`", edits=(edit,))

@@ -21,9 +21,11 @@ MAX_CONCURRENT = 5000
 
 def scalars_of(view: View, rule: str) -> Iterator[tuple[Violation, Scalar]]:
     """Give the single values to which the schema objects by a rule."""
-    for violation in view.violations.get(rule, ()):
-        if isinstance(violation.node, Scalar):
-            yield violation, violation.node
+    yield from (
+        (violation, violation.node)
+        for violation in view.violations.get(rule, ())
+        if isinstance(violation.node, Scalar)
+    )
 
 
 def correction(node: Scalar, meant: str | None) -> Fix | None:

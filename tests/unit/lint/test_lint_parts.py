@@ -1,0 +1,293 @@
+"""Parts of the linter that its command shows only in part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pullqueue.config.check import Checked, check
+from pullqueue.config.findings import Edit, Finding, Fix, Label, Severity
+from pullqueue.config.settings import Settings
+from pullqueue.config.source import Source
+from pullqueue.lint import command
+from pullqueue.lint.discovery import _looks_like_queues, find_inputs
+from pullqueue.lint.fixes import mend
+from pullqueue.lint.queue_xml import QueueXmlError, convert_xml
+from pullqueue.lint.reporters.ci import report_github
+from pullqueue.lint.reporters.sarif import report_sarif
+from pullqueue.lint.reporters.text import report_full
+from pullqueue.lint.results import FileResult
+from pullqueue.lint.runner import Outcome
+from pullqueue.lint.watch import changes, state_of
+
+
+def finding(
+    *,
+    file: str = "queue.yaml",
+    column: int = 1,
+    end: tuple[int, int] = (1, 6),
+    labels: tuple[Label, ...] = (),
+    fix: Fix | None = None,
+) -> Finding:
+    """Make a finding."""
+    return Finding(
+        file=file,
+        line=1,
+        column=column,
+        end_line=end[0],
+        end_column=end[1],
+        code="QY301",
+        rule="rate-on-pull",
+        severity=Severity.ERROR,
+        message="wrong",
+        labels=labels,
+        fix=fix,
+    )
+
+
+def test_label_and_finding_of_several_lines_end_with_their_first() -> None:
+    """A span of several lines is underlined to the end of its first."""
+    label = Label(line=2, column=1, end_line=3, end_column=2, message="and here")
+    long = finding(end=(2, 1), labels=(label,))
+    source = Source("queue: x\n- name: a\n", file="queue.yaml")
+    assert report_full([FileResult("queue.yaml", source, [long])]) == (
+        "error[QY301] rate-on-pull: wrong\n"
+        " --> queue.yaml:1:1\n"
+        "  |\n"
+        "1 | queue: x\n"
+        "  | ^^^^^^^^\n"
+        "2 | - name: a\n"
+        "  | --------- and here\n"
+        "\n"
+    )
+    assert ",col=" not in report_github([FileResult("queue.yaml", source, [long])])
+
+
+def test_long_lines_are_shown_in_part() -> None:
+    """Of a line of thousands of characters the part around the finding is shown."""
+    source = Source("x" * 5000 + "queue" + "y" * 5000, file="queue.yaml")
+    text = report_full([FileResult("q", source, [finding(column=5001, end=(1, 5006))])])
+    assert "queue" in text
+    assert max(len(line) for line in text.splitlines()) < 140
+
+
+def test_absolute_path_is_a_file_address_in_sarif(tmp_path: Path) -> None:
+    """SARIF permits relative references and complete addresses only."""
+    file = str(tmp_path / "queue.yaml")
+    source = Source("queue:", file=file)
+    assert f'"{Path(file).as_uri()}"' in report_sarif(
+        [FileResult(file, source, [finding(file=file)])]
+    )
+
+
+def _look(text: str) -> list[Finding]:
+    return check(text, file="f", settings=Settings()).findings
+
+
+def test_fix_that_would_make_things_worse_is_left_out() -> None:
+    """Fixes that spoil the file are not made; the others are, one by one."""
+    text = "queue:\n- name: a\n  rate: 0\n"
+
+    def spoiling(content: str) -> Checked:
+        checked = check(content, file="f", settings=Settings())
+        spoil = Fix(title="spoil", edits=(Edit(0, 5, "["),), safe=True)
+        return checked._replace(findings=[finding(fix=spoil), *checked.findings])
+
+    mended = mend(text, spoiling, unsafe=False)
+    assert (mended.text, mended.applied) == ("queue:\n- name: a\n  rate: 0/s\n", 1)
+
+
+def test_lone_fix_that_spoils_is_given_up() -> None:
+    """A file whose only fix would spoil it stays as it is."""
+    text = "queue:\n- name: a\n  rate: 5/s\n"
+
+    def spoiling(content: str) -> Checked:
+        checked = check(content, file="f", settings=Settings())
+        spoil = Fix(title="spoil", edits=(Edit(0, 5, "["),), safe=True)
+        return checked._replace(findings=[finding(fix=spoil)])
+
+    assert mend(text, spoiling, unsafe=False).text == text
+
+
+def test_fixes_without_end_are_stopped() -> None:
+    """Fixing ends after some rounds, whatever the rules say."""
+
+    def endless(content: str) -> Checked:
+        checked = check(content, file="f", settings=Settings())
+        fix = Fix(title="add", edits=(Edit(0, 0, "#\n"),), safe=True)
+        return checked._replace(findings=[finding(fix=fix)] * max(50 - content.count("#"), 0))
+
+    assert mend("queue:\n", endless, unsafe=False).applied == 20
+
+
+def test_touching_fixes_are_made_one_after_the_other() -> None:
+    """Two fixes at one place do not mix."""
+    text = (
+        "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n  bucket_size: 5\n  target: x\n"
+        "  max_concurrent_requests: 5\n"
+    )
+    mended = mend(text, lambda t: check(t, file="f", settings=Settings()), unsafe=False)
+    assert mended.text == "queue:\n- name: a\n  mode: pull\n"
+    assert mended.applied == 4
+
+
+def test_file_that_is_gone_looks_like_nothing(tmp_path: Path) -> None:
+    """A file that cannot be read is no queue.yaml, nor is one with another name."""
+    assert not _looks_like_queues(tmp_path / "queue.yml")
+    (tmp_path / "queues-of-mine.yaml").write_text("queue:")
+    assert not _looks_like_queues(tmp_path / "queues-of-mine.yaml")
+
+
+def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
+    """A named file that the search of a folder finds too is checked as named."""
+    path = tmp_path / "queue.yaml"
+    path.write_text("queue:")
+    inputs = find_inputs([str(tmp_path), str(path)])
+    assert [(item.path, item.searched) for item in inputs] == [(path, False)]
+
+
+def test_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """What cannot be written is told by its name."""
+    result = FileResult("x", Source("", file="x"), [])
+    outcomes = [
+        (tmp_path, Outcome(result, "a", "b", 1)),
+        (tmp_path / "never", Outcome(result)),
+    ]
+    assert command._write(outcomes) == [f'cannot write "{tmp_path}": is a directory']
+
+
+def test_watching_yields_when_a_file_changes_comes_or_goes(tmp_path: Path) -> None:
+    """Each change is told once."""
+    path = tmp_path / "queue.yaml"
+
+    def story() -> Iterator[None]:
+        path.write_text("queue:")
+        yield
+        path.unlink()
+        yield
+
+    steps = story()
+    states = changes(lambda: [path], lambda seconds: next(steps, seconds))
+    seen = [len(next(states)) for _ in range(3)]
+    assert seen == [0, 1, 0]
+    assert state_of([path]) == {}
+
+
+def test_watched_file_may_be_gone_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A named file that an editor replaces does not end the watch."""
+    path = tmp_path / "queue.yaml"
+    waits: Iterator[Callable[[], object]] = iter([path.unlink, lambda: path.write_text("queue:")])
+    path.write_text("queue: []")
+
+    def interrupted(_: float) -> None:
+        step = next(waits, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr("threading.Event.wait", lambda _, seconds: interrupted(seconds))
+    monkeypatch.setattr(command, "_run_files", lambda *_: 0)
+    assert command.run(command.Arguments(paths=(str(path),), watch=True)) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"queue:", "not XML: "),
+        (b"<queues/>", "the root is <queues>, that of a queue.xml <queue-entries>"),
+        (b"<!DOCTYPE x><queue-entries/>", "a document type or entity is declared"),
+        (b" " * 1_048_577, "the file is larger than 1,048,576 bytes"),
+        (b'<?xml version="1.0" encoding="nonsense"?><queue-entries/>', "not XML: "),
+    ],
+)
+def test_other_files_are_no_queue_xml(data: bytes, message: str) -> None:
+    """What is no queue.xml is refused in a line."""
+    with pytest.raises(QueueXmlError, match="^" + message.replace("(", r"\(")):
+        convert_xml(data)
+
+
+FULL_XML = """\
+<?xml version="1.0" encoding="utf-8"?>
+<!-- before -->
+<queue-entries version="2">
+  <total-storage-limit>1024</total-storage-limit>
+  <!-- mail -->
+  <queue id="q">
+    <!-- named so -->
+    <name>0123</name>
+    <rate>20/s</rate>
+    <rate>30/s</rate>
+    <bucket-size>ten</bucket-size>
+    <target>yes</target>
+    <retry-parameters>
+      <!-- seldom -->
+      <task-retry-limit>7<b/></task-retry-limit>
+      <min-backoff-seconds>0.5</min-backoff-seconds>
+      <age>1</age>
+    </retry-parameters>
+  </queue>
+  <queue/>
+  <queue>
+    <name>jobs</name>
+    <mode>pull</mode>
+    <acl><user-email>a@example.com</user-email></acl>
+    <acl><writer-email>b@example.com</writer-email></acl>
+  </queue>
+  <!-- last -->
+</queue-entries>
+<!-- after -->
+"""
+FULL_YAML = """\
+# before
+total_storage_limit: 1024
+queue:
+# mail
+- name: "0123"
+  # named so
+  rate: 30/s
+  bucket_size: ten
+  target: "yes"
+  retry_parameters:
+    # seldom
+    task_retry_limit: 7
+    min_backoff_seconds: 0.5
+- name:
+- name: jobs
+  mode: pull
+  acl:
+  - user_email: a@example.com
+  - writer_email: b@example.com
+# last
+# after
+"""
+
+
+def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
+    """Values, comments and order are kept; what has no place is told."""
+    text, lost = convert_xml(FULL_XML.encode())
+    assert text == FULL_YAML
+    assert lost == [
+        " attribute `version` of <queue-entries> has no place in queue.yaml",
+        ' queue "0123": attribute `id` of <queue> has no place in queue.yaml',
+        ' queue "0123": <rate> stands there twice: the last was kept',
+        ' queue "0123": <age> has no place in queue.yaml',
+        " <b> has no place in <task-retry-limit>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "written"), [("120M", "120M"), ("0100", '"0100"'), ("1.5", '"1.5"'), ("a b", '"a b"')]
+)
+def test_values_are_quoted_where_yaml_would_read_others(limit: str, written: str) -> None:
+    """A value is written so that YAML reads it as it stands."""
+    xml = f"<queue-entries><total-storage-limit>{limit}</total-storage-limit></queue-entries>"
+    assert convert_xml(xml.encode()).text == f"total_storage_limit: {written}\nqueue: []\n"
+
+
+def test_only_names_of_rules_count_in_findings() -> None:
+    """A text without faults has no findings."""
+    assert _look("queue: []") == []
