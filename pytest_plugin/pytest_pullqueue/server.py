@@ -66,20 +66,14 @@ class LiveServer:
 @contextmanager
 def session_server() -> Iterator[Server]:
     """Serve on a free port of this machine until the session ends."""
-    with Server(_nothing()) as server:
+    nothing = Emulator(QueueConfig(file="before the first test"))
+    with Server(nothing) as server:
         yield server
 
 
 @contextmanager
 def server_of_test(server: Server, emulator: Emulator, *, acl: bool) -> Iterator[LiveServer]:
-    """Let the session's server answer from the emulator of one test."""
+    """Let the session's server answer from the emulator of one test, until the next test's."""
     server.switch_to(emulator, acl=acl)
-    try:
-        with errors_raised():
-            yield LiveServer(server)
-    finally:
-        server.switch_to(_nothing())
-
-
-def _nothing() -> Emulator:
-    return Emulator(QueueConfig(file="between two tests"))
+    with errors_raised():
+        yield LiveServer(server)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
     from pullqueue.engine.queue_view import QueueView
@@ -29,11 +29,11 @@ class QueueCall(NamedTuple):
     options: Mapping[str, object]
 
 
-class Interceptor(Protocol):
-    """Stands on the path of the calls."""
+Interceptor = Callable[[QueueCall, Callable[[], object]], object]
+"""Stands on the path of the calls: takes a call and a function that does it.
 
-    def __call__(self, call: QueueCall, proceed: Callable[[], object]) -> object:
-        """Do a call with `proceed()`, or not, or twice; give its answer, or another, or raise."""
+It may do the call or not, or twice; it gives the answer, or another, or raises.
+"""
 
 
 class CallPath:

@@ -262,12 +262,13 @@ class _Lapse:
                 self._rival_at_work = False
 
 
-def _made(error: ErrorSource, where: str) -> PullQueueError:
-    """Make an error of a class, with what its class asks for."""
-    if isinstance(error, PullQueueError):
-        return error
-    if not (isinstance(error, type) and issubclass(error, PullQueueError)):
-        raise TypeError(f"{error!r} is no error of pullqueue: give one, such as TransientError")
+def _made(source: object, where: str) -> PullQueueError:
+    """Give an error, or make one of a class with what the class asks for."""
+    if isinstance(source, PullQueueError):
+        return source
+    if not (isinstance(source, type) and issubclass(source, PullQueueError)):
+        raise TypeError(f"{source!r} is no error of pullqueue: give one, such as TransientError")
+    error: type[PullQueueError] = source
     message = f"{error.__doc__} (injected by the test)"
     if issubclass(error, OverQuotaError):
         return error(message, limit_bytes=0, needed_bytes=0)

@@ -113,9 +113,10 @@ def _aliases_replaced(api: Any) -> Iterator[None]:  # noqa: ANN401 - a module
 
 
 def _modules(*, but: AbstractSet[str]) -> list[ModuleType]:
+    loaded: list[tuple[str, object]] = list(sys.modules.items())  # some put other things there
     return [
         module
-        for name, module in list(sys.modules.items())
+        for name, module in loaded
         if name not in but
         and isinstance(module, ModuleType)
         and not name.startswith(_EXEMPT_PREFIXES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from pullqueue import ClockError, Emulator, Limits, ManualClock, Queue
+from pullqueue import ClockError, Emulator, Limits, ManualClock, Queue, Task
 from pullqueue.testing import assert_empty, drain
 
 
@@ -116,7 +117,7 @@ def test_held_leases_survive_pauses(emulator: Emulator, queue: Queue, clock: Man
     batches = []
 
     def work() -> None:
-        held = []
+        held: list[Task] = []
         while len(held) < 2:
             held += queue.lease_tasks(600, 2)
             time.sleep(10)  # noqa: TID251
@@ -151,7 +152,7 @@ def test_sleep_imported_by_name(emulator: Emulator, queue: Queue, clock: ManualC
         (lambda q: None, "the worker was called 9 times"),
         (lambda q: q.lease_tasks(0, 1), "the worker was called 9 times"),
         (lambda q: [q.lease_tasks(0, 1) for _ in iter(int, 1)], "the worker has leased 9 times"),
-        (lambda q: [time.sleep(1) for _ in iter(int, 1)], "the worker has paused 9 times"),  # noqa: TID251
+        (lambda q: list(map(time.sleep, itertools.repeat(1))), "the worker has paused 9 times"),  # noqa: TID251
     ],
 )
 def test_a_worker_that_gets_nowhere(

@@ -162,7 +162,7 @@ def test_lapsed_lease(faults: Faults, queue: Queue, clock: ManualClock) -> None:
 def test_lapsed_lease_with_a_rival(faults: Faults, queue: Queue) -> None:
     """Another worker gets the same tasks, before the first is done with them."""
     queue.add("a")
-    done = []
+    done: list[bytes] = []
 
     def work() -> None:
         tasks = queue.lease_tasks(60, 1)

@@ -1,0 +1,34 @@
+"""Workers that are killed at each of their calls, one call after the other."""
+
+from __future__ import annotations
+
+import pytest
+import receipts as app
+
+from pullqueue import Emulator
+from pullqueue.testing import CrashTestError, crash_test
+
+pytestmark = pytest.mark.usefixtures("pullqueue_sdk", "pullqueue_clock")
+
+
+def setup() -> None:
+    """Two orders, and no receipt."""
+    app.receipts.clear()
+    app.take_order(1, country="CH")
+    app.take_order(2, country="FR")
+
+
+def check() -> None:
+    """Each order has its receipt."""
+    assert sorted(app.receipts) == [1, 2]
+
+
+def test_the_careful_worker_survives(pullqueue_emulator: Emulator) -> None:
+    """Whenever it dies, the next one writes what is missing."""
+    crash_test(pullqueue_emulator, app.careful_worker, setup=setup, check=check)
+
+
+def test_the_hasty_worker_does_not(pullqueue_emulator: Emulator) -> None:
+    """A crash just after its tasks are deleted loses their receipts."""
+    with pytest.raises(CrashTestError, match="killed after call 2, delete_tasks"):
+        crash_test(pullqueue_emulator, app.hasty_worker, setup=setup, check=check)
