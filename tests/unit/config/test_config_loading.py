@@ -83,6 +83,11 @@ def test_every_field_is_read() -> None:
     )
 
 
+def test_queues_know_their_kind() -> None:
+    """A queue tells whether workers lease its tasks."""
+    assert [queue.is_pull for queue in loads(EVERYTHING).queues] == [False, True]
+
+
 @pytest.mark.parametrize("text", ["queue:", "queue: []", "total_storage_limit: 1M", "{}"])
 def test_a_file_without_queues_loads(text: str) -> None:
     """No queue is a configuration too."""

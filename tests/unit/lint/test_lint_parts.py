@@ -163,6 +163,7 @@ def test_watching_yields_when_a_file_changes_comes_or_goes(tmp_path: Path) -> No
     path = tmp_path / "queue.yaml"
 
     def story() -> Iterator[None]:
+        yield
         path.write_text("queue:")
         yield
         path.unlink()
@@ -225,7 +226,7 @@ FULL_XML = """\
     <target>yes</target>
     <retry-parameters>
       <!-- seldom -->
-      <task-retry-limit>7<b/></task-retry-limit>
+      <task-retry-limit>7<b/><!-- x --></task-retry-limit>
       <min-backoff-seconds>0.5</min-backoff-seconds>
       <age>1</age>
     </retry-parameters>
