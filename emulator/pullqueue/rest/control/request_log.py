@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
-from flask import Flask, Response, g, request
+from flask import Flask, Request, Response, request
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.rest.bodies import BODY_KEY
@@ -19,11 +19,13 @@ _OWN_PATHS = ("/_emulator", "/console")
 _SECRET_PATHS = ("/token", "/tokeninfo", "/o/oauth2")
 """Paths whose bodies and answers are credentials."""
 
+_STARTED_KEY = "pullqueue.started"
+"""Where the WSGI environment holds when the request came in."""
+
 _log = logging.getLogger("pullqueue.requests")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoggedRequest:
+class LoggedRequest(NamedTuple):
     """One request to the API."""
 
     number: int
@@ -85,21 +87,24 @@ class RequestLog:
             return known
 
     def _record(self, response: Response) -> Response:
-        if request.path.startswith(_OWN_PATHS):
+        # The request itself: each use of Flask's stand-in for it would look it up again.
+        current: Request = request._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001
+        path, environ = current.path, current.environ
+        if path.startswith(_OWN_PATHS):
             return response
-        seconds = perf_counter() - g.get("pullqueue_started", perf_counter())
-        secret = request.path.startswith(_SECRET_PATHS)
-        body = request.environ.get(BODY_KEY, b"")
+        seconds = perf_counter() - environ.get(_STARTED_KEY, perf_counter())
+        secret = path.startswith(_SECRET_PATHS)
+        body = environ.get(BODY_KEY, b"")
         answer = b"" if response.is_streamed else response.get_data()
         with self._lock:
             self._count += 1
             logged = LoggedRequest(
                 number=self._count,
                 usec=self._emulator.clock.now_usec(),
-                verb=request.method,
-                path=request.path,
-                query=request.query_string.decode("utf-8", "replace"),
-                client=request.remote_addr or "",
+                verb=current.method,
+                path=path,
+                query=environ["QUERY_STRING"].encode("latin-1").decode("utf-8", "replace"),
+                client=environ.get("REMOTE_ADDR", ""),
                 status=response.status_code,
                 seconds=seconds,
                 body_bytes=len(body),
@@ -110,15 +115,11 @@ class RequestLog:
             self._requests.append(logged)
             self.counts[logged.verb, logged.status] += 1
             self.seconds += seconds
-        _log.debug(
-            "%s %s %d",
-            logged.verb,
-            logged.path,
-            logged.status,
-            extra={"verb": logged.verb, "path": logged.path, "status": logged.status},
-        )
+        if _log.isEnabledFor(logging.DEBUG):
+            facts = {"verb": logged.verb, "path": path, "status": logged.status}
+            _log.debug("%s %s %d", *facts.values(), extra=facts)
         return response
 
 
 def _start() -> None:
-    g.pullqueue_started = perf_counter()
+    request.environ[_STARTED_KEY] = perf_counter()
