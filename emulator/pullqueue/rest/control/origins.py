@@ -10,12 +10,16 @@ from __future__ import annotations
 import re
 from hmac import compare_digest
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from flask import Flask, request
 
 from pullqueue.limits import MIB
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.errors import ApiError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
@@ -35,11 +39,13 @@ def install(app: Flask, site: Site) -> None:
         names = _LOCAL | {name.lower() for name in site.host_names}
 
     def check() -> None:
-        host = request.environ.get("HTTP_HOST", "")
+        # Plain names in the environment: every request of every worker comes by here.
+        environ = request.environ
+        host = environ.get("HTTP_HOST", "")
         if names is not None and host:
             _check_host(host, names)
-        if request.method not in _READING:
-            _check_origin(host, site)
+        if environ["REQUEST_METHOD"] not in _READING:
+            _check_origin(environ, host, site)
 
     app.before_request(check)
 
@@ -66,11 +72,11 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _check_origin(host: str, site: Site) -> None:
-    origin = request.headers.get("Origin")
+def _check_origin(environ: WSGIEnvironment, host: str, site: Site) -> None:
+    origin = environ.get("HTTP_ORIGIN")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         raise _forbidden(f"it comes from a page of {origin!r:.100}")
-    fetched = request.headers.get("Sec-Fetch-Site")
+    fetched = environ.get("HTTP_SEC_FETCH_SITE")
     if fetched not in (None, "same-origin", "none"):
         raise _forbidden(f"it comes from a page of another site ({fetched!r:.30})")
     from_browser = origin is not None or fetched is not None
