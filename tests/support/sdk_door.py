@@ -16,6 +16,7 @@ from pullqueue.clock import from_usec
 from pullqueue.rest.server import Server
 from pullqueue.sdk import connect, install
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, taskqueue
+from pullqueue.sdk.startup import sitecustomize
 
 _REFUSALS: dict[type[Exception], Refusal] = {
     taskqueue.TaskLeaseExpiredError: Refusal.LEASE_EXPIRED,
@@ -118,6 +119,7 @@ def _client_of(server: Server) -> Iterator[None]:
         stub.http.clear()
         stub.thread_pool.shutdown()
         stub_map.SetDefaultStub(None)
+        sitecustomize.variables.clear()
         os.environ.clear()
         os.environ.update(variables)
 

@@ -42,7 +42,7 @@ def connect(address: str | None = None) -> None:
     API_HOST and API_PORT. A process started by `pullqueue exec` needs no such call.
 
     Raises:
-        ModuleNotFoundError: App Engine's SDK is not installed.
+        SdkMissingError: App Engine's SDK is not installed.
     """
     from pullqueue.sdk import local  # noqa: PLC0415 - imports the SDK
 
@@ -57,7 +57,7 @@ def local_request(app: WSGIApplication) -> WSGIApplication:
     needs no wrapper.
 
     Raises:
-        ModuleNotFoundError: App Engine's SDK is not installed.
+        SdkMissingError: App Engine's SDK is not installed.
     """
     from pullqueue.sdk import local  # noqa: PLC0415 - imports the SDK
 

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pullqueue.sdk.startup.sitecustomize import TICKET, TICKET_VARIABLE, grant_tickets
+from pullqueue.sdk import imports  # noqa: F401 - imports the SDK, or tells that it is missing
+from pullqueue.sdk.startup import sitecustomize
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -18,14 +19,9 @@ def connect(address: str | None) -> None:
     """Let this process's calls go to a server; see `pullqueue.sdk.connect`."""
     given = address or os.environ.get(_ADDRESS_VARIABLE)
     if given is not None:
-        os.environ.update(api_variables(given))
-    grant_tickets()
-
-
-def api_variables(address: str) -> dict[str, str]:
-    """Give the variables by which the SDK finds a server at `host:port`."""
-    host, _, port = address.rpartition(":")
-    return {"API_HOST": host.strip("[]"), "API_PORT": port}
+        host, _, port = given.rpartition(":")
+        sitecustomize.variables.update(API_HOST=host.strip("[]"), API_PORT=port)
+    sitecustomize.grant_tickets()
 
 
 def local_request(app: WSGIApplication) -> WSGIApplication:
@@ -33,7 +29,7 @@ def local_request(app: WSGIApplication) -> WSGIApplication:
     connect(None)
 
     def with_ticket(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        environ.setdefault(TICKET_VARIABLE, TICKET)
+        environ.setdefault(sitecustomize.TICKET_VARIABLE, sitecustomize.TICKET)
         return app(environ, start_response)
 
     return with_ticket

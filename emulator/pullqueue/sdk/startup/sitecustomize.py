@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 TICKET_VARIABLE = "HTTP_X_APPENGINE_API_TICKET"
 TICKET = "pullqueue"
 
+variables: dict[str, str] = {}
+"""What the environment has to say at each call.
+
+`wrap_wsgi_app` gives every request a copy of the environment as it was when the app was wrapped.
+"""
+
 _SDK_MODULE = "google.appengine.api.apiproxy_stub_map"
 
 
@@ -53,6 +59,7 @@ def _let_calls_have_tickets(default_api_stub: Any) -> None:
 
     def make_call_with_ticket(self: Any) -> None:
         default_api_stub.DefaultApiStub.SetUseRequestSecurityTicketForThread(value=True)
+        os.environ.update(variables)
         _have_ticket(getattr(default_api_stub, "context", None))
         make_call(self)
 
