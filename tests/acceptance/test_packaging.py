@@ -9,8 +9,6 @@ import zipfile
 from importlib.metadata import distribution, entry_points
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 SOURCES = {
     "pullqueue": ROOT / "emulator" / "pullqueue",
@@ -26,18 +24,6 @@ def tracked(folder: Path) -> set[str]:
         for path in folder.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the sdist, and the wheel from the sdist, with what is installed here."""
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)],
-        check=True,
-        capture_output=True,
-    )
-    return folder
 
 
 def test_the_wheel_holds_the_three_packages_and_nothing_else(built: Path) -> None:

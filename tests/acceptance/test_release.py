@@ -1,0 +1,179 @@
+"""What a release says of itself agrees with itself, and its files pass the checks of the index."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PathDistribution
+from pathlib import Path
+from typing import Any
+from zipfile import Path as ZipPath
+from zipfile import ZipFile
+
+import pytest
+import yaml
+
+import pullqueue
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+CHANGES = ("Security", "Removed", "Deprecated", "Added", "Changed", "Fixed")
+
+
+def workflow(name: str) -> dict[str, Any]:
+    """Read a workflow."""
+    text = (ROOT / ".github" / "workflows" / name).read_text("utf-8")
+    return dict(yaml.safe_load(text))
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    """What pyproject.toml says of the project."""
+    return dict(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"])
+
+
+class TestVersion:
+    """The version stands in one place."""
+
+    def test_everybody_reads_it_from_there(self, project: dict[str, Any]) -> None:
+        """The package and the command tell the version of pyproject.toml."""
+        done = subprocess.run(
+            [sys.executable, "-m", "pullqueue", "--version"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+
+        assert pullqueue.__version__ == project["version"]
+        assert done.stdout.split() == ["pullqueue", project["version"]]
+
+    def test_no_source_repeats_it(self, project: dict[str, Any]) -> None:
+        """No file of the distribution has it as text."""
+        folders = [ROOT / name for name in ("emulator", "pytest_plugin", "schemas")]
+        sources = [path for folder in folders for path in folder.rglob("*.py")]
+        literal = f'"{project["version"]}"'
+
+        assert [path for path in sources if literal in path.read_text("utf-8")] == []
+
+
+class TestChangeLog:
+    """CHANGELOG.md is kept in the format that it names."""
+
+    def test_its_newest_part_is_unreleased_or_the_version(self, project: dict[str, Any]) -> None:
+        """What is not released stands first; a released version has its day."""
+        parts = re.findall(r"^## (.+)$", self.text(), re.MULTILINE)
+
+        assert parts[0] == "Unreleased" or re.fullmatch(
+            rf"{re.escape(project['version'])} - \d{{4}}-\d\d-\d\d", parts[0]
+        )
+        assert all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", part) for part in parts[1:])
+
+    def test_its_sections_are_those_of_the_format_in_order(self) -> None:
+        """In each part, what matters most to a user comes first."""
+        for part in re.split(r"^## ", self.text(), flags=re.MULTILINE)[1:]:
+            sections = re.findall(r"^### (.+)$", part, re.MULTILINE)
+
+            assert sections == [name for name in CHANGES if name in sections]
+
+    @staticmethod
+    def text() -> str:
+        """Read it."""
+        return (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+class TestMetadata:
+    """A stranger who finds the package in an index learns what it is."""
+
+    def test_it_is_complete(self, built: Path) -> None:
+        """Summary, description, licence, authors, keywords, classifiers, Pythons."""
+        (wheel,) = built.glob("*.whl")
+        (name,) = {
+            name.partition("/")[0] for name in ZipFile(wheel).namelist() if "dist-info" in name
+        }
+        told = PathDistribution(ZipPath(wheel, f"{name}/")).metadata
+
+        assert told["License-Expression"] == "Apache-2.0"
+        assert told["License-File"] == "LICENSE"
+        assert told["Requires-Python"] == ">=3.11"
+        assert told["Description-Content-Type"] == "text/markdown"
+        assert all(told[name] for name in ("Author", "Summary", "Keywords"))
+        assert "App Engine" in told["Description"]
+        assert "Typing :: Typed" in told.get_all("Classifier", [])
+
+    def test_no_dependency_is_without_a_lowest_version(self, project: dict[str, Any]) -> None:
+        """The lowest is what the wheel is tested with; stubs for types need none."""
+        extras = project["optional-dependencies"]
+        wanted = [*project["dependencies"], *(each for group in extras.values() for each in group)]
+        own = [each for each in wanted if not each.startswith(("pullqueue[", "types-"))]
+
+        assert [each for each in own if ">=" not in each] == []
+        assert [each for each in own if "<" in each] == []
+
+
+class TestFiles:
+    """The index would take the files."""
+
+    def test_twine_finds_nothing(self, built: Path) -> None:
+        """Metadata are valid and the description can be rendered."""
+        files = [str(path) for path in built.iterdir()]
+        command = [sys.executable, "-m", "twine", "check", "--strict", *files]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+
+        assert done.returncode == 0, done.stdout
+
+    def test_check_wheel_contents_finds_nothing(self, built: Path) -> None:
+        """No stray, empty, doubled or compiled file is in the wheel."""
+        command = [sys.executable, "-m", "check_wheel_contents", str(built)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+
+        assert done.returncode == 0, done.stdout
+
+
+class TestWorkflows:
+    """The workflows do what the project can do by itself, and may do no more than they need."""
+
+    @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+    def test_each_action_is_pinned(self, path: Path) -> None:
+        """Third parties are named with a full version."""
+        used = re.findall(r"uses: (?!\./)(\S+)", path.read_text("utf-8"))
+
+        assert [each for each in used if not re.search(r"@v\d+\.\d+\.\d+$", each)] == []
+
+    @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+    def test_rights_are_minimal(self, path: Path) -> None:
+        """Reading is all a workflow may do, and nothing of it outlives a step."""
+        content = workflow(path.name)
+
+        assert content["permissions"] == {"contents": "read"}
+        for name, job in content["jobs"].items():
+            assert job.get("permissions", {}) in ({}, {"id-token": "write"})
+            assert ("permissions" in job) == (name in ("publish", "done"))
+            for step in job.get("steps", ()):
+                if str(step.get("uses")).startswith("actions/checkout@"):
+                    assert step["with"] == {"persist-credentials": False}
+
+    def test_the_gate_is_called(self) -> None:
+        """CI runs what everybody can run."""
+        steps = workflow("ci.yml")["jobs"]["gate"]["steps"]
+
+        assert {"run": ".ci/run"} in steps
+
+    def test_every_supported_python_is_tested(self, project: dict[str, Any]) -> None:
+        """The matrix has the Pythons of the classifiers, and the oldest with the oldest."""
+        prefix = "Programming Language :: Python :: 3."
+        pythons = [f"3.{c.removeprefix(prefix)}" for c in project["classifiers"] if prefix in c]
+        matrix = workflow("ci.yml")["jobs"]["wheel"]["strategy"]["matrix"]["session"]
+
+        newest = [f"wheel(newest-{python})" for python in pythons]
+        assert matrix == [f"wheel(lowest-{pythons[0]})", *newest]
+
+    def test_only_what_was_tested_is_published(self) -> None:
+        """A release needs CI, builds nothing again, and has no password."""
+        jobs = workflow("release.yml")["jobs"]
+
+        assert jobs["ci"]["uses"] == "./.github/workflows/ci.yml"
+        assert jobs["publish"]["needs"] == "ci"
+        assert [step.get("run") for step in jobs["publish"]["steps"]] == [None, None]
+        assert not any("with" in step for step in jobs["publish"]["steps"][1:])
