@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import counts
@@ -11,18 +10,15 @@ import worker
 from main import app
 
 from pullqueue import Emulator
-from pullqueue.sdk import install
 from pullqueue.testing import MovableClock
+
+pytestmark = pytest.mark.usefixtures("pullqueue_sdk")
 
 
 @pytest.fixture(autouse=True)
-def _service(
-    pullqueue_emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Queues and counts of the test's own."""
+def _counts_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the counts of each test in a file of its own."""
     monkeypatch.setattr(counts, "FILE", tmp_path / "counts.sqlite")
-    with install(pullqueue_emulator):
-        yield
 
 
 def vote(*things: str) -> None:

@@ -1,0 +1,254 @@
+"""The SDK's client on pullqueue's stub, beside the same client on Google's own stub.
+
+Times are those of the processor, which a busy machine does not stretch.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measuring import Figure, Options, medians
+from pullqueue import Emulator
+from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue, taskqueue_stub
+from pullqueue.sdk.stub import PullQueueStub
+
+SUITE = "sdk"
+PEER = "Google's stub"
+
+BATCH = 100
+LEASE = 1000
+TAGS = 10
+PAYLOAD = b"x" * 100
+SINGLES = 300
+MANY_QUEUES = 100
+LEASE_SECONDS = 3600
+LEASES_PER_TASK = 1_000_000
+
+SLOWEST_SHALLOW = 1.0
+"""Of Google's stub's time, up to 1 000 tasks deep."""
+SLOWEST_DEEP = 1 / 1.5
+"""The same from 100 000 tasks on."""
+SLOWEST_MANY_QUEUES = 1 / 10
+"""The same for single adds with 100 queues."""
+LARGEST_GROWTH = 1.5
+"""Of the time for a task, between 1 000 and 1 000 000 tasks."""
+
+
+class MovingClock(Clock):
+    """What the client and a stub go by: a microsecond later each time that the client looks."""
+
+    mktime = staticmethod(time.mktime)
+
+    def __init__(self) -> None:
+        self.usec = 1_760_000_000 * USEC_PER_SECOND
+
+    def now_usec(self) -> int:
+        """Give the time in microseconds since the epoch."""
+        return self.usec
+
+    def time(self) -> float:
+        """Give the time in seconds since the epoch."""
+        self.usec += 1
+        return self.usec / USEC_PER_SECOND
+
+
+class Side:
+    """A stub, and the clock that it and the client go by."""
+
+    def __init__(self, stub: Any, clock: MovingClock) -> None:  # noqa: ANN401 - the SDK has no types
+        self.stub = stub
+        self.clock = clock
+        self.queue = taskqueue.Queue("q0")
+        self.numbers = iter(range(1 << 40))
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Let the client use this side."""
+        apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", self.stub)
+        taskqueue.taskqueue.time = self.clock
+        try:
+            yield
+        finally:
+            taskqueue.taskqueue.time = time
+
+    def add(self, count: int) -> None:
+        """Add tasks in batches, tagged in turn."""
+        # Names are given: Google's stub loses most of those that it makes up in a batch.
+        for start in range(0, count, BATCH):
+            self.queue.add(
+                [
+                    taskqueue.Task(
+                        payload=PAYLOAD,
+                        method="PULL",
+                        name=f"n{next(self.numbers):09d}",
+                        tag=f"tag{number % TAGS}",
+                    )
+                    for number in range(start, min(start + BATCH, count))
+                ]
+            )
+
+    def add_singly(self) -> None:
+        """Add tasks one at a time."""
+        for _ in range(SINGLES):
+            self.queue.add(taskqueue.Task(payload=PAYLOAD, method="PULL"))
+
+    def lease(self) -> list[Any]:
+        """Lease every task."""
+        self.clock.usec += (LEASE_SECONDS + 1) * USEC_PER_SECOND
+        leased: list[Any] = []
+        while tasks := self.queue.lease_tasks(LEASE_SECONDS, LEASE):
+            leased += tasks
+        return leased
+
+    def lease_by_tag(self) -> list[Any]:
+        """Lease every task, by named tags."""
+        self.clock.usec += (LEASE_SECONDS + 1) * USEC_PER_SECOND
+        leased: list[Any] = []
+        for number in range(TAGS):
+            while tasks := self.queue.lease_tasks_by_tag(LEASE_SECONDS, LEASE, f"tag{number}"):
+                leased += tasks
+        return leased
+
+    def delete(self, tasks: list[Any]) -> None:
+        """Delete tasks, as many at a time as are leased."""
+        for start in range(0, len(tasks), LEASE):
+            self.queue.delete_tasks(tasks[start : start + LEASE])
+
+
+def google_side(queues: int = 1) -> Side:
+    """Make Google's stub over a queue.yaml with so many queues."""
+    clock = MovingClock()
+    folder = tempfile.mkdtemp(prefix="pullqueue-benchmark-")
+    entries = "".join(
+        f"- name: q{number}\n  mode: pull\n"
+        f"  retry_parameters:\n    task_retry_limit: {LEASES_PER_TASK}\n"
+        for number in range(queues)
+    )
+    Path(folder, "queue.yaml").write_text(f"queue:\n{entries}", encoding="utf-8")
+    return Side(taskqueue_stub.TaskQueueServiceStub(root_path=folder, gettime=clock.time), clock)
+
+
+def pullqueue_side(queues: int = 1) -> Side:
+    """Make pullqueue's stub with so many queues."""
+    clock = MovingClock()
+    retry = RetryParameters(task_retry_limit=LEASES_PER_TASK)
+    config = QueueConfig(
+        queues=tuple(
+            QueueSettings(name=f"q{number}", mode=QueueMode.PULL, retry_parameters=retry)
+            for number in range(queues)
+        )
+    )
+    return Side(PullQueueStub.over(Emulator(config, clock=clock)), clock)
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """Measure both stubs at every depth; Google's not beyond 100 000, where it takes minutes."""
+    os.environ.setdefault("HTTP_HOST", "localhost")
+    shallow: dict[str, float] = {}
+    for depth in options.depths:
+        sides = {"pullqueue": pullqueue_side}
+        if depth <= 100_000:
+            sides[PEER] = google_side
+        rounds = options.rounds if depth <= 100_000 else min(options.rounds, 3)
+        taken = [_round(sides, depth) for _ in range(rounds)]
+        for what in taken[0]["pullqueue"]:
+            median = medians(
+                {name: iter([one[name][what] for one in taken]).__next__ for name in sides},
+                rounds=rounds,
+                collect=False,
+            )
+            yield _figure(what, depth, median, shallow)
+    yield from _many_queues(options)
+
+
+def _round(sides: Mapping[str, Callable[[], Side]], depth: int) -> dict[str, dict[str, float]]:
+    return {name: _times(make(), depth) for name, make in sides.items()}
+
+
+def _times(side: Side, depth: int) -> dict[str, float]:
+    """Give microseconds a task for each thing that is done with a queue of some depth."""
+    leased: list[Any] = []
+
+    def lease() -> None:
+        leased.extend(side.lease())
+
+    with side.used():
+        work: dict[str, Callable[[], object]] = {
+            f"add, {BATCH} at a time": lambda: side.add(depth),
+            f"lease, {LEASE} at a time": lease,
+            f"lease by tag, {LEASE} at a time": side.lease_by_tag,
+            f"delete, {LEASE} at a time": lambda: side.delete(leased),
+        }
+        return {what: _cpu_seconds(do) / depth * 1e6 for what, do in work.items()}
+
+
+def _figure(what: str, depth: int, median: dict[str, float], shallow: dict[str, float]) -> Figure:
+    ours = median["pullqueue"]
+    if PEER in median:
+        shallow.setdefault(what, ours)
+        limit = SLOWEST_DEEP if depth >= 100_000 else SLOWEST_SHALLOW
+        peer, value = PEER, median[PEER]
+    else:
+        limit, peer, value = LARGEST_GROWTH, "itself, shallow", shallow[what]
+    return Figure(
+        suite=SUITE,
+        what=what,
+        value=ours,
+        unit="us/task",
+        depth=depth,
+        peer=peer,
+        peer_value=value,
+        limit=limit,
+    )
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    gc.collect()
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def _many_queues(options: Options) -> Iterator[Figure]:
+    sides = {"pullqueue": pullqueue_side, PEER: google_side}
+
+    def adding(make: Callable[[int], Side]) -> Callable[[], float]:
+        def add() -> float:
+            side = make(MANY_QUEUES)
+            with side.used():
+                return _cpu_seconds(side.add_singly) / SINGLES * 1e6
+
+        return add
+
+    median = medians({name: adding(make) for name, make in sides.items()}, rounds=options.rounds)
+    yield Figure(
+        suite=SUITE,
+        what=f"add singly, {MANY_QUEUES} queues",
+        value=median["pullqueue"],
+        unit="us/task",
+        peer=PEER,
+        peer_value=median[PEER],
+        limit=SLOWEST_MANY_QUEUES,
+    )
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    depths = tuple(map(int, sys.argv[1:])) or Options().depths
+    for figure in measure(Options(depths=depths)):
+        print(
+            f"{figure.what:32} depth {figure.depth or '-':>8}  {figure.value:8.2f} {figure.unit}  "
+            f"{figure.peer} {figure.peer_value:8.2f}  ratio {figure.ratio:.2f}  "
+            f"limit {figure.limit:.2f}  {'met' if figure.met else 'MISSED'}"
+        )
