@@ -1,0 +1,496 @@
+"""The console in a real browser, driven as a person would."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from browser import Browser, show, started
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue.rest.control.config_file import ConfigFile
+from pullqueue.rest.server import Server
+
+QUEUE_YAML = """\
+queue:
+- name: pull
+  mode: pull
+  retry_parameters:
+    task_retry_limit: 2
+- name: push
+  rate: 5/s
+"""
+EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
+PAGES = (
+    "/",
+    "/queues/pull",
+    "/queues/pull?state=leased",
+    "/queues/pull?state=exhausted",
+    "/queues/pull/tasks/task-leased",
+    "/queues/pull/tasks/task-binary",
+    "/queues/pull/purge",
+    "/queues/push",
+    "/exhausted",
+    "/requests",
+    "/requests/1",
+    "/faults",
+    "/clock",
+    "/server",
+    "/nowhere",
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Give a browser for all tests of the module."""
+    with started(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture(autouse=True)
+def _screen(request: pytest.FixtureRequest) -> None:
+    """Start each test in the light, on a wide screen."""
+    if "browser" in request.fixturenames:
+        show(request.getfixturevalue("browser"))
+
+
+@pytest.fixture
+def queue_yaml(tmp_path: Path) -> Path:
+    """Give a queue.yaml."""
+    path = tmp_path / "queue.yaml"
+    path.write_text(QUEUE_YAML)
+    return path
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Give a clock that stands at 2026-01-01."""
+    return ManualClock()
+
+
+@pytest.fixture
+def emulator(queue_yaml: Path, clock: ManualClock) -> Emulator:
+    """Give an emulator of that file."""
+    return Emulator.from_file(queue_yaml, clock=clock)
+
+
+@pytest.fixture
+def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
+    """Give a running server of that emulator."""
+    with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
+        yield server
+
+
+@pytest.fixture
+def site(browser: Browser, server: Server) -> Site:
+    """Give the console as a person sees it."""
+    return Site(browser, f"{server.url}/console")
+
+
+class Site:
+    """The console in a browser."""
+
+    def __init__(self, browser: Browser, root: str) -> None:
+        self.browser = browser
+        self.root = root
+
+    def open(self, path: str) -> None:
+        """Go to a page."""
+        self.browser.get(self.root + path)
+
+    def find(self, selector: str) -> WebElement:
+        """Give an element."""
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str = "main") -> str:
+        """Give what can be read."""
+        return self.find(selector).text
+
+    def press(self, label: str) -> None:
+        """Press the button, or follow the link, with this text."""
+        path = f"//*[self::button or self::a or self::summary][normalize-space()='{label}']"
+        self.browser.find_element(By.XPATH, path).click()
+
+    def fill(self, selector: str, text: str) -> None:
+        """Write into a field."""
+        field = self.find(selector)
+        field.clear()
+        field.send_keys(text)
+
+    def wait_for(self, text: str, selector: str = "main") -> None:
+        """Wait until something can be read."""
+        patience = WebDriverWait(
+            self.browser,
+            10,
+            poll_frequency=0.05,
+            ignored_exceptions=[StaleElementReferenceException, NoSuchElementException],
+        )
+        patience.until(lambda _: text in self.text(selector), f"{text!r} in {selector}")
+
+
+def fill(emulator: Emulator, server: Server, clock: ManualClock) -> None:
+    """Let every page have something to show."""
+    queue = emulator.queue("pull")
+    queue.add(b"lost", name="task-lost")
+    queue.lease_tasks(1, 1)
+    clock.advance(1)
+    queue.lease_tasks(1, 1)
+    clock.advance(1)
+    queue.add(json.dumps({"text": EVIL}), name="task-leased", tag=EVIL)
+    queue.lease_tasks(600, 1)
+    queue.add(bytes(range(256)), name="task-binary", tag="")
+    queue.add(EVIL, name="task-text", eta=clock.now().replace(hour=5))
+    url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull"
+    requests.post(f"{url}/tasks", json={"payloadBase64": "YQ==", "tag": EVIL}, timeout=5)
+    requests.get(f"{url}/tasks/{EVIL}", timeout=5)
+    requests.post(
+        f"{server.url}/_emulator/faults", json={"kind": "fail", "call": "purge"}, timeout=5
+    )
+
+
+def evaluate(browser: Browser, script: str) -> Any:
+    """Give what a script gives."""
+    return browser.execute_script(script)  # type: ignore[no-untyped-call]
+
+
+def log_of(browser: Browser) -> list[str]:
+    """Give what the browser complained of since it was last asked."""
+    entries = browser.get_log("browser")  # type: ignore[no-untyped-call]
+    return [str(entry["message"]) for entry in entries]
+
+
+def violations(browser: Browser) -> list[str]:
+    """Give what axe finds against WCAG 2.1, levels A and AA, on the page shown."""
+    script = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
+    # By the driver: the page's own policy lets no foreign script in.
+    evaluate(browser, script)
+    found: Any = browser.execute_async_script(
+        "const done = arguments[arguments.length - 1];"
+        "const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'];"
+        "axe.run(document, {runOnly: tags})"
+        ".then((result) => done(result.violations.flatMap((v) => v.nodes.map((n) => "
+        "v.id + ': ' + n.html.slice(0, 120)))));"
+    )
+    return [str(each) for each in found]
+
+
+@pytest.mark.parametrize(("dark", "width"), [(False, 1280), (True, 390)])
+def test_every_page_can_be_read_by_all(
+    site: Site, emulator: Emulator, server: Server, clock: ManualClock, *, dark: bool, width: int
+) -> None:
+    """Nothing against WCAG AA, in the light on a desk and in the dark on a phone; no page is wider
+    than the screen, and none complains in the browser's log.
+    """
+    fill(emulator, server, clock)
+    show(site.browser, dark=dark, width=width)
+    log_of(site.browser)
+    for page in PAGES:
+        site.open(page)
+        for details in site.browser.find_elements(By.CSS_SELECTOR, "summary"):
+            details.click()
+
+        assert violations(site.browser) == [], page
+        assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width, page
+    # The page that is not there is answered so.
+    log = [message for message in log_of(site.browser) if "404 (NOT FOUND)" not in message]
+    assert log == []
+
+
+def test_payloads_are_text_and_never_markup(
+    site: Site, emulator: Emulator, server: Server, clock: ManualClock
+) -> None:
+    """Whatever stands in a payload, tag or path is shown as it is and does nothing."""
+    fill(emulator, server, clock)
+    for page in (*PAGES, "/queues/pull/tasks/task-leased?view=text"):
+        site.open(page)
+
+        assert "pwned" not in site.browser.title, page
+        assert site.browser.find_elements(By.CSS_SELECTOR, "main img, main script") == []
+    assert EVIL in json.loads(site.text("pre.payload"))["text"]
+
+
+def test_a_task_from_its_adding_to_its_deletion(site: Site, emulator: Emulator) -> None:
+    """Added, leased, extended, released and deleted by the console's forms."""
+    site.open("/queues/pull")
+    site.press("Add a task")
+    site.fill("#payload", '{"order": 17}\nsecond line')
+    site.fill("#name", "mine")
+    site.fill("#tag", "orders")
+    site.press("Add")
+    site.wait_for("Task mine was added.", "#status")
+    assert emulator.queue("pull").get_task("mine").payload == b'{"order": 17}\nsecond line'
+
+    site.press("Lease tasks")
+    site.fill("#lease_seconds", "90")
+    site.press("Lease")
+    site.wait_for("1 task is leased until 2026-01-01 00:01:30.", "#status")
+    site.wait_for("1 min 30 s left", "#tasks")
+    site.wait_for("1 of 2", "#tasks")
+
+    site.press("mine")
+    site.press("Extend the lease")
+    site.fill("#lease_seconds", "600")
+    site.press("Extend")
+    site.wait_for("The lease ends at 2026-01-01 00:10:00.", "#status")
+    site.press("Release")
+    site.wait_for("The task was given back.", "#status")
+    assert [line.split("\n")[0] for line in site.text("#life").split("2026-01-01 00:00:00\n")]
+    site.wait_for("added", "#life")
+    site.wait_for("released", "#life")
+
+    site.press("Delete…")
+    site.wait_for("Delete mine?", "h1")
+    site.press("Delete")
+    site.wait_for("Task mine was deleted.", "#status")
+    site.wait_for("No tasks.", "#tasks")
+    site.open("/queues/pull/tasks/mine")
+    site.wait_for("deleted", "#life")
+
+
+def test_what_is_refused_comes_back_filled_in(site: Site, emulator: Emulator) -> None:
+    """A form that cannot be done says why, and loses nothing."""
+    emulator.queue("pull").add(name="taken")
+    site.open("/queues/pull")
+    site.press("Add a task")
+    site.fill("#payload", "long work to type")
+    site.fill("#name", "taken")
+    site.press("Add")
+
+    site.wait_for("task 'taken' exists: choose another name", "[role=alert]")
+    assert site.find("#payload").get_attribute("value") == "long work to type"
+    site.fill("#name", "free")
+    site.press("Add")
+    site.wait_for("Task free was added.", "#status")
+
+
+def test_payload_views(site: Site, emulator: Emulator) -> None:
+    """JSON, text and hexadecimal, the best first; bytes only as hexadecimal."""
+    emulator.queue("pull").add(b'{"a":1}', name="json")
+    emulator.queue("pull").add(b"\xff\x00A", name="bytes")
+
+    site.open("/queues/pull/tasks/json")
+    assert site.text("pre.payload") == '{\n  "a": 1\n}'
+    site.press("Text")
+    assert site.text("pre.payload") == '{"a":1}'
+    site.press("Hex")
+    assert site.text("pre.payload").split() == ["00000000", "7b2261223a317d", '{"a":1}'] or (
+        "{" in site.text("pre.payload")
+    )
+    site.open("/queues/pull/tasks/bytes")
+    assert site.text("pre.payload").endswith("..A")
+
+
+def test_filters_and_pages(site: Site, emulator: Emulator) -> None:
+    """A hundred thousand tasks are paged through and narrowed by state, tag and text."""
+    queue = emulator.queue("pull")
+    for start in range(0, 100_000, 100):
+        queue.add_many(
+            [
+                NewTask(payload=f"work {n}", name=f"n{n:06}", tag="rare" if n % 9999 == 0 else None)
+                for n in range(start, start + 100)
+            ]
+        )
+    site.open("/queues/pull")
+    site.wait_for("n000099", "#tasks")
+    site.press("Next page")
+    site.wait_for("n000100", "#tasks")
+    assert "n000099" not in site.text("#tasks")
+    site.press("First page")
+    site.fill("#f-tag", "rare")
+    site.press("Filter")
+    assert len(site.browser.find_elements(By.CSS_SELECTOR, "#tasks tbody tr")) == 11
+    site.press("Clear")
+    site.fill("#f-search", "work 98765")
+    Select(site.find("#f-state")).select_by_visible_text("available")
+    site.press("Filter")
+    assert len(site.browser.find_elements(By.CSS_SELECTOR, "#tasks tbody tr")) == 1
+    site.wait_for("n098765", "#tasks")
+
+
+def test_live(site: Site, emulator: Emulator, server: Server) -> None:
+    """Pages follow what happens without being loaded anew, keep what is typed and focused, can be
+    paused, and say when the server is gone.
+    """
+    site.open("/queues/pull")
+    evaluate(site.browser, "window.same = true")
+    site.press("Add a task")
+    site.fill("#payload", "being typed")
+    emulator.queue("pull").add(b"work", name="news")
+    site.wait_for("news", "#tasks")
+    assert site.find("#payload").get_attribute("value") == "being typed"
+    assert evaluate(site.browser, "return window.same")
+
+    site.find("#delete-news").send_keys("")
+    evaluate(site.browser, "document.getElementById('delete-news').focus()")
+    emulator.queue("pull").add(b"work", name="more")
+    site.wait_for("more", "#tasks")
+    assert site.browser.switch_to.active_element.get_attribute("id") == "delete-news"
+
+    site.find("#live").click()
+    assert site.find("#live").get_attribute("aria-pressed") == "false"
+    emulator.queue("pull").add(b"work", name="unseen")
+    site.find("#live").click()
+    site.wait_for("unseen", "#tasks")
+
+    server.stop()
+    site.wait_for("The server does not answer.", "#status")
+
+
+def test_the_clock(site: Site, clock: ManualClock, emulator: Emulator) -> None:
+    """It is advanced by a step, by a span, to a moment, and to the next change."""
+    emulator.queue("pull").add(name="a")
+    site.open("/clock")
+    site.press("+ 1 min")
+    site.wait_for("It is 2026-01-01 00:01:00 now.", "#status")
+    site.fill("#count", "2")
+    Select(site.find("#unit")).select_by_value("h")
+    site.press("Advance")
+    site.wait_for("2026-01-01 02:01:00", "#clock")
+    emulator.queue("pull").lease_tasks(30, 1)
+    site.wait_for("Something changes in 30 s", "#next")
+    site.press("Move there")
+    site.wait_for("02:01:30", "#clock")
+    evaluate(site.browser, "document.getElementById('move_to').value = '2026-01-02T00:00:00'")
+    site.press("Move")
+    assert clock.now().isoformat() == "2026-01-02T00:00:00+00:00"
+
+
+def test_faults(site: Site, emulator: Emulator) -> None:
+    """A fault is set, refused where it makes no sense, and taken away."""
+    site.open("/faults")
+    Select(site.find("#call")).select_by_visible_text("lease_tasks")
+    site.fill("#times", "0")
+    site.press("Set")
+    site.wait_for("0 is less than the minimum of 1", "[role=alert]")
+    site.fill("#times", "3")
+    site.press("Set")
+    site.wait_for("The fault is set.", "#status")
+    site.wait_for("TransientError", "#faults")
+    site.find("#remove-1").click()
+    site.wait_for("No faults are set.", "#faults")
+
+
+def test_requests(site: Site, server: Server) -> None:
+    """The last requests, with what was sent and answered."""
+    url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
+    requests.post(url, json={"payloadBase64": "YQ=="}, timeout=5)
+    site.open("/requests")
+    site.find("#request-1").click()
+    site.wait_for('"payloadBase64": "YQ=="')
+    site.wait_for("taskqueues#task")
+    site.open("/requests")
+    site.press("Forget all")
+    site.wait_for("1 requests were forgotten.", "#status")
+    site.wait_for("No requests yet.")
+
+
+def test_the_server_page(
+    site: Site, emulator: Emulator, queue_yaml: Path, tmp_path: Path, server: Server
+) -> None:
+    """Configuration is reloaded, a broken one shown; a snapshot is loaded; all is reset."""
+    emulator.queue("pull").add(name="kept")
+    snapshot = tmp_path / "snapshot.json"
+    snapshot.write_bytes(requests.get(f"{server.url}/_emulator/snapshot", timeout=5).content)
+
+    queue_yaml.write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
+    site.open("/server")
+    site.press("Reload")
+    site.wait_for("queue.yaml is in force: added new.", "#status")
+    queue_yaml.write_text("queue:\n- name: a b\n")
+    site.press("Reload")
+    site.wait_for("Nothing was changed", "#status")
+    site.open("/")
+    site.wait_for("QY201", "#problem")
+
+    site.open("/server")
+    site.press("Reset…")
+    site.press("Reset")
+    site.wait_for("Everything is forgotten.", "#status")
+    assert emulator.queue("pull").list_tasks() == []
+    site.find("#file").send_keys(str(snapshot))
+    site.press("Load")
+    site.wait_for("1 tasks were loaded.", "#status")
+    assert emulator.queue("pull").get_task("kept").name == "kept"
+    site.find("#file").send_keys(str(queue_yaml))
+    site.press("Load")
+    site.wait_for("The file is no JSON", "#status")
+
+
+def test_without_a_mouse(site: Site, emulator: Emulator) -> None:
+    """The keys alone lead from the list of queues to a purged queue; focus is always seen."""
+    emulator.queue("pull").add(name="a")
+    site.open("/")
+    keys = ActionChains(site.browser)
+    keys.send_keys(Keys.TAB).perform()
+    assert site.browser.switch_to.active_element.text == "Skip to the content"
+    for _ in range(30):
+        keys = ActionChains(site.browser)
+        if site.browser.switch_to.active_element.text == "pull":
+            break
+        keys.send_keys(Keys.TAB).perform()
+    ActionChains(site.browser).send_keys(Keys.ENTER).perform()
+    site.wait_for("Scheduled")
+    for _ in range(40):
+        focused = site.browser.switch_to.active_element
+        if focused.text == "Purge…":
+            break
+        ActionChains(site.browser).send_keys(Keys.TAB).perform()
+        outline = evaluate(
+            site.browser, "return getComputedStyle(document.activeElement).outlineStyle"
+        )
+        assert outline != "none"
+    ActionChains(site.browser).send_keys(Keys.ENTER).perform()
+    site.wait_for("Purge pull?", "h1")
+    for _ in range(20):
+        ActionChains(site.browser).send_keys(Keys.TAB).perform()
+        if site.browser.switch_to.active_element.text == "Purge":
+            break
+    ActionChains(site.browser).send_keys(Keys.ENTER).perform()
+    site.wait_for("1 tasks were deleted.", "#status")
+
+
+def test_another_site_cannot_reach_in(
+    browser: Browser, server: Server, emulator: Emulator, tmp_path: Path
+) -> None:
+    """A page of another origin that posts a form, or fetches, changes and learns nothing."""
+    emulator.queue("pull").add(name="stays")
+    page = tmp_path / "evil.html"
+    page.write_text(
+        f'<form id="f" method="post" action="{server.url}/_emulator/reset"></form>'
+        f'<form id="g" method="post" action="{server.url}/console/queues/pull/purge"></form>'
+    )
+    for form in ("f", "g"):
+        browser.get(page.as_uri())
+        evaluate(browser, f"document.getElementById('{form}').submit()")
+        WebDriverWait(browser, 10).until(lambda driver: "refused" in driver.page_source)
+    browser.get(page.as_uri())
+    read: Any = browser.execute_async_script(
+        "const done = arguments[arguments.length - 1];"
+        f"fetch('{server.url}/_emulator/queues').then((a) => a.text()).then(done, () => done(null))"
+    )
+
+    assert read is None
+    assert emulator.queue("pull").fetch_statistics().tasks == 1
+
+
+def test_a_name_that_was_made_point_here(tmp_path: Path, server: Server) -> None:
+    """A browser that follows a foreign name to this machine gets nothing but a refusal."""
+    with started(tmp_path) as browser:
+        browser.execute_cdp_cmd("Network.enable", {})
+        browser.execute_cdp_cmd(
+            "Network.setExtraHTTPHeaders", {"headers": {"Host": "evil.example"}}
+        )
+        browser.get(f"{server.url}/console/")
+
+        assert "is no name of this server" in browser.page_source or "ERR_" in browser.page_source
