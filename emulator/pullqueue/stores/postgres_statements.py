@@ -3,7 +3,8 @@
 A statement of its own is a transaction of its own and a single round trip. `now` is the time at
 which it takes place: the database's, unless the store's clock is moved by hand. Rows are changed by
 `sequence = ANY(ARRAY(...))`, never by a join, so that no estimate of how many there might be can
-lead the planner to read the whole table.
+lead the planner to read the whole table; and what is looked for by name is not said to have an eta
+in words that would let the planner go by the order of etas instead.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ SELECT eta_usec, sequence, name, enqueued_usec FROM stored ORDER BY sequence"""
 def _lease(tag: str | None) -> str:
     """Give the statement that leases tasks; `tag` is where the tag comes from."""
     due = f"FROM tasks WHERE queue = :queue AND eta_usec <= {_T} AND {_NOT_SPENT}"
+    due_of_tag = due.replace("queue = :queue", f"queue || '' = :queue AND tag = {tag}")
     order = "ORDER BY eta_usec, sequence"
     first = f"""
 first AS MATERIALIZED (
@@ -74,7 +76,7 @@ first AS MATERIALIZED (
     return f"""{_NOW},{first if tag and ":" not in tag else ""}
 due AS MATERIALIZED (
     SELECT sequence, eta_usec, octet_length(payload) AS weight
-    {due} {f"AND tag = {tag}" if tag else ""}
+    {due_of_tag if tag else due}
     {order} LIMIT :max_tasks FOR UPDATE SKIP LOCKED
 ),
 fitting AS MATERIALIZED (
@@ -116,8 +118,8 @@ changed AS (
     UPDATE tasks SET eta_usec = {_T} + :lease_usec,
         ends_usec = CASE WHEN retry_count >= CAST(:leases AS bigint)
             THEN greatest({_T} + :lease_usec, enqueued_usec + :age_usec) END
-    WHERE queue = :queue AND name = :name AND eta_usec > {_T} AND retry_count > 0
-        AND eta_usec = coalesce(CAST(:held_eta_usec AS bigint), eta_usec) AND {_NOT_SPENT}
+    WHERE queue = :queue AND name = :name AND coalesce(eta_usec, 0) > {_T} AND retry_count > 0
+        AND (CAST(:held_eta_usec AS bigint) IS NULL OR eta_usec = :held_eta_usec) AND {_NOT_SPENT}
     RETURNING {TASK_COLUMNS}
 ),
 told AS (
@@ -130,8 +132,8 @@ SELECT {TASK_COLUMNS} FROM changed"""
 DELETE = f"""{_NOW},
 doomed AS MATERIALIZED (
     SELECT sequence FROM tasks
-    WHERE queue = :queue AND name = ANY(:names) AND eta_usec IS NOT NULL AND {_NOT_SPENT}
-    ORDER BY sequence FOR UPDATE
+    WHERE queue = :queue AND name = ANY(:names) AND free_usec IS NULL AND {_NOT_SPENT}
+    ORDER BY name FOR UPDATE
 ),
 gone AS (
     UPDATE tasks SET {BURY.replace(":free_usec", f"{_T} + :tombstone_usec")}

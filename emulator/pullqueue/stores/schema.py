@@ -7,10 +7,12 @@ the whole of its life: a tombstone has `free_usec`, a task has `eta_usec`, and n
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     Identity,
     Index,
@@ -20,6 +22,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    literal_column,
 )
 
 _metadata = MetaData()
@@ -54,19 +57,27 @@ _tasks = Table(
 used up its leases is to go, `free_usec` when the name of one that is gone can be used again."""
 
 _t = _tasks.c
+
+
+def _index(name: str, *columns: Column[Any] | ColumnElement[Any], present: Column[Any]) -> Index:
+    """Make an index of those rows that have something in a column."""
+    condition = present.is_not(None)
+    return Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
+
+
 Index("tasks_name", _t.queue, _t.name, unique=True)
-for _index, _columns, _present in (
-    ("tasks_due", (_t.queue, _t.eta_usec, _t.sequence), _t.eta_usec),
-    ("tasks_due_tag", (_t.queue, _t.tag, _t.eta_usec, _t.sequence), _t.eta_usec),
-    ("tasks_ends", (_t.ends_usec,), _t.ends_usec),
-    ("tasks_free", (_t.free_usec,), _t.free_usec),
+_index("tasks_due", _t.queue, _t.eta_usec, _t.sequence, present=_t.eta_usec)
+_index("tasks_ends", _t.ends_usec, present=_t.ends_usec)
+_index("tasks_free", _t.free_usec, present=_t.free_usec)
+# A statement that looks for a tag writes the queue as this index does. PostgreSQL then has no other
+# index to choose, whatever it believes about how many tags there are.
+for _dialect, _queue in (
+    ("sqlite", _t.queue),
+    ("postgresql", _t.queue.concat(literal_column("''"))),
 ):
-    Index(
-        _index,
-        *_columns,
-        sqlite_where=_present.is_not(None),
-        postgresql_where=_present.is_not(None),
-    )
+    _index(
+        f"tasks_due_tag_{_dialect}", _queue, _t.tag, _t.eta_usec, _t.sequence, present=_t.eta_usec
+    ).ddl_if(dialect=_dialect)
 
 _exhausted = Table(
     "exhausted",

@@ -14,7 +14,7 @@ from pullqueue.stores.rows import Row
 from pullqueue.stores.session import Parameters, Session
 from pullqueue.stores.text import Statements
 
-_STATEMENTS = Statements(
+STATEMENTS = Statements(
     sqlite_dialect.dialect(paramstyle="named"),
     in_list=r"IN (SELECT value FROM json_each(:\1))",
     locked="",
@@ -90,21 +90,21 @@ class SqliteSession(Session, AbstractContextManager[None]):
 
     def rows(self, statement: str, parameters: Parameters) -> Iterator[Row]:
         """Send a statement and give the rows of its answer."""
-        return self._connection.execute(_STATEMENTS[statement], parameters)
+        return self._connection.execute(STATEMENTS[statement], parameters)
 
     def row(self, statement: str, parameters: Parameters) -> Row | None:
         """Send a statement and give the first row of its answer, or None."""
         # To the end: a statement that changes something must not be left half-way.
-        rows = self._connection.execute(_STATEMENTS[statement], parameters).fetchall()
+        rows = self._connection.execute(STATEMENTS[statement], parameters).fetchall()
         return rows[0] if rows else None
 
     def change(self, statement: str, parameters: Parameters) -> int:
         """Send a statement and count the rows it changed."""
-        return self._connection.execute(_STATEMENTS[statement], parameters).rowcount
+        return self._connection.execute(STATEMENTS[statement], parameters).rowcount
 
     def change_many(self, statement: str, parameters: Sequence[Parameters]) -> int:
         """Send a statement for each set of parameters and count the rows it changed."""
-        return self._connection.executemany(_STATEMENTS[statement], parameters).rowcount
+        return self._connection.executemany(STATEMENTS[statement], parameters).rowcount
 
     def insert(self, statement: str, rows: Sequence[tuple[object, ...]]) -> int:
         """Send a statement with question marks once for each row, and count the rows it stored."""
