@@ -180,7 +180,9 @@ def _command(command: click.Command, context: click.Context, level: int) -> Iter
 
 def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, str] | None:
     record = parameter.get_help_record(context)
-    return record and (f"`{record[0]}`", _escaped(record[1]))
+    if not record or not record[1] or parameter.name == "help":
+        return None
+    return f"`{record[0]}`", _escaped(record[1])
 
 
 def _markdown(text: str) -> str:

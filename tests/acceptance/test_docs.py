@@ -7,9 +7,13 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from documents import blocks_of, run_document
+
+import pullqueue
+import pullqueue.testing
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
@@ -75,6 +79,17 @@ def test_generated_parts_are_there(site: Path) -> None:
         html = (site / "reference" / f"{page}.html").read_text("utf-8")
         assert text in html
         assert "generated:" not in html
+
+
+@pytest.mark.parametrize("module", [pullqueue, pullqueue.testing], ids=lambda m: m.__name__)
+def test_every_public_name_has_its_place(site: Path, module: ModuleType) -> None:
+    """What can be imported is in a reference."""
+    pages = [path.read_text("utf-8") for path in (site / "reference").glob("*.html")]
+    text = "".join(pages)
+
+    names = [name for name in module.__all__ if f'id="{module.__name__}.{name}"' not in text]
+    errors = [name for name in names if f'id="pullqueue.errors.{name}"' in text]
+    assert set(names) - set(errors) <= {"Limits"}  # these are a table
 
 
 class Assets(HTMLParser):
