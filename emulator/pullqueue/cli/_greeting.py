@@ -27,7 +27,8 @@ def _notes(queue: Queue, *, acl: bool) -> str:
     notes = []
     retry = queue.settings.retry_parameters
     if retry is not None and retry.task_retry_limit is not None:
-        notes.append(f"each task can be leased {retry.task_retry_limit} times")
+        times = "time" if retry.task_retry_limit == 1 else "times"
+        notes.append(f"each task can be leased {retry.task_retry_limit} {times}")
     if acl and not queue.settings.acl:
         notes.append("no acl: nobody may use it")
     return f" ({'; '.join(notes)})" if notes else ""

@@ -1,0 +1,135 @@
+"""`pullqueue serve --auth acl` and `pullqueue credentials`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rest_clients import CLIENTS_YAML, key_file
+from served import serving, start_serve
+
+
+def credentials(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    """Run the command and give status, output and errors."""
+    run = subprocess.run(
+        [sys.executable, "-m", "pullqueue", "credentials", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    return run.returncode, run.stdout, run.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a queue.yaml that has acls."""
+    (tmp_path / "queue.yaml").write_text(
+        f"{CLIENTS_YAML}- name: closed\n  mode: pull\n  retry_parameters:\n"
+        "    task_retry_limit: 1\n"
+    )
+    return tmp_path
+
+
+class TestServe:
+    def test_a_line_that_works_with_an_acl(self, folder: Path) -> None:
+        """The curl line has a token of one who may insert; closed queues are pointed out."""
+        process = start_serve("--port", "0", "--auth", "acl", folder=folder)
+        assert process.stdout is not None
+        lines = [process.stdout.readline().rstrip("\n") for _ in range(7)]
+        tried = subprocess.run(
+            ["sh", "-c", lines[6]], capture_output=True, text=True, timeout=10, check=False
+        )
+        process.terminate()
+        process.communicate(timeout=10)
+
+        assert lines[1:6] == [
+            "queue.yaml: 3 pull queues",
+            "  pull-queue",
+            "  read-only",
+            "  closed (each task can be leased 1 time; no acl: nobody may use it)",
+            "Add a task:",
+        ]
+        assert json.loads(tried.stdout)["queueName"] == "pull-queue"
+
+    def test_nobody_may_insert(self, folder: Path) -> None:
+        """Where no acl lets anybody insert, there is no line to try."""
+        (folder / "queue.yaml").write_text("queue:\n- name: closed\n  mode: pull\n")
+        process = start_serve("--port", "0", "--auth", "acl", folder=folder)
+        assert process.stdout is not None
+        first = [process.stdout.readline() for _ in range(3)]
+        process.terminate()
+        rest, _ = process.communicate(timeout=10)
+
+        assert first[2] == "  closed (no acl: nobody may use it)\n"
+        assert "curl" not in rest
+
+
+class TestCredentials:
+    def test_to_standard_output(self, folder: Path) -> None:
+        """Without --output the key file is printed; the address may come from the environment."""
+        with serving("--project", "mine", folder=folder) as served:
+            host = served.url.removeprefix("http://")
+            status, output, errors = credentials("worker@example.com", PULLQUEUE_EMULATOR_HOST=host)
+
+        key = json.loads(output)
+        assert (status, errors) == (0, "")
+        assert key["client_email"] == "worker@example.com"
+        assert key["project_id"] == "mine"
+        assert key["token_uri"] == f"{served.url}/token"
+
+    def test_to_a_file(self, folder: Path, tmp_path: Path) -> None:
+        """A key file is for its owner alone, also where an open one stood before."""
+        path = tmp_path / "key.json"
+        path.write_text("old")
+        path.chmod(0o644)
+        with serving(folder=folder) as served:
+            key_file(served, path)
+
+        assert json.loads(path.read_text())["type"] == "service_account"
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_no_address(self, folder: Path) -> None:
+        """What is no e-mail address is refused with the server's own words."""
+        with serving(folder=folder) as served:
+            status, output, errors = credentials("worker", "--url", served.url)
+
+        assert (status, output) == (2, "")
+        assert errors == "Error: email is 'worker': give an address, such as worker@example.com\n"
+
+    def test_a_file_that_cannot_be_written(self, folder: Path, tmp_path: Path) -> None:
+        """A folder that is not there is one clear line."""
+        path = tmp_path / "none" / "key.json"
+        with serving(folder=folder) as served:
+            status, _, errors = credentials("a@b", "--url", served.url, "--output", str(path))
+
+        assert status == 2
+        assert errors == f"Error: cannot write '{path}': No such file or directory\n"
+
+    def test_no_server(self) -> None:
+        """Where nothing answers, the command says how to start a server."""
+        status, _, errors = credentials("a@b", "--url", "http://127.0.0.1:1")
+
+        assert status == 2
+        assert errors.startswith("Error: no pullqueue answers at http://127.0.0.1:1 (")
+        assert errors.endswith("): start one with `pullqueue serve --auth acl`\n")
+
+    def test_no_url(self) -> None:
+        """An address needs its scheme."""
+        status, _, errors = credentials("a@b", "--url", "127.0.0.1:8124")
+
+        assert status == 2
+        assert "--url is '127.0.0.1:8124': give an address such as" in errors
+
+    def test_another_server(self, folder: Path) -> None:
+        """A server that is something else is named."""
+        with serving(folder=folder) as served:
+            status, _, errors = credentials("a@b", "--url", f"{served.url}/discovery")
+
+        assert status == 2
+        assert "Not Found" in errors or "is no pullqueue" in errors
