@@ -125,8 +125,9 @@ def serve(
     )
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
     from pullqueue.rest.control.config_file import ConfigFile  # noqa: PLC0415 - the same
-    from pullqueue.rest.server import Server  # noqa: PLC0415 - imports Flask
+    from pullqueue.rest.server import Server, shorten_pauses  # noqa: PLC0415 - imports Flask
 
+    shorten_pauses()
     set_up_logs(log_format=log_format, log_level=log_level)
     file = queue_yaml or found_file(Path())
     emulator = Emulator.from_file(
