@@ -1,0 +1,96 @@
+"""A short soak over every door, and proof that its checker sees what it looks for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from soak import Soak
+from soak_checker import check
+from soak_workers import LEASE_SECONDS
+
+SECOND = 1_000_000
+
+
+def test_a_short_soak_breaks_no_promise(tmp_path: Path) -> None:
+    """Workers at every door, killed, delayed and lied to, lose nothing and hold nothing twice."""
+    verdict = Soak(tmp_path, seed=1).run(seconds=1.0)
+
+    assert verdict.faults == []
+    assert verdict.added
+    assert verdict.deleted
+    assert verdict.by_door.keys() >= {"python", "sdk", "rest", "bridge"}
+
+
+def line(what: str, *, at: float = 0, **facts: Any) -> dict[str, Any]:
+    """Give a line of a journal about the task `a`."""
+    return {"what": what, "name": "a", "at": at, **facts}
+
+
+def leased(n: int, *, start: int, asked: float = 0, **facts: Any) -> dict[str, Any]:
+    """Give the line of a lease that begins at a second of the emulator's clock."""
+    eta = (start + LEASE_SECONDS) * SECOND
+    usual = {"queue": "limited", "count": 5, "got": 1}
+    return line("leased", at=asked, n=n, eta=eta, asked=asked, **(usual | facts))
+
+
+ADDED = [line("adding"), line("added")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        (ADDED, "a was added, never delivered, and is not there"),
+        ([leased(1, start=0)], "a was delivered and never added"),
+        (
+            [*ADDED, leased(1, start=0), leased(1, start=99)],
+            "a: one lease was given to two workers",
+        ),
+        (
+            [*ADDED, leased(1, start=0), leased(2, start=29)],
+            "a: lease 2 began 1000000 us before the end of another",
+        ),
+        (
+            [
+                *ADDED,
+                leased(1, start=0),
+                line("extended", n=1, eta=60 * SECOND),
+                leased(2, start=59),
+            ],
+            "a: lease 2 began 1000000 us before the end of another",
+        ),
+        (
+            [*ADDED, leased(1, start=0), line("deleted", at=1), leased(2, start=99, asked=2)],
+            "a came back after it was deleted",
+        ),
+        ([*ADDED, leased(6, start=0)], "a was leased 6 times: the limit is 5"),
+        ([*ADDED, leased(1, start=0, got=6)], "6 tasks came where 5 were asked for"),
+    ],
+)
+def test_the_checker_sees(lines: list[dict[str, Any]], fault: str, tmp_path: Path) -> None:
+    """Each broken promise is told."""
+    assert faults_in(lines, tmp_path) == [fault]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [*ADDED, leased(1, start=0), leased(2, start=30)],
+        [*ADDED, leased(1, start=0), line("releasing", n=1), leased(2, start=5)],
+        [*ADDED, leased(1, start=0), line("deleting"), leased(2, start=99, asked=2)],
+        [line("adding"), leased(1, start=0)],
+    ],
+)
+def test_the_checker_lets_pass(lines: list[dict[str, Any]], tmp_path: Path) -> None:
+    """A lease after the end of another, after the task was given back, after a lost delete."""
+    assert faults_in(lines, tmp_path) == []
+
+
+def faults_in(lines: list[dict[str, Any]], folder: Path) -> list[str]:
+    """Check a journal of these lines and half a line."""
+    journal = folder / "python-1.jsonl"
+    text = "\n".join(json.dumps(line) for line in lines)
+    journal.write_text(text + '\n{"what": "lea', "utf-8")
+    return check([journal], gone=set(), there=set(), most_leases=5).faults

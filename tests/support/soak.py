@@ -1,0 +1,205 @@
+"""Soak and chaos: many workers, every door, and a hostile world.
+
+    python tests/support/soak.py --seconds 600 --seed 1
+
+Workers in threads (Python, the SDK) and in processes (REST, the SDK over the bridge) add, lease,
+extend, give back, delete and forget tasks, while processes are killed, the clock moves, leases run
+out, calls fail or lose their answers, and queue.yaml is replaced. In the end the journals are
+replayed: every task was delivered at least once or is still there, no two workers held one at the
+same time, none came back after it was deleted, no limit was passed, and memory is flat. What
+happens follows from the seed, but for the order in which the machine runs the workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from soak_checker import Verdict, check
+from soak_workers import DEEPEST, QUEUES, PythonSoakDoor, SdkSoakDoor, SoakDoor, Worker
+
+from pullqueue import Emulator, Limits, ManualClock, SystemClock, TransientError
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.rest.server import Server
+from pullqueue.sdk import install
+from pullqueue.testing import Faults
+
+TICK_SECONDS = 0.05
+RETRY_LIMITS = (3, 5)
+STORAGE_LIMIT_BYTES = 20_000
+EVENTS_KEPT = 5_000
+GROWTH_BYTES = 32 << 20
+"""What the process may grow after its first third."""
+PROCESSES = ("rest", "rest", "bridge")
+
+
+def config(retry_limit: int) -> QueueConfig:
+    """Give the queues of the run, with one of the retry limits."""
+    limited = RetryParameters(task_retry_limit=retry_limit)
+    return QueueConfig(
+        queues=(
+            QueueSettings(name="open", mode=QueueMode.PULL),
+            QueueSettings(name="limited", mode=QueueMode.PULL, retry_parameters=limited),
+        ),
+        total_storage_limit_bytes=STORAGE_LIMIT_BYTES,
+    )
+
+
+class Soak:
+    """One run."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        # The SDK's client in another process stamps its tasks by the machine's clock.
+        self.clock = ManualClock(SystemClock().now())
+        limits = Limits(tombstone_seconds=3600, events_kept=EVENTS_KEPT, exhausted_kept=1_000_000)
+        self.emulator = Emulator(config(RETRY_LIMITS[0]), clock=self.clock, limits=limits)
+        self.faults: list[str] = []
+        self._folder = folder
+        self._random = random.Random(seed)
+        self._stopping = threading.Event()
+        self._trouble = Faults(self.emulator)
+        self._memory: list[int] = []
+        self._journals = 0
+
+    def run(self, seconds: float) -> Verdict:
+        """Let the workers work for so long, finish what is left, and judge."""
+        with Server(self.emulator) as server, install(self.emulator), ExitStack() as stack:
+            stack.enter_context(self._thread("python", PythonSoakDoor(self.emulator.queue)))
+            stack.enter_context(self._thread("sdk", SdkSoakDoor()))
+            processes = [self._process(kind, server) for kind in PROCESSES]
+            try:
+                self._await_workers()
+                ends = time.monotonic() + seconds
+                while time.monotonic() < ends:
+                    self._make_trouble(processes, server)
+                    self._look()
+                    self._stopping.wait(TICK_SECONDS)
+            finally:
+                for process in processes:
+                    end(process)
+                self._stopping.set()
+        self._trouble.clear()
+        self._finish()
+        return self._judge()
+
+    def _await_workers(self) -> None:
+        patience = time.monotonic() + 60
+        while len(list(self._folder.glob("*.jsonl"))) < self._journals:
+            if time.monotonic() > patience:
+                raise TimeoutError("a worker does not start")
+            self._stopping.wait(TICK_SECONDS)
+
+    def _make_trouble(self, processes: list[subprocess.Popen[bytes]], server: Server) -> None:
+        chance = self._random.random()
+        self.clock.advance(self._random.choice((0.5, 5, 40)))
+        if chance < 0.05:
+            number = self._random.randrange(len(processes))
+            end(processes[number])
+            processes[number] = self._process(PROCESSES[number], server)
+        elif chance < 0.15:
+            self.emulator.reconfigure(config(self._random.choice(RETRY_LIMITS)))
+        elif chance < 0.25:
+            self._trouble.clear()
+            verb = self._random.choice(("add", "lease_tasks", "delete_tasks", "modify_task_lease"))
+            lose = self._random.choice((self._trouble.fail, self._trouble.lose_answer))
+            lose(verb, TransientError, probability=0.2, seed=self._random.randrange(1000))
+
+    def _look(self) -> None:
+        stored = self.emulator.bytes_stored
+        if stored > STORAGE_LIMIT_BYTES:
+            self.faults.append(f"{stored} bytes are stored: the limit is {STORAGE_LIMIT_BYTES}")
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+        self._memory.append(pages * 4096)
+
+    @contextmanager
+    def _thread(self, kind: str, door: SoakDoor) -> Iterator[None]:
+        worker = self._worker(kind, door)
+
+        def work() -> None:
+            try:
+                while not self._stopping.is_set():
+                    depth = self.emulator.queue("open").fetch_statistics().tasks
+                    worker.work(adds=depth < DEEPEST)
+                    self._stopping.wait(0.001)
+            except BaseException as error:
+                self.faults.append(f"{kind}: {error!r}")
+                raise
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        yield
+        self._stopping.set()
+        thread.join()
+        worker.close()
+
+    def _worker(self, name: str, door: SoakDoor) -> Worker:
+        return Worker(name, door, self._journal(name), seed=self._random.randrange(1 << 30))
+
+    def _process(self, kind: str, server: Server) -> subprocess.Popen[bytes]:
+        script = Path(__file__).with_name("soak_workers.py")
+        address = f"{server.host}:{server.port}"
+        seed = self._random.randrange(1 << 30)
+        return subprocess.Popen(
+            [sys.executable, script, kind, address, self._journal(kind), str(seed)],
+            env=os.environ | {"HTTP_HOST": "localhost"},  # or the SDK's client warns at each task
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _journal(self, kind: str) -> Path:
+        self._journals += 1
+        return self._folder / f"{kind}-{self._journals}.jsonl"
+
+    def _finish(self) -> None:
+        """Let one quiet worker do what is left."""
+        worker = self._worker("last", PythonSoakDoor(self.emulator.queue))
+        while any(self.emulator.queue(name).fetch_statistics().tasks for name in QUEUES):
+            self.clock.advance(3600)
+            for _ in range(100):
+                worker.work(adds=False)
+        worker.close()
+
+    def _judge(self) -> Verdict:
+        queues = [self.emulator.queue(name) for name in QUEUES]
+        verdict = check(
+            sorted(self._folder.glob("*.jsonl")),
+            gone={task.name for queue in queues for task in queue.exhausted},
+            there={task.name for queue in queues for task in queue.list_tasks(1 << 30)},
+            most_leases=max(RETRY_LIMITS),
+        )
+        growth = max(self._memory[len(self._memory) // 3 :]) - self._memory[len(self._memory) // 3]
+        if growth > GROWTH_BYTES:
+            self.faults.append(f"the process grew by {growth >> 20} MiB")
+        return verdict._replace(faults=[*self.faults, *verdict.faults])
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a worker wherever it stands."""
+    process.kill()
+    process.wait()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run, print what was done, and fail if a promise was broken."""
+    parser = argparse.ArgumentParser(description="Soak and chaos over every door.")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        verdict = Soak(Path(folder), options.seed).run(options.seconds)
+    print(f"{verdict.added} added, {verdict.leases} leases, {verdict.deleted} deleted")
+    print("leases by door:", *(f"{door} {count}" for door, count in verdict.by_door.items()))
+    print(*verdict.faults[:20], sep="\n")
+    return 1 if verdict.faults else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
