@@ -8,11 +8,16 @@ import sys
 import threading
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
+
+import pytest
+
+from pullqueue import Emulator, Queue, Task, TombstonedTaskError, TransientError
 
 LEASE_SECONDS = 86_400
 """So long that no lease ends while a test runs: whoever leased a task has it to himself."""
@@ -56,8 +61,46 @@ class Served:
         self.process.communicate()
 
 
-class Client:
-    """One worker's connection."""
+class Client(Protocol):
+    """What a worker does with a queue."""
+
+    def add(self, name: str) -> None:
+        """Add a task of a name, which is its payload too."""
+
+    def lease(self, count: int) -> list[str]:
+        """Lease tasks and give their names."""
+
+    def delete(self, name: str) -> None:
+        """Delete a task."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+class QueueClient:
+    """A worker in the process of the queue."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def add(self, name: str) -> None:
+        """Add a task of a name."""
+        self._queue.add(name, name=name)
+
+    def lease(self, count: int) -> list[str]:
+        """Lease tasks and give their names."""
+        return [task.name for task in self._queue.lease_tasks(LEASE_SECONDS, count)]
+
+    def delete(self, name: str) -> None:
+        """Delete a task."""
+        self._queue.delete_tasks(name)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class RestClient:
+    """A worker that speaks to a server."""
 
     def __init__(self, address: str) -> None:
         self._connection = HTTPConnection(address, timeout=20)
@@ -130,14 +173,19 @@ class Ledger:
         self.answers += 1
 
 
-def worker(address: str, step: Callable[[Client], None], stop: threading.Event) -> threading.Thread:
-    """Let a thread repeat a step until it is stopped or its server is gone."""
+def worker(
+    client: Client, step: Callable[[Client], None], stop: threading.Event
+) -> threading.Thread:
+    """Let a thread repeat a step until it is stopped or its server is gone.
+
+    What may be tried again is tried again, and the ledger knows that its end was not heard of.
+    """
 
     def work() -> None:
-        client = Client(address)
         try:
             while not stop.is_set():
-                step(client)
+                with suppress(TransientError):
+                    step(client)
         except (OSError, HTTPException):
             pass
         finally:
@@ -146,3 +194,41 @@ def worker(address: str, step: Callable[[Client], None], stop: threading.Event) 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
+
+
+def load(
+    ledger: Ledger, clients: Iterable[tuple[Client, Client]], stop: threading.Event
+) -> list[threading.Thread]:
+    """Let pairs of workers add and consume tasks until they are stopped."""
+    threads: list[threading.Thread] = []
+    for producer, consumer in clients:
+        threads.append(worker(producer, ledger.produce, stop))
+        threads.append(worker(consumer, ledger.consume, stop))
+    return threads
+
+
+def finish(threads: list[threading.Thread]) -> None:
+    """Wait for workers."""
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def check(emulator: Emulator, ledger: Ledger) -> None:
+    """Compare what a queue holds with what the workers were told."""
+    queue = emulator.queue("pull")
+    tasks: dict[str, Task] = {task.name: task for task in queue.list_tasks(limit=1_000_000)}
+    assert ledger.added - ledger.perhaps_deleted <= tasks.keys()
+    assert tasks.keys() <= ledger.perhaps_added - ledger.deleted
+    assert set(ledger.leased.values()) <= {1}
+    assert all(tasks[name].retry_count == 1 for name in ledger.leased.keys() & tasks.keys())
+    assert all(task.retry_count <= 1 for task in tasks.values())
+    assert all(task.payload == task.name.encode() for task in tasks.values())
+    for name in list(ledger.deleted)[:500]:
+        with pytest.raises(TombstonedTaskError):
+            queue.get_task(name)
+    numbers = queue.fetch_statistics()
+    assert numbers.tasks == len(tasks)
+    assert numbers.bytes_stored == sum(task.stored_bytes for task in tasks.values())
+    assert numbers.leased == sum(task.retry_count for task in tasks.values())
+    assert numbers.leased_last_hour >= ledger.leased.total()

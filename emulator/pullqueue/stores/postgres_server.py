@@ -47,7 +47,7 @@ class Address(NamedTuple):
     connections: int
     """How many there may be at most."""
     shown: str
-    """The URL without its password, for messages."""
+    """The URL without its password and options, for messages."""
 
 
 def parsed(url: str) -> Address:
@@ -60,6 +60,7 @@ def parsed(url: str) -> Address:
     """
     try:
         parts = make_url(url)
+        shown = parts.set(query={}).render_as_string()
         schema = str(parts.query.get("schema", "pullqueue"))
         connections = int(str(parts.query.get("connections", "10")))
         _, arguments = dialect().create_connect_args(  # type: ignore[no-untyped-call]
@@ -69,9 +70,10 @@ def parsed(url: str) -> Address:
         raise StoreError(f"store {url!r} cannot be read: {error}") from error
     if not schema.isidentifier() or not schema.isascii() or connections < 1:
         raise StoreError(
-            f"store {url!r}: schema must be letters, digits and underscores, connections at least 1"
+            f"store {shown}: schema must be letters, digits and underscores, and connections a "
+            "number from 1 on"
         )
-    return Address(arguments, schema.lower(), connections, parts.render_as_string())
+    return Address(arguments, schema.lower(), connections, shown)
 
 
 def connect(address: Address) -> DriverConnection:

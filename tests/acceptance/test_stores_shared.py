@@ -1,0 +1,105 @@
+"""Several servers on one PostgreSQL database, and what may happen to them and to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from store_load import Ledger, QueueClient, RestClient, Served, check, finish, load
+from stores import LONG, own_schema, postgres_url
+
+from pullqueue import Emulator, TransientError
+
+QUEUES = "queue:\n- name: pull\n  mode: pull\n"
+POSTGRES = Path(__file__).parents[2] / ".ci" / "postgres"
+SECONDS = 20.0 if LONG else 0.8
+"""How long workers load the servers between two events."""
+
+
+@pytest.fixture
+def queue_yaml(tmp_path: Path) -> Path:
+    """Give the servers' configuration."""
+    path = tmp_path / "queue.yaml"
+    path.write_text(QUEUES)
+    return path
+
+
+def test_two_servers_of_which_one_is_killed(queue_yaml: Path) -> None:
+    """Workers of both see one queue; when one is killed, the other goes on with all of it."""
+    store = own_schema("shared")
+    emulator = Emulator.from_text(QUEUES, store=store)
+    emulator.reset()
+    servers = [Served(queue_yaml, store) for _ in range(2)]
+    ledger = Ledger()
+    stop = threading.Event()
+
+    clients = [(RestClient(server.address), RestClient(server.address)) for server in servers]
+    threads = load(ledger, clients, stop)
+    stop.wait(SECONDS)
+    servers[0].kill()
+    before = ledger.answers
+    stop.wait(SECONDS)
+    stop.set()
+    finish(threads)
+
+    assert ledger.answers > before > 0
+    check(emulator, ledger)
+    # What was leased through the server that is gone can be deleted through the other.
+    client = RestClient(servers[1].address)
+    client.delete(next(iter(ledger.leased.keys() - ledger.perhaps_deleted)))
+    client.close()
+    servers[1].stop()
+    emulator.close()
+
+
+@pytest.fixture
+def own_database(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Give the environment of a database server that the test may treat as it likes."""
+    postgres_url()
+    folder = tmp_path / "postgres"
+    folder.mkdir()
+    for above in (tmp_path, *tmp_path.parents[:2]):
+        above.chmod(0o755)
+    port = 20_000 + os.getpid() % 10_000
+    environment = {"PULLQUEUE_POSTGRES_FOLDER": str(folder), "PULLQUEUE_POSTGRES_PORT": str(port)}
+    environment |= {"PATH": os.environ["PATH"]}
+    yield environment
+    postgres("crash", environment)
+
+
+def postgres(verb: str, environment: dict[str, str]) -> str:
+    """Start or stop the database and give what is printed."""
+    run = subprocess.run(
+        [POSTGRES, verb], env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return run.stdout.strip()
+
+
+@pytest.mark.parametrize("verb", ["stop", "crash"])
+def test_a_restart_of_the_database(own_database: dict[str, str], verb: str) -> None:
+    """While it is away calls fail and say so; what was answered before is there afterwards."""
+    url = postgres("start", own_database)
+    emulators = [Emulator.from_text(QUEUES, store=url) for _ in range(2)]
+    queues = [emulator.queue("pull") for emulator in emulators]
+    ledger = Ledger()
+    stop = threading.Event()
+
+    threads = load(ledger, [(QueueClient(queue), QueueClient(queue)) for queue in queues], stop)
+    stop.wait(SECONDS)
+    postgres(verb, own_database)
+    with pytest.raises(TransientError, match=r"^the store's database: .*; try again$"):
+        queues[0].add()
+    before = ledger.answers
+    postgres("start", own_database)
+    stop.wait(SECONDS)
+    stop.set()
+    finish(threads)
+
+    assert ledger.answers > before > 0
+    check(emulators[0], ledger)
+    for emulator in emulators:
+        emulator.close()
