@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_pullqueue.settings import (
-    INI_OPTIONS,
-    MARKER_USAGE,
-    SettingsError,
-    check_ini,
-    settings_of,
-)
+from pytest_pullqueue.options import INI_OPTIONS, MARKER_USAGE, own_ini_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +34,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Announce the marker and refuse bad ini options."""
     config.addinivalue_line("markers", MARKER_USAGE)
+    names = own_ini_names(config)
+    if not names:
+        return
+    from pytest_pullqueue.settings import SettingsError, check_ini  # noqa: PLC0415
+
     try:
-        check_ini(config)
+        check_ini(config, names)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
 
@@ -152,6 +151,7 @@ def pullqueue_server(
     the session. An error inside the server fails the test.
     """
     from pytest_pullqueue.server import server_of_test  # noqa: PLC0415
+    from pytest_pullqueue.settings import settings_of  # noqa: PLC0415
 
     acl = settings_of(request.node, pullqueue_config).acl
     with server_of_test(_pullqueue_session_server, pullqueue_emulator, acl=acl) as server:
@@ -182,6 +182,7 @@ def pullqueue_responses(
     address is refused, unless the test adds it to `.mock`.
     """
     from pytest_pullqueue.intercepting import requests_of_test  # noqa: PLC0415
+    from pytest_pullqueue.settings import settings_of  # noqa: PLC0415
 
     acl = settings_of(request.node, pullqueue_config).acl
     with requests_of_test(pullqueue_emulator, acl=acl) as answered:

@@ -10,7 +10,6 @@ from pathlib import Path
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.rest.server import Server
-from pullqueue.sdk.local import api_variables
 from pullqueue.sdk.startup import sitecustomize
 from pytest_pullqueue.web import Identities, ServiceAccountKey, errors_raised
 
@@ -49,7 +48,8 @@ class LiveServer:
         folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
         return {
             _ADDRESS_VARIABLE: address,
-            **api_variables(address),
+            "API_HOST": self._server.host,
+            "API_PORT": str(self._server.port),
             sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,
             "PYTHONPATH": os.pathsep.join(filter(None, folders)),
         }

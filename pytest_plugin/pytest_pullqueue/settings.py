@@ -10,25 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
+from pytest_pullqueue.options import INI_OPTIONS, MARKER
+
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueConfig
 
 ConfigSource: TypeAlias = "Path | str | QueueConfig"
 """A path, the text of a queue.yaml (a str of more than one line), or a configuration."""
-
-MARKER = "pullqueue"
-INI_OPTIONS = {
-    "pullqueue_config": "queue.yaml of the tests, relative to this file",
-    "pullqueue_project": "application id that callers of the REST API must name",
-    "pullqueue_profile": "how strictly queue.yaml is read: gcloud (the default) or sdk",
-    "pullqueue_lease_rate_limit": "true: hold tests to production's 10 lease calls a second",
-    "pullqueue_acl": "true: let pullqueue_server and pullqueue_responses ask who may do what",
-    "pullqueue_start": "where pullqueue_clock starts, such as 2026-01-01T00:00Z",
-}
-MARKER_USAGE = (
-    f"{MARKER}(config=None, queues=None, total_storage_limit=None, profile=None, project=None, "
-    "lease_rate_limit=False, acl=False, start=None): settings of this test's pull queues"
-)
 
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True}
 _FALSEHOOD = {"false": False, "no": False, "off": False, "0": False}
@@ -77,25 +65,19 @@ def settings_of(item: pytest.Item, overridden: ConfigSource | None) -> Settings:
     return Settings(**values)  # type: ignore[arg-type] # each value has been checked
 
 
-def check_ini(config: pytest.Config) -> None:
+def check_ini(config: pytest.Config, names: Sequence[str]) -> None:
     """Refuse ini options of this plugin that do not exist or have an unusable value.
 
     Raises:
         SettingsError: there is one.
     """
-    for name in _ini_names(config):
-        if name.startswith("pullqueue_") and name not in INI_OPTIONS:
+    for name in names:
+        if name not in INI_OPTIONS:
             raise SettingsError(
                 f"{_ini_file(config)}: unknown ini option {name!r}: use one of "
                 f"{', '.join(sorted(INI_OPTIONS))}"
             )
     _ini_values(config)
-
-
-def _ini_names(config: pytest.Config) -> list[str]:
-    # Deprecated since pytest 9 without a successor for names that nobody announced.
-    given = vars(config).get("_inicfg")
-    return list(config.inicfg if given is None else given)
 
 
 def _ini_values(config: pytest.Config) -> dict[str, object]:

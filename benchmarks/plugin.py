@@ -1,0 +1,159 @@
+"""What the pytest plugin costs: a run that does not use it, and a test that does."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.measuring import Figure, Options, medians
+
+SUITE = "plugin"
+QUEUE_YAML = "queue:\n- name: pull-queue\n  mode: pull\n"
+EMPTY_TESTS = "".join(f"def test_{number}(): pass\n" for number in range(100))
+FIXTURE_TESTS = """
+import pytest
+
+@pytest.mark.parametrize("n", range(40))
+def test_empty(n): pass
+
+@pytest.mark.parametrize("n", range(40))
+def test_fixtures(n, pullqueue_emulator, pullqueue_clock): pass
+"""
+LOAD_SDK = """
+import warnings
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from google.appengine.api import taskqueue
+    from google.appengine.ext import testbed
+"""
+RECORDER = """
+import json, pathlib, time
+import pytest
+
+process_time = {"now": time.process_time}
+spent = {}
+
+def timed(item):
+    before = process_time["now"]()
+    try:
+        return (yield)
+    finally:
+        spent[item.name] = spent.get(item.name, 0) + process_time["now"]() - before
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item):
+    return (yield from timed(item))
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    return (yield from timed(item))
+
+def pytest_sessionfinish():
+    pathlib.Path("spent.json").write_text(json.dumps(spent))
+"""
+_PLUGIN = ("-p", "pytest_pullqueue.plugin")
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """Measure the plugin."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "queue.yaml").write_text(QUEUE_YAML)
+        yield from _unused(folder, options)
+        for what, prelude, limit in (
+            ("emulator and clock, set up and torn down", "", 5.0),
+            ("the same in a process with the SDK", LOAD_SDK, 30.0),
+        ):
+            yield from _used(folder, what, prelude, limit, options)
+
+
+def _unused(folder: Path, options: Options) -> Iterator[Figure]:
+    (folder / "test_empty.py").write_text(EMPTY_TESTS)
+    (folder / "test_one.py").write_text("def test_one(): pass\n")
+    for module in ("test_empty.py", "test_one.py"):
+        _cpu_seconds(folder, module, *_PLUGIN)  # compiles what is to be measured
+    taken = medians(
+        {
+            "100 with": lambda: _cpu_seconds(folder, "test_empty.py", *_PLUGIN),
+            "100 without": lambda: _cpu_seconds(folder, "test_empty.py"),
+            "1 with": lambda: _cpu_seconds(folder, "test_one.py", *_PLUGIN),
+            "1 without": lambda: _cpu_seconds(folder, "test_one.py"),
+        },
+        rounds=options.rounds * 2,
+    )
+    yield Figure(
+        suite=SUITE,
+        what="a run of 100 empty tests",
+        value=taken["100 with"] * 1e3,
+        unit="ms",
+        peer="without the plugin",
+        peer_value=taken["100 without"] * 1e3,
+        limit=1.02,
+    )
+    yield Figure(
+        suite=SUITE,
+        what="added to the start of a run",
+        value=(taken["1 with"] - taken["1 without"]) * 1e3,
+        unit="ms",
+        limit=15.0,
+    )
+
+
+def _used(
+    folder: Path, what: str, prelude: str, limit: float, options: Options
+) -> Iterator[Figure]:
+    (folder / "test_fixtures.py").write_text(prelude + FIXTURE_TESTS)
+    (folder / "recorder.py").write_text(RECORDER)
+    firsts, others = [], []
+    for _ in range(options.rounds):
+        _cpu_seconds(folder, "test_fixtures.py", *_PLUGIN, "-p", "recorder")
+        spent = json.loads((folder / "spent.json").read_text())
+        empty = statistics.median(
+            value for name, value in spent.items() if name.startswith("test_empty")
+        )
+        first, *rest = (
+            value - empty for name, value in spent.items() if name.startswith("test_fixtures")
+        )
+        firsts.append(first)
+        others.append(statistics.median(rest))
+    yield _milliseconds(what, others, limit)
+    yield _milliseconds(f"{what}, first time, imports included", firsts, None)
+
+
+def _milliseconds(what: str, seconds: list[float], limit: float | None) -> Figure:
+    value = statistics.median(seconds) * 1e3
+    return Figure(suite=SUITE, what=what, value=value, unit="ms", limit=limit)
+
+
+def _cpu_seconds(folder: Path, module: str, *arguments: str) -> float:
+    """Run pytest with no plugin but ours, and give the processor time it took.
+
+    The clock on the wall would measure what else the machine is doing.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(  # noqa: S603 - this Python and files of our own
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, module],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.getenv("PYTHONPATH")])),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    for figure in figures(Options(rounds=5)):
+        ratio = f", ratio {figure.ratio:.3f}" if figure.ratio else ""
+        print(f"{figure.what}: {figure.value:.2f} {figure.unit}{ratio}, met: {figure.met}")
