@@ -25,6 +25,7 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 from pullqueue.sdk.imports import messages
+from pullqueue.sdk.texts import text_of
 from pullqueue.tasks import DeleteResult, NewTask, Task
 
 _log = logging.getLogger("pullqueue.sdk")
@@ -117,7 +118,7 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
 
 def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
     """Give a lease another end."""
-    name = _name(request.task_name)
+    name = text_of(request.task_name)
     held_usec = request.eta_usec
     if held_usec >= _EXACT_FLOAT_USEC:
         current_usec = queue.get_task(name).eta_usec
@@ -129,7 +130,7 @@ def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
 
 def delete(queue: Queue, request: Any, response: Any) -> None:
     """Delete tasks by name, as many as there are."""
-    results = queue.delete_tasks([_name(name) for name in request.task_name])
+    results = queue.delete_tasks([text_of(name) for name in request.task_name])
     response.result.extend([_DELETE_CODES[result] for result in results])
 
 
@@ -194,7 +195,7 @@ def _tell_refused(
 ) -> None:
     stored = iter(added)
     for add in adds:
-        error = refused.get(_name(add.task_name))
+        error = refused.get(text_of(add.task_name))
         if error is None:
             _tell_added(add, next(stored).name, response)
         else:
@@ -218,11 +219,6 @@ def _text(data: bytes, what: str, error: type[InvalidTaskError]) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise error(f"{what} is {data!r}: give text in UTF-8") from None
-
-
-def _name(data: bytes) -> str:
-    # A name that is no text belongs to no task, and is looked for like any other.
-    return data.decode(errors="replace")
 
 
 def _eta(eta_usec: int) -> Any:

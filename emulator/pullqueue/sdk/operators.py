@@ -21,6 +21,7 @@ from pullqueue.config.model import (
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.sdk.imports import apiproxy_errors, messages
+from pullqueue.sdk.texts import text_of
 from pullqueue.tasks import Task
 
 _MODES = {QueueMode.PULL: messages.TaskQueueMode.PULL, QueueMode.PUSH: messages.TaskQueueMode.PUSH}
@@ -34,10 +35,10 @@ def query_tasks(queue: Queue, request: Any, response: Any) -> None:
     The place is inclusive, and names part tasks of one eta, so that a caller can page.
     """
     tasks = queue.list_tasks(sys.maxsize)
-    name = _text(request.start_task_name)
+    name = text_of(request.start_task_name)
     eta_usec = request.start_eta_usec
     if request.HasField("start_tag"):
-        tag = _text(request.start_tag)
+        tag = text_of(request.start_tag)
         found = _behind([task for task in tasks if task.tag == tag], eta_usec, name)
     elif request.HasField("start_eta_usec"):
         found = _behind(tasks, eta_usec, name)
@@ -49,7 +50,7 @@ def query_tasks(queue: Queue, request: Any, response: Any) -> None:
 
 def fetch_task(queue: Queue, request: Any, response: Any) -> None:
     """Give one task."""
-    task = queue.get_task(_text(request.task_name))
+    task = queue.get_task(text_of(request.task_name))
     fill_task(response.task.task.add(), task)
 
 
@@ -160,7 +161,7 @@ def fill_retry(message: Any, retry: RetryParameters) -> None:
 def _read_queue(request: Any) -> QueueSettings:
     pull = request.mode == messages.TaskQueueMode.PULL
     return QueueSettings(
-        name=_text(request.queue_name),
+        name=text_of(request.queue_name),
         mode=QueueMode.PULL if pull else QueueMode.PUSH,
         rate=None if pull else Rate(count=request.bucket_refill_per_second),
         bucket_size=None if pull else int(request.bucket_capacity),
@@ -186,14 +187,10 @@ def _read_retry(request: Any) -> RetryParameters | None:
 def _read_acl(request: Any) -> tuple[AclEntry, ...] | None:
     if not request.HasField("acl"):
         return None
-    users = [AclEntry(user_email=_text(email)) for email in request.acl.user_email]
-    writers = [AclEntry(writer_email=_text(email)) for email in request.acl.writer_email]
+    users = [AclEntry(user_email=text_of(email)) for email in request.acl.user_email]
+    writers = [AclEntry(writer_email=text_of(email)) for email in request.acl.writer_email]
     return (*users, *writers)
 
 
 def _given(message: Any, field: str) -> Any:
     return getattr(message, field) if message.HasField(field) else None
-
-
-def _text(data: bytes | str) -> str:
-    return data if isinstance(data, str) else data.decode(errors="replace")

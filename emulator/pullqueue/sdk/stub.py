@@ -12,30 +12,27 @@ from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError, QueueDisabledError, UnknownQueueError
-from pullqueue.sdk import calls, inspection, operators
+from pullqueue.sdk import calls, operators
 from pullqueue.sdk.faults import application_error, sdk_error
 from pullqueue.sdk.imports import (
     api_base_pb2,
     apiproxy_errors,
     apiproxy_stub_map,
     messages,
-    taskqueue_stub,
 )
-from pullqueue.sdk.push import push_queues
+from pullqueue.sdk.inspected import InspectedStub
 from pullqueue.sdk.rpc import EagerRPC
-from pullqueue.sdk.source import QueueYaml
+from pullqueue.sdk.texts import text_of
 
 _DATASTORE = "datastore_v3"
 _DATASTORE_ERROR = messages.TaskQueueServiceError.DATASTORE_ERROR
 
 
-class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  # not typed
+class PullQueueStub(InspectedStub):
     """Answers the calls for pull queues from an emulator, the others as Google's stub does.
 
     Made either by `over`, or of a stub of Google's by `adopt`.
     """
-
-    _emulator: Emulator
 
     @classmethod
     def over(cls, emulator: Emulator) -> PullQueueStub:
@@ -55,11 +52,8 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         google_stub._reread()
 
     def _attach(self, emulator: Emulator) -> None:
-        self._emulator = emulator
+        super()._attach(emulator)
         self._paused: set[str] = set()
-        self._queue_yaml = QueueYaml()
-        # Google's stub asks this attribute, where there is one, instead of reading a file.
-        self.queue_yaml_parser = lambda _root: push_queues(emulator.config)
 
     # -- what the apiproxy asks ------------------------------------------------------------------
 
@@ -182,11 +176,11 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         operators.update_queue(self._emulator, request)
 
     def _Dynamic_PauseQueue(self, request: Any, response: Any, request_id: Any) -> None:
-        name = self._emulator.queue(_text(request.queue_name)).name
+        name = self._emulator.queue(text_of(request.queue_name)).name
         (self._paused.add if request.pause else self._paused.discard)(name)
 
     def _Dynamic_DeleteQueue(self, request: Any, response: Any, request_id: Any) -> None:
-        operators.delete_queue(self._emulator, _text(request.queue_name))
+        operators.delete_queue(self._emulator, text_of(request.queue_name))
 
     def _Dynamic_DeleteGroup(self, request: Any, response: Any, request_id: Any) -> None:
         operators.delete_group(self._emulator)
@@ -194,64 +188,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
     def _Dynamic_UpdateStorageLimit(self, request: Any, response: Any, request_id: Any) -> None:
         operators.update_storage_limit(self._emulator, request, response)
 
-    # -- what suites ask the stub itself ---------------------------------------------------------
-
-    def GetQueues(self) -> list[dict[str, Any]]:
-        """Give all queues as dicts, in order of their names."""
-        self._reread()
-        now = self._emulator.clock.now()
-        pull = [inspection.queue_dict(queue, now) for queue in self._listed_queues(QueueMode.PULL)]
-        mine = {queue["name"] for queue in pull}
-        push = [queue for queue in super().GetQueues() if queue["name"] not in mine]
-        return sorted(pull + push, key=lambda queue: str(queue["name"]))
-
-    def GetTasks(self, queue_name: str) -> list[dict[str, Any]]:
-        """Give the tasks of a queue as dicts, in order of eta."""
-        queue = self._known_pull_queue(queue_name)
-        if queue is None:
-            tasks: list[dict[str, Any]] = super().GetTasks(queue_name)
-            return tasks
-        return inspection.task_dicts(queue, self._emulator.clock.now())
-
-    def DeleteTask(self, queue_name: str, task_name: str) -> None:
-        """Delete a task and free its name."""
-        queue = self._known_pull_queue(queue_name)
-        if queue is None:
-            super().DeleteTask(queue_name, task_name)
-        else:
-            queue.delete_tasks(_text(task_name))
-            queue.free_names([_text(task_name)])
-
-    def FlushQueue(self, queue_name: str) -> None:
-        """Delete the tasks of a queue and free all its names."""
-        queue = self._known_pull_queue(queue_name)
-        if queue is None:
-            super().FlushQueue(queue_name)
-        else:
-            queue.purge()
-            queue.free_names()
-
-    def get_filtered_tasks(
-        self,
-        url: str | None = None,
-        name: str | None = None,
-        queue_names: list[str] | str | None = None,
-    ) -> list[Any]:
-        """Give tasks as `taskqueue.Task` objects: all, or those with a URL, a name or a queue."""
-        found: list[Any] = []
-        for task in self._get_filtered_task_dicts(url, name, queue_names):
-            if task["method"] == "PULL":
-                found += inspection.sdk_tasks([task])
-            else:
-                found.append(taskqueue_stub.ConvertTaskDictToTaskObject(task))
-        return found
-
     # -- parts -----------------------------------------------------------------------------------
-
-    def _reread(self) -> None:
-        config = self._queue_yaml.changed(self._queue_config_path, self._root_path)
-        if config is not None:
-            self._emulator.reconfigure(config)
 
     def _pull_queue(self, name: bytes, *, pull: bool = False) -> Queue | None:
         """Give the emulator's queue of a name, or None where Google's stub has to answer.
@@ -260,22 +197,12 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         and for unknown ones: its errors say what is wrong.
         """
         try:
-            queue = self._emulator.queue(_text(name))
+            queue = self._emulator.queue(text_of(name))
         except UnknownQueueError:
             if self._all_queues_valid or name == b"__cron":
                 return None
             raise
         return queue if pull or queue.mode is QueueMode.PULL else None
-
-    def _known_pull_queue(self, name: str) -> Queue | None:
-        self._reread()
-        found = (queue for queue in self._emulator.queues if queue.name == _text(name))
-        return next((queue for queue in found if queue.mode is QueueMode.PULL), None)
-
-    def _listed_queues(self, *modes: QueueMode) -> list[Queue]:
-        wanted = modes or tuple(QueueMode)
-        queues = self._emulator.queues
-        return [queue for queue in queues if queue.mode in wanted and not queue.disabled]
 
     def _check_not_paused(self, queue: Queue) -> None:
         if queue.name in self._paused:
@@ -306,7 +233,3 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             result.result = messages.TaskQueueServiceError.OK
             if made_up:
                 result.chosen_task_name = add.task_name
-
-
-def _text(name: bytes | str) -> str:
-    return name if isinstance(name, str) else name.decode(errors="replace")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pullqueue import Emulator
-from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
+from pullqueue.sdk.imports import (
+    api_base_pb2,
+    apiproxy_errors,
+    apiproxy_stub_map,
+    messages,
+    taskqueue,
+)
 
 pytestmark = pytest.mark.usefixtures("stub")
 
@@ -167,6 +174,17 @@ def test_a_committed_task_that_cannot_be_stored() -> None:
         apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, response)
 
     assert getattr(refused.value, "application_error", None) == 10
+
+
+def test_a_committed_task_over_quota(emulator: Emulator) -> None:
+    """What is no error of the service elsewhere is one here, and the commit has done its work."""
+    emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
+    request = messages.TaskQueueAddRequest(
+        queue_name=b"pull", task_name=b"a", eta_usec=0, mode=1, body=b""
+    )
+
+    with pytest.raises(apiproxy_errors.ApplicationError, match="total_storage_limit of 0"):
+        apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, api_base_pb2.VoidProto())
 
 
 def test_a_single_add_tells_the_name() -> None:
