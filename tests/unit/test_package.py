@@ -30,6 +30,7 @@ LAYERS = {
     "sdk": 2,
     "console": 2,
     "cli": 3,
+    "gtaskqueue": 3,
 }
 """Where each part of the package stands: it imports from its own layer and those below."""
 
