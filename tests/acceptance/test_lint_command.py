@@ -137,9 +137,13 @@ def test_summary_counts_and_tells_what_can_be_mended(folder: Path) -> None:
     done = run("queue.yaml", "b.yaml")
     assert done.stderr == (
         "2 files checked: 3 errors, 1 note; 1 can be mended with --fix, "
-        "1 with --fix --unsafe-fixes\n"
+        "1 more with --fix --unsafe-fixes\n"
     )
     assert run("queue.yaml", "--ignore", "QY3").stderr == "1 file checked, nothing found\n"
+    (folder / "b.yaml").write_text("queue:\n- name: a\n")
+    assert run("b.yaml").stderr == (
+        "1 file checked: 1 error; 1 can be mended with --fix --unsafe-fixes\n"
+    )
 
 
 def test_folder_is_searched(folder: Path) -> None:

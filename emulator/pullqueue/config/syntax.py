@@ -15,6 +15,7 @@ _NO_SPACE_AFTER_DASH = re.compile(r"^[ ]*-([A-Za-z_]+):", re.MULTILINE)
 _NO_SPACE_AFTER_COLON = re.compile(r"^[ -]*([A-Za-z_]+):[^\s:/]", re.MULTILINE)
 _NO_SPACE = re.compile(r"[ -]*([A-Za-z_]+):(\S.*)")
 _WORD_AND_VALUE = re.compile(r"[ -]*([A-Za-z_]+)[ \t]+(\S.*)")
+_EMPTY_QUEUE = re.compile(r"^(queue:)[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 _LEADING = re.compile(r"^[ \t]*(?:-[ \t]+)*", re.MULTILINE)
 _UNCLOSED = {
     "while parsing a flow sequence": ("[", "]"),
@@ -116,11 +117,24 @@ def _other(error: YAMLError, source: Source, offset: int) -> Report:
             "this does not continue what stands above: a list belongs under its key, and the "
             "keys of one mapping begin in one column"
         )
-        return Report(at=Place(offset, start + len(line)), message=message, hint=_hint(source))
+        return Report(
+            at=Place(offset, start + len(line)),
+            message=message,
+            hint=_hint(source),
+            labels=_parted_from(source, line, offset),
+        )
     message = f"not YAML: {problem}"
     if problem.startswith("found character") and offset < len(source.text):
         message = f"no value begins with `{source.text[offset]}`: put the value in quotes"
     return Report(at=Place(offset, offset + 1), message=message, hint=_hint(source))
+
+
+def _parted_from(source: Source, line: str, offset: int) -> tuple[tuple[Place, str], ...]:
+    """Find the `queue:` without a list that a stray list entry was meant for."""
+    keys = list(_EMPTY_QUEUE.finditer(source.text, 0, offset))
+    if not (line.startswith("-") and keys):
+        return ()
+    return ((Place(*keys[-1].span(1)), "the list belongs directly below this"),)
 
 
 def _hint(source: Source) -> str | None:

@@ -29,7 +29,7 @@ from pullqueue.config.scalars import SCALAR_TAGS, TAG_PREFIX, assign_type
 
 MAX_DEPTH = 32
 """Levels of nesting; the format itself needs 5."""
-MAX_NODES = 20_000
+MAX_NODES = 10_000
 """Keys, values, lists and mappings in one file; the largest in use have about 1,000."""
 
 _MERGE_KEY = "<<"

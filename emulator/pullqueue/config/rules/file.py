@@ -105,7 +105,7 @@ class RootNotMapping(Rule):
 class FileTooLarge(Rule):
     """The file is larger than any queue.yaml.
 
-    More than 1 MiB, or more than 20,000 keys and values, is a mistake or an attack; the largest
+    More than 1 MiB, or more than 10,000 keys and values, is a mistake or an attack; the largest
     known file has 15 KiB.
 
     Bad (100000 times):

@@ -163,5 +163,6 @@ def summary(results: Sequence[FileResult]) -> str:
 
 def _can_be_mended(safe: int, unsafe: int) -> str:
     parts = [f"{safe} can be mended with --fix"] if safe else []
-    parts += [f"{unsafe} with --fix --unsafe-fixes"] if unsafe else []
+    verb = "more" if safe else "can be mended"
+    parts += [f"{unsafe} {verb} with --fix --unsafe-fixes"] if unsafe else []
     return f"; {', '.join(parts)}" if parts else ""
