@@ -12,10 +12,10 @@ from pullqueue.testing.process_time import MovableClock
 
 
 def movable_clock(owner: Emulator | Queue) -> MovableClock:
-    """Give the clock of an emulator or a queue, if it is of a kind that can be moved.
+    """Give the clock of an emulator or a queue, if it can be moved.
 
     Raises:
-        ClockError: it is not.
+        ClockError: it cannot: it is the system's, or time is not frozen.
     """
     clock = owner.clock
     if not hasattr(clock, "move_to"):
@@ -23,7 +23,9 @@ def movable_clock(owner: Emulator | Queue) -> MovableClock:
             f"cannot move the time of {owner!r}, which goes by a {type(clock).__name__}: make the "
             "emulator with clock=ManualClock(), or use the fixtures of the pytest plugin"
         )
-    return cast("MovableClock", clock)
+    movable = cast("MovableClock", clock)
+    movable.advance(0)
+    return movable
 
 
 def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datetime | None:

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from pullqueue import ClockError, Emulator, Limits, ManualClock, Queue, Task
-from pullqueue.testing import assert_empty, drain
+from pullqueue.testing import ProcessClock, assert_empty, drain
 
 
 def finish(queue: Queue, *, max_tasks: int = 1) -> int:
@@ -196,4 +196,12 @@ def test_a_clock_that_cannot_be_moved() -> None:
     emulator = Emulator.from_text("queue:\n- name: q\n  mode: pull\n")
 
     with pytest.raises(ClockError, match=r"^cannot move the time of .* goes by a SystemClock: "):
+        drain(emulator, lambda: None)
+
+
+def test_a_process_that_is_not_frozen(queue: Queue) -> None:
+    """The process's clock is refused before anything happens, unless time is frozen."""
+    emulator = Emulator.from_text("queue:\n- name: q\n  mode: pull\n", clock=ProcessClock())
+
+    with pytest.raises(ClockError, match=r"^cannot move the clock: time is not frozen; ask for"):
         drain(emulator, lambda: None)
