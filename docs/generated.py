@@ -27,7 +27,8 @@ from pullqueue.config.rules import Rule, all_rules
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError
 from pytest_pullqueue import plugin
-from pytest_pullqueue.settings import INI_OPTIONS, Settings
+from pytest_pullqueue.options import INI_OPTIONS
+from pytest_pullqueue.settings import Settings
 
 _MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
