@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
+from io import BytesIO
 from types import TracebackType
 from typing import Self
 
@@ -25,13 +26,13 @@ from pullqueue.rest.control.config_file import ConfigFile
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.errors import ApiError, envelope
 from pullqueue.rest.tokens import Tokens
+from pullqueue.rest.workers import FREE, Workers
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8124
 
 _log = logging.getLogger("pullqueue.rest")
 
-_THREADS = 10
 _BACKLOG = 512
 """Connections that may wait to be accepted; 200 workers that start together all get in."""
 _HEADER_BYTES = 128 * KIB
@@ -168,11 +169,36 @@ def shorten_pauses() -> None:
 class _Request(HTTPRequest):
     """A request whose refusals by the server itself come in the envelope, too."""
 
+    _head = b""
+    """Headers that wait for the body, so that both leave as one packet."""
+
     def send_headers(self) -> None:
         """Close the connection where the application says so, and not only tell the client."""
         if (b"Connection", b"close") in self.outheaders:
             self.close_connection = True
-        super().send_headers()
+        held = BytesIO()
+        wfile, self.conn.wfile = self.conn.wfile, held
+        try:
+            super().send_headers()
+        finally:
+            self.conn.wfile = wfile
+        self._head = held.getvalue()
+        if self.chunked_write:
+            self._send(b"")
+
+    def write(self, chunk: bytes) -> None:
+        """Send a part of the body; with the first one, the headers."""
+        self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self.chunked_write else chunk)
+
+    def respond(self) -> None:
+        """Answer, with or without a body."""
+        super().respond()
+        if self._head:
+            self._send(b"")
+
+    def _send(self, data: bytes) -> None:
+        head, self._head = self._head, b""
+        self.conn.socket.sendall(head + data)
 
     def simple_response(self, status: object, msg: str = "") -> None:
         code, _, name = str(status).partition(" ")
@@ -223,11 +249,17 @@ class _HttpServer(wsgi.Server):
         super().__init__(
             address,
             app,
-            numthreads=_THREADS,
+            numthreads=FREE,
             server_name="pullqueue",
             request_queue_size=_BACKLOG,
             shutdown_timeout=0,  # a request that is only half sent holds up no stop
         )
+        self._workers = Workers(self.requests)
+
+    def tick(self) -> None:
+        """Let connections in, and those that have a request to the workers."""
+        super().tick()
+        self._workers.look()
 
     def serve_in_thread(self, listening: Future[None]) -> None:
         """Bind, tell whether that worked, and serve until stopped."""

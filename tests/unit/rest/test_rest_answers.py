@@ -1,0 +1,48 @@
+"""pullqueue.rest.answers: how JSON is written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullqueue.rest.answers import compact, pretty, zipped
+
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+rows = st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=9) | st.integers()))
+
+
+@given(st.dictionaries(st.text(), values) | st.dictionaries(st.text(), rows))
+def test_pretty_is_what_the_library_writes(value: dict[str, Any]) -> None:
+    """Indented answers are those of the library with an indent of one space."""
+    assert pretty(value) == json.dumps(value, indent=1) + "\n"
+
+
+@pytest.mark.parametrize("text", ["},\n   {", '},\n  {"', "{", "}", '"', "\\", "\u2028", "\ud800"])
+def test_text_that_looks_like_structure(text: str) -> None:
+    """What stands in a text stays in it."""
+    value = {"items": [{"id": text}, {"tag": text, "id": "x"}]}
+
+    assert pretty(value) == json.dumps(value, indent=1) + "\n"
+
+
+@given(st.dictionaries(st.text(), values))
+def test_compact(value: dict[str, Any]) -> None:
+    """Answers that are not indented have no space between their parts."""
+    assert compact(value) == json.dumps(value, separators=(",", ":"))
+
+
+def test_zipped() -> None:
+    """A zipped answer is the same each time, and comes back whole."""
+    body = b"x" * 1000
+
+    assert zipped(body) == zipped(body)
+    assert gzip.decompress(zipped(body)) == body
