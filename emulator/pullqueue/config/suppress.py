@@ -23,12 +23,15 @@ _MOST_ADVICE = 20
 class Directive:
     """One comment that hides findings."""
 
-    def __init__(self, place: Place, line: int | None, rules: dict[str, Rule | None]) -> None:
-        """Keep where it stands, the line it speaks of, and its rules as they are written.
+    def __init__(
+        self, place: Place, names: Place, line: int | None, rules: dict[str, Rule | None]
+    ) -> None:
+        """Keep where it and its names stand, the line it speaks of, its rules as they are written.
 
         Without a line it speaks of the whole file, without rules of all of them.
         """
         self.place = place
+        self.names = names
         self.line = line
         self.rules = rules
         self.used: set[str] = set()
@@ -83,6 +86,7 @@ def _directive(source: Source, match: re.Match[str], below: list[int]) -> Direct
     meant = None if match[1] == "ignore-file" else below[line] if alone else line
     return Directive(
         place=Place(match.start(), match.start() + len(match[0].rstrip())),
+        names=Place(*match.span(2)),
         line=meant,
         rules={name: find_rule(name) for name in names if name},
     )
@@ -132,8 +136,11 @@ def unused(source: Source, comments: Comments, active: Iterable[Rule]) -> list[R
 def _unused_report(source: Source, directive: Directive, idle: list[str]) -> Report:
     names = ", ".join(f"`{shorten(name)}`" for name in idle if name != "*")
     message = f"this comment hides nothing{f' by {names}' if names else ''}: remove it"
-    fix = None
-    if len(idle) == max(len(directive.rules), 1):
+    left = [name for name in directive.rules if name not in idle]
+    if left:
+        edit = Edit(*directive.names, ", ".join(left))
+        fix = Fix(title=f"leave {edit.replacement}", edits=(edit,), safe=True)
+    else:
         edit = _removal(source, directive.place)
         fix = Fix(title="remove the comment", edits=(edit,), safe=True)
     return Report(at=directive.place, message=message, fix=fix)

@@ -135,6 +135,8 @@ MAIL = "user_email: a@b.cd"
         "queue: [*x, &x a]\n",
         "queue: !!seq &x []\n",
         "a: &x b\nc: *x\nd: [\n",
+        PUSH + "  user_email: a@b.cd\n",
+        "total_storage_limit: 1G\n" + PUSH + "  total_storage_limit: 1G\n",
     ],
 )
 def test_what_is_not_simple_is_not_fixed(text: str) -> None:
@@ -205,3 +207,20 @@ def test_findings_show_as_one_line() -> None:
     assert str(finding) == (
         'queue.yaml:3:9: QY206 mode-value: "PULL" is no mode: did you mean `pull`?'
     )
+
+
+@pytest.mark.parametrize("text", ["queue:\n", "queue: []\n"])
+def test_empty_queue_is_told_when_asked_for(text: str) -> None:
+    """An empty `queue` is silent, but for a strict look."""
+    assert rules(text) == []
+    strict = check(text, file="queue.yaml", settings=Settings(strict=True)).findings
+    assert [finding.message.partition(":")[0] for finding in strict] == ["`queue` is empty"]
+    full = check("queue: [{name: a, mode: pull}]", file="f", settings=Settings(strict=True))
+    assert full.findings == []
+
+
+def test_file_of_another_name_is_told_where_it_was_searched_for() -> None:
+    """gcloud knows the name queue.yaml only."""
+    settings = Settings(misnamed=True)
+    (finding,) = check("queue:", file="app/sandbox-queue.yaml", settings=settings).findings
+    assert finding.message.startswith('gcloud does not take "sandbox-queue.yaml" for a queue.yaml')

@@ -157,15 +157,31 @@ class MisplacedKey(Rule):
 
 
 def _move_fix(view: View, unknown: StrangeKey, home: str) -> Fix | None:
-    """Move a retry key of a queue under `retry_parameters`."""
+    """Move a retry key of a queue under `retry_parameters`, and one of the top level there."""
     mapping, pair = unknown.mapping, unknown.pair
-    if (home, dialects.level_of(unknown.path)) != (dialects.RETRY, dialects.QUEUE) or mapping.flow:
+    if dialects.level_of(unknown.path) != dialects.QUEUE or mapping.flow:
         return None
     if not isinstance(pair.value, Scalar) or pair.value.style in {"|", ">"}:
+        return None
+    if home == dialects.TOP:
+        return _raised(view, mapping, pair)
+    if home != dialects.RETRY:
         return None
     retry = Section(mapping, "").entries.get("retry_parameters")
     edits = _moved(view.source, pair) if retry is None else _merged(view.source, mapping, pair)
     return Fix(title="move it under `retry_parameters`", edits=edits) if edits else None
+
+
+def _raised(view: View, mapping: Mapping, pair: Pair) -> Fix | None:
+    """Move a key above the first of the top level."""
+    removal = delete_pair(view.source, mapping, pair.key)
+    if removal is None or pair.key.text in view.top.entries:
+        return None
+    first = view.root.pairs[0].key.start
+    content = view.source.text[pair.key.start : max(pair.value.end, pair.key.end)]
+    column = first - view.source.line_span(first)[0]
+    line = f"{content}{view.source.newline}{' ' * column}"
+    return Fix(title="move it to the top level", edits=(Edit(first, first, line), removal))
 
 
 def _moved(source: Source, pair: Pair) -> tuple[Edit, ...]:

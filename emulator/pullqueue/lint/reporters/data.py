@@ -64,6 +64,7 @@ def _fix(finding: Finding, source: Source) -> dict[str, Any] | None:
     return {
         "title": finding.fix.title,
         "safe": finding.fix.safe,
+        "drop_bom": finding.fix.drop_bom,
         "edits": [edit._asdict() for edit in edit_ranges(finding.fix, source)],
     }
 
