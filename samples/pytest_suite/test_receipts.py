@@ -21,7 +21,7 @@ from pullqueue.testing import (
     exhaust,
     json_payload,
 )
-from pytest_pullqueue.clock import FixtureClock
+from pytest_pullqueue import FixtureClock
 
 pytestmark = pytest.mark.usefixtures("pullqueue_sdk", "pullqueue_clock")
 

@@ -8,8 +8,7 @@ from remote_worker import RemoteWorker
 
 from pullqueue import Emulator, InternalError, Queue
 from pullqueue.testing import Faults, assert_empty, crash_test
-from pytest_pullqueue.intercepting import AnsweredRequests
-from pytest_pullqueue.server import LiveServer
+from pytest_pullqueue import AnsweredRequests, LiveServer
 
 
 @pytest.fixture
