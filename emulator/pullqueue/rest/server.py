@@ -256,10 +256,10 @@ class _HttpServer(wsgi.Server):
         )
         self._workers = Workers(self.requests)
 
-    def tick(self) -> None:
-        """Let connections in, and those that have a request to the workers."""
-        super().tick()
-        self._workers.look()
+    def stop(self) -> None:
+        """Stop, and let go of the workers."""
+        self._workers.stop()
+        super().stop()
 
     def serve_in_thread(self, listening: Future[None]) -> None:
         """Bind, tell whether that worked, and serve until stopped."""
@@ -270,6 +270,7 @@ class _HttpServer(wsgi.Server):
             listening.set_exception(_address_error(host, port, error))
             return
         listening.set_result(None)
+        self._workers.start()
         self.serve()
 
     @staticmethod
