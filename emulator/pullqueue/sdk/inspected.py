@@ -12,10 +12,14 @@ from pullqueue.sdk.imports import taskqueue_stub
 from pullqueue.sdk.push import push_queues
 from pullqueue.sdk.source import QueueYaml
 from pullqueue.sdk.texts import text_of
+from pullqueue.testing.interception import observing
 
 
 class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  # not typed
-    """Shows and clears an emulator's pull queues the way Google's stub does it with all queues."""
+    """Shows and clears an emulator's pull queues the way Google's stub does it with all queues.
+
+    Faults do not strike here: these are the test's own calls, not the app's.
+    """
 
     _emulator: Emulator
 
@@ -25,6 +29,7 @@ class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         # Google's stub asks this attribute, where there is one, instead of reading a file.
         self.queue_yaml_parser = lambda _root: push_queues(emulator.config)
 
+    @observing()
     def GetQueues(self) -> list[dict[str, Any]]:
         """Give all queues as dicts, in order of their names."""
         self._reread()
@@ -34,6 +39,7 @@ class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         push = [queue for queue in super().GetQueues() if queue["name"] not in mine]
         return sorted(pull + push, key=lambda queue: str(queue["name"]))
 
+    @observing()
     def GetTasks(self, queue_name: str) -> list[dict[str, Any]]:
         """Give the tasks of a queue as dicts, in order of eta."""
         queue = self._known_pull_queue(queue_name)
@@ -42,6 +48,7 @@ class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             return tasks
         return inspection.task_dicts(queue, self._emulator.clock.now())
 
+    @observing()
     def DeleteTask(self, queue_name: str, task_name: str) -> None:
         """Delete a task and free its name."""
         queue = self._known_pull_queue(queue_name)
@@ -51,6 +58,7 @@ class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             queue.delete_tasks(text_of(task_name))
             queue.free_names([text_of(task_name)])
 
+    @observing()
     def FlushQueue(self, queue_name: str) -> None:
         """Delete the tasks of a queue and free all its names."""
         queue = self._known_pull_queue(queue_name)

@@ -153,6 +153,16 @@ def test_faults_with_a_probability(faults: Faults) -> None:
     assert 0 < len(failed[0]) < 20
 
 
+def test_a_look_at_the_queue_does_not_fail(faults: Faults, stub: Any) -> None:
+    """Faults are for the app: what a test asks of the stub itself is answered."""
+    for verb in ("fetch_statistics", "list_tasks", "purge"):
+        faults.fail(verb, InternalError)
+
+    assert len(stub.GetQueues()) == 8
+    assert stub.get_filtered_tasks() == []
+    stub.FlushQueue("pull")
+
+
 def test_a_slow_call(faults: Faults, clock: ManualClock) -> None:
     """A lease that takes its time leaves less of it to the worker."""
     faults.latency("lease_tasks", 59, times=1)
