@@ -41,6 +41,9 @@ def read(request: Request) -> bytes:
             data = _whole(environ["wsgi.input"], int(announced))
         else:
             data = request.get_data(cache=False)
+            if in_chunks and environ["wsgi.input"].read(1):
+                # The reading stops at the limit; what is left must not be the next request.
+                raise RequestEntityTooLarge
     except RequestEntityTooLarge:
         _drain(request)
         message = texts.BODY_TOO_LARGE.format(limit=limit)
