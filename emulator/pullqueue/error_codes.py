@@ -50,6 +50,7 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
         errors.TaskAlreadyExistsError: ErrorCodes(400, "invalid", 10),
         errors.TombstonedTaskError: ErrorCodes(400, "invalid", 11),
         errors.OverQuotaError: ErrorCodes(403, "quotaExceeded", 3),
+        errors.StoreFullError: ErrorCodes(403, "quotaExceeded", 3),
         errors.TransientError: ErrorCodes(503, "backendError", 2),
         errors.InternalError: ErrorCodes(500, "internalError", 3),
         errors.DeadlineExceededError: ErrorCodes(504, "deadlineExceeded", 2),

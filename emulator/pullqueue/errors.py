@@ -102,6 +102,10 @@ class OverQuotaError(PullQueueError):
         super().__init__(message)
 
 
+class StoreFullError(PullQueueError):
+    """the store holds as many tasks as it may"""
+
+
 class TaskError(PullQueueError):
     """a task is not in the state the call needs"""
 

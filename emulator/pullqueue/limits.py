@@ -42,11 +42,15 @@ class Limits(NamedTuple):
     """How long a deleted task's name stays taken (guide, REST)."""
     rest_body_bytes: int = 16 * MIB
     """Body of one REST request (ours)."""
+    tasks_in_memory: int | None = None
+    """Tasks of all queues together in a store in memory (ours); None: what memory holds."""
     exhausted_kept: int = 1_000
     """Exhausted tasks remembered per queue, the latest (ours)."""
     events_kept: int = 100_000
     """Events remembered per queue, the latest (ours)."""
 
 
+SERVED_TASKS = 5_000_000
+"""What a server sets `Limits.tasks_in_memory` to, unless told otherwise (ours)."""
 PRODUCTION_LEASES_PER_SECOND = 10
 """What a server sets `Limits.leases_per_second` to (guide)."""

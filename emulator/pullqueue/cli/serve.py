@@ -9,7 +9,7 @@ import click
 
 from pullqueue.clock import ManualClock, SystemClock
 from pullqueue.errors import ConfigFileError
-from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
+from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
 
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 
@@ -66,6 +66,13 @@ _FILE_NAMES = ("queue.yaml", "queue.yml")
     metavar="HOST:PORT",
     help="Where calls of apps to App Engine's other services are passed on to.",
 )
+@click.option(
+    "--max-tasks",
+    default=SERVED_TASKS,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many tasks may be kept in memory.",
+)
 @click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes.")
 @click.option(
     "--allow-host",
@@ -106,6 +113,7 @@ def serve(
     clock: str,
     lease_rate_limit: bool,
     api_upstream: str | None,
+    max_tasks: int,
     watch: bool,
     host_names: tuple[str, ...],
     port_path: Path | None,
@@ -133,7 +141,10 @@ def serve(
     emulator = Emulator.from_file(
         file,
         clock=ManualClock() if clock == "manual" else SystemClock(),
-        limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None),
+        limits=Limits(
+            leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None,
+            tasks_in_memory=max_tasks,
+        ),
         project=project,
         profile=profile,
         store=store,

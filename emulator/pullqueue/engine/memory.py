@@ -20,7 +20,7 @@ from pullqueue.engine.store import (
     TaskFilter,
     TaskStore,
 )
-from pullqueue.errors import OverQuotaError
+from pullqueue.errors import OverQuotaError, StoreFullError
 from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, Task
 
@@ -50,6 +50,8 @@ class MemoryStore(TaskStore):
             tasks = queue.prepare(free, self._names, self._next_sequence, now_usec)
             if storage_limit_bytes is not None:
                 self._check_storage(tasks, storage_limit_bytes)
+            if self._limits.tasks_in_memory is not None:
+                self._check_count(len(tasks), self._limits.tasks_in_memory)
             queue.insert(tasks, now_usec)
             self._next_sequence += len(tasks)
             return Insertion(tasks, refused)
@@ -180,6 +182,14 @@ class MemoryStore(TaskStore):
         now_usec = self._clock.now_usec()
         queue.catch_up(now_usec)
         return now_usec, queue
+
+    def _check_count(self, added: int, limit: int) -> None:
+        held = sum(map(len, self._queues.values()))
+        if held + added > limit:
+            raise StoreFullError(
+                f"{held} tasks are stored, and adding {added} would pass the limit of {limit}: "
+                "delete tasks first, or raise it (`pullqueue serve --max-tasks`)"
+            )
 
     def _check_storage(self, tasks: Sequence[Task], limit_bytes: int) -> None:
         needed = self.bytes_stored() + sum(task.stored_bytes for task in tasks)

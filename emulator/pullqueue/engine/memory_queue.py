@@ -50,6 +50,9 @@ class MemoryQueue:
         self._tombstones = Tombstones(limits.tombstone_seconds * USEC_PER_SECOND)
         self._leased = LeaseCounter()
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     # -- time ------------------------------------------------------------------------------------
 
     def catch_up(self, now_usec: int) -> None:

@@ -119,6 +119,7 @@ class TaskStore(ABC):
 
         Raises:
             OverQuotaError: the bytes of all queues would pass the limit; nothing is stored.
+            StoreFullError: the store takes no more tasks; nothing is stored.
         """
 
     @abstractmethod

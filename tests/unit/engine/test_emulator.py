@@ -17,6 +17,7 @@ from pullqueue import (
     ManualClock,
     NewTask,
     QueueDisabledError,
+    StoreFullError,
     SystemClock,
     Task,
     TombstonedTaskError,
@@ -308,3 +309,17 @@ def test_names_can_be_freed(emulator: Emulator) -> None:
     queue.free_names()
 
     assert queue.add(name="b").name == "b"
+
+
+def test_a_full_store() -> None:
+    """The number of tasks in memory can be bounded; what would pass the bound is refused whole."""
+    emulator = Emulator(CONFIG, clock=ManualClock(), limits=Limits(tasks_in_memory=3))
+    emulator.queue("other").add(b"one")
+    queue = emulator.queue("pull-queue")
+    queue.add_many([NewTask(name="two"), NewTask(name="three")])
+
+    with pytest.raises(StoreFullError, match="3 tasks are stored, and adding 1 would pass"):
+        queue.add(b"four")
+
+    queue.delete_tasks("two")
+    assert queue.add(b"four").payload == b"four"
