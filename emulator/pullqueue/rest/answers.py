@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Callable
 from functools import cache
+from itertools import chain, repeat
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, TypeAlias
 
@@ -16,6 +17,8 @@ JSON_TYPE = "application/json; charset=UTF-8"
 
 _FASTEST = 1
 _NESTED = frozenset({dict, list})
+_ROWS = 50
+"""Objects written in one go: few enough that a copy of their text stays near the processor."""
 
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -31,7 +34,10 @@ def pretty(value: Json) -> str:
     The standard library's encoder leaves its fast path when it is to indent; a lease of a
     thousand tasks then takes several times as long as this.
     """
-    return f"{_pretty(value, '')}\n"
+    parts: list[str] = []
+    _write(value, "", parts.append)
+    parts.append("\n")
+    return "".join(parts)
 
 
 def zipped(body: bytes) -> bytes:
@@ -39,35 +45,48 @@ def zipped(body: bytes) -> bytes:
     return gzip.compress(body, _FASTEST, mtime=0)
 
 
-def _pretty(value: object, margin: str) -> str:
-    if isinstance(value, str):
-        return _quoted(value)
+def _write(value: object, margin: str, put: Callable[[str], None]) -> None:
     inner = margin + " "
     if isinstance(value, dict) and value:
-        rows = [f"{inner}{_quoted(key)}: {_pretty(item, inner)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(rows) + f"\n{margin}}}"
-    if isinstance(value, list) and value:
+        before = "{\n"
+        for key, item in value.items():
+            if isinstance(item, str):
+                put(f"{before}{inner}{_quoted(key)}: {_quoted(item)}")
+            else:
+                put(f"{before}{inner}{_quoted(key)}: ")
+                _write(item, inner, put)
+            before = ",\n"
+        put(f"\n{margin}}}")
+    elif isinstance(value, list) and value:
         if all(map(_is_flat, value)):
-            return f"[\n{_pretty_tasks(value, inner)}\n{margin}]"
-        rows = [inner + _pretty(item, inner) for item in value]
-        return "[\n" + ",\n".join(rows) + f"\n{margin}]"
-    return _compact(value)
+            _write_rows(value, inner, put)
+        else:
+            for before, item in zip(chain(["[\n"], repeat(",\n")), value, strict=False):
+                put(before + inner)
+                _write(item, inner, put)
+        put(f"\n{margin}]")
+    else:
+        put(_compact(value))
 
 
 def _is_flat(value: object) -> bool:
     return type(value) is dict and bool(value) and _NESTED.isdisjoint(map(type, value.values()))
 
 
-def _pretty_tasks(values: list[Json], margin: str) -> str:
-    """Give objects of text and numbers, as leases and lists have them by the thousand.
+def _write_rows(values: list[Json], margin: str, put: Callable[[str], None]) -> None:
+    """Write objects of text and numbers, as leases and lists have them by the thousand.
 
-    The library's encoder writes them in one go, with a new line in its separator. Since no text
+    The library's encoder writes many in one go, with a new line in its separator. Since no text
     holds a new line as such, where one object ends and the next begins cannot be mistaken.
     """
     inner = margin + " "
-    rows = _row_encoder(inner)(values)[2:-2]
-    rows = rows.replace(f"}},\n{inner}{{", f"\n{margin}}},\n{margin}{{\n{inner}")
-    return f"{margin}{{\n{inner}{rows}\n{margin}}}"
+    encode = _row_encoder(inner)
+    before = "[\n"
+    for start in range(0, len(values), _ROWS):
+        rows = encode(values[start : start + _ROWS])[2:-2]
+        rows = rows.replace(f"}},\n{inner}{{", f"\n{margin}}},\n{margin}{{\n{inner}")
+        put(f"{before}{margin}{{\n{inner}{rows}\n{margin}}}")
+        before = ",\n"
 
 
 @cache
