@@ -1,0 +1,284 @@
+"""REST beside an empty Flask view on the same server, beside a hand-made answer, and beside moto.
+
+Servers run in a process of their own; the client is a loop over plain sockets, so that it is not
+what is measured.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+import requests
+from flask import Flask, Response
+
+from benchmarks.measuring import Figure, Options, medians, seconds_of
+from benchmarks.moto_peer import moto
+from benchmarks.rest_client import HOST, Connection, request_bytes, seconds_per_request
+from pullqueue import Emulator, NewTask
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.rest import server as rest_server
+
+SUITE = "rest"
+DEPTH = 100_000
+QUEUES = "/taskqueue/v1beta2/projects/s~app/taskqueues"
+TASK = json.dumps({"queueName": "q", "payloadBase64": base64.b64encode(b"x" * 100).decode()})
+LEASE_ONE = "tasks/lease?numTasks=1&leaseSecs=600000"
+LEASE_MANY = "tasks/lease?numTasks=1000&leaseSecs=0"
+
+OF_THE_EMPTY_VIEW = 1 / 0.6
+"""Time per request, against the empty view's: at least 60 % of its requests per second."""
+OF_A_HAND_MADE_ANSWER = 2.0
+OF_MOTO = 1 / 4
+LONGEST_ANSWER_MS = 50.0
+
+CONFIG = QueueConfig(
+    queues=tuple(
+        QueueSettings(name=name, mode=QueueMode.PULL) for name in ("q", "deep", "large", "cycle")
+    )
+)
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """Measure all of it."""
+    with serving() as address:
+        yield from _rates(address, options)
+        yield from _large_leases(address, options)
+        yield from _longest_answers(address, options)
+        yield from _cycles(address, options)
+
+
+# -- the servers ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where the two servers listen."""
+
+    emulator: int
+    empty: int
+
+
+@contextmanager
+def serving() -> Iterator[Address]:
+    """Run an emulator and an empty view in one process of their own."""
+    process = subprocess.Popen(  # noqa: S603 - this very module
+        [
+            sys.executable,
+            "-m",
+            __name__ if __name__ != "__main__" else "benchmarks.rest",
+            "--serve",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None  # noqa: S101 - it was asked for
+        emulator, empty = json.loads(process.stdout.readline())
+        yield Address(emulator=emulator, empty=empty)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def serve() -> None:
+    """Serve until terminated; the ports are the first line of output."""
+    rest_server.shorten_pauses()
+    emulator = Emulator(CONFIG)
+    for name, size, count in (("deep", 100, DEPTH), ("large", 1024, 1000)):
+        batch = [NewTask(payload=b"x" * size)] * 100
+        for _ in range(count // 100):
+            emulator.queue(name).add_many(batch)
+    with rest_server.Server(emulator) as server, ExitStack() as stack:
+        empty = rest_server._HttpServer((HOST, 0), empty_app())  # noqa: SLF001 - the same server
+        empty.prepare()
+        stack.callback(empty.stop)
+        threading.Thread(target=empty.serve, daemon=True).start()
+        print(json.dumps([server.port, empty.bind_addr[1]]), flush=True)
+        threading.Event().wait()
+
+
+def empty_app() -> Flask:
+    """Give an application whose view gives a constant, as long as it is asked to be."""
+    app = Flask("empty")
+
+    def view(size: int) -> Response:
+        return Response(b'"' + b"x" * (size - 2) + b'"', content_type="application/json")
+
+    app.add_url_rule("/constant/<int:size>", view_func=view, methods=["GET", "POST"])
+    return app
+
+
+# -- the figures ---------------------------------------------------------------------------------
+
+
+def _rates(address: Address, options: Options) -> Iterator[Figure]:
+    asked = {
+        "insert a task of 100 bytes": request_bytes("POST", f"{QUEUES}/q/tasks", TASK),
+        "lease one task": request_bytes("POST", f"{QUEUES}/deep/{LEASE_ONE}"),
+    }
+    for what, request in asked.items():
+        with Connection(address.emulator) as connection:
+            size = len(connection.ask(request))
+        empty = request_bytes("POST", f"/constant/{size}", TASK if "insert" in what else "")
+        for connections in (1, 8):
+
+            def rate(port: int, sent: bytes, connections: int = connections) -> Callable[[], float]:
+                return lambda: seconds_per_request(
+                    port, sent, connections=connections, seconds=options.seconds
+                )
+
+            taken = medians(
+                {"ours": rate(address.emulator, request), "empty": rate(address.empty, empty)},
+                rounds=options.rounds,
+            )
+            yield Figure(
+                suite=SUITE,
+                what=f"{what}, {connections} kept connection{'s' if connections > 1 else ''}",
+                value=taken["ours"] * 1e6,
+                unit="us/request",
+                depth=DEPTH if "lease" in what else None,
+                peer="an empty Flask view",
+                peer_value=taken["empty"] * 1e6,
+                limit=OF_THE_EMPTY_VIEW,
+            )
+
+
+def _large_leases(address: Address, options: Options) -> Iterator[Figure]:
+    tasks = [(f"{number:016x}", b"x" * 1024) for number in range(1000)]
+    with Connection(address.emulator) as connection:
+        for pretty in ("true", "false"):
+            path = f"{QUEUES}/large/{LEASE_MANY}&prettyPrint={pretty}"
+            request = request_bytes("POST", path)
+
+            def ours(request: bytes = request) -> float:
+                return median(seconds_of(lambda: connection.ask(request)) for _ in range(5))
+
+            def by_hand() -> float:
+                return median(seconds_of(lambda: hand_made(tasks)) for _ in range(5))
+
+            taken = medians({"ours": ours, "by hand": by_hand}, rounds=options.rounds)
+            yield Figure(
+                suite=SUITE,
+                what=f"lease 1000 tasks of 1 KB, prettyPrint={pretty}",
+                value=taken["ours"] * 1e3,
+                unit="ms",
+                peer="the same answer made by hand, not indented",
+                peer_value=taken["by hand"] * 1e3,
+                limit=OF_A_HAND_MADE_ANSWER,
+            )
+
+
+def hand_made(tasks: list[tuple[str, bytes]]) -> bytes:
+    """Encode and serialise an answer to a lease with the standard library."""
+    items = [
+        {
+            "kind": "taskqueues#task",
+            "id": name,
+            "queueName": "projects/s~app/taskqueues/large",
+            "enqueueTimestamp": "1767225600000000",
+            "leaseTimestamp": "1767225600000000",
+            "retry_count": 1,
+            "payloadBase64": base64.urlsafe_b64encode(payload).decode(),
+        }
+        for name, payload in tasks
+    ]
+    return json.dumps({"kind": "taskqueue#tasks", "items": items}).encode()
+
+
+def _longest_answers(address: Address, options: Options) -> Iterator[Figure]:
+    tasks = f"{QUEUES}/deep/tasks"
+    count = 100 * options.rounds
+    with Connection(address.emulator) as connection:
+        held = json.loads(
+            connection.ask(request_bytes("POST", f"{tasks}/lease?numTasks=1000&leaseSecs=600"))
+        )["items"]
+        name = held[0]["id"]
+        patch = json.dumps({"queueName": "deep"})
+        calls: dict[str, Callable[[int], bytes]] = {
+            "queue": lambda _: request_bytes("GET", f"{QUEUES}/deep?getStats=true"),
+            "insert": lambda _: request_bytes("POST", tasks, TASK.replace('"q"', '"deep"')),
+            "list": lambda _: request_bytes("GET", tasks),
+            "get": lambda _: request_bytes("GET", f"{tasks}/{name}"),
+            "lease 1": lambda _: request_bytes("POST", f"{QUEUES}/deep/{LEASE_ONE}"),
+            "lease 100": lambda _: request_bytes(
+                "POST", f"{tasks}/lease?numTasks=100&leaseSecs=600"
+            ),
+            "patch": lambda _: request_bytes("PATCH", f"{tasks}/{name}?newLeaseSeconds=600", patch),
+            "delete": lambda number: request_bytes("DELETE", f"{tasks}/{held[1 + number]['id']}"),
+        }
+        for what, request in calls.items():
+            sent = [request(number) for number in range(min(count, len(held) - 1))]
+            taken = [seconds_of(partial(connection.ask, each)) for each in sent]
+            yield Figure(
+                suite=SUITE,
+                what=f"longest of {len(taken)} answers: {what}",
+                value=max(taken) * 1e3,
+                unit="ms",
+                depth=DEPTH,
+                limit=LONGEST_ANSWER_MS,
+            )
+
+
+def _cycles(address: Address, options: Options) -> Iterator[Figure]:
+    with moto() as sqs, requests.Session() as ours, requests.Session() as theirs:
+        root = f"http://{HOST}:{address.emulator}{QUEUES}/cycle/tasks"
+        payload = base64.urlsafe_b64encode(b"x" * 1024).decode()
+
+        def cycle() -> None:
+            ours.post(root, json={"queueName": "cycle", "payloadBase64": payload}).json()
+            leased = ours.post(f"{root}/lease?numTasks=1&leaseSecs=600").json()
+            ours.delete(f"{root}/{leased['items'][0]['id']}")
+
+        def their_cycle() -> None:
+            sqs(theirs, "SendMessage", MessageBody="x" * 1024)
+            (message,) = sqs(theirs, "ReceiveMessage", VisibilityTimeout=600)["Messages"]
+            sqs(theirs, "DeleteMessage", ReceiptHandle=message["ReceiptHandle"])
+
+        def per_cycle(work: Callable[[], None]) -> Callable[[], float]:
+            def measured() -> float:
+                begin, count = time.perf_counter(), 0
+                while time.perf_counter() - begin < options.seconds:
+                    work()
+                    count += 1
+                return (time.perf_counter() - begin) / count
+
+            return measured
+
+        taken = medians(
+            {"ours": per_cycle(cycle), "moto": per_cycle(their_cycle)}, rounds=options.rounds
+        )
+    yield Figure(
+        suite=SUITE,
+        what="insert, lease and delete one task of 1 KB with requests",
+        value=taken["ours"] * 1e3,
+        unit="ms/cycle",
+        peer="moto_server: send, receive and delete one message (SQS)",
+        peer_value=taken["moto"] * 1e3,
+        limit=OF_MOTO,
+    )
+
+
+def main() -> None:
+    """Serve, or print the figures."""
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+        return
+    for figure in measure(Options()):
+        peer = "" if figure.peer_value is None else f" / {figure.peer_value:9.2f}  {figure.peer}"
+        share = "" if figure.ratio is None else f" = {figure.ratio:.2f}"
+        verdict = "" if figure.met is None else ("  met" if figure.met else "  MISSED")
+        print(f"{figure.what}: {figure.value:.2f} {figure.unit}{peer}{share}{verdict}")
+
+
+if __name__ == "__main__":
+    main()
