@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from pullqueue.clock import Clock
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.names import random_names
-from pullqueue.errors import ConfigFileError, InvalidQueueConfigError
+from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.testing.process_time import ProcessClock
 from pullqueue.testing.recording import remember_added
 from pytest_pullqueue.reporting import explain_failures
 from pytest_pullqueue.settings import ConfigSource, Settings, SettingsError, settings_of
+from pytest_pullqueue.stores import store_of_worker
 
 _MARKER_FILE = "@pytest.mark.pullqueue"
 _NAME_SEED = 0
@@ -45,14 +46,23 @@ def emulator_of_test(
     limits = Limits(
         leases_per_second=PRODUCTION_LEASES_PER_SECOND if settings.lease_rate_limit else None
     )
-    emulator = Emulator(
-        config,
-        clock=_clock(request, settings),
-        limits=limits,
-        project=settings.project,
-        names=random_names(_NAME_SEED),
-    )
-    with explain_failures(request.node, emulator), remember_added(emulator):
+    try:
+        emulator = Emulator(
+            config,
+            clock=_clock(request, settings),
+            limits=limits,
+            project=settings.project,
+            store=store_of_worker(settings.store, request.config.rootpath),
+            names=random_names(_NAME_SEED),
+        )
+    except StoreError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    emulator.reset()
+    with (
+        closing(emulator),
+        explain_failures(request.node, emulator),
+        remember_added(emulator),
+    ):
         yield emulator
 
 

@@ -11,11 +11,12 @@ INI_OPTIONS = {
     "pullqueue_profile": "how strictly queue.yaml is read: gcloud (the default) or sdk",
     "pullqueue_lease_rate_limit": "true: hold tests to production's 10 lease calls a second",
     "pullqueue_acl": "true: let pullqueue_server and pullqueue_responses ask who may do what",
+    "pullqueue_store": "where tasks are kept: memory, sqlite:///FILE or postgresql://...",
     "pullqueue_start": "where pullqueue_clock starts, such as 2026-01-01T00:00Z",
 }
 MARKER_USAGE = (
     f"{MARKER}(config=None, queues=None, total_storage_limit=None, profile=None, project=None, "
-    "lease_rate_limit=False, acl=False, start=None): settings of this test's pull queues"
+    "lease_rate_limit=False, acl=False, store=None, start=None): settings of a test's pull queues"
 )
 
 

@@ -41,6 +41,7 @@ class Settings:
     project: str | None = None
     lease_rate_limit: bool = False
     acl: bool = False
+    store: str = "memory"
     start: datetime | None = None
 
 
@@ -118,7 +119,7 @@ def _checked(where: str, name: str, value: object) -> object:
         return _moment(where, value)
     if name == "profile" and value not in _PROFILES:
         raise SettingsError(f"{where} is {value!r}: use one of {', '.join(_PROFILES)}")
-    if name in ("project", "total_storage_limit") and not isinstance(value, str):
+    if name in ("project", "store", "total_storage_limit") and not isinstance(value, str):
         raise SettingsError(f"{where} is {value!r}: give a text")
     if name == "queues" and (isinstance(value, str) or not isinstance(value, Sequence)):
         raise SettingsError(f"{where} is {value!r}: give a list of queue names or entries")

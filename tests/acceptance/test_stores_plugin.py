@@ -1,0 +1,72 @@
+"""The ini option pullqueue_store: tests with another store, each from an empty one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+from stores import postgres_url
+
+from pytest_pullqueue.stores import store_of_worker
+
+QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_each_begins_empty(pullqueue_emulator, pullqueue_clock, number):
+    queue = pullqueue_emulator.queue("pull")
+    assert queue.fetch_statistics().tasks == 0
+    queue.add(name="same")
+    queue.lease_tasks(60, 1)
+    pullqueue_clock.advance(60)
+    assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [2]
+"""
+
+
+def run(pytester: pytest.Pytester, store: str, *arguments: str) -> pytest.RunResult:
+    """Run the tests with a store, in a process of their own."""
+    pytester.makeini(f"[pytest]\npullqueue_store = {store}\n")
+    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
+    pytester.makepyfile(test_it=TESTS)
+    return pytester.runpytest_subprocess("-W", "error", *arguments)
+
+
+def test_a_file_for_each_worker(pytester: pytest.Pytester) -> None:
+    """Every worker of pytest-xdist has an SQLite file of its own."""
+    run(pytester, "sqlite:///tasks.db", "-n", "2").assert_outcomes(passed=4)
+
+    files = sorted(path.name for path in pytester.path.glob("tasks*.db"))
+    assert files == ["tasks-gw0.db", "tasks-gw1.db"]
+
+
+def test_a_schema(pytester: pytest.Pytester) -> None:
+    """In PostgreSQL it is a schema, never the one that a server uses unless told otherwise."""
+    run(pytester, f"{postgres_url()}?schema=test_plugin").assert_outcomes(passed=4)
+
+    with psycopg.connect(postgres_url(), autocommit=True) as connection:
+        assert connection.execute("SELECT name FROM test_plugin_main.tasks").fetchall()
+        connection.execute("DROP SCHEMA test_plugin_main CASCADE")
+
+
+def test_a_store_that_cannot_be_opened(pytester: pytest.Pytester) -> None:
+    """The test fails with the store's own message."""
+    result = run(pytester, "sqlite:///missing/tasks.db")
+
+    result.assert_outcomes(errors=4)
+    result.stdout.fnmatch_lines(["*missing/tasks-main.db' cannot be opened as a store: *"])
+
+
+def test_names_of_stores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The worker's name is added, and what else the URL says stays."""
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw3")
+
+    assert store_of_worker("memory", tmp_path) == "memory"
+    assert store_of_worker("sqlite:///a.db?synchronous=full", tmp_path) == (
+        f"sqlite:///{tmp_path}/a-gw3.db?synchronous=full"
+    )
+    parts = urlsplit(store_of_worker("postgresql://me@host:1/db?sslmode=require", tmp_path))
+    assert (parts.netloc, parts.path) == ("me@host:1", "/db")
+    assert parse_qs(parts.query) == {"sslmode": ["require"], "schema": ["pullqueue_gw3"]}
