@@ -1,0 +1,70 @@
+"""pullqueue.engine.calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.engine.calls import CallPath, QueueCall
+
+CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
+
+
+class Watcher:
+    """Notes the calls it lets through, and what they answered."""
+
+    def __init__(self, seen: list[str], name: str = "") -> None:
+        self.seen = seen
+        self.name = name
+
+    def __call__(self, call: QueueCall, proceed: Callable[[], object]) -> object:
+        self.seen.append(f"{self.name}>{call.queue.name}.{call.method}")
+        answer = proceed()
+        self.seen.append(f"<{self.name}")
+        return answer
+
+
+def test_calls_take_the_path_of_their_emulator() -> None:
+    """An interceptor sees a call with its arguments, and the caller its answer."""
+    emulator = Emulator(CONFIG, clock=ManualClock())
+    calls: list[QueueCall] = []
+
+    def note(call: QueueCall, proceed: Callable[[], object]) -> object:
+        calls.append(call)
+        return proceed()
+
+    emulator.call_path.add(note)
+    queue = emulator.queue("q")
+    queue.add(name="one")
+    leased = queue.lease(60, 5, group_by_tag=True)
+
+    assert [task.name for task in leased.tasks] == ["one"]
+    assert [call.method for call in calls] == ["insert", "lease"]
+    assert calls[1].arguments == (60, 5)
+    assert calls[1].options == {"group_by_tag": True}
+
+
+def test_the_last_that_was_added_is_passed_first() -> None:
+    """Each is passed before those that were there, and sees their answer."""
+    emulator = Emulator(CONFIG, clock=ManualClock())
+    seen: list[str] = []
+    for name in "ab":
+        emulator.call_path.add(Watcher(seen, name))
+
+    emulator.queue("q").purge()
+
+    assert seen == ["b>q.purge", "a>q.purge", "<a", "<b"]
+
+
+def test_one_that_was_removed_sees_nothing_more() -> None:
+    """Only the one that is named goes, and it may be gone already."""
+    path = CallPath()
+    first, second = Watcher([]), Watcher([])
+    path.add(first)
+    path.add(second)
+
+    path.remove(first)
+    path.remove(first)
+
+    assert path.interceptors == (second,)
