@@ -162,6 +162,7 @@ def serve(
     with server, port_file(port_path, server.port):
         click.echo(f"pullqueue listening on {server.url}")
         click.echo(greeting(server, acl=auth == "acl"))
+        click.echo(f"See it all at {server.url}/console/")
         if auth == "off":
             _warn_if_public(host)
         tell_systemd("READY=1")

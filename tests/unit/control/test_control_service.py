@@ -14,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import pullqueue
 from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.rest.control.config_file import ConfigFile
+from pullqueue.rest.control.fault_board import CALLS
 from pullqueue.rest.server import Server
+from pullqueue.testing.interception import VERBS
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 
@@ -365,3 +367,8 @@ def test_metrics(control: ControlClient, server: Server) -> None:
     assert samples["pullqueue_tasks", "leased", "pull"] == 1
     assert samples["pullqueue_leased_last_minute", "pull"] == 1
     assert samples["pullqueue_requests_total", "200", "GET"] == 1
+
+
+def test_the_calls_that_faults_can_strike() -> None:
+    """They are those of `pullqueue.testing`."""
+    assert CALLS == VERBS

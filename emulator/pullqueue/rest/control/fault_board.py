@@ -6,15 +6,16 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pullqueue import errors
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
 from pullqueue.rest.answers import Json
 from pullqueue.rest.errors import ApiError
-from pullqueue.testing.faults import Fault, Faults
-from pullqueue.testing.interception import VERBS
+
+if TYPE_CHECKING:
+    from pullqueue.testing.faults import Fault, Faults
 
 KINDS: Final = ("fail", "lose_answer", "latency", "empty_leases")
 """What can happen to a call; see `pullqueue.testing.Faults`."""
@@ -39,8 +40,18 @@ _USUAL: Mapping[str, Json] = {
     "latency": {"seconds": 1},
 }
 _WHEN = ("queue", "times", "after", "every", "probability", "seed")
-CALLS: Final = VERBS
-"""The calls that can be struck."""
+CALLS: Final = (
+    "add",
+    "lease_tasks",
+    "lease_tasks_by_tag",
+    "modify_task_lease",
+    "delete_tasks",
+    "purge",
+    "fetch_statistics",
+    "get_task",
+    "list_tasks",
+)
+"""The calls that can be struck: those of `pullqueue.testing`, which is slow to import."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +78,8 @@ class FaultBoard:
             UnknownQueueError: it names a queue that is not there.
             ClockError: the clock cannot be moved, as latency would.
         """
+        from pullqueue.testing.faults import Faults  # noqa: PLC0415 - slow, seldom needed
+
         faults = Faults(self._emulator)
         order = {**_USUAL.get(order["kind"], {}), **order}
         try:
