@@ -183,6 +183,7 @@ def test_google_client_with_credentials(run: Run) -> None:
                             discoveryServiceUrl=pullqueue_server.discovery_url)
                 leased = api.tasks().lease(project="s~app", taskqueue="pull-queue",
                                            leaseSecs=60, numTasks=1).execute()
+                api.close()
             assert len(leased["items"]) == 1
     """)
 
