@@ -11,6 +11,8 @@ MOST = 256
 """All workers together."""
 
 _LOOK_SECONDS = 0.05
+_CALM_LOOKS = 20
+"""How often in a row there was nothing to do before workers are sent away."""
 
 
 class Workers:
@@ -23,6 +25,7 @@ class Workers:
     def __init__(self, pool: Any) -> None:  # noqa: ANN401 - its stubs lack the half of cheroot's pool
         self._pool = pool
         self._seen: dict[int, tuple[int, int]] = {}
+        self._calm = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="pullqueue-workers", daemon=True)
 
@@ -45,7 +48,7 @@ class Workers:
 
         Where all are, the requests that wait may be of the same kind: there is one more for each.
         """
-        # Cheroot's own `grow` waits in steps of a tenth of a second.
+        self._pool._clear_dead_threads()  # noqa: SLF001 - else done only when some are sent away
         workers = self._pool._threads  # noqa: SLF001 - it has no other way to see them
         work = {
             id(worker): (id(connection), connection.requests_seen)
@@ -54,9 +57,11 @@ class Workers:
         }
         held = sum(1 for worker, what in work.items() if self._seen.get(worker) == what)
         self._seen = work
-        waiting = self._pool.qsize if held == len(workers) else 0
-        wanted = min(FREE + held + waiting, MOST)
-        for _ in range(wanted - len(workers)):
-            workers.append(self._pool._spawn_worker())  # noqa: SLF001 - as `grow` does it
-        if wanted < len(workers):
-            self._pool.shrink(len(workers) - wanted)
+        waiting = self._pool.qsize if held >= len(workers) else 0
+        for _ in range(min(FREE + held + waiting, MOST) - len(workers)):
+            # Not by `grow`: it waits in steps of a tenth of a second.
+            workers.append(self._pool._spawn_worker())  # noqa: SLF001
+        self._calm = 0 if work or waiting else self._calm + 1
+        if self._calm >= _CALM_LOOKS and len(workers) > FREE:
+            # Only now: a worker that is told to go while requests wait would be missed by them.
+            self._pool.shrink(len(workers) - FREE)

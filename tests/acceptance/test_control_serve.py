@@ -1,0 +1,299 @@
+"""What `pullqueue serve` does for those who run it, and how much it bears."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from pullqueue import Emulator
+from pullqueue.rest.server import Server
+from pullqueue.rest.workers import FREE
+
+PROGRAM = Path(sys.executable).with_name("pullqueue")
+QUEUE = "/taskqueue/v1beta2/projects/p/taskqueues/pull"
+QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a queue.yaml."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    return tmp_path
+
+
+class Served:
+    """A server in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stdout is not None
+        self.url = process.stdout.readline().split()[-1]
+
+    def control(self, path: str) -> dict[str, Any]:
+        """Ask a control route."""
+        with urlopen(f"{self.url}/_emulator{path}", timeout=10) as answer:  # noqa: S310
+            return dict(json.load(answer))
+
+    def log_line(self, text: str) -> str:
+        """Give the next line of the log that has a text."""
+        assert self.process.stderr is not None
+        return next(line for line in self.process.stderr if text in line)
+
+
+@contextmanager
+def serving(folder: Path, *options: str, **environment: str) -> Iterator[Served]:
+    """Run a server in a folder, on a free port."""
+    with subprocess.Popen(
+        [PROGRAM, "serve", "--port", "0", *options],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield Served(process)
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+
+
+def names(served: Served) -> dict[str, bool]:
+    """Give the queues, and whether each is disabled."""
+    return {queue["name"]: queue["disabled"] for queue in served.control("/queues")["queues"]}
+
+
+def test_watching_the_file(folder: Path) -> None:
+    """Changes of queue.yaml are in force a moment later; a broken file changes nothing and is
+    told in the log and to the console.
+    """
+    file = folder / "queue.yaml"
+    with serving(folder, "--watch") as served:
+        file.write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
+        assert "added new" in served.log_line("in force")
+        assert names(served) == {"pull": False, "new": False, "default": False}
+
+        file.write_text("queue:\n- name: a b\n")
+        assert "queue.yaml:2:9" in served.log_line("cannot be used")
+        assert "queue.yaml:2:9" in served.control("/config")["problem"]
+        assert names(served) == {"pull": False, "new": False, "default": False}
+
+        file.write_text("queue:\n- name: new\n  mode: pull\n")
+        assert "disabled pull" in served.log_line("in force")
+        assert names(served) == {"new": False, "default": False, "pull": True}
+
+
+def test_a_hang_up_reloads(folder: Path) -> None:
+    """As service managers ask for it, without --watch."""
+    with serving(folder) as served:
+        (folder / "queue.yaml").write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
+        served.process.send_signal(signal.SIGHUP)
+
+        assert "added new" in served.log_line("in force")
+
+
+def test_the_port_file(folder: Path) -> None:
+    """It holds the port while the server runs, and is gone afterwards."""
+    file = folder / "port"
+    with serving(folder, "--port-file", str(file)) as served:
+        served.control("/health")
+
+        assert served.url.endswith(f":{file.read_text().strip()}")
+
+    assert not file.exists()
+
+
+def test_a_port_file_that_cannot_be_written(folder: Path) -> None:
+    """The server says so and does not start."""
+    done = subprocess.run(
+        [PROGRAM, "serve", "--port", "0", "--port-file", "no/such/folder"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "cannot write the port to 'no/such/folder'" in done.stderr
+
+
+def test_logs_as_json(folder: Path) -> None:
+    """One object a line; requests have their verb, path and status."""
+    with serving(folder, "--log-format", "json", "--log-level", "debug") as served:
+        urlopen(f"{served.url}{QUEUE}", timeout=10).close()  # noqa: S310
+
+        line = json.loads(served.log_line("requests"))
+
+    assert line["logger"] == "pullqueue.requests"
+    assert (line["verb"], line["path"], line["status"]) == ("GET", QUEUE, 200)
+    assert set(line) == {"time", "level", "logger", "message", "verb", "path", "status"}
+
+
+@pytest.mark.parametrize("kind", ["file", "abstract"])
+def test_word_to_the_service_manager(folder: Path, kind: str) -> None:
+    """Ready when it is, and stopping when it is told to."""
+    address = str(folder / "notify") if kind == "file" else f"\0pullqueue-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(20)
+        with serving(folder, NOTIFY_SOCKET=address.replace("\0", "@")) as served:
+            assert manager.recv(100) == b"READY=1"
+            served.control("/ready")
+
+        assert manager.recv(100) == b"STOPPING=1"
+
+
+def test_a_service_manager_that_is_gone(folder: Path) -> None:
+    """The server runs all the same."""
+    with serving(folder, NOTIFY_SOCKET=str(folder / "nobody")) as served:
+        assert "cannot be told" in served.log_line("service manager")
+        assert served.control("/health") == {"status": "ok"}
+
+
+def test_other_names(folder: Path) -> None:
+    """A name in the Host header is answered only if it is the server's, or allowed."""
+    with serving(folder, "--allow-host", "queues") as served:
+        host, port = served.url.removeprefix("http://").split(":")
+        statuses = []
+        for name in ("queues:80", "elsewhere"):
+            connection = HTTPConnection(host, int(port), timeout=10)
+            connection.request("GET", "/_emulator/health", headers={"Host": name})
+            statuses.append(connection.getresponse().status)
+            connection.close()
+
+    assert statuses == [200, 403]
+
+
+def test_more_tasks_than_there_may_be(folder: Path) -> None:
+    """They are refused with the way out; those that are there can be used."""
+    with serving(folder, "--max-tasks", "2") as served:
+        url = f"{served.url}/_emulator/queues/pull/tasks"
+        body = json.dumps({"tasks": [{}, {}]}).encode()
+        urlopen(Request(url, body), timeout=10).close()  # noqa: S310
+        with pytest.raises(OSError, match="403"):
+            urlopen(Request(url, body), timeout=10)  # noqa: S310
+
+        assert served.control("/queues/pull")["queue"]["tasks"] == 2
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Give a running server in this process."""
+    with Server(Emulator.from_text(QUEUE_YAML)) as server:
+        yield server
+
+
+def seconds_of_a_request(server: Server) -> float:
+    """Give how long one request takes on a connection of its own."""
+    begin = perf_counter()
+    connection = HTTPConnection(server.host, server.port, timeout=30)
+    connection.request("GET", QUEUE)
+    assert connection.getresponse().status == 200
+    connection.close()
+    return perf_counter() - begin
+
+
+def test_two_hundred_connections(server: Server) -> None:
+    """Two hundred clients that are there at once all get their answers, one after the other too."""
+    barrier = threading.Barrier(200)
+
+    def client(_number: int) -> list[int]:
+        connection = HTTPConnection(server.host, server.port, timeout=60)
+        connection.connect()
+        barrier.wait(60)
+        statuses = []
+        for _ in range(5):
+            connection.request("GET", QUEUE)
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+        connection.close()
+        return statuses
+
+    with ThreadPoolExecutor(200) as pool:
+        assert [*pool.map(client, range(200))] == [[200] * 5] * 200
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        b"GET / HT",
+        b"POST /x HTTP/1.1\r\nHost: localhost\r\n",
+        b"POST %b/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
+        % QUEUE.encode(),
+    ],
+    ids=["silent", "half a line", "half the headers", "half a body"],
+)
+def test_clients_that_send_half_a_request(server: Server, beginning: bytes) -> None:
+    """A hundred of them hold up the others by no more than a moment, and the stop not at all."""
+    with ExitStack() as stack:
+        for _ in range(100):
+            slow = stack.enter_context(socket.create_connection((server.host, server.port)))
+            slow.sendall(beginning)
+        worst = max(seconds_of_a_request(server) for _ in range(20))
+        begin = perf_counter()
+        server.stop()
+
+        assert worst < 5
+        assert perf_counter() - begin < 5
+
+
+def test_clients_that_do_not_read(server: Server) -> None:
+    """Their answers wait in vain, and nobody else does."""
+    queue = server.emulator.queue("pull")
+    for _ in range(3):
+        queue.add("x" * 1_000_000)
+    with ExitStack() as stack:
+        for _ in range(20):
+            deaf = stack.enter_context(socket.create_connection((server.host, server.port)))
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            path = "/_emulator/queues/pull/tasks?payload=full"
+            deaf.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+        assert max(seconds_of_a_request(server) for _ in range(5)) < 20
+
+
+def test_workers_come_and_go(server: Server) -> None:
+    """There are more of them while clients hold some up, and as many as before afterwards."""
+    assert server._http is not None
+    workers = server._http.requests._threads
+    pause = threading.Event()
+    with ExitStack() as stack:
+        for _ in range(30):
+            slow = stack.enter_context(socket.create_connection((server.host, server.port)))
+            slow.sendall(b"GET / HTTP/1.1\r\n")
+        seconds_of_a_request(server)
+        while len(workers) < 30 + FREE:
+            pause.wait(0.02)
+    while sum(worker.is_alive() for worker in workers) > FREE:
+        pause.wait(0.02)
+
+    assert seconds_of_a_request(server) < 5
+
+
+def test_bodies_that_are_too_large(server: Server) -> None:
+    """They are refused, those of forms and control routes too, and the connection survives."""
+    connection = HTTPConnection(server.host, server.port, timeout=30)
+    for path in ("/_emulator/queues/pull/tasks", f"{QUEUE}/tasks", "/_emulator/clock"):
+        connection.request("POST", path, bytes(server.emulator.limits.rest_body_bytes + 1))
+        answer = connection.getresponse()
+        answer.read()
+
+        assert answer.status == 413
+    connection.close()
