@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -56,7 +57,8 @@ def settings_of(item: pytest.Item, overridden: ConfigSource | None) -> Settings:
     """
     values: dict[str, object] = dict(_ini_values(item.config))
     if overridden is not None:
-        values |= {"config": overridden, "config_base": item.config.rootpath}
+        config = _checked("the fixture pullqueue_config", "config", overridden)
+        values |= {"config": config, "config_base": item.config.rootpath}
     for node, marker in reversed(list(item.iter_markers_with_node(MARKER))):
         arguments = _marker_arguments(marker)
         if arguments.keys() & {"config", "queues"}:
@@ -117,6 +119,10 @@ def _checked(where: str, name: str, value: object) -> object:
         return _truth(where, value)
     if name == "start":
         return _moment(where, value)
+    if name == "config" and not _is_config_source(value):
+        raise SettingsError(
+            f"{where} is {value!r}: give a path, the text of a queue.yaml, or a QueueConfig"
+        )
     if name == "profile" and value not in _PROFILES:
         raise SettingsError(f"{where} is {value!r}: use one of {', '.join(_PROFILES)}")
     if name in ("project", "store", "total_storage_limit") and not isinstance(value, str):
@@ -124,6 +130,14 @@ def _checked(where: str, name: str, value: object) -> object:
     if name == "queues" and (isinstance(value, str) or not isinstance(value, Sequence)):
         raise SettingsError(f"{where} is {value!r}: give a list of queue names or entries")
     return value
+
+
+def _is_config_source(value: object) -> bool:
+    if isinstance(value, str | os.PathLike):
+        return True
+    from pullqueue.config.model import QueueConfig  # noqa: PLC0415 - only where one is likely
+
+    return isinstance(value, QueueConfig)
 
 
 def _truth(where: str, value: object) -> bool:

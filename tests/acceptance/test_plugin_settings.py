@@ -147,6 +147,7 @@ def test_start_and_rate(pullqueue_emulator):
         ("total_storage_limit=1", "@pytest.mark.pullqueue: argument total_storage_limit is 1: *"),
         ("queues=['a'], total_storage_limit='lots'", "@pytest.mark.pullqueue:1:*lots*"),
         ("config='gone.yaml'", "*gone.yaml*"),
+        ("config=['a']", "@pytest.mark.pullqueue: argument config is [[]'a']: give a path, *"),
     ],
 )
 def test_bad_marker(run: Run, arguments: str, message: str) -> None:
@@ -203,6 +204,22 @@ def test_bad_file_is_told_once(run: Run, pytester: pytest.Pytester) -> None:
     assert result.stdout.str().count(f"{pytester.path}/queue.yaml:4:") == 1
     result.stdout.no_fnmatch_line("*Traceback*")
     result.stdout.no_fnmatch_line("*During handling*")
+
+
+def test_bad_fixture(run: Run) -> None:
+    """What an overridden fixture gives is checked as well."""
+    result = run("""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def pullqueue_config():
+            return {"queue": []}
+
+        def test_bad(pullqueue_emulator): pass
+    """)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["the fixture pullqueue_config is {'queue': [[]]}: give a path*"])
 
 
 def test_no_file(run: Run) -> None:
