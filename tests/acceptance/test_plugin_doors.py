@@ -161,6 +161,30 @@ def test_server(run: Run) -> None:
     result.assert_outcomes(passed=5)
 
 
+def test_an_app_in_a_process_of_its_own(run: Run) -> None:
+    """The server's variables lead an app on the SDK to the test's queues, unchanged."""
+    result = run("""
+        import os
+        import subprocess
+        import sys
+
+        APP = '''
+        from google.appengine.api import taskqueue
+        queue = taskqueue.Queue("pull-queue")
+        queue.add(taskqueue.Task(payload="from the app", method="PULL"))
+        '''
+
+        def test_app(pullqueue_server, pullqueue_emulator):
+            env = {**os.environ, **pullqueue_server.env}
+            app = "\\n".join(line.strip() for line in APP.splitlines())
+            subprocess.run([sys.executable, "-W", "ignore", "-c", app], env=env, check=True)
+            [task] = pullqueue_emulator.queue("pull-queue").list_tasks()
+            assert task.payload == b"from the app"
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
 def test_google_client_with_credentials(run: Run) -> None:
     """Google's own client, with a service account's key, works against the live server."""
     pytest.importorskip("googleapiclient")

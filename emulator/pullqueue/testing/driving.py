@@ -37,6 +37,9 @@ _IDLE_STEPS = 2
 Twice, because a worker that goes round several queues and ends when all are empty does that.
 """
 
+_WAITING_FOR_OTHERS = frozenset({"subprocess", "multiprocessing.popen_fork"})
+"""Modules that sleep until another process is done, which moving the clock would not hasten."""
+
 
 class WorkerStopped(WorkerInterrupt):
     """ends a worker that waits for tasks which will not come; `drain` swallows it"""
@@ -194,7 +197,9 @@ def _sleeping(sleep: Callable[[float], None]) -> Iterator[None]:
     thread_id = threading.get_ident()
 
     def replacement(seconds: float, /) -> None:
-        (sleep if threading.get_ident() == thread_id else real)(seconds)
+        caller = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - documented, of CPython
+        ours = threading.get_ident() == thread_id and caller not in _WAITING_FOR_OTHERS
+        (sleep if ours else real)(seconds)
 
     holders = _holders_of_sleep(real)
     for module in holders:

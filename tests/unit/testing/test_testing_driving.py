@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -127,6 +128,19 @@ def test_held_leases_survive_pauses(emulator: Emulator, queue: Queue, clock: Man
     drain(emulator, work)
 
     assert batches == [[1, 1]]
+
+
+def test_a_worker_that_waits_for_a_program(
+    emulator: Emulator, queue: Queue, clock: ManualClock
+) -> None:
+    """Waiting for another process takes real time, and moves no clock."""
+    start = clock.now()
+    queue.add()
+    program = [sys.executable, "-c", "import time; time.sleep(0.05)"]
+
+    drain(emulator, lambda: (subprocess.run(program, check=True, timeout=60), finish(queue)))
+
+    assert clock.now() == start
 
 
 def test_sleep_imported_by_name(emulator: Emulator, queue: Queue, clock: ManualClock) -> None:
