@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
+from string import ascii_lowercase
 from typing import NamedTuple
 
-_PREFIXED = re.compile(r"(?:([a-z])~)?([^/]+)", re.ASCII)
 _USUAL_PREFIX = "s"
 
 
@@ -19,11 +18,11 @@ class Project(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Project:
-        """Read `app` or `s~app`; an id of another form stands for itself."""
-        match = _PREFIXED.fullmatch(text)
-        if match is None:
-            return cls(text)
-        return cls(match[2], match[1] or _USUAL_PREFIX)
+        """Read `app` or `s~app`; an id with anything else before a tilde stands for itself."""
+        prefix, tilde, app_id = text.partition("~")
+        if tilde and len(prefix) == 1 and prefix in ascii_lowercase:
+            return cls(app_id, prefix)
+        return cls(text)
 
     def queue_id(self, queue_name: str) -> str:
         """Give the long name of a queue: `projects/s~app/taskqueues/queue`."""

@@ -558,7 +558,15 @@ class TestQueue:
 class TestProjects:
     @pytest.mark.parametrize(
         ("project", "shown"),
-        [("app", "s~app"), ("s~app", "s~app"), ("e~app", "e~app"), ("b%7Eother", "b~other")],
+        [
+            ("app", "s~app"),
+            ("s~app", "s~app"),
+            ("e~app", "e~app"),
+            ("b%7Eother", "b~other"),
+            ("ab~c", "s~ab~c"),
+            ("~c", "s~~c"),
+            ("S~c", "s~S~c"),
+        ],
     )
     def test_every_project_is_the_one_app(
         self, client: FlaskClient, project: str, shown: str

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import time_machine
+from flask import Response
 from freezegun import freeze_time
 
 from pullqueue import Emulator, Limits, ServerAddressError, SystemClock
@@ -301,6 +302,17 @@ class TestRefusalsOfTheServer:
         assert line.startswith("HTTP/1.1 400 ")
         assert answer["error"]["errors"][0]["reason"] == "badRequest"
 
+    def test_a_body_that_ends_too_soon(self, server: Server, emulator: Emulator) -> None:
+        """A client that goes away within its body has added nothing."""
+        head = f"POST {QUEUE}/tasks HTTP/1.1\r\nContent-Length: 99\r\n\r\n".encode()
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(head + b'{"payloadBase64": ""}')
+            plain.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: plain.recv(65536), b""))
+
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert emulator.queue("pull").list_tasks() == []
+
     def test_a_body_in_chunks(self, connection: HTTPConnection) -> None:
         """A body whose length is not announced is read to its end."""
         connection.request("POST", f"{QUEUE}/tasks", iter([b'{"payloadBase64":', b'"aGk="}']))
@@ -318,3 +330,39 @@ class TestRefusalsOfTheServer:
         assert response.status == 413
         assert answer["error"]["errors"][0]["reason"] == "uploadTooLarge"
         assert ask(connection).status == 200
+
+
+class TestAnswersInParts:
+    @pytest.fixture
+    def streaming(self, emulator: Emulator) -> Iterator[Server]:
+        """Give a server with a view that answers bit by bit."""
+        server = Server(emulator)
+
+        def view(parts: int) -> Response:
+            return Response(b"part" for _ in range(parts))
+
+        server._app.add_url_rule("/stream/<int:parts>", view_func=view)
+        with server:
+            yield server
+
+    @pytest.mark.parametrize("parts", [0, 1, 3])
+    def test_in_chunks(self, streaming: Server, parts: int) -> None:
+        """An answer of unknown length arrives whole, and the connection is kept."""
+        with closing(HTTPConnection(streaming.host, streaming.port, timeout=5)) as connection:
+            for _ in range(2):
+                connection.request("GET", f"/stream/{parts}")
+                response = connection.getresponse()
+                assert response.headers["Transfer-Encoding"] == "chunked"
+                assert response.read() == b"part" * parts
+                assert not response.will_close
+
+    @pytest.mark.parametrize("parts", [0, 3])
+    def test_to_old_clients(self, streaming: Server, parts: int) -> None:
+        """A client of HTTP/1.0 is told the end by the end of the connection."""
+        with socket.create_connection((streaming.host, streaming.port), timeout=5) as plain:
+            plain.sendall(f"GET /stream/{parts} HTTP/1.0\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: plain.recv(65536), b""))
+
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert body == b"part" * parts
