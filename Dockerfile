@@ -1,0 +1,27 @@
+# pullqueue as a container:
+#
+#   docker build -t pullqueue .
+#   docker run -p 127.0.0.1:8124:8124 -v ./queue.yaml:/etc/pullqueue/queue.yaml:ro pullqueue
+#
+# EXTRAS adds what is optional, such as postgres: --build-arg EXTRAS=[postgres]
+
+FROM python:3.13-slim AS build
+WORKDIR /src
+COPY . .
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+
+FROM python:3.13-slim
+ARG EXTRAS=""
+RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
+    wheel="$(ls /wheels/pullqueue-*.whl)" \
+    && pip install --no-cache-dir --no-compile "${wheel}${EXTRAS}" \
+    && useradd --system --no-create-home --uid 10124 pullqueue
+USER 10124
+WORKDIR /etc/pullqueue
+ENV PYTHONUNBUFFERED=1
+EXPOSE 8124
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
+    CMD ["pullqueue", "wait", "--url", "http://127.0.0.1:8124", "--timeout", "2"]
+ENTRYPOINT ["pullqueue"]
+CMD ["serve", "--host", "0.0.0.0", "--watch", "--log-format", "json", "/etc/pullqueue/queue.yaml"]
