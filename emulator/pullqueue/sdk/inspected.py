@@ -29,6 +29,9 @@ class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         # Google's stub asks this attribute, where there is one, instead of reading a file.
         self.queue_yaml_parser = lambda _root: push_queues(emulator.config)
 
+    def _detach(self) -> None:
+        del self._emulator, self._queue_yaml, self.queue_yaml_parser
+
     @observing()
     def GetQueues(self) -> list[dict[str, Any]]:
         """Give all queues as dicts, in order of their names."""

@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
-from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
+from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.names import counted_names
 from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
-from pullqueue.sdk.stub import PullQueueStub
+from pullqueue.sdk.stub import PullQueueStub, seconds_of
 
 _SERVICE = "taskqueue"
 _HOST = "localhost"
@@ -37,17 +37,39 @@ def install(emulator: Emulator) -> Iterator[PullQueueStub]:
             _adoption,
         ):
             stack.enter_context(part(emulator))
-        stub = PullQueueStub.over(emulator)
+        stub = stack.enter_context(_stub(emulator))
         apiproxy_stub_map.apiproxy.ReplaceStub(_SERVICE, stub)
         yield stub
+
+
+@contextmanager
+def _stub(emulator: Emulator) -> Iterator[PullQueueStub]:
+    """Give a stub of the emulator: the one that a testbed has registered, or a new one.
+
+    The testbed hands its own stub out, with `get_stub`, so that one must be ours.
+    """
+    before = _registered_stubs().get(_SERVICE)
+    if type(before) is not taskqueue_stub.TaskQueueServiceStub:
+        yield PullQueueStub.over(emulator)
+        return
+    stub = PullQueueStub.adopt(before, emulator)
+    try:
+        yield stub
+    finally:
+        stub.release()
+
+
+def _registered_stubs() -> dict[str, Any]:
+    # There is no public way to see whether a stub is a service's own, nor to take one away.
+    stubs: dict[str, Any] = vars(apiproxy_stub_map.apiproxy)["_APIProxyStubMap__stub_map"]
+    return stubs
 
 
 @contextmanager
 def _stub_map_kept(_: Emulator) -> Iterator[None]:
     """Put the stub back that was registered, and the default one that `wrap_wsgi_app` replaces."""
     stub_map = apiproxy_stub_map.apiproxy
-    # There is no public way to take a stub away.
-    stubs: dict[str, Any] = vars(stub_map)["_APIProxyStubMap__stub_map"]
+    stubs = _registered_stubs()
     before = stubs.get(_SERVICE)
     default = vars(stub_map)["_APIProxyStubMap__default_stub"]
     try:
@@ -115,14 +137,15 @@ def _adoption(emulator: Emulator) -> Iterator[None]:
 
     def adopted(stub: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal made
-        _make_google_stub(stub, *args, **kwargs)
-        if type(stub) is taskqueue_stub.TaskQueueServiceStub:
+        if type(stub) is not taskqueue_stub.TaskQueueServiceStub:
+            _make_google_stub(stub, *args, **kwargs)
+        else:
+            _make_google_stub(stub, *args, **{"gettime": seconds_of(emulator.clock), **kwargs})
             if made:
                 # Each of Google's stubs begins with empty queues, and so do ours from the second
                 # on; the first takes what a test has put in the emulator already.
                 emulator.reset()
             made += 1
-            emulator.names = counted_names()
             PullQueueStub.adopt(stub, emulator)
 
     with _replaced(taskqueue_stub.TaskQueueServiceStub, "__init__", adopted):
@@ -132,22 +155,11 @@ def _adoption(emulator: Emulator) -> Iterator[None]:
 @contextmanager
 def _client_clock(emulator: Emulator) -> Iterator[None]:
     """Let the client go by the emulator's clock, with which it stamps the eta of every task."""
+    # All of the module `time` that the client uses.
+    by_clock = SimpleNamespace(time=seconds_of(emulator.clock), mktime=time.mktime)
     system = isinstance(emulator.clock, SystemClock)
-    with _replaced(taskqueue.taskqueue, "time", time if system else _ClockTime(emulator.clock)):
+    with _replaced(taskqueue.taskqueue, "time", time if system else by_clock):
         yield
-
-
-class _ClockTime:
-    """The two functions of the module `time` that the client uses, by another clock."""
-
-    mktime = staticmethod(time.mktime)
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def time(self) -> float:
-        """Give the clock's time in seconds since the epoch."""
-        return self._clock.now_usec() / USEC_PER_SECOND
 
 
 @contextmanager

@@ -6,8 +6,10 @@ of, so that a suite that mixes push tasks, `deferred` and pull queues keeps work
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
@@ -19,6 +21,7 @@ from pullqueue.sdk.imports import (
     apiproxy_errors,
     apiproxy_stub_map,
     messages,
+    taskqueue_stub,
 )
 from pullqueue.sdk.inspected import InspectedStub
 from pullqueue.sdk.rpc import EagerRPC
@@ -26,6 +29,11 @@ from pullqueue.sdk.texts import text_of
 
 _DATASTORE = "datastore_v3"
 _DATASTORE_ERROR = messages.TaskQueueServiceError.DATASTORE_ERROR
+
+
+def seconds_of(clock: Clock) -> Callable[[], float]:
+    """Give a function that tells a clock's time as the SDK has it: in seconds since the epoch."""
+    return lambda: clock.now_usec() / USEC_PER_SECOND
 
 
 class PullQueueStub(InspectedStub):
@@ -37,19 +45,29 @@ class PullQueueStub(InspectedStub):
     @classmethod
     def over(cls, emulator: Emulator) -> PullQueueStub:
         """Make a stub whose queues are those of an emulator."""
-        stub = cls()
+        stub = cls(gettime=seconds_of(emulator.clock))
         stub._attach(emulator)
         return stub
 
     @classmethod
-    def adopt(cls, google_stub: Any, emulator: Emulator) -> None:
+    def adopt(cls, google_stub: Any, emulator: Emulator) -> PullQueueStub:
         """Turn a stub of Google's into one whose pull queues are those of an emulator.
 
-        Where that stub was told of a queue.yaml, the emulator is configured by it.
+        Names are made up by Google's stub, task1, task2 and so on over all queues. Where it was
+        told of a queue.yaml, the emulator is configured by it.
         """
+        emulator.names = google_stub._GetGroup()._ChooseTaskName
         google_stub.__class__ = cls
-        google_stub._attach(emulator)
-        google_stub._reread()
+        stub: PullQueueStub = google_stub
+        stub._attach(emulator)
+        stub._reread()
+        return stub
+
+    def release(self) -> None:
+        """Make a stub that was adopted Google's again."""
+        self._detach()
+        del self._paused
+        self.__class__ = taskqueue_stub.TaskQueueServiceStub
 
     def _attach(self, emulator: Emulator) -> None:
         super()._attach(emulator)

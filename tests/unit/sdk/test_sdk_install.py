@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,15 +200,35 @@ class TestTestbed:
             assert registered() is stub
             assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
 
-    def test_installed_after(self, emulator: Emulator, bed: Any) -> None:
-        """The emulator takes the place of the testbed's stub, which comes back."""
+    def test_installed_after(self, bed: Any) -> None:
+        """A stub that the testbed has made already has the emulator's queues inside the block."""
+        emulator = other_emulator()
         bed.init_taskqueue_stub()
         google = registered()
-        with install(emulator):
-            taskqueue.Queue("pull").add(pull())
-            assert bed.get_stub("taskqueue") is google
+        taskqueue.add(url="/before")
+        with install(emulator) as stub:
+            added = taskqueue.Queue("pull").add(pull())
+            shown = bed.get_stub("taskqueue").get_filtered_tasks()
+
+            assert stub is bed.get_stub("taskqueue") is google
+            assert isinstance(stub, PullQueueStub)
+            assert added.name == "task2"
+            assert [(task.url or task.payload) for task in shown] == ["/before", b"work"]
 
         assert registered() is google
+        assert type(google) is taskqueue_stub.TaskQueueServiceStub
+        assert [queue["name"] for queue in google.GetQueues()] == ["default"]
+        with pytest.raises(taskqueue.UnknownQueueError):
+            taskqueue.Queue("pull").add(pull())
+
+    def test_its_queue_yaml_counts(self, emulator: Emulator, bed: Any, tmp_path: Path) -> None:
+        """The queue.yaml of a stub that was made before replaces the configuration."""
+        (tmp_path / "queue.yaml").write_text("queue:\n- name: mine\n  mode: pull\n")
+        bed.init_taskqueue_stub(root_path=str(tmp_path))
+        with install(emulator):
+            taskqueue.Queue("mine").add(pull())
+
+            assert emulator.queue("mine").fetch_statistics().tasks == 1
 
     @pytest.mark.parametrize("first", ["testbed", "install"])
     def test_a_stub_made_by_the_suite(self, emulator: Emulator, sdk: Any, first: str) -> None:

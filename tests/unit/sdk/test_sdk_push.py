@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -94,6 +95,20 @@ class TestPush:
             taskqueue.add(payload=b"work", method="PULL")
 
             assert [t.payload for t in taskqueue.Queue().lease_tasks(60, 1)] == [b"work"]
+
+
+@pytest.mark.parametrize("year", [2001, 2045])
+@pytest.mark.parametrize("by", ["install", "testbed"])
+def test_push_queues_go_by_the_same_clock(bed: Any, year: int, by: str) -> None:
+    """A push task is due when the emulator's clock says so, whatever the machine's says."""
+    clock = ManualClock(datetime(year, 1, 1, tzinfo=UTC))
+    with install(Emulator(QueueConfig(), clock=clock)):
+        if by == "testbed":
+            bed.init_taskqueue_stub()
+        taskqueue.add(url="/soon", countdown=29 * 86_400)
+
+        with pytest.raises(taskqueue.InvalidEtaError):
+            taskqueue.add(url="/too-late", countdown=31 * 86_400)
 
 
 class TestInspection:
