@@ -163,8 +163,7 @@ def serve(
         click.echo(f"pullqueue listening on {server.url}")
         click.echo(greeting(server, acl=auth == "acl"))
         click.echo(f"See it all at {server.url}/console/")
-        if auth == "off":
-            _warn_if_public(host)
+        _warn_if_public(host)
         tell_systemd("READY=1")
         signals.keep(server.site, watch=watch)
         tell_systemd("STOPPING=1")
