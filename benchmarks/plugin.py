@@ -61,15 +61,15 @@ def pytest_sessionfinish():
 _PLUGIN = ("-p", "pytest_pullqueue.plugin")
 
 
-def figures(options: Options) -> Iterator[Figure]:
+def measure(options: Options) -> Iterator[Figure]:
     """Measure the plugin."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "queue.yaml").write_text(QUEUE_YAML)
         yield from _unused(folder, options)
         for what, prelude, limit in (
-            ("emulator and clock, set up and torn down", "", 5.0),
-            ("the same in a process with the SDK", LOAD_SDK, 30.0),
+            ("emulator and clock for a test", "", 5.0),
+            ("the same, with the SDK loaded", LOAD_SDK, 30.0),
         ):
             yield from _used(folder, what, prelude, limit, options)
 
@@ -124,7 +124,7 @@ def _used(
         firsts.append(first)
         others.append(statistics.median(rest))
     yield _milliseconds(what, others, limit)
-    yield _milliseconds(f"{what}, first time, imports included", firsts, None)
+    yield _milliseconds(f"{what}, first", firsts, None)
 
 
 def _milliseconds(what: str, seconds: list[float], limit: float | None) -> Figure:
@@ -151,9 +151,3 @@ def _cpu_seconds(folder: Path, module: str, *arguments: str) -> float:
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-if __name__ == "__main__":
-    for figure in figures(Options(rounds=5)):
-        ratio = f", ratio {figure.ratio:.3f}" if figure.ratio else ""
-        print(f"{figure.what}: {figure.value:.2f} {figure.unit}{ratio}, met: {figure.met}")
