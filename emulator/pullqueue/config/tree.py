@@ -33,6 +33,7 @@ MAX_NODES = 10_000
 """Keys, values, lists and mappings in one file; the largest in use have about 1,000."""
 
 _MERGE_KEY = "<<"
+_SIGNS = frozenset({_MERGE_KEY, "="})
 _COMPLEX = "complex"
 _COLLECTION_TAGS = {Mapping: TAG_PREFIX + "map", Sequence: TAG_PREFIX + "seq"}
 
@@ -119,6 +120,8 @@ class _TreeBuilder:
             self._root = node
             return
         parent, keys, _ = self._stack[-1]
+        if isinstance(parent, Sequence) or self._pending_key[-1] is not None:
+            self._refuse_sign(node)
         if isinstance(parent, Sequence):
             parent.items.append(node)
         elif self._pending_key[-1] is None:
@@ -148,6 +151,14 @@ class _TreeBuilder:
                 labels=((Place(first.start, first.end), f"first `{name}` is here"),),
             ),
         )
+
+    def _refuse_sign(self, node: Node) -> None:
+        """Refuse a plain `<<` or `=`, which YAML 1.1 has a tag of its own for."""
+        plain = isinstance(node, Scalar) and node.end - node.start == len(node.text)
+        if isinstance(node, Scalar) and plain and node.text in _SIGNS:
+            node.opaque = True
+            message = f"`{node.text}` is a sign of YAML's own, not a text: put it in quotes"
+            self._found.add("yaml-tag", Report(at=Place(node.start, node.end), message=message))
 
     def _scalar(self, event: ScalarEvent, place: Place) -> Scalar:
         scalar = Scalar(

@@ -201,6 +201,12 @@ def test_syntax_errors_of_other_kinds() -> None:
     assert escape.message.startswith("not YAML: found unknown escape character")
 
 
+@pytest.mark.parametrize("value", ['"="', "!!str =", "'<<'"])
+def test_signs_of_yaml_are_texts_in_quotes(value: str) -> None:
+    """A quoted or tagged `=` is a text, here one that is no name."""
+    assert rules(f"queue:\n- name: {value}\n  rate: 5/s\n") == ["name-format"]
+
+
 def test_findings_show_as_one_line() -> None:
     """A finding's text has file, line, column, code, rule and message."""
     (finding,) = look("queue:\n- name: a\n  mode: PULL\n")

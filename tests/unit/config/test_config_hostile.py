@@ -40,6 +40,7 @@ FILES = {
     "list": (b"- name: mail\n  rate: 5/s\n", "root-not-mapping"),
     "null": (b"~\n", "empty-file"),
     "merge key": (b"queue:\n- <<: {rate: 5/s}\n  name: mail\n  rate: 5/s\n", "anchor-or-alias"),
+    "sign in a list": (b"queue: [=]\n", "yaml-tag"),
     "sexagesimal": (b"queue:\ntotal_storage_limit: " + b"1:30" * 100_000, "storage-limit-format"),
     "conflict": (b"queue:\n<<<<<<< HEAD\n- name: a\n", "merge-conflict"),
 }

@@ -182,7 +182,7 @@ class YamlTag(Rule):
     """A value carries a YAML tag that means nothing here.
 
     `!!str` and the other plain types are harmless; `!Ref` or `!!python/object` make App Engine's
-    reader fail, and would run code in careless ones.
+    reader fail, and would run code in careless ones. A plain `<<` or `=` has such a tag unwritten.
 
     Bad:
         queue:
