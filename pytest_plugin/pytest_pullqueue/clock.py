@@ -15,6 +15,7 @@ from pullqueue.testing.moving import expire_leases, next_event
 from pullqueue.testing.process_time import ProcessClock, is_frozen
 from pytest_pullqueue.freezers import OwnFreezer, own_freezer
 from pytest_pullqueue.settings import ConfigSource, SettingsError, settings_of
+from pytest_pullqueue.stores import load_store
 
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
@@ -52,9 +53,11 @@ def clock_of_test(
 ) -> Iterator[FixtureClock]:
     """Freeze time for a test, unless the test does so itself, and give its clock."""
     try:
-        start = settings_of(request.node, overridden).start
+        settings = settings_of(request.node, overridden)
     except SettingsError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
+    start = settings.start
+    load_store(settings.store)
     clock = FixtureClock(lambda: request.getfixturevalue("pullqueue_emulator"))
     own = own_freezer(request)
     if own is None and not is_frozen():

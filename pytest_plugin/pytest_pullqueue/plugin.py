@@ -57,10 +57,13 @@ def pullqueue_config() -> ConfigSource | None:
 
 
 @pytest.fixture(scope="session")
-def _pullqueue_loaded() -> None:
+def _pullqueue_loaded(pytestconfig: pytest.Config) -> None:
     """Load the emulator before a test freezes time: modules loaded then would keep fakes."""
     import pytest_pullqueue.clock  # noqa: PLC0415
     import pytest_pullqueue.emulator  # noqa: F401, PLC0415
+    from pytest_pullqueue.stores import load_store  # noqa: PLC0415
+
+    load_store(pytestconfig.getini("pullqueue_store") or "memory")
 
 
 @pytest.fixture

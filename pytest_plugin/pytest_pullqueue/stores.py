@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from pullqueue.errors import StoreError
+from pullqueue.stores import store_from_url
 
 _FILE = "sqlite:///"
 _SERVER = "postgresql://"
@@ -29,3 +33,12 @@ def store_of_worker(url: str, root: Path) -> str:
         options_of_url["schema"] = f"{options_of_url.get('schema', _SCHEMA)}_{worker}"
         return urlunsplit(parts._replace(query=urlencode(options_of_url)))
     return url
+
+
+def load_store(url: str) -> None:
+    """Import what a store needs; a database's driver must not meet frozen time when it is loaded.
+
+    What is wrong with a URL is told when the store is opened.
+    """
+    with suppress(StoreError):
+        store_from_url(url)
