@@ -130,10 +130,10 @@ class BareSqlite:
         """Lease tasks."""
         now_usec = SystemClock().now_usec()
         self.connection.execute("BEGIN IMMEDIATE")
-        rows = self.connection.execute(  # noqa: S608 - of constants
+        rows = self.connection.execute(
             "UPDATE tasks SET eta_usec = ?, retry_count = retry_count + 1 WHERE sequence IN ("
             "SELECT sequence FROM tasks WHERE queue = ? AND eta_usec <= ? "
-            f"ORDER BY eta_usec, sequence LIMIT ?) RETURNING {_COLUMNS}",
+            f"ORDER BY eta_usec, sequence LIMIT ?) RETURNING {_COLUMNS}",  # noqa: S608 - of constants
             (now_usec + LEASE_SECONDS * USEC_PER_SECOND, "q", now_usec, count),
         ).fetchall()
         self.connection.execute("COMMIT")
@@ -145,7 +145,7 @@ class BareSqlite:
         self.connection.execute("BEGIN IMMEDIATE")
         self.connection.execute(
             "UPDATE tasks SET eta_usec = ? WHERE queue = ? AND name = ? AND eta_usec > ? "
-            f"RETURNING {_COLUMNS}",
+            f"RETURNING {_COLUMNS}",  # noqa: S608 - of constants
             (now_usec + LEASE_SECONDS * USEC_PER_SECOND, "q", name, now_usec),
         ).fetchall()
         self.connection.execute("COMMIT")
@@ -194,7 +194,7 @@ class BarePostgres:
         rows = self.cursor.execute(
             "UPDATE tasks SET eta_usec = %s, retry_count = retry_count + 1 WHERE sequence = ANY("
             "ARRAY(SELECT sequence FROM tasks WHERE queue = %s AND eta_usec <= %s ORDER BY "
-            f"eta_usec, sequence LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING {_COLUMNS}",
+            f"eta_usec, sequence LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING {_COLUMNS}",  # noqa: S608 - of constants
             (now_usec + LEASE_SECONDS * USEC_PER_SECOND, "q", now_usec, count),
         ).fetchall()
         return [str(row[2]) for row in rows]
@@ -204,7 +204,7 @@ class BarePostgres:
         now_usec = SystemClock().now_usec()
         self.cursor.execute(
             "UPDATE tasks SET eta_usec = %s WHERE queue = %s AND name = %s AND eta_usec > %s "
-            f"RETURNING {_COLUMNS}",
+            f"RETURNING {_COLUMNS}",  # noqa: S608 - of constants
             (now_usec + LEASE_SECONDS * USEC_PER_SECOND, "q", name, now_usec),
         ).fetchall()
 
@@ -275,7 +275,7 @@ def _seconds_each(
         names = [next(held) for _ in range(count)]
         started = clock()
         for name in names:
-            work(side, name)  # type: ignore[call-arg]
+            work(side, name)
     else:
         started = clock()
         for _ in range(count):
@@ -398,10 +398,3 @@ while (passed := time.perf_counter() - start) < float(sys.argv[2]):
     tasks += live()
 print(tasks / passed)
 """
-
-
-if __name__ == "__main__":
-    for figure in measure(Options(rounds=5, depths=(1_000, 1_000_000))):
-        ratio = figure.ratio or 0
-        verdict = {True: "met", False: "MISSED", None: ""}[figure.met]
-        print(f"{figure.what:40} {figure.value:10.0f} {figure.unit:8} {ratio:6.2f} {verdict}")
