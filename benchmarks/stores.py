@@ -5,6 +5,8 @@ no record and no statistics, and knows no retry limit. A PostgreSQL server is ta
 environment variable PULLQUEUE_TEST_POSTGRES; without one its figures are left out.
 """
 
+# ruff: noqa: S608 - statements are put together from constants
+
 from __future__ import annotations
 
 import os
@@ -133,7 +135,7 @@ class BareSqlite:
         rows = self.connection.execute(
             "UPDATE tasks SET eta_usec = ?, retry_count = retry_count + 1 WHERE sequence IN ("
             "SELECT sequence FROM tasks WHERE queue = ? AND eta_usec <= ? "
-            f"ORDER BY eta_usec, sequence LIMIT ?) RETURNING {_COLUMNS}",  # noqa: S608 - of constants
+            f"ORDER BY eta_usec, sequence LIMIT ?) RETURNING {_COLUMNS}",
             (now_usec + LEASE_SECONDS * USEC_PER_SECOND, "q", now_usec, count),
         ).fetchall()
         self.connection.execute("COMMIT")
@@ -145,7 +147,7 @@ class BareSqlite:
         self.connection.execute("BEGIN IMMEDIATE")
         self.connection.execute(
             "UPDATE tasks SET eta_usec = ? WHERE queue = ? AND name = ? AND eta_usec > ? "
-            f"RETURNING {_COLUMNS}",  # noqa: S608 - of constants
+            f"RETURNING {_COLUMNS}",
             (now_usec + LEASE_SECONDS * USEC_PER_SECOND, "q", name, now_usec),
         ).fetchall()
         self.connection.execute("COMMIT")
@@ -194,7 +196,7 @@ class BarePostgres:
         rows = self.cursor.execute(
             "UPDATE tasks SET eta_usec = %s, retry_count = retry_count + 1 WHERE sequence = ANY("
             "ARRAY(SELECT sequence FROM tasks WHERE queue = %s AND eta_usec <= %s ORDER BY "
-            f"eta_usec, sequence LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING {_COLUMNS}",  # noqa: S608 - of constants
+            f"eta_usec, sequence LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING {_COLUMNS}",
             (now_usec + LEASE_SECONDS * USEC_PER_SECOND, "q", now_usec, count),
         ).fetchall()
         return [str(row[2]) for row in rows]
@@ -204,7 +206,7 @@ class BarePostgres:
         now_usec = SystemClock().now_usec()
         self.cursor.execute(
             "UPDATE tasks SET eta_usec = %s WHERE queue = %s AND name = %s AND eta_usec > %s "
-            f"RETURNING {_COLUMNS}",  # noqa: S608 - of constants
+            f"RETURNING {_COLUMNS}",
             (now_usec + LEASE_SECONDS * USEC_PER_SECOND, "q", name, now_usec),
         ).fetchall()
 
