@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, request
+from werkzeug.routing import Map
 
 from pullqueue.console import blueprint as console
 from pullqueue.engine.emulator import Emulator
@@ -33,8 +34,16 @@ class _Response(Response):
     default_mimetype = "application/json"
 
 
+class _Map(Map):
+    """Routes that never redirect: with a slash at the end or without, but none doubled within."""
+
+    def __init__(self, *, host_matching: bool) -> None:
+        super().__init__(host_matching=host_matching, strict_slashes=False, merge_slashes=False)
+
+
 class _App(Flask):
     response_class = _Response
+    url_map_class = _Map  # type: ignore[assignment]  # made with host_matching alone
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Let X-HTTP-Method-Override replace the verb of a POST, before it is routed."""
@@ -64,8 +73,6 @@ def create_app(
     other than the task queue are passed on to `api_upstream`, a `host:port`.
     """
     app = _App("pullqueue", static_folder=None)
-    app.url_map.strict_slashes = False
-    app.url_map.merge_slashes = False
     app.config["MAX_CONTENT_LENGTH"] = emulator.limits.rest_body_bytes
     tokens = tokens or Tokens(emulator.clock)
     guard = Guard(tokens) if acl else None
