@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -58,7 +59,14 @@ def pytest_runtest_teardown(item):
 def pytest_sessionfinish():
     pathlib.Path("spent.json").write_text(json.dumps(spent))
 """
-_PLUGIN = ("-p", "pytest_pullqueue.plugin")
+_OFF = ("-p", "no:pullqueue")
+_ALONE = tuple(
+    argument
+    for entry_point in entry_points(group="pytest11")
+    if entry_point.name != "pullqueue"
+    for argument in ("-p", f"no:{entry_point.name}")
+)
+"""No plugin but ours, loaded as any installed one is: `-p` with its name would cost more."""
 
 
 def measure(options: Options) -> Iterator[Figure]:
@@ -78,15 +86,15 @@ def _unused(folder: Path, options: Options) -> Iterator[Figure]:
     (folder / "test_empty.py").write_text(EMPTY_TESTS)
     (folder / "test_one.py").write_text("def test_one(): pass\n")
     for module in ("test_empty.py", "test_one.py"):
-        _cpu_seconds(folder, module, *_PLUGIN)  # compiles what is to be measured
+        _cpu_seconds(folder, module)  # compiles what is to be measured
     taken = medians(
         {
-            "100 with": lambda: _cpu_seconds(folder, "test_empty.py", *_PLUGIN),
-            "100 without": lambda: _cpu_seconds(folder, "test_empty.py"),
-            "1 with": lambda: _cpu_seconds(folder, "test_one.py", *_PLUGIN),
-            "1 without": lambda: _cpu_seconds(folder, "test_one.py"),
+            "100 with": lambda: _cpu_seconds(folder, "test_empty.py"),
+            "100 without": lambda: _cpu_seconds(folder, "test_empty.py", *_OFF),
+            "1 with": lambda: _cpu_seconds(folder, "test_one.py"),
+            "1 without": lambda: _cpu_seconds(folder, "test_one.py", *_OFF),
         },
-        rounds=options.rounds * 2,
+        rounds=options.rounds * 3,
     )
     yield Figure(
         suite=SUITE,
@@ -113,7 +121,7 @@ def _used(
     (folder / "recorder.py").write_text(RECORDER)
     firsts, others = [], []
     for _ in range(options.rounds):
-        _cpu_seconds(folder, "test_fixtures.py", *_PLUGIN, "-p", "recorder")
+        _cpu_seconds(folder, "test_fixtures.py", "-p", "recorder")
         spent = json.loads((folder / "spent.json").read_text())
         empty = statistics.median(
             value for name, value in spent.items() if name.startswith("test_empty")
@@ -139,12 +147,24 @@ def _cpu_seconds(folder: Path, module: str, *arguments: str) -> float:
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(  # noqa: S603 - this Python and files of our own
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, module],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *_ALONE,
+            *arguments,
+            module,
+        ],
         cwd=folder,
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.getenv("PYTHONPATH")])),
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            # Compiled once, as any installed package is.
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
         },
         check=True,
         stdout=subprocess.DEVNULL,
