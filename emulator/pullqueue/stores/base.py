@@ -46,6 +46,9 @@ class SqlBase(TaskStore):
     def _is_something_spent(self, session: Session) -> bool:
         """Tell whether a task is past the end of its last lease."""
 
+    def _as_of_one_moment(self, session: Session) -> None:
+        """Let all statements of a transaction that has just begun see the same."""
+
     @abstractmethod
     def _exclude(self, session: Session, purpose: str) -> None:
         """Let no other transaction do the same until this one has ended."""

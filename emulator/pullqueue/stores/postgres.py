@@ -8,7 +8,7 @@ hand it is that clock's, and all who share the database must then share the cloc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psycopg
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -77,7 +77,7 @@ class PostgresStore(SqlStore):
         if request.retry_limit.leases == 0:
             return super()._lease_due(session, queue_name, request)
         parameters = {
-            "now_usec": _clock_usec(session),
+            "now_usec": _own(session).clock_usec,
             "queue": queue_name,
             "lease_usec": request.lease_usec,
             "max_tasks": request.max_tasks,
@@ -105,7 +105,7 @@ class PostgresStore(SqlStore):
         with self._session() as session:
             kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
             parameters = {
-                "now_usec": _clock_usec(session),
+                "now_usec": _own(session).clock_usec,
                 "queue": queue_name,
                 "name": task_name,
                 "held_eta_usec": held_eta_usec,
@@ -125,7 +125,7 @@ class PostgresStore(SqlStore):
         names = list(task_names)
         with self._session() as session:
             parameters = {
-                "now_usec": _clock_usec(session),
+                "now_usec": _own(session).clock_usec,
                 "queue": queue_name,
                 "names": [name for name in names if possible_name(name)],
                 "nothing": b"",
@@ -139,7 +139,7 @@ class PostgresStore(SqlStore):
 
     def _store(self, session: Session, queue_name: str, drafts: Sequence[Draft]) -> list[Task]:
         parameters = {
-            "now_usec": _clock_usec(session),
+            "now_usec": _own(session).clock_usec,
             "queue": queue_name,
             "names": [draft.name for draft in drafts],
             "payloads": [draft.payload for draft in drafts],
@@ -162,18 +162,33 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        connection = None
+        connection = session = None
         try:
             connection = checked_out(self._pool)
-            yield PostgresSession(connection.driver_connection, self._clock_given)  # type: ignore[arg-type]
-        except (psycopg.OperationalError, PoolTimeoutError) as error:
+            session = PostgresSession(connection.driver_connection, self._clock_given)  # type: ignore[arg-type]
+            yield session
+        except (psycopg.OperationalError, psycopg.InternalError, PoolTimeoutError) as error:
+            # Internal errors are those of a transaction that the server has ended, or does not
+            # take because another server has become the one to write to.
             reason = str(error).strip().partition("\n")[0]
             raise TransientError(f"the store's database: {reason}; try again") from error
         finally:
             if connection is not None:
-                if connection.driver_connection.closed:  # type: ignore[union-attr]
+                if session is None or not session.is_idle:
+                    # Closed, or interrupted in the middle of something.
                     connection.invalidate()
                 connection.close()
+
+    def _as_of_one_moment(self, session: Session) -> None:
+        session.change(sql.ONE_MOMENT, {})
+
+    def _touch(self, session: Session, queue_name: str, tasks: int) -> None:
+        if not _own(session).is_idle:
+            super()._touch(session, queue_name, tasks)
+            return
+        # What the caller asked for is done; old records can wait.
+        with suppress(psycopg.OperationalError):
+            super()._touch(session, queue_name, tasks)
 
     def _is_something_spent(self, session: Session) -> bool:
         return session.row(sql.ANY_SPENT, {"now_usec": session.now_usec}) is not None
@@ -204,6 +219,6 @@ class PostgresStore(SqlStore):
         session.row(sql.RENUMBER, {})
 
 
-def _clock_usec(session: Session) -> int | None:
+def _own(session: Session) -> PostgresSession:
     assert isinstance(session, PostgresSession)  # noqa: S101 - this store makes no other
-    return session.clock_usec
+    return session

@@ -41,10 +41,15 @@ class PostgresSession(Session):
             self._now_usec = 0 if row is None else int(row[0])
         return self._now_usec
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the connection is open and in no transaction."""
+        return self._connection.info.transaction_status is TransactionStatus.IDLE
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Let what is sent within happen whole or not at all."""
-        if self._connection.info.transaction_status is not TransactionStatus.IDLE:
+        if not self.is_idle:
             yield
             return
         with self._connection.transaction():

@@ -161,6 +161,7 @@ SELECT coalesce(sum(tasks), 0), coalesce(sum(bytes), 0) FROM balance
 WHERE queue = coalesce(CAST(:queue AS text), queue)"""
 EXCLUDE = """
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ': ' || :purpose, 0))"""
+ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 ANY_SPENT = "SELECT sequence FROM tasks WHERE ends_usec <= :now_usec LIMIT 1"
 FORGET_CALLS = "DELETE FROM calls WHERE queue = :queue AND usec <= :until_usec"
 COUNT_CALLS = "SELECT count(*) FROM calls WHERE queue = :queue"

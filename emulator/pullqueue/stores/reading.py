@@ -38,7 +38,8 @@ class SqlReader(SqlBase):
 
     def counts(self, queue_name: str) -> QueueCounts:
         """Give the numbers of a queue."""
-        with self._settled() as session:
+        with self._settled() as session, session.transaction():
+            self._as_of_one_moment(session)
             tasks, stored_bytes = self._held(session, queue_name)
             moment = {"queue": queue_name, "now_usec": session.now_usec}
             ahead, leased = session.row(sql.AHEAD, moment) or (0, 0)

@@ -37,7 +37,7 @@ class SqlTransfer(SqlBase):
             lambda: QueueContents([], [], {}, [])
         )
         with self._settled() as session, session.transaction():
-            self._exclude(session, "export")
+            self._as_of_one_moment(session)
             second = session.now_usec // USEC_PER_SECOND - HOUR_SECONDS
             for task in tasks_of(session.rows(sql.ALL_TASKS, {})):
                 contents[task.queue_name].tasks.append(task)

@@ -30,6 +30,7 @@ from pullqueue import (
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.stores import store_from_url
+from pullqueue.stores.postgres import PostgresStore
 from pullqueue.stores.postgres_server import connect, parsed, prepare
 from pullqueue.stores.schema import STEPS
 
@@ -158,6 +159,25 @@ def test_a_batch_is_deleted_once(servers: tuple[Queue, Queue]) -> None:
     assert results[DeleteResult.DELETED] == 100
     assert results[DeleteResult.UNKNOWN] == 0
     assert servers[0].fetch_statistics().bytes_stored == 0
+
+
+def test_statistics_are_of_one_moment(servers: tuple[Queue, Queue]) -> None:
+    """The numbers fit together, whatever happens while they are taken."""
+    servers[0].add_many([NewTask() for _ in range(40)])
+
+    def work() -> None:
+        for _ in range(15):
+            tasks = servers[0].lease_tasks(60, 5)
+            servers[0].delete_tasks(tasks[:1])
+            servers[0].add()
+
+    def look() -> None:
+        for _ in range(15):
+            numbers = servers[1].fetch_statistics()
+            assert numbers.available >= 0
+            assert numbers.tasks == numbers.available + numbers.leased + numbers.scheduled
+
+    together(work, look)
 
 
 def test_one_holder_extends(servers: tuple[Queue, Queue]) -> None:
@@ -320,6 +340,28 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
         "the store's database: terminating connection due to administrator command; try again"
     ]
     assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [1]
+    emulator.close()
+
+
+def test_records_that_cannot_be_swept(url: str, clock: ManualClock) -> None:
+    """Old records are thrown away later; what was leased is leased."""
+    emulator = Emulator(CONFIG, clock=clock, store=f"{url}&options=-c lock_timeout%3D50ms")
+    queue = emulator.queue("pull")
+    queue.add(name="one")
+    store = emulator._store
+    assert isinstance(store, PostgresStore)
+    store._touched["pull"] = 1_000_000
+    blocker = connect(parsed(url))
+    blocker.autocommit = False
+    blocker.execute(
+        "SELECT pg_advisory_lock(hashtextextended(current_schema() || ': sweeping', 0))"
+    )
+
+    held = queue.lease_tasks(60, 1)
+    blocker.close()
+
+    assert [task.name for task in held] == ["one"]
+    assert queue.fetch_statistics().leased == 1
     emulator.close()
 
 
