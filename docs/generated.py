@@ -7,7 +7,6 @@ Markdown in its place while Sphinx reads the page. Nothing of it is kept in the 
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import re
 import textwrap
@@ -224,22 +223,10 @@ def _fixtures() -> Mapping[str, FixtureFunctionDefinition]:
     }
 
 
-_MARKER = {
-    "config": "a path relative to the test's file, the text of a queue.yaml, or a `QueueConfig`",
-    "queues": "instead of `config`: names of pull queues, or entries as in queue.yaml",
-    "total_storage_limit": 'as in queue.yaml: `"1M"`',
-    "profile": '`"gcloud"`, or `"sdk"` to read the file as leniently as Google\'s library',
-    "project": "the application id that callers of the REST API must name",
-    "lease_rate_limit": "`True`: more than 10 leases a second give no tasks, as in production",
-    "acl": "`True`: callers over REST need a token, and the acl of each queue decides",
-    "start": 'where `pullqueue_clock` starts: `"2026-01-01T00:00Z"` or an aware datetime',
-}
-
-
 def marker() -> str:
-    """Give the arguments of the marker: just those that there are."""
-    names = [field.name for field in dataclasses.fields(Settings) if field.name != "config_base"]
-    rows = [[f"`{name}`", _MARKER[name]] for name in names]
+    """Give the arguments of the marker."""
+    texts = _attribute_texts(Settings)
+    rows = [[f"`{name}`", text] for name, text in texts.items() if name != "config_base"]
     return table(["`@pytest.mark.pullqueue(...)`", ""], rows)
 
 

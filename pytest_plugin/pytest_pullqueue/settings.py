@@ -30,20 +30,28 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """The settings of one test."""
+    """The settings of one test; the texts are those of the reference of the marker."""
 
     config: ConfigSource | None = None
+    """A path relative to the test's file, the text of a queue.yaml, or a `QueueConfig`."""
     config_base: Path = field(default_factory=Path)
     """What a relative path in `config` is relative to."""
     queues: Sequence[str | Mapping[str, object]] | None = None
-    """Pull queues by name, or entries as in queue.yaml, instead of a file."""
+    """Instead of `config`: names of pull queues, or entries as in queue.yaml."""
     total_storage_limit: str | None = None
+    """As in queue.yaml, such as `"1M"`."""
     profile: str = "gcloud"
+    """How strictly queue.yaml is read: `"gcloud"`, or `"sdk"` as Google's library does."""
     project: str | None = None
+    """The application id that callers of the REST API must name; any, if not given."""
     lease_rate_limit: bool = False
+    """Whether more than 10 leases a second give no tasks, as in production."""
     acl: bool = False
+    """Whether callers over REST need a token, and the acl of each queue decides."""
     store: str = "memory"
+    """Where tasks are kept, as the URL of a store."""
     start: datetime | None = None
+    """Where `pullqueue_clock` starts: `"2026-01-01T00:00Z"` or an aware datetime."""
 
 
 _MARKER_ARGUMENTS = frozenset(f.name for f in fields(Settings)) - {"config_base"}
