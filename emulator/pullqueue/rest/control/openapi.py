@@ -7,7 +7,7 @@ from functools import cache
 import pullqueue
 from pullqueue.rest.answers import Json
 from pullqueue.rest.control.operations import Operation
-from pullqueue.rest.control.schemas import COMPONENTS, TEXT, component
+from pullqueue.rest.control.schemas import ANYTHING, COMPONENTS, TEXT, component, record
 from pullqueue.rest.control.table import OPERATIONS
 
 PATH = "/openapi.json"
@@ -19,6 +19,7 @@ def document() -> Json:
     paths: Json = {}
     for operation in OPERATIONS.values():
         paths.setdefault(operation.path, {})[operation.verb.lower()] = _operation(operation)
+    paths |= _TOKEN_PATHS
     return {
         "openapi": "3.1.0",
         "info": {
@@ -70,3 +71,42 @@ def _operation(operation: Operation) -> Json:
 def _content(description: str, content_type: str, schema: object) -> Json:
     kind = content_type.partition(";")[0]
     return {"description": description, "content": {kind: {"schema": schema}}}
+
+
+_REFUSAL = _content("A refusal", "application/json", component("Error"))
+_TOKEN_PATHS: Json = {
+    "/token": {
+        "get": {
+            "operationId": "getToken",
+            "summary": "Give an access token for an e-mail address, where the acl is enforced",
+            "parameters": [
+                {"name": "email", "in": "query", "required": True, "schema": TEXT},
+                {
+                    "name": "scope",
+                    "in": "query",
+                    "description": "Scopes, with blanks between them; all of taskqueue if absent.",
+                    "schema": TEXT,
+                },
+            ],
+            "responses": {
+                "200": _content("The token", "application/json", ANYTHING),
+                "default": _REFUSAL,
+            },
+        }
+    },
+    "/credentials": {
+        "post": {
+            "operationId": "makeCredentials",
+            "summary": "Make the key file of a service account, for this machine only",
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": record(email=TEXT)}},
+            },
+            "responses": {
+                "200": _content("The key file", "application/json", ANYTHING),
+                "default": _REFUSAL,
+            },
+        }
+    },
+}
+"""Routes that belong to authorization and take part in no operation of the console."""
