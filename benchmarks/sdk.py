@@ -103,27 +103,28 @@ class Side:
         for _ in range(SINGLES):
             self.queue.add(taskqueue.Task(payload=PAYLOAD, method="PULL"))
 
-    def lease(self) -> list[Any]:
+    def lease(self) -> None:
         """Lease every task."""
         self.clock.usec += (LEASE_SECONDS + 1) * USEC_PER_SECOND
-        leased: list[Any] = []
-        while tasks := self.queue.lease_tasks(LEASE_SECONDS, LEASE):
-            leased += tasks
-        return leased
+        while self.queue.lease_tasks(LEASE_SECONDS, LEASE):
+            pass
 
-    def lease_by_tag(self) -> list[Any]:
+    def lease_by_tag(self) -> None:
         """Lease every task, by named tags."""
         self.clock.usec += (LEASE_SECONDS + 1) * USEC_PER_SECOND
-        leased: list[Any] = []
         for number in range(TAGS):
-            while tasks := self.queue.lease_tasks_by_tag(LEASE_SECONDS, LEASE, f"tag{number}"):
-                leased += tasks
-        return leased
+            while self.queue.lease_tasks_by_tag(LEASE_SECONDS, LEASE, f"tag{number}"):
+                pass
 
-    def delete(self, tasks: list[Any]) -> None:
-        """Delete tasks, as many at a time as are leased."""
-        for start in range(0, len(tasks), LEASE):
-            self.queue.delete_tasks(tasks[start : start + LEASE])
+    def seconds_to_delete(self) -> float:
+        """Lease every task and delete it; tell how long the deleting takes."""
+        self.clock.usec += (LEASE_SECONDS + 1) * USEC_PER_SECOND
+        seconds = 0.0
+        while tasks := self.queue.lease_tasks(LEASE_SECONDS, LEASE):
+            started = time.process_time()
+            self.queue.delete_tasks(tasks)
+            seconds += time.process_time() - started
+        return seconds
 
 
 def google_side(queues: int = 1) -> Side:
@@ -178,19 +179,14 @@ def _round(sides: Mapping[str, Callable[[], Side]], depth: int) -> dict[str, dic
 
 def _times(side: Side, depth: int) -> dict[str, float]:
     """Give microseconds a task for each thing that is done with a queue of some depth."""
-    leased: list[Any] = []
-
-    def lease() -> None:
-        leased.extend(side.lease())
-
     with side.used():
-        work: dict[str, Callable[[], object]] = {
-            f"add, {BATCH} at a time": lambda: side.add(depth),
-            f"lease, {LEASE} at a time": lease,
-            f"lease by tag, {LEASE} at a time": side.lease_by_tag,
-            f"delete, {LEASE} at a time": lambda: side.delete(leased),
+        seconds = {
+            f"add, {BATCH} at a time": _cpu_seconds(lambda: side.add(depth)),
+            f"lease, {LEASE} at a time": _cpu_seconds(side.lease),
+            f"lease by tag, {LEASE} at a time": _cpu_seconds(side.lease_by_tag),
+            f"delete, {LEASE} at a time": side.seconds_to_delete(),
         }
-        return {what: _cpu_seconds(do) / depth * 1e6 for what, do in work.items()}
+        return {what: taken / depth * 1e6 for what, taken in seconds.items()}
 
 
 def _figure(what: str, depth: int, median: dict[str, float], shallow: dict[str, float]) -> Figure:
