@@ -26,6 +26,10 @@ _SWEEP_AFTER = 5_000
 _TOMBSTONES_SWEPT = 4 * _SWEEP_AFTER
 
 
+EventRow = tuple[str, int, str, int | None, int, str, str]
+_EVENT_COLUMNS = ("queue", "usec", "kind", "until_usec", "size", "names", "retry_counts")
+
+
 class SqlBase(TaskStore):
     """A store in a database; what it does with tasks is in the classes made of this one."""
 
@@ -164,22 +168,19 @@ class SqlBase(TaskStore):
     ) -> None:
         """Remember an operation like `_record`; each step begins with name and retry count."""
         told = steps[: self._limits.events_kept]
-        self._write_event(
-            session,
-            {
-                "queue": queue_name,
-                "usec": session.now_usec if usec is None else usec,
-                "kind": kind.value,
-                "until_usec": until_usec,
-                "size": len(told),
-                "names": joined(step[0] for step in told),
-                "retry_counts": joined(step[1] for step in told),
-            },
-        )
+        if len(told) == 1:
+            ((name, retry_count, *_),) = told
+            names, retry_counts = name, str(retry_count)
+        else:
+            names = joined([step[0] for step in told])
+            retry_counts = joined([step[1] for step in told])
+        moment = session.now_usec if usec is None else usec
+        event = (queue_name, moment, kind.value, until_usec, len(told), names, retry_counts)
+        self._write_event(session, event)
         self._touch(session, queue_name, len(steps))
 
-    def _write_event(self, session: Session, event: dict[str, object]) -> None:
-        session.change(sql.RECORD, event)
+    def _write_event(self, session: Session, event: EventRow) -> None:
+        session.change(sql.RECORD, dict(zip(_EVENT_COLUMNS, event, strict=True)))
 
     def _touch(self, session: Session, queue_name: str, tasks: int) -> None:
         """Throw old records away, now and then."""

@@ -335,6 +335,44 @@ class TestSqlite:
         assert isinstance(store, SqliteStore)
         return store._connection._connection
 
+    def test_the_record_is_kept(self, store: Emulator, tmp_path: Path, clock: ManualClock) -> None:
+        """What was recorded is there when the file is opened again, in order."""
+        queue = store.queue("pull")
+        for number in range(100):
+            queue.add(name=f"n{number}")
+        store.close()
+        store.close()
+
+        again = Emulator(config_of(2), clock=clock, store=f"sqlite:///{tmp_path / 'tasks.db'}")
+        again.queue("pull").delete_tasks("n7")
+        names = [event.task_name for event in again.queue("pull").events()]
+        again.close()
+
+        assert names == [*(f"n{number}" for number in range(100)), "n7"]
+
+    def test_what_failed_is_not_recorded(
+        self, store: Emulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An operation that came to nothing leaves no event, whatever was still to be written."""
+        queue = store.queue("pull")
+        inner = store._store
+        assert isinstance(inner, SqliteStore)
+        for number in range(63):
+            queue.add(name=f"n{number}")
+
+        def fail(*_: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(inner, "_touch", fail)
+            with pytest.raises(TransientError):
+                queue.add(name="refused")
+        queue.delete_tasks("n0")
+
+        assert queue.fetch_statistics().tasks == 62
+        assert [event.task_name for event in queue.events()][-2:] == ["n62", "n0"]
+        assert len(queue.events()) == 64
+
     def test_a_full_disk(self, store: Emulator) -> None:
         """The caller may try again later; nothing has changed, and nothing is miscounted."""
         queue = store.queue("pull")
@@ -350,14 +388,15 @@ class TestSqlite:
         assert store.bytes_stored == 100_005
         queue.add(b"x" * 100_000, name="second")
 
-    def test_a_file_that_breaks_in_use(self, store: Emulator) -> None:
+    def test_a_file_that_breaks_in_use(
+        self, store: Emulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """That cannot be tried again, and is said so."""
-        store.queue("pull").add()
-        self.connection(store).execute("DROP TABLE events")
-        self.connection(store).execute("PRAGMA writable_schema = ON")
-        self.connection(store).execute("CREATE TABLE events (x)")
-        self.connection(store).execute("UPDATE sqlite_schema SET rootpage = 1 WHERE name='events'")
-        self.connection(store).execute("PRAGMA schema_version = 999")
 
-        with pytest.raises((InternalError, TransientError), match="the store's file: "):
-            store.queue("pull").add()
+        def fail(*_: object) -> None:
+            raise sqlite3.DatabaseError("database disk image is malformed")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._store, "_touch", fail)
+            with pytest.raises(InternalError, match=r"^the store's file: database disk image is"):
+                store.queue("pull").add()
