@@ -111,9 +111,8 @@ def _draft(task: object, limits: Limits, now_usec: int) -> Draft:
     # This runs for each task that is added: what is as it should be passes without a call.
     if not isinstance(task, NewTask):
         raise InvalidTaskError(f"{task!r} is no task to add: give a pullqueue.NewTask")
-    payload: object = task.payload
-    name: object = task.name
-    tag, eta = task.tag, task.eta
+    given: tuple[object, object, object, datetime | None] = task  # what its types do not promise
+    payload, name, tag, eta = given
     if not isinstance(payload, bytes):
         payload = _encoded(payload)
     size = len(payload)

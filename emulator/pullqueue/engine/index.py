@@ -8,6 +8,8 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 _CHUNK = 512
+_SEARCHES_PER_SORT = 10
+"""A chunk is sorted anew for a run longer than this part of it, and searched for a shorter one."""
 
 Entry = TypeVar("Entry", bound=tuple[Any, ...])
 
@@ -147,12 +149,12 @@ class OrderedIndex(Generic[Entry]):
 
 
 def _merge(chunk: list[Entry], run: Sequence[Entry]) -> None:
-    if len(run) == 1:
-        insort(chunk, run[0])
-        return
     place = bisect_left(chunk, run[0])
     if run[-1] < chunk[place]:
         chunk[place:place] = run
+    elif len(run) * _SEARCHES_PER_SORT < len(chunk):
+        for entry in run:
+            insort(chunk, entry, place)
     else:
         chunk.extend(run)
         chunk.sort()

@@ -153,7 +153,6 @@ class MemoryQueue:
         else:
             self.events.record(EventKind.RELEASED, now_usec, [changed])
         self._last_leases.limit([changed], retry_limit)
-        self.catch_up(now_usec)
         return changed
 
     def delete(self, names: Iterable[str], now_usec: int) -> list[DeleteResult]:

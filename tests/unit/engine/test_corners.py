@@ -1,0 +1,336 @@
+"""The engine's small promises, each of which some change of its source would break."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pullqueue import (
+    Emulator,
+    EventKind,
+    InvalidTagError,
+    InvalidTaskNameError,
+    Limits,
+    ManualClock,
+    NewTask,
+    OverQuotaError,
+    Queue,
+    TaskLeaseExpiredError,
+    TombstonedTaskError,
+    UnknownQueueError,
+)
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine import index
+from pullqueue.engine.index import OrderedIndex
+from pullqueue.engine.rates import CallRate, LeaseCounter
+
+SECOND = 1_000_000
+
+
+def settings_of(leases: int | None = None) -> QueueSettings:
+    """Give the settings of the queue `q`."""
+    retry = RetryParameters(task_retry_limit=leases)
+    return QueueSettings(name="q", mode=QueueMode.PULL, retry_parameters=retry)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Give the clock of `queue`."""
+    return ManualClock()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
+    """Give an emulator whose queue's tasks can be leased twice."""
+    return Emulator(QueueConfig(queues=(settings_of(leases=2),)), clock=clock)
+
+
+@pytest.fixture
+def queue(emulator: Emulator) -> Queue:
+    """Give the queue."""
+    return emulator.queue("q")
+
+
+class TestIndexByChance:
+    @pytest.fixture(params=[3, 4, 512])
+    def chunk(self, request: pytest.FixtureRequest) -> Iterator[int]:
+        """Let chunks be of some size."""
+        usual, index._CHUNK = index._CHUNK, request.param
+        yield request.param
+        index._CHUNK = usual
+
+    @pytest.mark.parametrize("longest", [1, 4, 90])
+    def test_it_does_what_a_sorted_list_does(self, chunk: int, longest: int) -> None:
+        """Whatever runs are put in and taken out, every question is answered alike."""
+        chance = random.Random(chunk * longest)  # noqa: S311 - the same at each run
+        made: OrderedIndex[tuple[int, int]] = OrderedIndex()
+        model: list[tuple[int, int]] = []
+        for step in range(120):
+            everything = [(moment, step) for moment in range(100)]
+            run = sorted(chance.sample(everything, chance.randint(1, longest)))
+            made.add(run)
+            model = sorted([*model, *run])
+            if step % 3 == 0:
+                gone = sorted(chance.sample(model, chance.randint(1, min(longest, len(model)))))
+                made.remove(gone)
+                model = sorted({*model} - {*gone})
+            if step % 5 == 0:
+                start = chance.randrange(len(model) + 1)
+                gone = model[start : start + longest]
+                made.remove(gone)
+                del model[start : start + longest]
+            self.compare(made, model, chance)
+            assert max(map(len, made._chunks), default=0) <= 2 * chunk
+
+    def compare(
+        self,
+        made: OrderedIndex[tuple[int, int]],
+        model: list[tuple[int, int]],
+        chance: random.Random,
+    ) -> None:
+        """Ask both the same."""
+        moment, sequence = chance.randrange(100), chance.randrange(120)
+        due = [entry for entry in model if entry[0] <= moment]
+        assert list(made) == model
+        assert list(reversed(made)) == model[::-1]
+        assert len(made) == len(model)
+        assert bool(made) == bool(model)
+        for count in (1, 3, len(model)):
+            assert made.due(moment, count) == due[:count]
+        assert list(made.after(moment)) == model[len(due) :]
+        assert made.count_after(moment) == len(model) - len(due)
+        behind = [entry for entry in model if entry > (moment, sequence)]
+        assert list(made.after(moment, sequence)) == behind
+
+    def test_chunks_stay_large_enough(self) -> None:
+        """A chunk is split into halves, not into crumbs."""
+        made: OrderedIndex[tuple[int, int]] = OrderedIndex()
+        for sequence in range(5000):
+            made.add([(0, sequence)])
+
+        assert len(made._chunks) <= 10
+        assert [len(chunk) for chunk in made._chunks[:-1]] == [512] * (len(made._chunks) - 1)
+
+
+class TestLeases:
+    def test_a_limit_of_none_gives_an_empty_list(self, clock: ManualClock) -> None:
+        """With a retry limit of 0 a lease gives no tasks, and they are gone."""
+        queue = Emulator(QueueConfig(queues=(settings_of(leases=0),)), clock=clock).queue("q")
+        queue.add(name="one")
+
+        assert queue.lease_tasks(60, 1) == []
+        assert [task.name for task in queue.exhausted] == ["one"]
+
+    def test_what_is_exhausted_is_gone(self, queue: Queue, clock: ManualClock) -> None:
+        """Its name is taken, nobody can look at it, and it weighs nothing."""
+        queue.add(b"work", name="one")
+        for _ in range(2):
+            queue.lease_tasks(60, 1)
+            clock.advance(60)
+
+        assert queue.fetch_statistics().bytes_stored == 0
+        with pytest.raises(TombstonedTaskError):
+            queue.get_task("one")
+        with pytest.raises(TombstonedTaskError):
+            queue.add(name="one")
+
+    def test_a_last_lease_that_is_extended(self, queue: Queue, clock: ManualClock) -> None:
+        """A task is exhausted at the end of its last lease as it stands after extending."""
+        queue.add(name="one")
+        queue.lease_tasks(0, 1)
+        (task,) = queue.lease_tasks(60, 1)
+
+        queue.modify_task_lease(task, 100)
+        clock.advance(99)
+
+        assert queue.exhausted == []
+        clock.advance(1)
+        assert [gone.name for gone in queue.exhausted] == ["one"]
+        assert queue.history("one")[-1].moment == clock.now()
+
+    def test_a_task_that_is_given_back_is_told(self, queue: Queue) -> None:
+        """Giving back is an event of its own, with no end."""
+        queue.add(name="one")
+        (task,) = queue.lease_tasks(60, 1)
+
+        queue.modify_task_lease(task, 0)
+
+        event = queue.history("one")[-1]
+        assert (event.kind, event.until) == (EventKind.RELEASED, None)
+
+    def test_why_a_task_is_not_held(self, queue: Queue, clock: ManualClock) -> None:
+        """Three reasons, told apart."""
+        added = queue.add(name="one")
+        with pytest.raises(TaskLeaseExpiredError, match="caller: it was never leased; lease it"):
+            queue.modify_task_lease(added, 60)
+        (first,) = queue.lease_tasks(60, 1)
+        clock.advance(60)
+        with pytest.raises(TaskLeaseExpiredError, match="caller: its lease has expired; lease it"):
+            queue.modify_task_lease(first, 60)
+        queue.lease_tasks(60, 1)
+        with pytest.raises(
+            TaskLeaseExpiredError,
+            match="caller: another lease of it is current, whose eta is not the one given; lease",
+        ):
+            queue.modify_task_lease(first, 60)
+
+    def test_a_tag_that_is_none(self, queue: Queue) -> None:
+        """A tag is checked before anything is leased by it."""
+        with pytest.raises(InvalidTagError, match="has 501 characters"):
+            queue.lease_tasks_by_tag(60, 1, "x" * 501)
+
+    def test_a_tag_that_is_used_up(self, queue: Queue) -> None:
+        """The orders of a tag follow its tasks, and end with them."""
+        queue.add(name="one", tag="red")
+        (task,) = queue.lease_tasks_by_tag(60, 1, "red")
+
+        assert queue.lease_tasks_by_tag(60, 1, "red") == []
+        queue.delete_tasks(task)
+        assert queue.list_tasks(tag="red") == []
+        assert queue._store._queues["q"]._orders._by_tag == {}  # type: ignore[attr-defined]
+
+    def test_a_scheduled_task_that_is_deleted(self, queue: Queue, clock: ManualClock) -> None:
+        """It is counted no more."""
+        queue.add(name="later", eta=clock.now() + timedelta(seconds=60))
+        assert queue.fetch_statistics().scheduled == 1
+
+        queue.delete_tasks("later")
+
+        assert queue.fetch_statistics().scheduled == 0
+        assert queue.fetch_statistics().leased == 0
+
+
+class TestAdding:
+    def test_a_source_that_repeats_itself(self, queue: Queue, emulator: Emulator) -> None:
+        """A made-up name is used once, also within a batch."""
+        names = iter(["a", "a", "b", "given", "c"])
+        emulator.names = lambda: next(names)
+
+        added = queue.add_many([NewTask(), NewTask(), NewTask(name="given"), NewTask()])
+
+        assert [task.name for task in added] == ["a", "b", "given", "c"]
+
+    def test_a_check_alone(self, queue: Queue) -> None:
+        """What would be refused is refused, and nothing is added."""
+        with pytest.raises(InvalidTaskNameError):
+            queue.check([NewTask(name="no name")])
+        queue.check([NewTask(name="a-name")])
+
+        assert queue.list_tasks() == []
+
+    def test_a_hundred_are_listed(self, queue: Queue) -> None:
+        """A list has 100 tasks unless more are asked for."""
+        for _ in range(2):
+            queue.add_many([NewTask() for _ in range(60)])
+
+        assert len(queue.list_tasks()) == 100
+
+
+class TestConfiguration:
+    def test_all_settings_change(self, emulator: Emulator, queue: Queue) -> None:
+        """Settings, retry limit and storage limit are those of the last configuration."""
+        changed = replace(settings_of(leases=5), line=3)
+
+        emulator.reconfigure(QueueConfig(queues=(changed,), total_storage_limit_bytes=1))
+
+        assert queue.settings is changed
+        assert queue.retry_limit.leases == 5
+        with pytest.raises(OverQuotaError):
+            queue.add(b"work")
+
+    def test_no_age_limit(self, queue: Queue) -> None:
+        """Without one, no age is asked for."""
+        assert queue.retry_limit.age_usec == 0
+
+    def test_one_name_is_guessed(self) -> None:
+        """Of two names that are near, the nearer one is offered."""
+        queues = (
+            settings_of(),
+            replace(settings_of(), name="qqq"),
+            replace(settings_of(), name="qq"),
+        )
+
+        with pytest.raises(UnknownQueueError, match=r"did you mean 'qqq'\?$"):
+            Emulator(QueueConfig(queues=queues)).queue("qqqr")
+
+    def test_a_queue_knows_its_clock(self, queue: Queue, clock: ManualClock) -> None:
+        """It is the emulator's."""
+        assert queue.clock is clock
+
+
+class TestRestoring:
+    def test_nothing_else_stays(self, emulator: Emulator, queue: Queue) -> None:
+        """What was there before is forgotten, names and numbers included."""
+        first = queue.add(name="old")
+        queue.delete_tasks("old")
+        empty = Emulator(emulator.config).export()
+
+        emulator.restore(empty)
+
+        assert queue.events() == []
+        assert queue.add(name="old").sequence == first.sequence == 1
+
+    def test_numbers_go_on(self, emulator: Emulator, queue: Queue) -> None:
+        """New tasks come behind those restored."""
+        queue.add_many([NewTask(), NewTask()])
+        contents = emulator.export()
+
+        emulator.restore(contents)
+
+        assert queue.add().sequence == 3
+
+
+class TestRecords:
+    def test_the_names_of_events(self) -> None:
+        """Their values are shown to people."""
+        assert [kind.value for kind in EventKind] == [
+            "added",
+            "leased",
+            "extended",
+            "released",
+            "lease expired",
+            "deleted",
+            "purged",
+            "exhausted",
+        ]
+
+    def test_the_latest_events_are_kept(self, clock: ManualClock) -> None:
+        """The log is full after so many, and forgets from its beginning."""
+        config = QueueConfig(queues=(settings_of(),))
+        queue = Emulator(config, clock=clock, limits=Limits(events_kept=3)).queue("q")
+        for number in range(7):
+            queue.add(name=f"t{number}")
+
+        assert [event.task_name for event in queue.events()] == ["t4", "t5", "t6"]
+
+    def test_events_of_several_tasks_are_in_order(self, queue: Queue, clock: ManualClock) -> None:
+        """A lease that ran out stands where it ended, among what happened to others."""
+        queue.add(name="one")
+        queue.lease_tasks(10, 1)
+        clock.advance(20)
+        queue.add(name="two")
+
+        told = [(event.kind, event.task_name) for event in queue.events()]
+        assert told[2:] == [(EventKind.LEASE_EXPIRED, "one"), (EventKind.ADDED, "two")]
+
+    def test_a_counter_forgets(self) -> None:
+        """Seconds older than an hour are dropped when others are counted."""
+        counter = LeaseCounter()
+        counter.add(0, 5)
+        counter.add(SECOND // 2, 2)
+
+        assert counter.seconds() == [(0, 7)]
+        counter.add(3600 * SECOND, 1)
+        assert counter.seconds() == [(3600, 1)]
+        assert counter.last_hour(3600 * SECOND) == 1
+
+    def test_a_rate_says_no(self) -> None:
+        """A call too many is refused, and is not counted itself."""
+        rate = CallRate()
+
+        assert [rate.admit(moment, 2) for moment in (0, 1, 2)] == [True, True, False]
+        assert rate.admit(SECOND, 2) is True
