@@ -1,0 +1,1 @@
+"""What pullqueue costs, each figure beside a peer measured in the same run."""

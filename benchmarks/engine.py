@@ -1,0 +1,302 @@
+"""The engine through the Python door, beside the bare structures underneath it.
+
+Times are those of the processor, which a busy machine does not stretch.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Protocol
+
+from benchmarks.bare import BareIndexes, Given, HeapAndDict
+from benchmarks.measuring import Figure, Options
+from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+
+SUITE = "engine"
+BATCH = 100
+FEW = 10
+TAGS = [f"tag{number:02d}" for number in range(100)]
+PAYLOAD = b"x" * 100
+LEASE_SECONDS = 3600
+MOST_REPEATS = 50
+SINGLES = 500
+
+OF_THE_INDEXES = 2.0
+"""Of the time of the bare indexes."""
+OF_UNTAGGED = 1.5
+LARGEST_GROWTH = 3.0
+LONGEST_LIST_MS = 2.0
+MOST_BYTES = 700.0
+
+CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
+
+
+class Side(Protocol):
+    """Something that holds tasks."""
+
+    def prepared(self, start: int, end: int) -> list[Callable[[], object]]:
+        """Give calls that add the tasks of these numbers, a batch each."""
+
+    def lease(self, count: int) -> Sequence[object]:
+        """Lease tasks and keep their names."""
+
+    def delete(self) -> None:
+        """Delete what was leased last."""
+
+
+class EngineSide:
+    """A queue as its users drive it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.queue = Emulator(CONFIG, clock=self.clock).queue("q")
+        self._held: list[list[str]] = []
+
+    def prepared(self, start: int, end: int) -> list[Callable[[], object]]:
+        """Give calls that add batches, each a moment after the one before."""
+        batches = [new_tasks(first, min(first + BATCH, end)) for first in range(start, end, BATCH)]
+        return [lambda batch=batch: self._add(batch) for batch in batches]  # type: ignore[misc]
+
+    def _add(self, batch: list[NewTask]) -> None:
+        self.clock.advance(0.001)
+        self.queue.add_many(batch)
+
+    def lease(self, count: int) -> Sequence[object]:
+        """Lease tasks and keep their names."""
+        self._held.append([task.name for task in self.queue.lease_tasks(LEASE_SECONDS, count)])
+        return self._held[-1]
+
+    def delete(self) -> None:
+        """Delete what was leased last."""
+        self.queue.delete_tasks(self._held.pop())
+
+
+class BareSide:
+    """The same with one of the bare structures."""
+
+    def __init__(self, structure: BareIndexes | HeapAndDict) -> None:
+        self._structure = structure
+        self._now_usec = 0
+        self._held: list[list[str]] = []
+
+    def prepared(self, start: int, end: int) -> list[Callable[[], object]]:
+        """Give calls that add batches, each a moment after the one before."""
+        batches = [given(first, min(first + BATCH, end)) for first in range(start, end, BATCH)]
+        return [lambda batch=batch: self._add(batch) for batch in batches]  # type: ignore[misc]
+
+    def _add(self, batch: list[Given]) -> None:
+        self._now_usec += 1000
+        self._structure.add(batch, self._now_usec)
+
+    def lease(self, count: int) -> Sequence[object]:
+        """Lease tasks and keep their names."""
+        until_usec = self._now_usec + LEASE_SECONDS * USEC_PER_SECOND
+        leased = self._structure.lease(self._now_usec, until_usec, count)
+        self._held.append([task if isinstance(task, str) else task.name for task in leased])
+        return self._held[-1]
+
+    def delete(self) -> None:
+        """Delete what was leased last."""
+        self._structure.delete(self._held.pop())
+
+
+def new_tasks(start: int, end: int) -> list[NewTask]:
+    """Give tasks to add, with names and tags."""
+    return [NewTask(payload, name, tag) for name, payload, tag in given(start, end)]
+
+
+def given(start: int, end: int) -> list[Given]:
+    """Give the same in the bare structures' form."""
+    return [(f"n{number:08d}", PAYLOAD, TAGS[number % len(TAGS)]) for number in range(start, end)]
+
+
+def fill(side: Side, depth: int) -> None:
+    """Bring a side to a depth, a tenth of it leased."""
+    for add in side.prepared(0, depth // 10):
+        add()
+    while side.lease(1000):
+        pass
+    for add in side.prepared(depth // 10, depth):
+        add()
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """Measure the engine at every depth."""
+    shallow: dict[str, float] = {}
+    for depth in options.depths:
+        for figure in _at(depth, options):
+            yield figure
+            if figure.unit != "us/task" or figure.peer == "heap and dict":
+                continue
+            before = shallow.setdefault(figure.what, figure.value)
+            if depth == max(options.depths) > min(options.depths):
+                peer = f"the same at {min(options.depths)}"
+                yield replace(figure, peer=peer, peer_value=before, limit=LARGEST_GROWTH)
+    yield from _memory(min(100_000, max(options.depths)))
+
+
+def _at(depth: int, options: Options) -> Iterator[Figure]:
+    engine = EngineSide()
+    sides: dict[str, Side] = {
+        "engine": engine,
+        "bare indexes": BareSide(BareIndexes()),
+        "heap and dict": BareSide(HeapAndDict()),
+    }
+    for side in sides.values():
+        fill(side, depth)
+    yield from _batches(sides, depth, options)
+    yield from _by_tag(engine, depth, options)
+    yield from _single(engine, depth, options)
+    yield from _listing(engine, depth, options)
+
+
+def _batches(sides: dict[str, Side], depth: int, options: Options) -> Iterator[Figure]:
+    repeats = min(depth // 200, MOST_REPEATS)
+    spent: dict[str, dict[str, list[float]]] = {
+        verb: {name: [] for name in sides} for verb in ("add", "lease", "delete")
+    }
+    # Where few batches make a round, there are more rounds.
+    for number in range(options.rounds * MOST_REPEATS // repeats):
+        start = depth + number * repeats * BATCH
+        for name, side in sides.items():
+            adds = side.prepared(start, start + repeats * BATCH)
+            spent["add"][name].append(_cpu_seconds(lambda calls=adds: [call() for call in calls]))  # type: ignore[misc]
+        for name, side in sides.items():
+            leases = [side.lease] * repeats
+            spent["lease"][name].append(
+                _cpu_seconds(lambda calls=leases: [call(BATCH) for call in calls])  # type: ignore[misc]
+            )
+        for name, side in sides.items():
+            deletes = [side.delete] * repeats
+            spent["delete"][name].append(
+                _cpu_seconds(lambda calls=deletes: [call() for call in calls])  # type: ignore[misc]
+            )
+    for verb, seconds in spent.items():
+        usec = {name: median(all_) / repeats / BATCH * 1e6 for name, all_ in seconds.items()}
+        for peer, limit in (("bare indexes", OF_THE_INDEXES), ("heap and dict", None)):
+            yield Figure(
+                suite=SUITE,
+                what=f"{verb}, batches of {BATCH}",
+                depth=depth,
+                value=usec["engine"],
+                unit="us/task",
+                peer=peer,
+                peer_value=usec[peer],
+                limit=limit,
+            )
+
+
+def _by_tag(engine: EngineSide, depth: int, options: Options) -> Iterator[Figure]:
+    queue = engine.queue
+    repeats = len(TAGS)
+    by_tag: list[float] = []
+    untagged: list[float] = []
+    for _ in range(options.rounds):
+        # Leases of no time: the tasks stay due, behind the others.
+        engine.clock.advance(0.001)
+        by_tag.append(_cpu_seconds(lambda: [queue.lease_tasks_by_tag(0, FEW, tag) for tag in TAGS]))
+        engine.clock.advance(0.001)
+        untagged.append(_cpu_seconds(lambda: [queue.lease_tasks(0, FEW) for _ in TAGS]))
+    yield Figure(
+        suite=SUITE,
+        what=f"lease {FEW} by tag",
+        depth=depth,
+        value=median(by_tag) / repeats / FEW * 1e6,
+        unit="us/task",
+        peer="untagged",
+        peer_value=median(untagged) / repeats / FEW * 1e6,
+        limit=OF_UNTAGGED,
+    )
+
+
+def _single(engine: EngineSide, depth: int, options: Options) -> Iterator[Figure]:
+    queue = engine.queue
+
+    def live() -> object:
+        queue.add(PAYLOAD)
+        return queue.delete_tasks(queue.lease_tasks(LEASE_SECONDS, 1))
+
+    rounds = [_cpu_seconds(lambda: [live() for _ in range(SINGLES)]) for _ in range(options.rounds)]
+    value = median(rounds) / SINGLES * 1e6
+    yield Figure(suite=SUITE, what="a task's life, alone", depth=depth, value=value, unit="us/task")
+
+
+def _listing(engine: EngineSide, depth: int, options: Options) -> Iterator[Figure]:
+    rounds = [_cpu_seconds(lambda: engine.queue.list_tasks(100)) for _ in range(options.rounds * 5)]
+    yield Figure(
+        suite=SUITE,
+        what="list the first 100",
+        depth=depth,
+        value=median(rounds) * 1e3,
+        unit="ms",
+        limit=LONGEST_LIST_MS,
+    )
+
+
+def _memory(depth: int) -> Iterator[Figure]:
+    """Fill a queue in a process of its own, and see what it grew by."""
+    for what, lease in (("memory, added", False), ("memory, leased", True)):
+        grown = {side: _grown_bytes(side, depth, lease=lease) for side in ("engine", "heap")}
+        yield Figure(
+            suite=SUITE,
+            what=what,
+            depth=depth,
+            value=grown["engine"] / depth - len(PAYLOAD),
+            unit="bytes/task",
+            limit=MOST_BYTES,
+        )
+        yield Figure(
+            suite=SUITE,
+            what=what,
+            depth=depth,
+            value=grown["engine"] / depth - len(PAYLOAD),
+            unit="bytes/task",
+            peer="heap and dict",
+            peer_value=grown["heap"] / depth - len(PAYLOAD),
+        )
+
+
+def _grown_bytes(side: str, depth: int, *, lease: bool) -> int:
+    command = [sys.executable, "-c", _GROW, side, str(depth), str(int(lease))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves
+    return int(done.stdout)
+
+
+_GROW = """
+import gc, os, sys
+from benchmarks import engine
+from benchmarks.bare import HeapAndDict
+
+def resident():
+    gc.collect()
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+name, depth, lease = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+engine.given = lambda start, end: [
+    (f"n{n:08d}", b"%0100d" % n, engine.TAGS[n % 100]) for n in range(start, end)
+]
+side = engine.EngineSide() if name == "engine" else engine.BareSide(HeapAndDict())
+before = resident()
+for start in range(0, depth, 10_000):
+    for add in side.prepared(start, min(start + 10_000, depth)):
+        add()
+if lease:
+    while side.lease(1000):
+        side._held.clear()
+print(resident() - before)
+"""
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    gc.collect()
+    started = time.process_time()
+    work()
+    return time.process_time() - started
