@@ -1,4 +1,4 @@
-"""What docs/security.md says, attacked: a web page, a file, a task and a forged token at a server.
+"""What docs/explanation/security.md says, attacked: a web page, a file, a task and a forged token at a server.
 
 Every attack goes over a real socket at a running server, or into a process of its own.
 """
