@@ -28,13 +28,13 @@ Browser = webdriver.Chrome
 
 
 @contextmanager
-def started(profile: Path) -> Iterator[Browser]:
+def started(profile: Path, *flags: str) -> Iterator[Browser]:
     """Give a browser with a new profile; the test is skipped where none is installed."""
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if program is None or driver is None:
         pytest.skip("Debian's chromium and chromium-driver are not installed")
     options = Options()
-    for flag in _FLAGS:
+    for flag in (*_FLAGS, *flags):
         options.add_argument(flag)
     options.add_argument(f"--user-data-dir={profile}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

@@ -71,7 +71,7 @@ class FaultBoard:
         self._lock = threading.Lock()
 
     def set(self, order: Json) -> Json:
-        """Set a fault and give it.
+        """Set a fault and give it; the order is as the schema wants it.
 
         Raises:
             ApiError: the order makes no sense.
@@ -82,12 +82,7 @@ class FaultBoard:
 
         faults = Faults(self._emulator)
         order = {**_USUAL.get(order["kind"], {}), **order}
-        try:
-            fault = _MAKERS[order["kind"]](faults, order)
-        except (ValueError, TypeError, KeyError) as error:
-            if isinstance(error, PullQueueError):
-                raise
-            raise ApiError(f"this fault cannot be set: {error}") from None
+        fault = _MAKERS[order["kind"]](faults, order)
         with self._lock:
             number = next(self._numbers)
             self._set[number] = _Set(order=order, faults=faults, fault=fault)
