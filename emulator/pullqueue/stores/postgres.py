@@ -70,7 +70,9 @@ class PostgresStore(SqlStore):
             return super().lease(queue_name, request)
         with self._session() as session:
             if request.retry_limit.leases is not None:
-                self._catch_up(session)
+                moment = {"now_usec": _own(session).clock_usec}
+                if session.row(sql.ANY_SPENT_NOW, moment) is not None:
+                    self._catch_up(session)
             return Lease(self._lease_due(session, queue_name, request))
 
     def _lease_due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:

@@ -132,7 +132,7 @@ def prepare(address: Address, *, steps: Sequence[Step] = STEPS) -> None:
             _migrate(connection, address, steps)
             connection.commit()
     except (SQLAlchemyError, psycopg.Error) as error:
-        reason = str(getattr(error, "orig", None) or error).strip().replace("\n", " ")
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
         raise StoreError(f"store {address.shown} cannot be opened: {reason}") from error
 
 
