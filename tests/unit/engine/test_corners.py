@@ -55,7 +55,7 @@ def queue(emulator: Emulator) -> Queue:
     return emulator.queue("q")
 
 
-class TestIndexByChance:
+class TestChunks:
     @pytest.fixture(params=[3, 4, 512])
     def chunk(self, request: pytest.FixtureRequest) -> Iterator[int]:
         """Let chunks be of some size."""
