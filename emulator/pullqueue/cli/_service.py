@@ -111,11 +111,16 @@ class Signals:
 
     def keep(self, site: Site, *, watch: bool) -> None:
         """Look after a running server until it is to end."""
+        trouble = ""
         while not self._stopped.wait(_POLL_SECONDS):
             try:
                 site.tick()
+                trouble = ""
             except PullQueueError as error:
-                _log.warning("the depths of the queues cannot be read: %s", error)
+                # Once, however long a store is away.
+                if str(error) != trouble:
+                    trouble = str(error)
+                    _log.warning("the depths of the queues cannot be read: %s", trouble)
             if site.config_file is not None:
                 site.config_file.follow(site.emulator, changes=watch, now=self._reload.is_set())
             self._reload.clear()

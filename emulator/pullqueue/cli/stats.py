@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import click
@@ -27,17 +28,17 @@ def stats(
 ) -> None:
     """Show the numbers of the pull queues, or of some.
 
-    With --watch and --json, one JSON document follows another.
+    With --watch and --json, each line is a JSON document.
     """
     client = Client(url)
     pause = threading.Event()
     while True:
-        _show(client, names, as_json=as_json, clear=watch and not as_json)
+        _show(client, names, as_json=as_json, again=watch)
         if not watch or pause.wait(interval):
             return
 
 
-def _show(client: Client, names: tuple[str, ...], *, as_json: bool, clear: bool) -> None:
+def _show(client: Client, names: tuple[str, ...], *, as_json: bool, again: bool) -> None:
     queues = client.get("/queues")["queues"]
     unknown = set(names) - {queue["name"] for queue in queues}
     if unknown:
@@ -46,10 +47,13 @@ def _show(client: Client, names: tuple[str, ...], *, as_json: bool, clear: bool)
         queue for queue in queues if (queue["name"] in names if names else queue["mode"] == "pull")
     ]
     if as_json:
-        show_json({"queues": shown})
+        if again:
+            click.echo(json.dumps({"queues": shown}))
+        else:
+            show_json({"queues": shown})
         return
-    if clear:
+    if again:
         click.clear()
     show_table(HEAD, map(row_of, shown), empty="no pull queues")
-    if clear:
+    if again:
         click.echo(f"\n{client.get('/clock')['now']}  (Ctrl-C ends)")

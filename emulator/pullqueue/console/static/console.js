@@ -8,7 +8,12 @@
   const button = document.getElementById("live");
   const status = document.getElementById("status");
   let lost = false;
-  let live = localStorage.getItem(KEY) !== "off";
+  let live = true;
+  try {
+    live = localStorage.getItem(KEY) !== "off";
+  } catch {
+    // The browser keeps nothing for this site: the choice holds for this page alone.
+  }
 
   const address = () => {
     const url = new URL(location.href);
@@ -64,8 +69,12 @@
 
   button.addEventListener("click", () => {
     live = !live;
-    localStorage.setItem(KEY, live ? "on" : "off");
     show();
+    try {
+      localStorage.setItem(KEY, live ? "on" : "off");
+    } catch {
+      // As above.
+    }
     if (live) refresh();
   });
 
