@@ -219,7 +219,7 @@ def _fixtures() -> Mapping[str, FixtureFunctionDefinition]:
     return {
         name: value
         for name, value in vars(plugin).items()
-        if isinstance(value, FixtureFunctionDefinition)
+        if isinstance(value, FixtureFunctionDefinition) and name[0] != "_"
     }
 
 
