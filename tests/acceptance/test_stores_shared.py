@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,18 +58,18 @@ def test_two_servers_of_which_one_is_killed(queue_yaml: Path) -> None:
 
 
 @pytest.fixture
-def own_database(tmp_path: Path) -> Iterator[dict[str, str]]:
+def own_database() -> Iterator[dict[str, str]]:
     """Give the environment of a database server that the test may treat as it likes."""
     postgres_url()
-    folder = tmp_path / "postgres"
-    folder.mkdir()
-    for above in (tmp_path, *tmp_path.parents[:2]):
-        above.chmod(0o755)
-    port = 20_000 + os.getpid() % 10_000
-    environment = {"PULLQUEUE_POSTGRES_FOLDER": str(folder), "PULLQUEUE_POSTGRES_PORT": str(port)}
-    environment |= {"PATH": os.environ["PATH"]}
-    yield environment
-    postgres("crash", environment)
+    # Not in pytest's folder, which only the user who runs the tests may enter.
+    with tempfile.TemporaryDirectory(prefix="pullqueue-postgres-") as folder:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PULLQUEUE_POSTGRES_FOLDER": folder,
+            "PULLQUEUE_POSTGRES_PORT": str(20_000 + os.getpid() % 10_000),
+        }
+        yield environment
+        postgres("crash", environment)
 
 
 def postgres(verb: str, environment: dict[str, str]) -> str:
