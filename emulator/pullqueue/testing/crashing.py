@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -156,16 +157,16 @@ class _Trial:
 
     def _first_life(self, killer: _Killer) -> None:
         try:
-            with intercepted(self._emulator.call_path, killer):
-                self._run()
-        except WorkerKilled:
-            pass
+            with suppress(WorkerKilled):
+                try:
+                    with intercepted(self._emulator.call_path, killer):
+                        self._run()
+                finally:
+                    killer.leash.release()
         except Exception:
             # A lost answer is an error to the worker, which may end it like a crash.
             if not (killer.struck and killer.crash is Crash.ANSWER_LOST):
                 raise
-        finally:
-            killer.leash.release()
 
     def _begin(self) -> None:
         self._emulator.reset()

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 
 from pullqueue.config.model import QueueMode
@@ -109,12 +109,11 @@ class _Driver:
             return
         self.calls += 1
         self._busy()
-        try:
-            worker()
-        except WorkerStopped:
-            return
-        finally:
-            self._leash.release()
+        with suppress(WorkerStopped):
+            try:
+                worker()
+            finally:
+                self._leash.release()
 
     def _watch(self, call: QueueCall, proceed: Callable[[], object]) -> object:
         if verb_of(call) not in LEASES:

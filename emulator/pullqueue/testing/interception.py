@@ -34,6 +34,9 @@ VERBS = (
 
 LEASES = frozenset({"lease_tasks", "lease_tasks_by_tag"})
 
+_TURNS = 1000
+"""More turns of a loop than it takes until a pending interrupt is raised."""
+
 _observing: ContextVar[bool] = ContextVar("observing", default=False)
 
 
@@ -98,6 +101,7 @@ class Leash:
 
     def __init__(self) -> None:
         self._thread_id = threading.get_ident()
+        self._interrupted_from_elsewhere = False
 
     @property
     def holds_this_thread(self) -> bool:
@@ -119,9 +123,19 @@ class Leash:
         return answer
 
     def release(self) -> None:
-        """Take back an interrupt that came too late to meet the worker."""
-        self._raise_there(None)
+        """Take an interrupt that came too late to meet the worker.
 
-    def _raise_there(self, interrupt: type[WorkerInterrupt] | None) -> None:
-        kind = None if interrupt is None else ctypes.py_object(interrupt)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread_id), kind)
+        Raises:
+            WorkerInterrupt: there is one; it is best awaited around this call.
+        """
+        if self._interrupted_from_elsewhere:
+            # Whatever is still pending is raised at a turn of a loop. To unset it by the same
+            # function of Python's would leave the interpreter looking for it for ever.
+            for _ in range(_TURNS):
+                pass
+
+    def _raise_there(self, interrupt: type[WorkerInterrupt]) -> None:
+        self._interrupted_from_elsewhere = True
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(self._thread_id), ctypes.py_object(interrupt)
+        )
