@@ -21,8 +21,8 @@ DIST = Path("dist")
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 OLDEST = PYTHONS[0]
-EXTRAS = ("pytest", "appengine", "postgres")
-"""What users may install besides; the extras `docs` and `dev` are for work on the project."""
+EXTRAS = sorted(PROJECT["project"]["optional-dependencies"].keys() - {"docs", "dev"})
+"""What users may install besides; the other two are for work on the project."""
 
 
 @nox.session(python=OLDEST)

@@ -12,6 +12,7 @@ import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 
 import click
 import fidelity
@@ -25,6 +26,8 @@ from pullqueue.config.profiles import PROFILES
 from pullqueue.config.rules import Rule, all_rules
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError
+from pullqueue.gtaskqueue.command import gtaskqueue
+from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pytest_pullqueue import plugin
 from pytest_pullqueue.options import INI_OPTIONS
 from pytest_pullqueue.settings import Settings
@@ -157,8 +160,10 @@ def fidelity_table() -> str:
 
 
 def commands() -> str:
-    """Give every command with its arguments and options."""
-    return "\n\n".join(_command(pullqueue, click.Context(pullqueue, info_name="pullqueue"), 2))
+    """Give every command of every program with its arguments and options."""
+    programs = (pullqueue, gtaskqueue, gtaskqueue_puller)
+    parts = (_command(each, click.Context(each, info_name=each.name), 2) for each in programs)
+    return "\n\n".join(chain.from_iterable(parts))
 
 
 def _command(command: click.Command, context: click.Context, level: int) -> Iterator[str]:

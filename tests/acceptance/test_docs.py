@@ -71,7 +71,7 @@ def test_generated_parts_are_there(site: Path) -> None:
         "errors": "TASK_LEASE_EXPIRED",
         "rules": "rate-on-pull",
         "fidelity": "lease_tasks_by_tag_async",
-        "commands": "pullqueue serve",
+        "commands": "gtaskqueue_puller",
         "fixtures": "pullqueue_emulator",
         "testing": "assert_exhausted",
         "python": "modify_task_lease",
