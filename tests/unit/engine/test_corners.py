@@ -334,3 +334,47 @@ class TestRecords:
 
         assert [rate.admit(moment, 2) for moment in (0, 1, 2)] == [True, True, False]
         assert rate.admit(SECOND, 2) is True
+
+
+class TestLimitsThatChange:
+    def test_to_and_fro(self, emulator: Emulator, queue: Queue, clock: ManualClock) -> None:
+        """A last lease that was none for a while is one again."""
+        queue.add(name="one")
+        queue.lease_tasks(0, 1)
+        queue.lease_tasks(60, 1)
+        for leases in (5, 2):
+            emulator.reconfigure(QueueConfig(queues=(settings_of(leases),)))
+
+        clock.advance(60)
+
+        assert [task.name for task in queue.exhausted] == ["one"]
+        assert queue.list_tasks() == []
+
+    def test_below_what_a_free_task_has_had(self, emulator: Emulator, queue: Queue) -> None:
+        """A task that waits for its next lease is given up with its limit."""
+        queue.add(name="one")
+        queue.lease_tasks(0, 1)
+
+        emulator.reconfigure(QueueConfig(queues=(settings_of(1),)))
+
+        assert [task.name for task in queue.exhausted] == ["one"]
+
+
+def test_the_rate_is_told_to_a_logger(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """A lease that is empty because of the rate is told once, under the engine's name."""
+    config = QueueConfig(queues=(settings_of(),))
+    queue = Emulator(config, clock=clock, limits=Limits(leases_per_second=1)).queue("q")
+
+    for _ in range(2):
+        queue.lease_tasks(60, 1)
+
+    (record,) = caplog.records
+    assert record.name == "pullqueue.engine"
+    assert record.getMessage() == (
+        "queue 'q': more than 1 lease calls in a second; this one gives no tasks"
+    )
+
+
+def test_no_time_passes(clock: ManualClock) -> None:
+    """A clock can be advanced by nothing."""
+    assert clock.advance(0) == clock.now() == ManualClock.DEFAULT_START
