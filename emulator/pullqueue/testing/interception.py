@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -136,6 +137,10 @@ class Leash:
 
     def _raise_there(self, interrupt: type[WorkerInterrupt]) -> None:
         self._interrupted_from_elsewhere = True
+        if sys.version_info < (3, 12):
+            # There, traced code (as under coverage) stands still while another thread has an
+            # interrupt pending; this one must go on, to answer the worker.
+            sys.settrace(None)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(self._thread_id), ctypes.py_object(interrupt)
         )
