@@ -183,11 +183,15 @@ class SqlBase(TaskStore):
         session.change(sql.RECORD, dict(zip(_EVENT_COLUMNS, event, strict=True)))
 
     def _touch(self, session: Session, queue_name: str, tasks: int) -> None:
-        """Throw old records away, now and then."""
+        """Count tasks that something happened to, and sweep now and then."""
         self._touched[queue_name] += tasks
         if self._touched[queue_name] < _SWEEP_AFTER:
             return
         self._touched[queue_name] = 0
+        self._sweep(session, queue_name)
+
+    def _sweep(self, session: Session, queue_name: str) -> None:
+        """Throw old records of a queue away, and tombstones whose time has passed."""
         with session.transaction():
             queue = {"queue": queue_name}
             self._exclude(session, "sweeping")

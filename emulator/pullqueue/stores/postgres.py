@@ -27,6 +27,9 @@ from pullqueue.stores.session import Session
 from pullqueue.stores.sql import SqlStore
 from pullqueue.tasks import DeleteResult, Task
 
+_SESSION = "session"
+"""Where a connection of the pool keeps what is made for it once."""
+
 
 def postgres_store(url: str) -> StoreFactory:
     """Give what opens the store of `postgresql://USER@HOST/DATABASE`.
@@ -86,9 +89,14 @@ class PostgresStore(SqlStore):
             "payload_bytes": request.payload_bytes,
             **request.retry_limit._asdict(),
         }
-        statement = sql.LEASE
+        # Where the payloads cannot weigh too much together they need not be weighed.
+        can_be_heavy = request.max_tasks > 1 and (
+            request.max_tasks * self._limits.task_bytes > request.payload_bytes
+        )
+        statement = sql.LEASE[can_be_heavy]
         if request.group_by_tag:
-            statement = sql.LEASE_BY_FIRST_TAG if request.tag is None else sql.LEASE_BY_TAG
+            by_tag = sql.LEASE_BY_FIRST_TAG if request.tag is None else sql.LEASE_BY_TAG
+            statement = by_tag[can_be_heavy]
             parameters["tag"] = encode_tag(request.tag)
         tasks = tasks_of(session.rows(statement, parameters))
         self._touch(session, queue_name, len(tasks))
@@ -126,14 +134,18 @@ class PostgresStore(SqlStore):
         """Delete tasks by name; see `TaskStore.delete`."""
         names = list(task_names)
         with self._session() as session:
+            possible = [name for name in names if possible_name(name)]
             parameters = {
                 "now_usec": _own(session).clock_usec,
                 "queue": queue_name,
-                "names": [name for name in names if possible_name(name)],
                 "nothing": b"",
                 "tombstone_usec": self._tombstone_usec,
             }
-            gone = {row[0] for row in session.rows(sql.DELETE, parameters)}
+            if len(possible) == 1:
+                rows = session.rows(sql.DELETE_ONE, {**parameters, "name": possible[0]})
+            else:
+                rows = session.rows(sql.DELETE, {**parameters, "names": possible})
+            gone = {row[0] for row in rows}
             self._touch(session, queue_name, len(gone))
             if len(gone) < len(names):
                 self._catch_up(session)
@@ -164,11 +176,15 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        connection = session = None
+        connection = None
+        session: PostgresSession | None = None
         try:
             connection = checked_out(self._pool)
-            session = PostgresSession(connection.driver_connection, self._clock_given)  # type: ignore[arg-type]
-            yield session
+            session = connection.info.get(_SESSION)
+            if session is None:
+                session = PostgresSession(connection.driver_connection, self._clock_given)  # type: ignore[arg-type]
+                connection.info[_SESSION] = session
+            yield session.begun()
         except (psycopg.OperationalError, psycopg.InternalError, PoolTimeoutError) as error:
             # Internal errors are those of a transaction that the server has ended, or does not
             # take because another server has become the one to write to.
@@ -184,13 +200,13 @@ class PostgresStore(SqlStore):
     def _as_of_one_moment(self, session: Session) -> None:
         session.change(sql.ONE_MOMENT, {})
 
-    def _touch(self, session: Session, queue_name: str, tasks: int) -> None:
+    def _sweep(self, session: Session, queue_name: str) -> None:
         if not _own(session).is_idle:
-            super()._touch(session, queue_name, tasks)
+            super()._sweep(session, queue_name)
             return
         # What the caller asked for is done; old records can wait.
         with suppress(psycopg.OperationalError):
-            super()._touch(session, queue_name, tasks)
+            super()._sweep(session, queue_name)
 
     def _is_something_spent(self, session: Session) -> bool:
         return session.row(sql.ANY_SPENT, {"now_usec": session.now_usec}) is not None

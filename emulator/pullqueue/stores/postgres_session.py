@@ -23,15 +23,24 @@ STATEMENTS = Statements(
 
 
 class PostgresSession(Session):
-    """A connection on which each statement is a transaction unless it is told otherwise."""
+    """A connection on which each statement is a transaction unless it is told otherwise.
+
+    One is made for each connection, for all operations that use it one after the other.
+    """
 
     def __init__(self, connection: psycopg.Connection[Row], clock: Clock | None) -> None:
         """Take an open connection, and a clock where the time is not the database's."""
         self._connection = connection
         self._cursor = connection.cursor(binary=True)
-        self._now_usec = None if clock is None else clock.now_usec()
+        self._clock = clock
+        self.begun()
+
+    def begun(self) -> PostgresSession:
+        """Begin another operation."""
+        self._now_usec = None if self._clock is None else self._clock.now_usec()
         self.clock_usec = self._now_usec
         """The time if it is a clock's; None if each statement is to ask the database."""
+        return self
 
     @property
     def now_usec(self) -> int:
@@ -44,7 +53,7 @@ class PostgresSession(Session):
     @property
     def is_idle(self) -> bool:
         """Whether the connection is open and in no transaction."""
-        return self._connection.info.transaction_status is TransactionStatus.IDLE
+        return self._connection.pgconn.transaction_status == TransactionStatus.IDLE
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -64,27 +64,33 @@ SELECT eta_usec, sequence, name, enqueued_usec FROM stored ORDER BY sequence"""
 """Stores the drafts whose names are free. A tombstone whose time has passed gives way."""
 
 
-def _lease(tag: str | None) -> str:
-    """Give the statement that leases tasks; `tag` is where the tag comes from."""
+def _lease(tag: str | None, *, weighed: bool) -> str:
+    """Give the statement that leases tasks; `tag` is where the tag comes from.
+
+    It is `weighed` if it has to look at what the payloads weigh together.
+    """
     due = f"FROM tasks WHERE queue = :queue AND eta_usec <= {_T} AND {_NOT_SPENT}"
     due_of_tag = due.replace("queue = :queue", f"queue || '' = :queue AND tag = {tag}")
     order = "ORDER BY eta_usec, sequence"
+    weight = "eta_usec, octet_length(payload) AS weight"
     first = f"""
 first AS MATERIALIZED (
     SELECT tag {due} {order} LIMIT 1 FOR UPDATE SKIP LOCKED
 ),"""
+    fitting = """
+fitting AS MATERIALIZED (
+    SELECT sequence, eta_usec AS place FROM (
+        SELECT sequence, eta_usec, row_number() OVER by_eta AS number,
+            sum(weight) OVER by_eta AS total
+        FROM due WINDOW by_eta AS (ORDER BY eta_usec, sequence)
+    ) AS weighed WHERE number = 1 OR total <= :payload_bytes
+),"""
     return f"""{_NOW},{first if tag and ":" not in tag else ""}
-due AS MATERIALIZED (
-    SELECT sequence, eta_usec, octet_length(payload) AS weight
+{"due" if weighed else "fitting"} AS MATERIALIZED (
+    SELECT sequence, {weight if weighed else "eta_usec AS place"}
     {due_of_tag if tag else due}
     {order} LIMIT :max_tasks FOR UPDATE SKIP LOCKED
-),
-fitting AS MATERIALIZED (
-    SELECT sequence, place FROM (
-        SELECT sequence, row_number() OVER ({order}) AS place, sum(weight) OVER ({order}) AS total
-        FROM due
-    ) AS weighed WHERE place = 1 OR total <= :payload_bytes
-),
+),{fitting if weighed else ""}
 leased_now AS (
     UPDATE tasks SET eta_usec = {_T} + :lease_usec, retry_count = retry_count + 1,
         ends_usec = CASE WHEN retry_count + 1 >= CAST(:leases AS bigint)
@@ -95,8 +101,8 @@ leased_now AS (
 told AS (
     {_RECORD}
     SELECT CAST(:queue AS text), {_T}, 'leased', {_T} + :lease_usec, count(*),
-        string_agg(name, ',' ORDER BY place),
-        string_agg(CAST(retry_count AS text), ',' ORDER BY place)
+        string_agg(name, ',' ORDER BY place, sequence),
+        string_agg(CAST(retry_count AS text), ',' ORDER BY place, sequence)
     FROM leased_now JOIN fitting USING (sequence) HAVING count(*) > 0
 ),
 counted AS (
@@ -105,12 +111,15 @@ counted AS (
     HAVING count(*) > 0
     ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
 )
-SELECT {TASK_COLUMNS} FROM leased_now JOIN fitting USING (sequence) ORDER BY place"""
+SELECT {TASK_COLUMNS} FROM leased_now JOIN fitting USING (sequence) ORDER BY place, sequence"""
 
 
-LEASE = _lease(None)
-LEASE_BY_TAG = _lease(":tag")
-LEASE_BY_FIRST_TAG = _lease("(SELECT tag FROM first)")
+LEASE = tuple(_lease(None, weighed=weighed) for weighed in (False, True))
+"""Without and with weighing payloads; so are the other two."""
+LEASE_BY_TAG = tuple(_lease(":tag", weighed=weighed) for weighed in (False, True))
+LEASE_BY_FIRST_TAG = tuple(
+    _lease("(SELECT tag FROM first)", weighed=weighed) for weighed in (False, True)
+)
 """The tag is that of the first task that nobody else is leasing at this moment."""
 
 MODIFY = f"""{_NOW},
@@ -129,15 +138,10 @@ told AS (
 )
 SELECT {TASK_COLUMNS} FROM changed"""
 
-DELETE = f"""{_NOW},
-doomed AS MATERIALIZED (
-    SELECT sequence FROM tasks
-    WHERE queue = :queue AND name = ANY(:names) AND free_usec IS NULL AND {_NOT_SPENT}
-    ORDER BY name FOR UPDATE
-),
+_GONE = f"""
 gone AS (
     UPDATE tasks SET {BURY.replace(":free_usec", f"{_T} + :tombstone_usec")}
-    WHERE sequence = ANY(ARRAY(SELECT sequence FROM doomed))
+    WHERE CONDITION
     RETURNING name, retry_count, stored_bytes
 ),
 told AS (
@@ -151,6 +155,17 @@ balanced AS (
     HAVING count(*) > 0 {_ADD_TO_BALANCE}
 )
 SELECT name FROM gone"""
+_IS_THERE = f"free_usec IS NULL AND {_NOT_SPENT}"
+DELETE_ONE = (
+    _NOW + "," + _GONE.replace("CONDITION", f"queue = :queue AND name = :name AND {_IS_THERE}")
+)
+# Tasks are locked in one order, so that those who delete the same ones wait for each other in turn.
+DELETE = f"""{_NOW},
+doomed AS MATERIALIZED (
+    SELECT sequence FROM tasks WHERE queue = :queue AND name = ANY(:names) AND {_IS_THERE}
+    ORDER BY name FOR UPDATE
+),""" + _GONE.replace("CONDITION", "sequence = ANY(ARRAY(SELECT sequence FROM doomed))")
+
 
 # -- parts of operations of several statements -----------------------------------------------------
 
