@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import program
 from rest_clients import CLIENTS_YAML
 from served import Served, serving
 
@@ -24,10 +24,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 def curl(*arguments: str) -> tuple[int, Any]:
     """Run curl and give the status and the JSON of the answer."""
-    program = shutil.which("curl")
-    assert program, "curl is missing: install Debian's package curl"
     run = subprocess.run(
-        [program, "-sS", "-w", "\n%{http_code}", *arguments],
+        [program("curl", package="curl"), "-sS", "-w", "\n%{http_code}", *arguments],
         capture_output=True,
         text=True,
         timeout=20,

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from programs import program
 from rest_clients import CLIENTS_YAML
 from served import Served, serving
 
@@ -35,18 +36,13 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("npm")
         shutil.copy(FOLDER / "package.json", folder)
         flags = ("--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock")
-        subprocess.run([program("npm"), "install", *flags], cwd=folder, check=True, timeout=300)
+        subprocess.run(
+            [program("npm", package="npm"), "install", *flags], cwd=folder, check=True, timeout=300
+        )
         # Another process of the same test run may have been faster.
         with suppress(OSError):
             shutil.move(folder / "node_modules", installed)
     return installed
-
-
-def program(name: str) -> str:
-    """Give the path of a program that must be there."""
-    found = shutil.which(name)
-    assert found, f"{name} is missing: install Debian's packages nodejs and npm"
-    return found
 
 
 @pytest.mark.parametrize(
@@ -83,7 +79,7 @@ def life(served: Served, packages: Path, package: str, made: str) -> dict[str, A
     url = f"{served.url}/_emulator/token?email=worker@example.com"
     with urlopen(url, timeout=10) as response:  # noqa: S310 - the server of this test
         token = json.load(response)["access_token"]
-    script = (program("node"), str(FOLDER / "life.js"))
+    script = (program("node", package="nodejs"), str(FOLDER / "life.js"))
     run = subprocess.run(
         [*script, str(packages / package), made, served.url, token],
         capture_output=True,

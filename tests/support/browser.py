@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from programs import program
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -30,15 +29,14 @@ Browser = webdriver.Chrome
 @contextmanager
 def started(profile: Path, *flags: str) -> Iterator[Browser]:
     """Give a browser with a new profile; the test is skipped where none is installed."""
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if program is None or driver is None:
-        pytest.skip("Debian's chromium and chromium-driver are not installed")
+    chromium = program("chromium", package="chromium")
+    driver = program("chromedriver", package="chromium-driver")
     options = Options()
     for flag in (*_FLAGS, *flags):
         options.add_argument(flag)
     options.add_argument(f"--user-data-dir={profile}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    options.binary_location = program
+    options.binary_location = chromium
     browser = webdriver.Chrome(options=options, service=Service(driver))
     try:
         yield browser
