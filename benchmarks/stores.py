@@ -32,6 +32,8 @@ from pullqueue.stores.postgres_server import connect, parsed, prepare
 from pullqueue.stores.sqlite_file import open_file
 
 SUITE = "stores"
+SERVER = "PULLQUEUE_TEST_POSTGRES"
+"""The environment variable that names a server."""
 BATCH = 100
 LEASE = 1000
 SINGLES = 300
@@ -53,6 +55,9 @@ _COLUMNS = "eta_usec, sequence, name, payload, tag, retry_count, enqueued_usec"
 class Side(Protocol):
     """A queue that is measured."""
 
+    application: str
+    """By which name the database knows its connections; empty without a server."""
+
     def add(self) -> None:
         """Add a task."""
 
@@ -72,8 +77,10 @@ class Side(Protocol):
 class StoreSide:
     """pullqueue with a store."""
 
-    def __init__(self, store: str) -> None:
-        self.is_file = store.startswith("sqlite")
+    def __init__(self, store: str, application: str = "") -> None:
+        self.application = application
+        if application:
+            store += f"&application_name={application}"
         self.emulator = Emulator(CONFIG, store=store)
         self.emulator.reset()
         self.queue = self.emulator.queue("q")
@@ -105,6 +112,8 @@ def _name() -> str:
 
 class BareSqlite:
     """Statements sent through `sqlite3`."""
+
+    application = ""
 
     def __init__(self, path: Path) -> None:
         self.connection: sqlite3.Connection = open_file(path, synchronous="normal")
@@ -167,8 +176,9 @@ class BareSqlite:
 class BarePostgres:
     """Statements sent through psycopg, each a transaction of its own, as the store sends them."""
 
-    def __init__(self, url: str) -> None:
-        address = parsed(url)
+    def __init__(self, url: str, application: str) -> None:
+        self.application = application
+        address = parsed(f"{url}&application_name={application}")
         prepare(address)
         self.connection: psycopg.Connection[tuple[object, ...]] = connect(address)  # type: ignore[assignment]
         self.connection.execute("TRUNCATE tasks")
@@ -227,11 +237,12 @@ def measure(options: Options) -> Iterator[Figure]:
         ours = StoreSide(f"sqlite:///{folder / 'ours.db'}")
         bare = BareSqlite(folder / "bare.db")
         yield from _compared(ours, bare, "sqlite3", SLOWEST_SQLITE, options)
-    server = os.environ.get("PULLQUEUE_TEST_POSTGRES")
+    server = os.environ.get(SERVER)
     if server:
         url = f"{server}?schema=benchmark"
-        bare_postgres = BarePostgres(f"{server}?schema=benchmark_bare")
-        yield from _compared(StoreSide(url), bare_postgres, "psycopg", SLOWEST_POSTGRES, options)
+        bare_side = BarePostgres(f"{server}?schema=benchmark_bare", "benchmark_bare")
+        store_side = StoreSide(url, "benchmark_store")
+        yield from _compared(store_side, bare_side, "psycopg", SLOWEST_POSTGRES, options)
         yield from _depths(url, options)
         yield from _servers(url, options)
 
@@ -257,12 +268,30 @@ def _compared(
         )
 
 
-def _timed(side: Side, work: Callable[[Side], object], count: int) -> Callable[[], float]:
-    # What a file costs is the processor's time, which a busy machine does not stretch; what a
-    # server costs is waited for.
-    is_file = isinstance(side, BareSqlite) or (isinstance(side, StoreSide) and side.is_file)
-    clock = time.process_time if is_file else time.perf_counter
-    return lambda: _seconds_each(side, work, count, clock)
+def _timed(side: Side, work: Callable[..., object], count: int) -> Callable[[], float]:
+    return lambda: _seconds_each(side, work, count, _clock_of(side))
+
+
+def _clock_of(side: Side) -> Callable[[], float]:
+    """Give a clock of the processor's time, which a busy machine does not stretch.
+
+    To that of this process it adds that of the database's processes, where they run on this
+    machine; where they do not, it is a clock on the wall.
+    """
+    if not side.application:
+        return time.process_time
+    with psycopg.connect(os.environ[SERVER]) as connection:
+        rows = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = %s", (side.application,)
+        ).fetchall()
+    files = [Path(f"/proc/{pid}/schedstat") for (pid,) in rows]
+    if not all(file.exists() for file in files):
+        return time.perf_counter
+
+    def clock() -> float:
+        return time.process_time() + sum(int(file.read_text().split()[0]) for file in files) / 1e9
+
+    return clock
 
 
 def _seconds_each(
