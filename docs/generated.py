@@ -161,8 +161,12 @@ def fidelity_table() -> str:
 
 def commands() -> str:
     """Give every command of every program with its arguments and options."""
-    programs = (pullqueue, gtaskqueue, gtaskqueue_puller)
-    parts = (_command(each, click.Context(each, info_name=each.name), 2) for each in programs)
+    programs = {
+        "pullqueue": pullqueue,
+        "gtaskqueue": gtaskqueue,
+        "gtaskqueue_puller": gtaskqueue_puller,
+    }
+    parts = (_command(p, click.Context(p, info_name=name), 2) for name, p in programs.items())
     return "\n\n".join(chain.from_iterable(parts))
 
 
