@@ -1,4 +1,4 @@
-"""What docs/explanation/security.md says, attacked: a web page, a file, a task and a forged token at a server.
+"""What docs/explanation/security.md says, attacked: by web pages, files, tasks and forged tokens.
 
 Every attack goes over a real socket at a running server, or into a process of its own.
 """
