@@ -11,7 +11,7 @@ from pullqueue.testing import CrashTestError, crash_test
 pytestmark = pytest.mark.usefixtures("pullqueue_sdk", "pullqueue_clock")
 
 
-def setup() -> None:
+def two_orders() -> None:
     """Two orders, and no receipt."""
     app.receipts.clear()
     app.take_order(1, country="CH")
@@ -25,10 +25,10 @@ def check() -> None:
 
 def test_the_careful_worker_survives(pullqueue_emulator: Emulator) -> None:
     """Whenever it dies, the next one writes what is missing."""
-    crash_test(pullqueue_emulator, app.careful_worker, setup=setup, check=check)
+    crash_test(pullqueue_emulator, app.careful_worker, setup=two_orders, check=check)
 
 
 def test_the_hasty_worker_does_not(pullqueue_emulator: Emulator) -> None:
     """A crash just after its tasks are deleted loses their receipts."""
     with pytest.raises(CrashTestError, match="killed after call 2, delete_tasks"):
-        crash_test(pullqueue_emulator, app.hasty_worker, setup=setup, check=check)
+        crash_test(pullqueue_emulator, app.hasty_worker, setup=two_orders, check=check)
