@@ -18,8 +18,6 @@ class Limits(NamedTuple):
 
     tasks_per_add: int = 100
     """Tasks in one batch of adds (SDK: MAX_TASKS_PER_ADD)."""
-    tasks_per_transaction: int = 5
-    """Tasks added in one datastore transaction (guide)."""
     tasks_per_lease: int = 1000
     """Tasks in one lease (SDK: MAX_TASKS_PER_LEASE)."""
     lease_seconds: int = 7 * DAY_SECONDS

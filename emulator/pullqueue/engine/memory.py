@@ -138,9 +138,7 @@ class MemoryStore(TaskStore):
     def bytes_stored(self) -> int:
         """Give what all tasks of all queues weigh together."""
         with self._lock:
-            now_usec = self._clock.now_usec()
-            for queue in self._queues.values():
-                queue.catch_up(now_usec)
+            self._catch_up()
             return sum(queue.bytes_stored for queue in self._queues.values())
 
     def change_retry_limit(self, queue_name: str, retry_limit: RetryLimit) -> None:
@@ -183,8 +181,17 @@ class MemoryStore(TaskStore):
         queue.catch_up(now_usec)
         return now_usec, queue
 
+    def _catch_up(self) -> None:
+        """Let go what is exhausted by now, in all queues."""
+        now_usec = self._clock.now_usec()
+        for queue in self._queues.values():
+            queue.catch_up(now_usec)
+
     def _check_count(self, added: int, limit: int) -> None:
         held = sum(map(len, self._queues.values()))
+        if held + added > limit:
+            self._catch_up()
+            held = sum(map(len, self._queues.values()))
         if held + added > limit:
             raise StoreFullError(
                 f"{held} tasks are stored, and adding {added} would pass the limit of {limit}: "

@@ -47,13 +47,13 @@ class QueueView:
 
     def configure(self, settings: QueueSettings, *, storage_limit_bytes: int | None) -> None:
         """Take other settings; see `Emulator.reconfigure`."""
-        retry_limit = _retry_limit(settings)
-        if retry_limit != self._retry_limit:
-            self._store.change_retry_limit(self.name, retry_limit)
+        before, self._retry_limit = self._retry_limit, _retry_limit(settings)
         self._settings = settings
         self._storage_limit_bytes = storage_limit_bytes
-        self._retry_limit = retry_limit
         self._disabled = False
+        # Told last: a lease made meanwhile knows the new limit already.
+        if self._retry_limit != before:
+            self._store.change_retry_limit(self.name, self._retry_limit)
 
     def disable(self) -> None:
         """Refuse every change from now on, and keep the tasks; see `Emulator.reconfigure`."""

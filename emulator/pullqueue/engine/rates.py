@@ -67,6 +67,8 @@ class CallRate:
         """Tell whether a call may go ahead now, and count it if so; None admits any."""
         if calls_per_second is None:
             return True
+        if self._admitted and self._admitted[-1] > now_usec:
+            self._admitted.clear()  # the system's clock was set back
         while self._admitted and self._admitted[0] <= now_usec - USEC_PER_SECOND:
             self._admitted.popleft()
         if len(self._admitted) >= calls_per_second:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 
@@ -16,13 +16,14 @@ class Tombstones(dict[str, int]):
         """Keep each name taken for `lifetime_usec` after its deletion."""
         super().__init__()
         self._lifetime_usec = lifetime_usec
-        self._due: deque[tuple[int, Sequence[str]]] = deque()
+        # A heap: what a snapshot brings back may be free later than what is deleted after it.
+        self._due: list[tuple[int, Sequence[str]]] = []
 
     def add(self, names: Sequence[str], deleted_usec: int) -> None:
         """Take the names of tasks that were deleted at one moment."""
         expiry = deleted_usec + self._lifetime_usec
         self.update(dict.fromkeys(names, expiry))
-        self._due.append((expiry, names))
+        heapq.heappush(self._due, (expiry, names))
 
     def free(self, names: Iterable[str] | None) -> None:
         """Free names before their time; all of them where None is given."""
@@ -32,15 +33,13 @@ class Tombstones(dict[str, int]):
     def expire(self, now_usec: int) -> None:
         """Free the names whose time has passed."""
         while self._due and self._due[0][0] <= now_usec:
-            expiry, names = self._due.popleft()
+            expiry, names = heapq.heappop(self._due)
             for name in names:
                 if self.get(name) == expiry:
                     del self[name]
 
     def restore(self, expiries: Mapping[str, int]) -> None:
         """Take names that are to be free again at moments of their own."""
-        by_moment: dict[int, list[str]] = {}
-        for name, expiry in sorted(expiries.items(), key=lambda item: item[1]):
-            by_moment.setdefault(expiry, []).append(name)
         self.update(expiries)
-        self._due.extend(by_moment.items())
+        self._due = [(expiry, [name]) for name, expiry in expiries.items()]
+        heapq.heapify(self._due)

@@ -323,3 +323,15 @@ def test_a_full_store() -> None:
 
     queue.delete_tasks("two")
     assert queue.add(b"four").payload == b"four"
+
+
+def test_exhausted_tasks_leave_room_at_once() -> None:
+    """A task whose last lease has ended does not count, though nobody looked at its queue."""
+    clock = ManualClock()
+    emulator = Emulator(limited(1), clock=clock, limits=Limits(tasks_in_memory=1))
+    emulator.queue("pull-queue").add()
+    emulator.queue("pull-queue").lease_tasks(60, 1)
+
+    clock.advance(60)
+
+    assert emulator.queue("other").add().queue_name == "other"

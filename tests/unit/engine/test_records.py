@@ -35,6 +35,16 @@ class TestTombstones:
         tombstones.expire(15)
         assert "a" not in tombstones
 
+    def test_restored_names_do_not_hold_up_others(self) -> None:
+        """A name that was brought back and is free late does not keep an earlier one taken."""
+        tombstones = Tombstones(10)
+        tombstones.restore({"late": 1000, "soon": 12})
+        tombstones.add(["a"], 5)
+
+        tombstones.expire(15)
+
+        assert set(tombstones) == {"late"}
+
 
 class TestLeaseCounter:
     def test_minute_and_hour(self) -> None:
@@ -69,6 +79,14 @@ class TestCallRate:
         admitted = [moment for moment in range(0, 3 * SECOND, SECOND // 4) if rate.admit(moment, 2)]
 
         assert admitted == [0, 250_000, 1_000_000, 1_250_000, 2_000_000, 2_250_000]
+
+    def test_a_clock_that_is_set_back(self) -> None:
+        """Calls of a time that has not come yet count for nothing."""
+        rate = CallRate()
+        for _ in range(2):
+            rate.admit(3600 * SECOND, 2)
+
+        assert rate.admit(0, 2)
 
     def test_none_is_no_limit(self) -> None:
         """Without a limit every call is admitted, and none is remembered."""
