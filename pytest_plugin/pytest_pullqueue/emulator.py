@@ -57,13 +57,10 @@ def emulator_of_test(
         )
     except StoreError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
-    emulator.reset()
-    with (
-        closing(emulator),
-        explain_failures(request.node, emulator),
-        remember_added(emulator),
-    ):
-        yield emulator
+    with closing(emulator):
+        emulator.reset()
+        with explain_failures(request.node, emulator), remember_added(emulator):
+            yield emulator
 
 
 def _clock(request: pytest.FixtureRequest, settings: Settings) -> Clock:

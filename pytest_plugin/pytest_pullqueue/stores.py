@@ -20,12 +20,14 @@ def store_of_worker(url: str, root: Path) -> str:
 
     The name of the worker (`main` without workers) is added to the file or the schema, so that
     tests, which empty their store, never meet tasks that someone works with. A relative file is
-    relative to pytest's root directory.
+    relative to pytest's root directory; the file's folder is made, as a fresh checkout has none.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     if url.startswith(_FILE):
         place, mark, options = url.removeprefix(_FILE).partition("?")
         path = root / place
+        with suppress(OSError):  # opening the store tells what is wrong
+            path.parent.mkdir(parents=True, exist_ok=True)
         return f"{_FILE}{path.with_name(f'{path.stem}-{worker}{path.suffix}')}{mark}{options}"
     if url.startswith(_SERVER):
         parts = urlsplit(url)

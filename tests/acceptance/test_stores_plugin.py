@@ -53,10 +53,21 @@ def test_a_schema(pytester: pytest.Pytester) -> None:
 
 def test_a_store_that_cannot_be_opened(pytester: pytest.Pytester) -> None:
     """The test fails with the store's own message."""
-    result = run(pytester, "sqlite:///missing/tasks.db")
+    pytester.path.joinpath("taken").write_text("no folder")
+
+    result = run(pytester, "sqlite:///taken/tasks.db")
 
     result.assert_outcomes(errors=4)
-    result.stdout.fnmatch_lines(["*missing/tasks-*.db' cannot be opened as a store: *"])
+    result.stdout.fnmatch_lines(["*taken/tasks-*.db' cannot be opened as a store: *"])
+
+
+def test_a_folder_that_is_not_there_yet(pytester: pytest.Pytester) -> None:
+    """The folder of a file is made, as pytest's own cache is in a fresh checkout."""
+    url = "sqlite:///.pytest_cache/pullqueue/tasks.db"
+
+    run(pytester, url, "-p", "no:cacheprovider").assert_outcomes(passed=4)
+
+    assert list(pytester.path.glob(".pytest_cache/pullqueue/tasks-*.db"))
 
 
 def test_names_of_stores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
