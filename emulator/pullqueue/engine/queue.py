@@ -27,8 +27,8 @@ from pullqueue.tasks import DeleteResult, NewTask, Task
 class Queue(QueueView):
     """One queue of an emulator; get it with `Emulator.queue`. Safe under threads.
 
-    Every verb that changes something raises `InvalidQueueModeError` on a push queue and
-    `QueueDisabledError` on one that was removed from queue.yaml.
+    Every verb of the API raises `InvalidQueueModeError` on a push queue and `QueueDisabledError`
+    on one that was removed from queue.yaml.
     """
 
     def add(

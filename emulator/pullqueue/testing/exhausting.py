@@ -41,7 +41,7 @@ def exhaust(queue: Queue, task: Task | str) -> Task:
         current = _stored(queue, name)
         while current is not None and current.state_at(clock.now_usec()) is TaskState.AVAILABLE:
             if not queue.lease(lease_seconds, 1000).tasks:
-                clock.advance(1)  # the lease rate, where it is limited, is one per second
+                clock.advance(1)  # where the lease rate is limited, another second admits more
             current = _stored(queue, name)
     return next(end for end in reversed(queue.exhausted) if end.name == name)
 
