@@ -136,12 +136,22 @@ class TestCommand:
 
     def test_no_command(self, folder: Path) -> None:
         """Without a command, or without the dashes before it, the usage is told."""
-        for arguments in ([], ["queue.yaml"], ["queue.yaml", "--"]):
+        forgotten = (["python", "-V"], ["python", "main.py"])
+        for arguments in ([], ["queue.yaml"], ["queue.yaml", "--"], *forgotten):
             status, _, errors = run(*arguments, folder=folder)
 
             assert status == 2
             assert "pullqueue exec [OPTIONS] [QUEUE_YAML] -- COMMAND..." in errors
             assert "there is no command: give one behind `--`" in errors
+
+    def test_other_wrong_usage(self, folder: Path) -> None:
+        """An upstream without a port is refused, and nothing is run."""
+        status, output, errors = run(
+            "--api-upstream", "foo", *python("print('ran')"), folder=folder
+        )
+
+        assert (status, output) == (2, "")
+        assert "'foo' is no address: give HOST:PORT, such as localhost:8080" in errors
 
     def test_dashes_of_the_command(self, folder: Path) -> None:
         """Only the first pair of dashes is exec's own."""
@@ -245,15 +255,23 @@ class TestJoining:
         assert errors.count("listening") == 1
         assert json.loads(output)["PULLQUEUE_EMULATOR_HOST"] in errors
 
-    @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:99999"])
-    def test_nobody_there(self, folder: Path, address: str) -> None:
+    @pytest.mark.parametrize(
+        ("address", "reason"),
+        [
+            ("127.0.0.1:1", "where no server answers"),
+            ("nonsense", "which is no address: give HOST:PORT, such as localhost:8124"),
+            ("http://127.0.0.1:1", "which is no address: give HOST:PORT"),
+            ("127.0.0.1:99999", "which is no address: give HOST:PORT"),
+        ],
+    )
+    def test_nobody_there(self, folder: Path, address: str, reason: str) -> None:
         """Where no server answers nothing is run."""
         status, output, errors = run(
             *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
         )
 
         assert (status, output) == (2, "")
-        assert f"PULLQUEUE_EMULATOR_HOST is '{address}', where no server answers" in errors
+        assert f"PULLQUEUE_EMULATOR_HOST is '{address}', {reason}" in errors
 
     def test_two_configurations(self, folder: Path) -> None:
         """A queue.yaml beside a running server is refused: which one would count?"""

@@ -168,6 +168,31 @@ class TestRefusals:
         assert status == 2
         assert "No such option" in errors
 
+    @pytest.mark.parametrize(
+        ("option", "value", "reason"),
+        [
+            ("--project", "a b", "'a b' is no project id: give letters, digits and hyphens"),
+            ("--project", "", "'' is no project id"),
+            ("--api-upstream", "foo", "'foo' is no address: give HOST:PORT"),
+            ("--api-upstream", "foo:0", "'foo:0' is no address: give HOST:PORT"),
+        ],
+    )
+    def test_names_that_cannot_be(self, folder: Path, option: str, value: str, reason: str) -> None:
+        """What is no project id, or no address, is refused at the start."""
+        status, output, errors = finished(option, value, folder=folder)
+
+        assert (status, output) == (2, "")
+        assert reason in errors
+
+    def test_the_store_of_a_server_that_cannot_start(self, folder: Path) -> None:
+        """It is closed as after a run: SQLite's side files are gone."""
+        with serving(folder=folder) as served:
+            port = served.url.rpartition(":")[2]
+            status, _, _ = finished("--port", port, "--store", "sqlite:///tasks.db", folder=folder)
+
+        assert status == 2
+        assert sorted(path.name for path in folder.glob("tasks.db*")) == ["tasks.db"]
+
 
 class TestOptions:
     def test_queue_yml_is_found_too(self, folder: Path) -> None:

@@ -8,12 +8,13 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 
 import click
 
+from pullqueue.cli._addresses import host_and_port, is_host_and_port
 from pullqueue.cli.serve import found_file
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
@@ -40,7 +41,12 @@ class _Exec(click.Command):
         """Set the program's part apart, whatever it looks like."""
         own, program = _split(args)
         ctx.meta[_COMMAND] = program
-        return super().parse_args(ctx, own)
+        try:
+            return super().parse_args(ctx, own)
+        except click.UsageError:
+            if "--" in args:
+                raise
+            raise _no_command(ctx) from None
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Tell of both parts."""
@@ -73,6 +79,7 @@ class _Exec(click.Command):
 @click.option(
     "--api-upstream",
     metavar="HOST:PORT",
+    callback=host_and_port,
     help="Where the program's calls to App Engine's other services are passed on to.",
 )
 @click.pass_context
@@ -95,10 +102,7 @@ def exec(  # noqa: A001 - the command's name
     """
     command: Sequence[str] = ctx.meta[_COMMAND]
     if not command:
-        raise click.UsageError(
-            "there is no command: give one behind `--`, as in `pullqueue exec queue.yaml -- "
-            "python main.py`"
-        )
+        raise _no_command(ctx)
     address = os.environ.get(_ADDRESS_VARIABLE)
     if address:
         if queue_yaml is not None:
@@ -117,9 +121,17 @@ def exec(  # noqa: A001 - the command's name
         limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None),
         profile=profile,
     )
-    with Server(emulator, port=port, api_upstream=api_upstream) as server:
+    with closing(emulator), Server(emulator, port=port, api_upstream=api_upstream) as server:
         click.echo(f"pullqueue listening on {server.url}", err=True)
         return _run(command, f"{server.host}:{server.port}")
+
+
+def _no_command(ctx: click.Context) -> click.UsageError:
+    return click.UsageError(
+        "there is no command: give one behind `--`, as in `pullqueue exec queue.yaml -- "
+        "python main.py`",
+        ctx,
+    )
 
 
 def _split(args: list[str]) -> tuple[list[str], list[str]]:
@@ -129,10 +141,15 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _check_answers(address: str) -> None:
+    if not is_host_and_port(address):
+        raise ServerAddressError(
+            f"{_ADDRESS_VARIABLE} is {address!r}, which is no address: give HOST:PORT, such as "
+            "localhost:8124, or unset the variable"
+        )
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-    except (OSError, ValueError, OverflowError) as error:
+    except (OSError, ValueError) as error:
         raise ServerAddressError(
             f"{_ADDRESS_VARIABLE} is {address!r}, where no server answers ({error}): start one "
             "there with `pullqueue serve`, or unset the variable"

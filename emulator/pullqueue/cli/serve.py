@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.clock import ManualClock, SystemClock
+from pullqueue.cli._addresses import host_and_port, project_id
+from pullqueue.clock import Clock, ManualClock, SystemClock
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
+
+if TYPE_CHECKING:
+    from pullqueue.cli._service import Signals
+    from pullqueue.engine.emulator import Emulator
+    from pullqueue.rest.server import Server
 
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 
@@ -24,7 +32,11 @@ _FILE_NAMES = ("queue.yaml", "queue.yml")
     type=click.IntRange(0, 65535),
     help="Port to listen on; 0 picks a free one.",
 )
-@click.option("--project", help="The only application id to answer to; any, if not given.")
+@click.option(
+    "--project",
+    callback=project_id,
+    help="The only application id to answer to; any, if not given.",
+)
 @click.option(
     "--auth",
     default="off",
@@ -64,6 +76,7 @@ _FILE_NAMES = ("queue.yaml", "queue.yml")
 @click.option(
     "--api-upstream",
     metavar="HOST:PORT",
+    callback=host_and_port,
     help="Where calls of apps to App Engine's other services are passed on to.",
 )
 @click.option(
@@ -124,50 +137,67 @@ def serve(
 
     Without QUEUE_YAML, queue.yaml or queue.yml of the current folder is taken. Ctrl-C stops.
     """
-    from pullqueue.cli._greeting import greeting  # noqa: PLC0415 - imported when it runs
-    from pullqueue.cli._service import (  # noqa: PLC0415 - the same
-        Signals,
-        port_file,
-        set_up_logs,
-        tell_systemd,
-    )
-    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
+    from pullqueue.cli._service import Signals, set_up_logs  # noqa: PLC0415 - when it runs
     from pullqueue.rest.control.config_file import ConfigFile  # noqa: PLC0415 - the same
     from pullqueue.rest.server import Server, shorten_pauses  # noqa: PLC0415 - imports Flask
 
     shorten_pauses()
     set_up_logs(log_format=log_format, log_level=log_level)
     file = queue_yaml or found_file(Path())
+    limits = Limits(
+        leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None,
+        tasks_in_memory=max_tasks,
+    )
+    time = ManualClock() if clock == "manual" else SystemClock()
+    with _emulator(
+        file, clock=time, limits=limits, project=project, profile=profile, store=store
+    ) as emulator:
+        signals = Signals()
+        server = Server(
+            emulator,
+            host=host,
+            port=port,
+            acl=auth == "acl",
+            api_upstream=api_upstream,
+            config_file=ConfigFile(file, profile=profile),
+            host_names=host_names,
+        )
+        _run(server, signals, host=host, acl=auth == "acl", port_path=port_path, watch=watch)
+
+
+def _emulator(
+    file: Path, *, clock: Clock, limits: Limits, project: str | None, profile: str, store: str
+) -> closing[Emulator]:
+    """Give the emulator of a file, which is closed however serving it ends."""
+    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
+
     emulator = Emulator.from_file(
-        file,
-        clock=ManualClock() if clock == "manual" else SystemClock(),
-        limits=Limits(
-            leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None,
-            tasks_in_memory=max_tasks,
-        ),
-        project=project,
-        profile=profile,
-        store=store,
+        file, clock=clock, limits=limits, project=project, profile=profile, store=store
     )
-    signals = Signals()
-    server = Server(
-        emulator,
-        host=host,
-        port=port,
-        acl=auth == "acl",
-        api_upstream=api_upstream,
-        config_file=ConfigFile(file, profile=profile),
-        host_names=host_names,
-    )
+    return closing(emulator)
+
+
+def _run(
+    server: Server,
+    signals: Signals,
+    *,
+    host: str,
+    acl: bool,
+    port_path: Path | None,
+    watch: bool,
+) -> None:
+    """Serve, and say where, until a signal ends it."""
+    from pullqueue.cli._greeting import greeting  # noqa: PLC0415 - imported when it runs
+    from pullqueue.cli._service import port_file, tell_systemd  # noqa: PLC0415 - the same
+
     with server, port_file(port_path, server.port):
         click.echo(f"pullqueue listening on {server.url}")
-        click.echo(greeting(server, acl=auth == "acl"))
+        click.echo(greeting(server, acl=acl))
         click.echo(f"See it all at {server.url}/console/")
         _warn_if_public(host)
         tell_systemd("READY=1")
         signals.keep(server.site, watch=watch)
         tell_systemd("STOPPING=1")
-    emulator.close()
 
 
 def found_file(folder: Path) -> Path:
