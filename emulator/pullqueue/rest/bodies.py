@@ -45,7 +45,7 @@ def read(request: Request) -> bytes:
                 # The reading stops at the limit; what is left must not be the next request.
                 raise RequestEntityTooLarge
     except RequestEntityTooLarge:
-        _drain(request)
+        drain(request)
         message = texts.BODY_TOO_LARGE.format(limit=limit)
         raise ApiError(message, status=413, reason="uploadTooLarge") from None
     except (ClientDisconnected, ValueError, OSError):
@@ -54,6 +54,17 @@ def read(request: Request) -> bytes:
         raise ApiError(message, reason="badRequest", headers={"Connection": "close"}) from None
     environ[BODY_KEY] = data
     return data
+
+
+def drain(request: Request) -> None:
+    """Read and drop an oversized body, within bounds, so that its sender sees the answer."""
+    stream = request.environ["wsgi.input"]
+    for _ in range(_DRAINED_CHUNKS):
+        try:
+            if not stream.read(_CHUNK_BYTES):
+                return
+        except (ValueError, OSError):
+            return
 
 
 def as_form(request: Request, body: bytes) -> bytes:
@@ -115,13 +126,3 @@ def _decoded(body: bytes, charset: str) -> str:
             reason="parseError",
             explanation=f"the body is not text in {charset!r}: {error}",
         ) from None
-
-
-def _drain(request: Request) -> None:
-    stream = request.environ["wsgi.input"]
-    for _ in range(_DRAINED_CHUNKS):
-        try:
-            if not stream.read(_CHUNK_BYTES):
-                return
-        except (ValueError, OSError):
-            return

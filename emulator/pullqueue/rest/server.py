@@ -14,12 +14,12 @@ from types import TracebackType
 from typing import Self
 
 from cheroot import wsgi
-from cheroot.server import HTTPConnection, HTTPRequest
+from cheroot.server import ChunkedRFile, HTTPConnection, HTTPRequest
 from flask import Flask
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ServerAddressError
-from pullqueue.limits import KIB
+from pullqueue.limits import KIB, MIB
 from pullqueue.rest.answers import JSON_TYPE, pretty
 from pullqueue.rest.app import create_app
 from pullqueue.rest.control.config_file import ConfigFile
@@ -37,6 +37,8 @@ _BACKLOG = 512
 """Connections that may wait to be accepted; 200 workers that start together all get in."""
 _HEADER_BYTES = 128 * KIB
 """Request line and headers of one request."""
+_UNREAD_BYTES = MIB
+"""How much of a body that no view has read is read, so that the connection can be kept."""
 _TICK_SECONDS = 0.02
 """How often the server looks whether it is to stop."""
 _COLLECTOR = (5_000, 20, 1_000)
@@ -173,8 +175,8 @@ class _Request(HTTPRequest):
     """Headers that wait for the body, so that both leave as one packet."""
 
     def send_headers(self) -> None:
-        """Close the connection where the application says so, and not only tell the client."""
-        if (b"Connection", b"close") in self.outheaders:
+        """Close the connection where the application says so, or too much of a body is unread."""
+        if (b"Connection", b"close") in self.outheaders or self._leaves_much_unread():
             self.close_connection = True
         held = BytesIO()
         wfile, self.conn.wfile = self.conn.wfile, held
@@ -185,6 +187,13 @@ class _Request(HTTPRequest):
         self._head = held.getvalue()
         if self.chunked_write:
             self._send(b"")
+
+    def _leaves_much_unread(self) -> bool:
+        """Tell whether what is left of the body must be neither read nor taken for a request."""
+        if isinstance(self.rfile, ChunkedRFile):
+            return not self.rfile.closed
+        unread: int = self.rfile.remaining
+        return unread > _UNREAD_BYTES
 
     def write(self, chunk: bytes) -> None:
         """Send a part of the body; with the first one, the headers."""

@@ -19,6 +19,7 @@ from werkzeug.wsgi import get_input_stream
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
+from pullqueue.rest import bodies
 from pullqueue.sdk.missing import SdkMissingError
 
 if TYPE_CHECKING:
@@ -54,9 +55,10 @@ def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> N
 
     def rpc_http() -> Response:
         try:
-            data = get_input_stream(request.environ, max_content_length=_BODY_BYTES).read()
+            data = _body()
             answer = server().answer(data)
         except RequestEntityTooLarge:
+            bodies.drain(request)
             answer = _failure(_REQUEST_TOO_LARGE, f"a call has at most {_BODY_BYTES} bytes")
         except SdkMissingError as error:
             _log.warning("%s", error)
@@ -66,6 +68,14 @@ def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> N
         return Response(answer, content_type=_CONTENT_TYPE)
 
     app.add_url_rule(PATH, view_func=rpc_http, methods=["POST"])
+
+
+def _body() -> bytes:
+    data = get_input_stream(request.environ, max_content_length=_BODY_BYTES).read()
+    if request.environ.get("wsgi.input_terminated") and request.environ["wsgi.input"].read(1):
+        # The reading of chunks stops at the limit, without a word.
+        raise RequestEntityTooLarge
+    return data
 
 
 def _passed_on(data: bytes, upstream: str | None) -> bytes:

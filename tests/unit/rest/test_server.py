@@ -331,6 +331,30 @@ class TestRefusalsOfTheServer:
         assert answer["error"]["errors"][0]["reason"] == "uploadTooLarge"
         assert ask(connection).status == 200
 
+    @pytest.mark.parametrize(("size", "closes"), [(1024 * 1024, False), (400 * 1024 * 1024, True)])
+    def test_a_body_that_nobody_reads(self, server: Server, size: int, *, closes: bool) -> None:
+        """A small body is passed over; before a large one, the connection is closed."""
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(
+                f"POST /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode()
+            )
+            if not closes:
+                plain.sendall(b"x" * size)
+            head = plain.recv(65536)
+
+        assert head.startswith(b"HTTP/1.1 404 ")
+        assert (b"Connection: close\r\n" in head) is closes
+
+    def test_chunks_that_nobody_reads(self, server: Server) -> None:
+        """The rest of a body in chunks is never taken for the next request."""
+        head = "POST /nope HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(head.encode())
+            answer = b"".join(iter(lambda: plain.recv(65536), b""))
+
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert b"Connection: close\r\n" in answer
+
 
 class TestAnswersInParts:
     @pytest.fixture

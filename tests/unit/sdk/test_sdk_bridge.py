@@ -30,7 +30,7 @@ def server(emulator: Emulator) -> Iterator[Server]:
         yield server
 
 
-def post(server: Server, body: bytes) -> tuple[int, str, bytes]:
+def post(server: Server, body: bytes | Iterator[bytes]) -> tuple[int, str, bytes]:
     """Post a body to the route and give status, content type and body."""
     connection = HTTPConnection(server.host, server.port, timeout=10)
     connection.request("POST", "/rpc_http", body)
@@ -137,6 +137,14 @@ def test_a_large_batch(server: Server, emulator: Emulator) -> None:
 def test_a_body_over_all_bounds(server: Server) -> None:
     """A body that no call can have is refused, too."""
     _, _, body = post(server, b"x" * (34 * 2**20))
+
+    answer = remote_api.Response.FromString(body)
+    assert answer.rpc_error.code == RpcError.REQUEST_TOO_LARGE
+
+
+def test_chunks_over_all_bounds(server: Server) -> None:
+    """A body whose length is not announced is refused where it becomes too long, too."""
+    _, _, body = post(server, iter([b"x" * 2**20] * 34))
 
     answer = remote_api.Response.FromString(body)
     assert answer.rpc_error.code == RpcError.REQUEST_TOO_LARGE
