@@ -120,7 +120,6 @@ class SqliteStore(SqlStore):
         """Forget everything."""
         with self._reckoned_anew():
             super().clear()
-            self._unwritten = []
             self._rates.clear()
 
     def restore(
@@ -128,7 +127,6 @@ class SqliteStore(SqlStore):
     ) -> None:
         """Keep other contents; see `TaskStore.restore`."""
         with self._reckoned_anew():
-            self._unwritten = []
             super().restore(contents, retry_limits=retry_limits)
 
     def close(self) -> None:
@@ -207,6 +205,12 @@ class SqliteStore(SqlStore):
             self._tasks[queue_name] -= tasks
             self._bytes[queue_name] -= stored_bytes
         self._first_end = 0
+
+    def _empty(self, session: Session) -> None:
+        super()._empty(session)
+        # Within the transaction: where that comes to nothing, the record is there again.
+        self._unwritten = []
+        self._next_event = 1
 
     def _write_event(self, session: Session, event: EventRow) -> None:
         self._unwritten.append((*event, self._next_event))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from pullqueue import Emulator, ManualClock, StoreError
+from pullqueue import Emulator, InternalError, ManualClock, StoreError
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.stores.schema import STEPS
 from pullqueue.stores.sqlite_file import open_file
@@ -199,4 +199,23 @@ def test_a_step_that_fails_changes_nothing(used: Path) -> None:
 
     emulator = emulator_of(used)
     assert emulator.queue("pull").exhausted == []
+    emulator.close()
+
+
+def test_a_restore_that_fails_forgets_nothing(path: Path) -> None:
+    """Contents that cannot be stored leave tasks and events as they were, and their order."""
+    emulator = emulator_of(path)
+    queue = emulator.queue("pull")
+    queue.add(name="stays")
+    contents = emulator.export()
+    held = contents["pull"]
+    twice = held._replace(tasks=[*held.tasks, held.tasks[0]._replace(name="second")])
+
+    with pytest.raises(InternalError):
+        emulator.restore({"pull": twice})
+
+    queue.delete_tasks(["stays"])
+    assert [event.kind.value for event in queue.events()] == ["added", "deleted"]
+    emulator.restore(contents)
+    assert queue.events() == []
     emulator.close()
