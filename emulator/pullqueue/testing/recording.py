@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,7 +19,7 @@ class AddedTasks:
     """Every task that was added, as it was then."""
 
     def __init__(self) -> None:
-        self._tasks: dict[tuple[str, str], Task] = {}
+        self._tasks: dict[str, list[Task]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, _: QueueCall, proceed: Callable[[], object]) -> object:
@@ -27,12 +28,13 @@ class AddedTasks:
         if isinstance(answer, Insertion):
             with self._lock:
                 for task in answer.added:
-                    self._tasks[task.queue_name, task.name] = task
+                    self._tasks.setdefault(task.queue_name, []).append(task)
         return answer
 
-    def get(self, queue_name: str, task_name: str) -> Task | None:
-        """Give the task that was last added under a name."""
-        return self._tasks.get((queue_name, task_name))
+    def of(self, queue_name: str) -> list[Task]:
+        """Give the tasks that were added to a queue, in order."""
+        with self._lock:
+            return list(self._tasks.get(queue_name, ()))
 
 
 @contextmanager
@@ -48,20 +50,26 @@ def remember_added(emulator: Emulator) -> Iterator[None]:
 
 def added_tasks(queue: Queue) -> tuple[list[Task], list[str]]:
     """Give the tasks added to a queue, in order, and the names of those no longer known."""
-    known = {task.name: task for task in [*queue.exhausted, *stored_tasks(queue)]}
-    remembered = [i for i in queue.call_path.interceptors if isinstance(i, AddedTasks)]
-    tasks: dict[str, Task] = {}
-    unknown: dict[str, None] = {}
-    for event in queue.events():
+    known: defaultdict[tuple[str, int], dict[int, Task]] = defaultdict(dict)
+    for task in [*queue.exhausted, *stored_tasks(queue), *_remembered(queue)]:
+        known[task.name, task.enqueued_usec][task.sequence] = task
+    tasks: list[Task] = []
+    unknown: list[str] = []
+    # The latest first: events of long ago may be forgotten when their tasks are still known.
+    for event in reversed(queue.events()):
         if event.kind is EventKind.ADDED:
-            name = event.task_name
-            found = next((t for r in remembered if (t := r.get(queue.name, name))), None)
-            task = found or known.get(name)
-            if task is None:
-                unknown[name] = None
+            same_name = known[event.task_name, event.usec]
+            if same_name:
+                tasks.append(same_name.pop(max(same_name)))
             else:
-                tasks[name] = task
-    return list(tasks.values()), list(unknown)
+                unknown.append(event.task_name)
+    return tasks[::-1], unknown[::-1]
+
+
+def _remembered(queue: Queue) -> Iterator[Task]:
+    for interceptor in queue.call_path.interceptors:
+        if isinstance(interceptor, AddedTasks):
+            yield from interceptor.of(queue.name)
 
 
 def stored_tasks(queue: Queue) -> Iterator[Task]:

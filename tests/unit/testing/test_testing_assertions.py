@@ -144,6 +144,24 @@ def test_added_and_remembered(emulator: Emulator, queue: Queue) -> None:
         assert_added(queue, payload="a", name="one", count=1)
 
 
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_added_one_after_the_other(
+    emulator: Emulator, queue: Queue, clock: ManualClock, seconds: int
+) -> None:
+    """Two tasks that had one name in turn are two, known or not."""
+    with remember_added(emulator):
+        for payload in ("a", "b"):
+            queue.delete_tasks(queue.add(payload, name="one"))
+            queue.free_names()
+            clock.advance(seconds)
+
+        assert_added(queue, count=2)
+        assert_added(queue, name="one", count=2)
+        assert_added(queue, payload="a", count=1)
+        assert_added(queue, payload="b", count=1)
+    assert_added(queue, name="one", count=2)
+
+
 def test_exhausted_task_was_added(limited: Queue) -> None:
     """An exhausted task is still known as added."""
     exhaust(limited, limited.add("a", name="one"))
