@@ -236,6 +236,17 @@ def test_bad_snapshots(control: ControlClient, change: dict[str, object], messag
         {"payload": "?"},
         {"tag": 1},
         {"name": "b"},
+        {"name": "not a name"},
+        {"name": "n" * 501},
+        {"tag": "t" * 501},
+        {"tag": "\ud800"},
+        {"payload": "eHh4" * 2**19},
+        {"eta_usec": 2**62},
+        {"enqueued_usec": -(2**62)},
+        {"retry_count": -1},
+        {"retry_count": 2**31},
+        {"sequence": 0},
+        {"sequence": 2},
     ],
 )
 def test_snapshots_with_a_bad_task(control: ControlClient, fields: dict[str, object]) -> None:
@@ -249,6 +260,54 @@ def test_snapshots_with_a_bad_task(control: ControlClient, fields: dict[str, obj
     assert reply.status == 400
     assert "snapshot" in reply.message
     assert control.get("/queues/pull").body["queue"]["tasks"] == 2
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"tombstones": {"not a name": 0}},
+        {"tombstones": {"gone": 2**62}},
+        {"leased": [[2**62, 1]]},
+        {"leased": [[0, -1]]},
+        {"exhausted": [{}]},
+    ],
+)
+def test_snapshots_with_a_bad_part(control: ControlClient, parts: dict[str, object]) -> None:
+    """What is kept beside the tasks is checked as they are."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
+    saved = control.get("/snapshot").body
+    saved["queues"]["pull"].update(parts)
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 400
+    assert "snapshot is damaged" in reply.message
+    assert control.get("/queues/pull/tasks/stays").status == 200
+
+
+def test_a_snapshot_with_one_sequence_in_two_queues(control: ControlClient) -> None:
+    """Numbers of tasks are unique over all queues, so that every store can keep them."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
+    control.post("/queues/limited/tasks", {"tasks": [{}]})
+    saved = control.get("/snapshot").body
+    saved["queues"]["limited"]["tasks"][0]["sequence"] = 1
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 400
+    assert "two tasks of one sequence" in reply.message
+
+
+def test_a_snapshot_shifted_out_of_time(control: ControlClient) -> None:
+    """A snapshot whose moments would lie past the year 9999 is refused."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
+    saved = control.get("/snapshot").body
+    saved["taken_usec"] = -(2**62)
+
+    reply = control.call("PUT", "/snapshot?shift=true", saved)
+
+    assert reply.status == 400
+    assert control.get("/queues/pull/tasks/stays").status == 200
 
 
 def test_a_snapshot_of_other_queues(control: ControlClient) -> None:

@@ -8,16 +8,23 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import Any
 
-from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.engine.checks import drafts_of
 from pullqueue.engine.store import QueueContents
 from pullqueue.errors import PullQueueError
+from pullqueue.limits import Limits
 from pullqueue.rest.answers import Json, compact
 from pullqueue.rest.control.operations import Answer, Call
 from pullqueue.rest.errors import ApiError
-from pullqueue.tasks import Task
+from pullqueue.tasks import NewTask, Task
 
 FORMAT = "pullqueue-snapshot/1"
 """The format's name and version; another one is refused."""
+
+_LARGEST_SEQUENCE = 2**62
+"""Leaves 64-bit numbers for the tasks that follow."""
+_LARGEST_COUNT = 2**30
+"""Leaves 32-bit numbers for the leases that follow."""
 
 
 def save(call: Call) -> Answer:
@@ -35,9 +42,17 @@ def load(call: Call) -> Answer:
     """Hold what a snapshot has, instead of what is here; all of it or, if it is bad, nothing."""
     try:
         contents = _read(call)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        if isinstance(error, PullQueueError):
-            raise
+    except ApiError:
+        raise
+    except (
+        AttributeError,
+        LookupError,
+        OverflowError,
+        PullQueueError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         message = f"the snapshot is damaged ({error!r:.100}): save it anew"
         raise ApiError(message) from None
     call.emulator.restore(contents)
@@ -53,7 +68,14 @@ def _read(call: Call) -> dict[str, QueueContents]:
     moved_usec = 0
     if call.values["shift"]:
         moved_usec = call.emulator.clock.now_usec() - _integer(document["taken_usec"])
-    return {name: _contents(name, held, moved_usec) for name, held in document["queues"].items()}
+    limits = call.emulator.limits
+    contents = {
+        name: _contents(name, held, moved_usec, limits) for name, held in document["queues"].items()
+    }
+    sequences = [task.sequence for held in contents.values() for task in held.tasks]
+    if len(set(sequences)) < len(sequences):
+        raise ApiError("the snapshot has two tasks of one sequence: it is not whole")
+    return contents
 
 
 def _queue_json(held: QueueContents) -> Json:
@@ -77,40 +99,45 @@ def _task_json(task: Task) -> Json:
     }
 
 
-def _contents(queue_name: str, held: dict[str, Any], moved_usec: int) -> QueueContents:
-    tasks = [_task(task, queue_name, moved_usec) for task in held["tasks"]]
+def _contents(
+    queue_name: str, held: dict[str, Any], moved_usec: int, limits: Limits
+) -> QueueContents:
+    tasks = [_task(task, queue_name, moved_usec, limits) for task in held["tasks"]]
     names = {task.name for task in tasks}
-    sequences = {task.sequence for task in tasks}
-    twice = len(names) < len(tasks) or len(sequences) < len(tasks)
-    if twice or not names.isdisjoint(held["tombstones"]):
+    if len(names) < len(tasks) or not names.isdisjoint(held["tombstones"]):
         raise ApiError(f"the snapshot of queue {queue_name!r} has a task twice: it is not whole")
-    moved_seconds = moved_usec // USEC_PER_SECOND
     return QueueContents(
         tasks=sorted(tasks),
-        exhausted=[_task(task, queue_name, moved_usec) for task in held["exhausted"]],
+        exhausted=[_task(task, queue_name, moved_usec, limits) for task in held["exhausted"]],
         tombstones={
-            _text(name): _integer(usec) + moved_usec for name, usec in held["tombstones"].items()
+            _name(name, limits): _moment(usec, moved_usec)
+            for name, usec in held["tombstones"].items()
         },
         leased=[
-            (_integer(second) + moved_seconds, _integer(tasks)) for second, tasks in held["leased"]
+            (
+                _second(second, moved_usec),
+                _integer(tasks, least=0, most=_LARGEST_COUNT),
+            )
+            for second, tasks in held["leased"]
         ],
     )
 
 
-def _task(fields: dict[str, Any], queue_name: str, moved_usec: int) -> Task:
+def _task(fields: dict[str, Any], queue_name: str, moved_usec: int, limits: Limits) -> Task:
     name = _text(fields["name"])
     tag = None if fields["tag"] is None else _text(fields["tag"])
     payload = b64decode(_text(fields["payload"]), validate=True)
+    draft = drafts_of([NewTask(payload=payload, name=name, tag=tag)], limits, 0)[0]
     return Task(
-        eta_usec=_integer(fields["eta_usec"]) + moved_usec,
-        sequence=_integer(fields["sequence"]),
+        eta_usec=_moment(fields["eta_usec"], moved_usec),
+        sequence=_integer(fields["sequence"], least=1, most=_LARGEST_SEQUENCE),
         name=name,
         queue_name=queue_name,
         payload=payload,
         tag=tag,
-        retry_count=_integer(fields["retry_count"]),
-        enqueued_usec=_integer(fields["enqueued_usec"]) + moved_usec,
-        stored_bytes=len(payload) + len(name.encode()) + len((tag or "").encode()),
+        retry_count=_integer(fields["retry_count"], least=0, most=_LARGEST_COUNT),
+        enqueued_usec=_moment(fields["enqueued_usec"], moved_usec),
+        stored_bytes=draft.stored_bytes,
     )
 
 
@@ -120,7 +147,25 @@ def _text(value: object) -> str:
     return value
 
 
-def _integer(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        raise TypeError(f"{value!r:.60} is no 64-bit number")
+def _name(value: object, limits: Limits) -> str:
+    name = _text(value)
+    drafts_of([NewTask(name=name)], limits, 0)
+    return name
+
+
+def _moment(value: object, moved_usec: int) -> int:
+    usec = _integer(value) + moved_usec
+    from_usec(usec)  # refuses what lies beyond the years 1 to 9999
+    return usec
+
+
+def _second(value: object, moved_usec: int) -> int:
+    second = _integer(value) + moved_usec // USEC_PER_SECOND
+    from_usec(second * USEC_PER_SECOND)
+    return second
+
+
+def _integer(value: object, *, least: int = -(2**63), most: int = 2**63 - 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise TypeError(f"{value!r:.60} is no whole number from {least} to {most}")
     return value
