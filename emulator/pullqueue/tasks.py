@@ -96,5 +96,10 @@ class Task(NamedTuple):
         )
 
 
+def count_tasks(count: int) -> str:
+    """Give a number of tasks in words: `1 task`, `2 tasks`."""
+    return "1 task" if count == 1 else f"{count} tasks"
+
+
 make_task = partial(tuple.__new__, Task)
 """Makes a task of a tuple of all its fields: what calling `Task` does, in half the time."""

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -134,7 +134,9 @@ def test_listing(run: Run, emulator: Emulator) -> None:
     assert run("tasks", "list", "pull", "--state", "leased").out == "no tasks in pull\n"
 
 
-def test_payloads_from_files(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+def test_payloads_from_files(
+    run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A payload is taken byte for byte; control characters do not reach the terminal."""
     (tmp_path / "payload").write_bytes(b"\xff\x1b[31m")
 
@@ -143,19 +145,29 @@ def test_payloads_from_files(run: Run, tmp_path: Path, emulator: Emulator) -> No
     assert emulator.queue("pull").get_task("a").payload == b"\xff\x1b[31m"
     assert r"\xff\x1b[31m" in run("tasks", "list", "pull").out
     assert run("tasks", "add", "pull", "--file", "nowhere").status == 2
+
+    for place, arguments in enumerate((["-"], ["--file", "-"])):
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"\xff\n")))
+        run("tasks", "add", "pull", *arguments, "--name", f"in{place}")
+        assert emulator.queue("pull").get_task(f"in{place}").payload == b"\xff\n"
     assert run("tasks", "add", "pull").status == 2
 
 
 def test_purging_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is done only after yes."""
+    """It is done only after yes; where nobody can answer, nothing is done and that is told."""
     emulator.queue("pull").add(b"work")
-    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
 
-    refused = run("tasks", "purge", "pull")
-    done = run("tasks", "purge", "pull", "--yes")
+    for stdin in (StringIO("n\n"), StringIO(), None):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        refused = run("tasks", "purge", "pull")
+        assert refused.status == 2
+        assert stdin is None or "Delete 1 task of queue 'pull'? [y/N]:" in refused.err
+        assert refused.err.endswith("Error: nothing was deleted: answer y, or give --yes\n")
+    assert len(emulator.queue("pull").list_tasks()) == 1
 
-    assert refused.status == 2
-    assert done.out == "1 deleted\n"
+    assert run("tasks", "purge", "pull", "--yes").out == "1 deleted\n"
+    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
+    assert run("tasks", "purge", "pull", "--json").status == 0
 
 
 def test_stats(run: Run, emulator: Emulator) -> None:
@@ -211,7 +223,7 @@ def test_waiting(run: Run, emulator: Emulator) -> None:
     assert run("wait", "--empty", "other") == Done(0, "", "")
     late = run("wait", "--empty", "pull", "--timeout", "0.1")
     assert late.status == 1
-    assert "queue 'pull' has 1 tasks, 0 of them leased" in late.err
+    assert "queue 'pull' has 1 task, 0 of them leased" in late.err
     away = run("wait", "--url", "http://127.0.0.1:9", "--timeout", "0")
     assert away.status == 1
     assert "no pullqueue answers at http://127.0.0.1:9" in away.err

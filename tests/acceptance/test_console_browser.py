@@ -425,7 +425,7 @@ def test_the_server_page(
     assert emulator.queue("pull").list_tasks() == []
     site.find("#file").send_keys(str(snapshot))
     site.press("Load")
-    site.wait_for("1 tasks were loaded.", "#status")
+    site.wait_for("Loaded 1 task.", "#status")
     assert emulator.queue("pull").get_task("kept").name == "kept"
     site.find("#file").send_keys(str(queue_yaml))
     site.press("Load")
@@ -462,7 +462,7 @@ def test_without_a_mouse(site: Site, emulator: Emulator) -> None:
         if site.browser.switch_to.active_element.text == "Purge":
             break
     ActionChains(site.browser).send_keys(Keys.ENTER).perform()
-    site.wait_for("1 tasks were deleted.", "#status")
+    site.wait_for("Deleted 1 task.", "#status")
 
 
 def test_another_site_cannot_reach_in(

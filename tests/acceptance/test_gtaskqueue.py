@@ -131,7 +131,9 @@ def test_clearing(run: Run, queue: Queue) -> None:
         queue.add(b"work")
     queue.lease_tasks(60, 3)
 
-    assert run("clear").stdout == "230 tasks were deleted\n"
+    assert run("clear").stdout == "230 tasks deleted\n"
+    queue.add(b"work")
+    assert run("clear").stdout == "1 task deleted\n"
     assert queue.list_tasks() == []
 
 

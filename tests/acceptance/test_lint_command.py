@@ -194,6 +194,20 @@ def test_nothing_to_check_is_told(folder: Path) -> None:
     assert (done.exit_code, done.stderr) == (0, "no queue.yaml found\n")
 
 
+def test_folder_named_in_vain_is_refused(folder: Path) -> None:
+    """A folder named by hand must hold a file; the others are checked nevertheless."""
+    (folder / "empty").mkdir()
+    (folder / "app").mkdir()
+    (folder / "app" / "queue.yaml").write_text(BAD)
+
+    done = run("empty", "app", "--format", "concise")
+
+    assert done.exit_code == 2
+    assert 'no queue.yaml found in "empty": name the file' in done.stderr
+    assert "app/queue.yaml" in done.stdout
+    assert run("empty").exit_code == 2
+
+
 def test_standard_input(folder: Path) -> None:
     """`-` reads standard input, called as it is asked to."""
     done = run("-", "--stdin-filename", "app/queue.yaml", "--format", "concise", stdin=BAD)

@@ -17,10 +17,12 @@ from pullqueue.cli._output import (
     show_table,
     when,
 )
+from pullqueue.tasks import count_tasks
 
 _STATES = ("available", "leased", "scheduled")
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "SIZE", "PAYLOAD")
 _PREVIEW = 40
+_STDIN = "-"
 
 
 @click.group
@@ -115,9 +117,11 @@ def add(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Add one task with a PAYLOAD to QUEUE."""
+    """Add one task with a PAYLOAD to QUEUE; `-` reads it from standard input."""
     if (payload is None) == (file is None):
         raise click.UsageError("give either a PAYLOAD or --file")
+    if payload == _STDIN:
+        file = Path(_STDIN)
     data = _content(file) if file is not None else (payload or "").encode()
     given = {"name": name, "tag": tag, "eta": eta, "countdown": countdown}
     task = {
@@ -198,15 +202,28 @@ def delete(*, queue: str, names: tuple[str, ...], url: str | None, as_json: bool
 
 @tasks.command
 @queue_argument
-@click.confirmation_option("--yes", prompt="Delete all tasks of this queue?")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @server_options
-def purge(*, queue: str, url: str | None, as_json: bool) -> None:
-    """Delete all tasks of QUEUE."""
-    answer = Client(url).post(queue_path(queue, "purge"))
+def purge(*, queue: str, yes: bool, url: str | None, as_json: bool) -> None:
+    """Delete all tasks of QUEUE, once that was confirmed."""
+    client = Client(url)
+    if not yes:
+        _confirm_purge(queue, client.get(queue_path(queue))["queue"]["tasks"])
+    answer = client.post(queue_path(queue, "purge"))
     if as_json:
         show_json(answer)
     else:
         click.echo(f"{answer['deleted']} deleted")
+
+
+def _confirm_purge(queue: str, count: int) -> None:
+    try:
+        sure = click.confirm(f"Delete {count_tasks(count)} of queue {queue!r}?", err=True)
+    except (click.Abort, RuntimeError):  # there is no input to answer with, or not even a stream
+        click.echo(err=True)  # ends the line of the question
+        sure = False
+    if not sure:
+        raise click.ClickException("nothing was deleted: answer y, or give --yes")
 
 
 def _change_lease(url: str | None, queue: str, task: str, seconds: float, *, as_json: bool) -> None:
@@ -248,7 +265,7 @@ def _preview(payload: Json) -> str:
 
 
 def _content(file: Path) -> bytes:
-    if str(file) == "-":
+    if str(file) == _STDIN:
         return sys.stdin.buffer.read()
     try:
         return file.read_bytes()

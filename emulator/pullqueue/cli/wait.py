@@ -10,6 +10,7 @@ import click
 
 from pullqueue.cli._client import Client, RefusedError, UnreachableError, queue_path
 from pullqueue.cli._output import complete_queue, url_option
+from pullqueue.tasks import count_tasks
 
 _PAUSE_SECONDS = 0.1
 _SERVICE_UNAVAILABLE = 503
@@ -67,6 +68,7 @@ def _is_empty(queue: str) -> Callable[[Client], str | None]:
         numbers = client.get(queue_path(queue))["queue"]
         if not numbers["tasks"]:
             return None
-        return f"queue {queue!r} has {numbers['tasks']} tasks, {numbers['leased']} of them leased"
+        held = count_tasks(numbers["tasks"])
+        return f"queue {queue!r} has {held}, {numbers['leased']} of them leased"
 
     return check

@@ -16,6 +16,7 @@ from pullqueue.console.pages import Pages
 from pullqueue.errors import PullQueueError
 from pullqueue.rest.answers import Json
 from pullqueue.rest.errors import ApiError
+from pullqueue.tasks import count_tasks
 
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _WHOLE = ("times", "after", "every", "seed")
@@ -89,7 +90,7 @@ class Actions:
     def purge(self, queue: str) -> Response:
         """Delete all tasks of a queue."""
         deleted = self._control.ask("purgeQueue", queue=queue)["deleted"]
-        return self._to(f"{deleted} tasks were deleted.", "queue", queue=queue)
+        return self._to(f"Deleted {count_tasks(deleted)}.", "queue", queue=queue)
 
     def forget_requests(self) -> Response:
         """Forget the requests."""
@@ -165,7 +166,7 @@ class Actions:
             return self._to(str(error), "server", is_error=True)
         except (ValueError, RecursionError):
             return self._to("The file is no JSON: nothing was changed.", "server", is_error=True)
-        return self._to(f"{tasks} tasks were loaded.", "server")
+        return self._to(f"Loaded {count_tasks(tasks)}.", "server")
 
     def _to(self, text: str, page: str, *, is_error: bool = False, **values: str) -> Response:
         """Lead to a page that says a text once."""

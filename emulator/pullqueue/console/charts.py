@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from pullqueue.rest.answers import Json
+from pullqueue.tasks import count_tasks
 
 WIDTH = 240
 HEIGHT = 48
@@ -52,6 +53,6 @@ def chart_of(depths: Sequence[Json]) -> Chart:
         tasks=" ".join(points("tasks")),
         leased=f"{first_x},{HEIGHT} {' '.join(leased)} {last_x},{HEIGHT}",
         highest=highest,
-        label=f"Depth over the last hour: {now['tasks']} tasks now, {now['leased']} of them "
-        f"leased; {highest} at most",
+        label=f"Depth over the last hour: {count_tasks(now['tasks'])} now, {now['leased']} of "
+        f"them leased; {highest} at most",
     )

@@ -20,6 +20,7 @@ from pullqueue.rest.answers import Json
 from pullqueue.rest.control.fault_board import CALLS, ERRORS, KINDS
 from pullqueue.rest.control.origins import TOKEN_FIELD
 from pullqueue.rest.errors import ApiError
+from pullqueue.tasks import count_tasks
 
 _STATES = ("available", "leased", "scheduled")
 _PAGE_SIZES = ("25", "100", "500")
@@ -168,7 +169,7 @@ class Pages:
         tasks = self._control.ask("getQueue", queue=queue)["queue"]["tasks"]
         return self._confirm(
             title=f"Purge {queue}?",
-            text=f"All {tasks} tasks of the queue are deleted, leased ones included.",
+            text=f"This deletes {count_tasks(tasks)}: all of the queue, leased ones included.",
             verb="Purge",
             action=url_for("console.do_purge", queue=queue),
             back=url_for("console.queue", queue=queue),

@@ -9,6 +9,7 @@ import click
 
 from pullqueue.gtaskqueue.api import ApiError, Json, TaskQueueApi
 from pullqueue.gtaskqueue.options import api_options, lease_secs_option
+from pullqueue.tasks import count_tasks
 
 _task_name_option = click.option("--task_name", required=True, help="The task.")
 
@@ -87,10 +88,10 @@ def clear(*, project: str, taskqueue_name: str, **server: str | None) -> None:
         while tasks := api.list_tasks().get("items", []):
             gone = sum(_deleted(api, task["id"]) for task in tasks)
             if not gone:
-                raise ApiError(f"the {len(tasks)} tasks that are left cannot be deleted")
+                raise ApiError(f"{count_tasks(len(tasks))} cannot be deleted")
             deleted += gone
             bar.update(gone)
-    click.echo(f"{deleted} tasks were deleted")
+    click.echo(f"{count_tasks(deleted)} deleted")
 
 
 def _deleted(api: TaskQueueApi, name: str) -> bool:

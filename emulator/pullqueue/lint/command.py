@@ -114,9 +114,10 @@ def _run_stdin(arguments: Arguments, project: Project, job: Job) -> int:
 
 def _run_files(arguments: Arguments, project: Project, job: Job) -> int:
     inputs = _inputs(arguments, project)
-    if not inputs:
+    if not inputs and not arguments.paths:
         click.echo("no queue.yaml found", err=True)
     outcomes, failures = lint_files(inputs, job)
+    failures += _without_file(arguments.paths, inputs)
     if arguments.fix and not arguments.diff:
         failures += _write(outcomes)
     for failure in failures:
@@ -128,6 +129,15 @@ def _run_files(arguments: Arguments, project: Project, job: Job) -> int:
 def _inputs(arguments: Arguments, project: Project) -> list[Input]:
     exclude = (*project.exclude, *arguments.exclude)
     return find_inputs(arguments.paths or (".",), exclude=exclude)
+
+
+def _without_file(paths: Sequence[str], inputs: Sequence[Input]) -> list[str]:
+    """Tell of the folders that were named in vain."""
+    return [
+        f'no queue.yaml found in "{name}": name the file, or a folder that has one'
+        for name in paths
+        if Path(name).is_dir() and not any(item.path.is_relative_to(name) for item in inputs)
+    ]
 
 
 def _write(outcomes: Sequence[tuple[Path, Outcome]]) -> list[str]:

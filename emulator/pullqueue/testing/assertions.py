@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import name_of
-from pullqueue.tasks import Task
+from pullqueue.tasks import Task, count_tasks
 from pullqueue.testing.describing import describe_payload, describe_queue, describe_task
 from pullqueue.testing.interception import observing
 from pullqueue.testing.payloads import json_payload
@@ -29,7 +29,7 @@ def assert_empty(queue: Queue) -> None:
     with observing():
         count = queue.fetch_statistics().tasks
         if count:
-            _fail(queue, f"queue {queue.name!r} is not empty, it holds {_tasks(count)}")
+            _fail(queue, f"queue {queue.name!r} is not empty, it holds {count_tasks(count)}")
 
 
 def assert_available(queue: Queue, count: int | None = None) -> None:
@@ -108,7 +108,9 @@ def assert_added(
     lines = [f"expected {expected} {wanted} added to queue {queue.name!r}, but found {total}"]
     lines += _misses(wanted, tasks, queue.clock.now_usec())
     if unknown:
-        lines.append(f"  {_tasks(len(unknown))} left the queue, and what they held is not known")
+        lines.append(
+            f"  {count_tasks(len(unknown))} left the queue, and what they held is not known"
+        )
     raise AssertionError("\n".join(lines))
 
 
@@ -171,7 +173,3 @@ def _fail(queue: Queue, message: str) -> None:
     __tracebackhide__ = True
     state = "\n".join(describe_queue(queue))
     raise AssertionError(f"{message}\n{state}")
-
-
-def _tasks(count: int) -> str:
-    return "1 task" if count == 1 else f"{count} tasks"
