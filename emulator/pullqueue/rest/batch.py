@@ -52,7 +52,10 @@ def install(app: Flask) -> None:
 def _parts(body: bytes) -> list[Message]:
     content_type = request.headers.get("Content-Type", "")
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
-    message = BytesParser().parsebytes(head + body)
+    try:
+        message = BytesParser().parsebytes(head + body)
+    except RecursionError:
+        raise _malformed("the parts are themselves in parts, too deep to be read") from None
     parts = message.get_payload()
     if message.get_content_type() != "multipart/mixed" or not isinstance(parts, list):
         raise _malformed(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import json
-from typing import IO
+import math
+from typing import IO, NoReturn
 
 from flask import Request
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
@@ -101,11 +102,26 @@ def as_json(request: Request, body: bytes) -> Json:
 
 def _parsed(text: str) -> object:
     try:
-        return json.loads(text)
+        return _decode(text)
     except (ValueError, RecursionError) as error:
         raise ApiError(
             texts.PARSE_ERROR, reason="parseError", explanation=f"the body is not JSON: {error}"
         ) from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.60} is too large a number")
+    return number
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_decode = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant).decode
+"""JSON has no word for what is no number or not finite; Python takes it unless told not to."""
 
 
 def _whole(stream: IO[bytes], size: int) -> bytes:

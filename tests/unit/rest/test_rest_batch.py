@@ -157,3 +157,14 @@ def test_what_is_no_batch(client: FlaskClient, content_type: str, data: str) -> 
 
     assert response.status_code == 400
     assert response.get_json()["error"]["message"] == "Failed to parse batch request."
+
+
+def test_parts_in_parts_without_end(client: FlaskClient) -> None:
+    """A batch that is nested deeper than can be read is refused."""
+    head = "Content-Type: multipart/mixed; boundary={0}\r\n\r\n--{0}\r\n"
+    body = "--sep\r\n" + "".join(head.format(f"b{number}") for number in range(2_000))
+
+    response = client.post("/batch", data=body, content_type='multipart/mixed; boundary="sep"')
+
+    assert response.status_code == 400
+    assert "too deep" in response.text
