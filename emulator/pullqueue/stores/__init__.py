@@ -6,6 +6,8 @@ store needs beyond the package itself is imported when its URL is used.
 
 from __future__ import annotations
 
+import re
+
 from pullqueue.engine.memory import MemoryStore
 from pullqueue.engine.store import StoreFactory
 from pullqueue.errors import StoreError
@@ -19,6 +21,16 @@ _INSTALL = {
 }
 
 
+_CREDENTIALS = re.compile(r"^([^:/@]*:)?(//)?.*@", re.DOTALL)
+_PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&]*", re.IGNORECASE)
+
+
+def without_password(url: str) -> str:
+    """Give the URL of a store for messages: without its credentials, even if it is malformed."""
+    cut = _CREDENTIALS.sub(r"\1\2***@", url)
+    return _PASSWORD_OPTION.sub(r"\1***", cut)
+
+
 def store_from_url(url: str) -> StoreFactory:
     """Give what makes the store of a URL; `docs/stores.md` tells which options a URL can have.
 
@@ -30,7 +42,7 @@ def store_from_url(url: str) -> StoreFactory:
         return MemoryStore
     if scheme not in _INSTALL:
         raise StoreError(
-            f"store {url!r} is unknown: give memory, sqlite:///FILE or "
+            f"store {without_password(url)!r} is unknown: give memory, sqlite:///FILE or "
             "postgresql://USER@HOST/DATABASE"
         )
     try:

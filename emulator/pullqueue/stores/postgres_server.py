@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from pullqueue.errors import StoreError
+from pullqueue.stores import without_password
 from pullqueue.stores.rows import Row
 from pullqueue.stores.schema import STEPS, Step
 
@@ -66,8 +67,13 @@ def parsed(url: str) -> Address:
         _, arguments = dialect().create_connect_args(  # type: ignore[no-untyped-call]
             parts.difference_update_query(["schema", "connections"])
         )
-    except (ArgumentError, ValueError) as error:
-        raise StoreError(f"store {url!r} cannot be read: {error}") from error
+    except (ArgumentError, ValueError):
+        # What the error says may be a part of the password, where that has a character too many.
+        raise StoreError(
+            f"store {without_password(url)!r} cannot be read: give "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE?connections=NUMBER, with special "
+            "characters as %XX"
+        ) from None
     if not schema.isidentifier() or not schema.isascii() or connections < 1:
         raise StoreError(
             f"store {shown}: schema must be letters, digits and underscores, and connections a "

@@ -77,3 +77,24 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert not {"sqlalchemy", "psycopg"} & {*run.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://user:secret@host/db",
+        "postgres:user:secret@host/db",
+        "user:secret@host/db",
+        "postgresql://user:secret@host:port/db",
+        "postgresql://user:se@secret@host/db?connections=many",
+        "postgresql://host/db?connections=many&password=secret",
+    ],
+)
+def test_no_password_in_a_message(url: str) -> None:
+    """A URL that is refused is shown without its password, and so is why."""
+    with pytest.raises(StoreError) as excinfo:
+        store_from_url(url)
+
+    assert "secret" not in str(excinfo.value)
+    assert "host" in str(excinfo.value)
+    assert excinfo.value.__cause__ is None
