@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,18 @@ def test_credentials_are_not_remembered(control: ControlClient, server: Server) 
 
     assert logged["path"] == "/token"
     assert logged["body"]["base64"] == logged["answer"]["base64"] == ""
+
+
+def test_credentials_in_queries_are_not_remembered(control: ControlClient, server: Server) -> None:
+    """Tokens in a query are blanked, however their names are spelled; the rest of it is shown."""
+    query = "access_token=one&alt=json&oauth%5Ftoken=two&flag"
+    with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+        connection.request("GET", f"{QUEUE}?{query}")
+        connection.getresponse().read()
+
+    logged = control.get("/requests").body["requests"][0]
+
+    assert logged["query"] == "access_token=&alt=json&oauth%5Ftoken=&flag"
 
 
 def test_snapshots(control: ControlClient, clock: ManualClock) -> None:

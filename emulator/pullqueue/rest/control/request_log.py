@@ -7,6 +7,7 @@ import threading
 from collections import Counter, deque
 from time import perf_counter
 from typing import NamedTuple
+from urllib.parse import unquote_plus
 
 from flask import Flask, Request, Response, request
 
@@ -16,8 +17,10 @@ from pullqueue.rest.bodies import BODY_KEY
 _KEPT = 1_000
 _EXCERPT_BYTES = 4_096
 _OWN_PATHS = ("/_emulator", "/console")
-_SECRET_PATHS = ("/token", "/tokeninfo", "/o/oauth2")
+_SECRET_PATHS = ("/token", "/tokeninfo")
 """Paths whose bodies and answers are credentials."""
+_SECRET_PARAMETERS = ("access_token", "oauth_token")
+"""Parameters of the query that are credentials."""
 
 _STARTED_KEY = "pullqueue.started"
 """Where the WSGI environment holds when the request came in."""
@@ -103,7 +106,7 @@ class RequestLog:
                 usec=self._emulator.clock.now_usec(),
                 verb=current.method,
                 path=path,
-                query=environ["QUERY_STRING"].encode("latin-1").decode("utf-8", "replace"),
+                query=_shown_query(environ["QUERY_STRING"]),
                 client=environ.get("REMOTE_ADDR", ""),
                 status=response.status_code,
                 seconds=seconds,
@@ -119,6 +122,17 @@ class RequestLog:
             facts = {"verb": logged.verb, "path": path, "status": logged.status}
             _log.debug("%s %s %d", *facts.values(), extra=facts)
         return response
+
+
+def _shown_query(query: str) -> str:
+    """Give a query as text, without the values of its credentials."""
+    text = query.encode("latin-1").decode("utf-8", "replace")
+    parts = []
+    for part in text.split("&"):
+        name, equals, value = part.partition("=")
+        secret = unquote_plus(name) in _SECRET_PARAMETERS
+        parts.append(f"{name}{equals}{'' if secret else value}")
+    return "&".join(parts)
 
 
 def _start() -> None:
