@@ -266,13 +266,49 @@ def test_stopping(server: Server, queue: Queue) -> None:
 
 
 def test_a_program_that_is_not_there(server: Server, queue: Queue) -> None:
-    """It is told, and the task stays."""
+    """It is told in one line before any task is leased."""
     queue.add(b"work", name="a")
     flags = ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
 
+    for program in ("/nowhere", "", "'"):
+        done = CliRunner().invoke(gtaskqueue_puller, [*flags, f"--executable_binary={program}"])
+
+        assert done.exit_code == 2
+        assert done.stderr.startswith(f"Error: --executable_binary is {program!r}")
+        assert done.stderr.count("\n") == 1
+    assert queue.get_task("a").retry_count == 0
+
+
+def test_a_program_that_cannot_be_started(server: Server, queue: Queue, tmp_path: Path) -> None:
+    """The task stays."""
+    queue.add(b"work", name="a")
+    program = tmp_path / "program"
+    program.touch(mode=0o755)
+    flags = ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
+
     done = CliRunner().invoke(
-        gtaskqueue_puller, [*flags, "--executable_binary=/nowhere", "--exit_when_empty"]
+        gtaskqueue_puller, [*flags, f"--executable_binary={program}", "--exit_when_empty"]
     )
 
     assert done.exit_code == 0
     assert queue.get_task("a").retry_count == 1
+
+
+def test_no_queue_to_empty(server: Server) -> None:
+    """With --exit_when_empty a queue that cannot be asked is an error, not a reason to wait."""
+    for queue, host, reason in (
+        ("pul", server.url, "404: "),
+        ("pull", "http://127.0.0.1:9", "cannot be used"),
+    ):
+        done = CliRunner().invoke(
+            gtaskqueue_puller,
+            [
+                "--project=app",
+                f"--taskqueue_name={queue}",
+                f"--api_host={host}",
+                "--exit_when_empty",
+            ],
+        )
+
+        assert done.exit_code == 1
+        assert reason in done.stderr

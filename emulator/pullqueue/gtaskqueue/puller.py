@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import shlex
+import shutil
 import signal
 import threading
 from pathlib import Path
 
 import click
 
+from pullqueue.error_codes import EXIT_USAGE
 from pullqueue.gtaskqueue.api import ApiError, TaskQueueApi
 from pullqueue.gtaskqueue.options import api_options, lease_secs_option
 from pullqueue.gtaskqueue.programs import Order, Program
@@ -18,6 +20,12 @@ _LOOK_SECONDS = 0.1
 """How often the programs are looked at."""
 
 _log = logging.getLogger("pullqueue.puller")
+
+
+class _UnusableError(click.ClickException):
+    """a flag names what cannot be used"""
+
+    exit_code = EXIT_USAGE
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -94,7 +102,7 @@ def gtaskqueue_puller(
     """
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
     order = Order(
-        command=shlex.split(executable_binary),
+        command=_command(executable_binary),
         lease_secs=lease_secs,
         timeout_seconds=task_timeout_secs,
         output_url=output_url,
@@ -111,6 +119,19 @@ def gtaskqueue_puller(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: threading.Thread(target=puller.stop).start())
     puller.run(until_empty=exit_when_empty)
+
+
+def _command(text: str) -> list[str]:
+    """Give a program and its arguments, as a shell would split them."""
+    try:
+        command = shlex.split(text)
+    except ValueError as error:
+        raise _UnusableError(f"--executable_binary is {text!r}: {error}") from None
+    if not command or shutil.which(command[0]) is None:
+        raise _UnusableError(
+            f"--executable_binary is {text!r}, whose program is not found: check its spelling"
+        )
+    return command
 
 
 def _token(file: Path | None) -> str | None:
@@ -150,10 +171,14 @@ class Puller:
         self._stopped.set()
 
     def run(self, *, until_empty: bool = False) -> None:
-        """Work until stopped, or until there is nothing left to do."""
+        """Work until stopped, or until there is nothing left to do.
+
+        Raises:
+            ApiError: it cannot be told whether anything is left, with `until_empty`.
+        """
         try:
             while not self._stopped.is_set():
-                leased = self._refill()
+                leased = self._refill(until_empty=until_empty)
                 self._running = [each for each in self._running if each.goes_on(self._api)]
                 if until_empty and not self._running and leased == 0:
                     return
@@ -162,10 +187,10 @@ class Puller:
             for program in self._running:
                 program.give_up(self._api)
 
-    def _refill(self) -> int | None:
+    def _refill(self, *, until_empty: bool) -> int | None:
         """Lease as many tasks as there is room for, and tell how many; None: none were asked for.
 
-        A failing server is asked again after the pause.
+        A failing server is asked again after the pause, unless this was the last thing to do.
         """
         self._looks_until_lease -= 1
         if len(self._running) >= self._refill_below or self._looks_until_lease >= 0:
@@ -176,6 +201,8 @@ class Puller:
                 lease_secs=self._order.lease_secs, num_tasks=room, tag=self._tag
             )
         except ApiError as error:
+            if until_empty and not self._running:
+                raise
             _log.error("no task could be leased: %s", error.message)
             self._looks_until_lease = round(self._pause_seconds / _LOOK_SECONDS)
             return None
