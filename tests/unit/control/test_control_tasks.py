@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from control_client import ControlClient
@@ -122,6 +123,8 @@ def test_paging_and_filters(control: ControlClient, emulator: Emulator) -> None:
         ("limit=many", "limit is 'many': give a whole number"),
         ("state=gone", "state: 'gone' is not one of"),
         ("after=x", "after is 'x': give what `next` said in the answer before"),
+        (f"after={2**63}-1", "after is '9223372036854775808-1': give what `next` said"),
+        (f"after=1-{2**63}", "after is '1-9223372036854775808': give what `next` said"),
         ("page=2", "there is no parameter 'page': this route takes after, limit, payload"),
     ],
 )
@@ -227,3 +230,23 @@ def test_exhausted_tasks(control: ControlClient, clock: ManualClock) -> None:
     assert names(control.get("/queues/limited/exhausted")) == ["b", "a"]
     assert names(control.get("/exhausted?limit=1")) == ["b"]
     assert control.get("/queues/limited").body["queue"]["exhausted"] == 2
+
+
+@pytest.mark.parametrize("text", ["GRÜSSE", "grüsse", "Grüße"])
+def test_a_search_beyond_ascii(control: ControlClient, emulator: Emulator, text: str) -> None:
+    """A search finds text in any case and alphabet, beside bytes that are no text."""
+    emulator.queue("pull").add(b"\xff\xfe" + "Schöne Grüße".encode(), name="found")
+    emulator.queue("pull").add(b"\xff\xfe", name="other")
+
+    assert names(control.get(f"{TASKS}?search={quote(text)}")) == ["found"]
+
+
+def test_an_end_of_a_lease_beyond_64_bits(control: ControlClient, emulator: Emulator) -> None:
+    """A number that no store can hold is refused."""
+    emulator.queue("pull").add(name="a")
+    order = {"lease_seconds": 0, "eta_usec": 2**63}
+
+    reply = control.post(f"{TASKS}/a/lease", order)
+
+    assert reply.status == 400
+    assert "eta_usec" in reply.message

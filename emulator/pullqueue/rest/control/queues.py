@@ -15,6 +15,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError, TaskAlreadyExistsError
 from pullqueue.rest.answers import Json
 from pullqueue.rest.control.operations import Answer, Call
+from pullqueue.rest.control.schemas import SIGNED_64
 from pullqueue.rest.control.shapes import PREVIEW_BYTES, queue_json, task_json
 from pullqueue.rest.errors import ApiError
 from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
@@ -213,10 +214,17 @@ def _search(
         if len(found) == limit:
             return found, found[-1][:2]
         last = task
-        if text in task.name.casefold() or text.encode() in task.payload.lower():
+        if text in task.name.casefold() or _is_in(task.payload, text):
             found.append(task)
     more = text and last is not None and queue.list_tasks(1, state=state, tag=tag, after=last)
     return found, last[:2] if more and last is not None else None
+
+
+def _is_in(payload: bytes, text: str) -> bool:
+    """Tell whether a payload has a text, in any case."""
+    if text.isascii():
+        return text.encode() in payload.lower()
+    return text in payload.decode("utf-8", "replace").casefold()
 
 
 def _fitting(tasks: list[Task], call: Call) -> list[Task]:
@@ -232,10 +240,13 @@ def _position(text: str | None) -> tuple[int, int] | None:
         return None
     eta_usec, _, sequence = text.rpartition("-")
     try:
-        return int(eta_usec), int(sequence)
+        position: tuple[int, int] | None = int(eta_usec), int(sequence)
     except ValueError:
+        position = None
+    if position is None or any(number not in SIGNED_64 for number in position):
         message = f"after is {text!r:.60}: give what `next` said in the answer before"
-        raise ApiError.parameter(message, "after") from None
+        raise ApiError.parameter(message, "after")
+    return position
 
 
 def _new_task(fields: dict[str, Any], now: datetime, place: int) -> NewTask:

@@ -17,6 +17,8 @@ TRUTH: Final[Schema] = {"type": "boolean"}
 SECONDS: Final[Schema] = {"type": "number"}
 MOMENT: Final[Schema] = {"type": "string", "format": "date-time"}
 ANYTHING: Final[Schema] = {"type": "object"}
+SIGNED_64: Final = range(-(2**63), 2**63)
+"""The numbers that every store can compare with."""
 STATES: Final = [state.value for state in TaskState]
 
 
@@ -199,7 +201,12 @@ CHANGE_LEASE: Final[Schema] = {
     "type": "object",
     "properties": {
         "lease_seconds": {**SECONDS, "description": "How long from now; 0 gives it back."},
-        "eta_usec": {"type": "integer", "description": "The end of the lease that is meant."},
+        "eta_usec": {
+            "type": "integer",
+            "minimum": SIGNED_64.start,
+            "maximum": SIGNED_64.stop - 1,
+            "description": "The end of the lease that is meant.",
+        },
     },
     "required": ["lease_seconds"],
     "additionalProperties": False,
