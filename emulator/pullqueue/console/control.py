@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from pullqueue.clock import ManualClock
 from pullqueue.rest.answers import Json
 from pullqueue.rest.control.routes import call
 from pullqueue.rest.control.site import Site
@@ -17,6 +18,20 @@ class Control:
         self._site = site
         self.token = site.token
         """What the forms carry."""
+
+    def surroundings(self) -> dict[str, Json]:
+        """Give what a page shows of configuration and clock though the store cannot be asked."""
+        emulator, file = self._site.emulator, self._site.config_file
+        return {
+            "config": {
+                "file": emulator.config.file,
+                "problem": None if file is None else file.problem,
+            },
+            "clock": {
+                "now": emulator.clock.now().isoformat(),
+                "manual": isinstance(emulator.clock, ManualClock),
+            },
+        }
 
     def ask(
         self,

@@ -87,7 +87,9 @@ def views_of(payload: Json) -> dict[str, str]:
     if payload["text"] is not None:
         try:
             parsed = json.loads(payload["text"])
-            views["json"] = json.dumps(parsed, indent=2, ensure_ascii=False)[:_SHOWN_BYTES]
+            shown = json.dumps(parsed, indent=2, ensure_ascii=False)[:_SHOWN_BYTES]
+            # Half a pair of surrogates has no UTF-8 form: it stays escaped.
+            views["json"] = shown.encode("utf-8", "backslashreplace").decode()
         except (ValueError, RecursionError):
             pass
         views["text"] = payload["text"][:_SHOWN_BYTES]

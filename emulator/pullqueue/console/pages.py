@@ -215,16 +215,19 @@ class Pages:
             status, text = codes_of(error).http_status, str(error)
         else:
             _log.error("a page failed through a fault of the console", exc_info=error)
-        return self._page("refusal", text=text, status=status)
+        surroundings = self._control.surroundings()
+        return self._rendered("refusal", text=text, status=status, **surroundings)
 
     def _confirm(self, *, title: str, text: str, verb: str, action: str, back: str) -> Response:
         return self._page("confirm", title=title, text=text, verb=verb, action=action, back=back)
 
     def _page(self, template: str, /, *, status: int = 200, **values: Any) -> Response:  # noqa: ANN401 - for the template
+        config, clock = self._control.ask("getConfig"), self._control.ask("getClock")
+        return self._rendered(template, status=status, config=config, clock=clock, **values)
+
+    def _rendered(self, template: str, /, *, status: int, **values: Any) -> Response:  # noqa: ANN401 - for the template
         html = render_template(
             f"console/{template}.html",
-            config=self._control.ask("getConfig"),
-            clock=self._control.ask("getClock"),
             notice=self._notices.take(request.args.get("notice")),
             token=self._control.token,
             token_field=TOKEN_FIELD,

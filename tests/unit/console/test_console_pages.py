@@ -7,6 +7,7 @@ import json
 import re
 from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 
 import html5lib
 import pytest
@@ -344,3 +345,27 @@ def test_notices_are_said_once() -> None:
     for _ in range(100):
         notices.put(Notice("later"))
     assert notices.take(forgotten) is None
+
+
+def test_half_a_pair_of_surrogates(site: Site, client: FlaskClient) -> None:
+    """JSON may name half a character; it is shown as it was sent."""
+    site.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
+
+    answer = client.get("/console/queues/pull/tasks/half")
+
+    assert answer.status_code == 200
+    assert r"\ud800" in answer.text
+
+
+@pytest.mark.parametrize("page", ["/", "/server", "/nowhere"])
+def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
+    """The page that says so needs nothing of the store."""
+    emulator = Emulator.from_text(CONFIG, clock=ManualClock(), store=f"sqlite:///{tmp_path}/tasks")
+    client = create_app(emulator, site=Site(emulator)).test_client()
+    emulator.close()
+
+    answer = client.get(f"/console{page}")
+
+    assert answer.status_code == 500
+    assert "the store&#39;s file" in answer.text
+    assert "2026-01-01 00:00:00" in answer.text
