@@ -121,9 +121,12 @@ class Signals:
                 if str(error) != trouble:
                     trouble = str(error)
                     _log.warning("the depths of the queues cannot be read: %s", trouble)
+            asked = self._reload.is_set()
+            if asked:
+                # Before the file is read: who asks meanwhile may have changed it once more.
+                self._reload.clear()
             if site.config_file is not None:
-                site.config_file.follow(site.emulator, changes=watch, now=self._reload.is_set())
-            self._reload.clear()
+                site.config_file.follow(site.emulator, changes=watch, now=asked)
 
 
 def _setter(event: threading.Event) -> Callable[[int, FrameType | None], None]:

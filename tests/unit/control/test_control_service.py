@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -15,8 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import pullqueue
 from pullqueue import Emulator, ManualClock, SystemClock
+from pullqueue.cli._service import Signals
 from pullqueue.rest.control.config_file import ConfigFile
-from pullqueue.rest.control.fault_board import CALLS
+from pullqueue.rest.control.fault_board import CALLS, FaultBoard
+from pullqueue.rest.control.site import Site
 from pullqueue.rest.server import Server
 from pullqueue.testing.interception import VERBS
 
@@ -196,6 +200,56 @@ def test_credentials_in_queries_are_not_remembered(control: ControlClient, serve
     logged = control.get("/requests").body["requests"][0]
 
     assert logged["query"] == "access_token=&alt=json&oauth%5Ftoken=&flag"
+
+
+def test_faults_that_vanish_while_they_are_shown(emulator: Emulator) -> None:
+    """Faults can be set and shown while others take all of them away."""
+    board = FaultBoard(emulator)
+
+    def work(place: int) -> None:
+        for _ in range(200):
+            if place % 2:
+                board.clear()
+            else:
+                board.set({"kind": "empty_leases"})
+                board.shown()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+    board.clear()
+    assert board.shown() == []
+
+
+def test_a_signal_during_a_reload(
+    emulator: Emulator, queue_yaml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks for a reload while one is made gets another one."""
+    monkeypatch.setattr(signal, "signal", lambda _number, _handler: None)
+    signals = Signals()
+    asked: list[bool] = []
+
+    class Asked(ConfigFile):
+        def follow(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
+            super().follow(emulator, changes=changes, now=now)
+            asked.append(now)
+            (signals._reload if len(asked) == 1 else signals._stopped).set()
+
+    signals._reload.set()
+    signals.keep(Site(emulator, config_file=Asked(queue_yaml)), watch=False)
+
+    assert asked == [True, True]
+
+
+def test_reloads_at_once(emulator: Emulator, queue_yaml: Path) -> None:
+    """Of reloads at the same time, just one sees what has changed."""
+    file = ConfigFile(queue_yaml)
+    queue_yaml.write_text(queue_yaml.read_text() + "- {name: more, mode: pull}\n")
+
+    with ThreadPoolExecutor(8) as pool:
+        changes = list(pool.map(file.reload, [emulator] * 8))
+
+    assert sorted(one.added for one in changes) == [()] * 7 + [("more",)]
 
 
 def test_snapshots(control: ControlClient, clock: ManualClock) -> None:

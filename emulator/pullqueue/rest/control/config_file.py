@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -48,6 +49,7 @@ class ConfigFile:
         self.loaded: datetime | None = None
         """When it was last read anew with success, by the emulator's clock."""
         self._seen = self._stamp()
+        self._lock = threading.Lock()
 
     def reload(self, emulator: Emulator) -> Changes:
         """Read the file and put it in force, or change nothing.
@@ -56,18 +58,19 @@ class ConfigFile:
             ConfigFileError: the file cannot be read.
             InvalidQueueConfigError: the file is not valid.
         """
-        self._seen = self._stamp()
-        try:
-            config = queue_yaml.load(self.path, profile=self.profile)
-        except PullQueueError as error:
-            self.problem = str(error)
-            raise
-        changes = _changes(emulator.config, config)
-        emulator.reconfigure(config)
-        self.problem = None
-        self.loaded = emulator.clock.now()
-        _log.info("%s is in force: %s", self.path, changes)
-        return changes
+        with self._lock:
+            self._seen = self._stamp()
+            try:
+                config = queue_yaml.load(self.path, profile=self.profile)
+            except PullQueueError as error:
+                self.problem = str(error)
+                raise
+            changes = _changes(emulator.config, config)
+            emulator.reconfigure(config)
+            self.problem = None
+            self.loaded = emulator.clock.now()
+            _log.info("%s is in force: %s", self.path, changes)
+            return changes
 
     def follow(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
         """Read the file anew `now`, or if it `changes`; log what is wrong with it."""

@@ -85,12 +85,14 @@ class FaultBoard:
         fault = _MAKERS[order["kind"]](faults, order)
         with self._lock:
             number = next(self._numbers)
-            self._set[number] = _Set(order=order, faults=faults, fault=fault)
-        return self._shown(number)
+            held = self._set[number] = _Set(order=order, faults=faults, fault=fault)
+        return _shown(number, held)
 
     def shown(self) -> list[Json]:
         """Give all faults, the oldest first."""
-        return [self._shown(number) for number in list(self._set)]
+        with self._lock:
+            known = list(self._set.items())
+        return [_shown(number, held) for number, held in known]
 
     def remove(self, number: int) -> bool:
         """Take one fault away and tell whether it was there."""
@@ -102,16 +104,18 @@ class FaultBoard:
 
     def clear(self) -> int:
         """Take all faults away and tell how many there were."""
-        return sum(self.remove(number) for number in list(self._set))
+        with self._lock:
+            numbers = list(self._set)
+        return sum(self.remove(number) for number in numbers)
 
-    def _shown(self, number: int) -> Json:
-        held = self._set[number]
-        return {
-            **held.order,
-            "number": number,
-            "calls": held.fault.calls,
-            "hits": held.fault.hits,
-        }
+
+def _shown(number: int, held: _Set) -> Json:
+    return {
+        **held.order,
+        "number": number,
+        "calls": held.fault.calls,
+        "hits": held.fault.hits,
+    }
 
 
 def _fail(faults: Faults, order: Json) -> Fault:
