@@ -172,3 +172,12 @@ class StoreError(PullQueueError):
 
 class ServerAddressError(PullQueueError):
     """the server cannot listen on this address"""
+
+
+def is_refusal(failure: object) -> bool:
+    """Tell whether pytest shows an error raised here on purpose (`failure` is its `excinfo`).
+
+    As `__tracebackhide__` of a module it takes the module's frames out of such reports: what was
+    wrong stands in the test. A fault of pullqueue itself is shown in full.
+    """
+    return isinstance(getattr(failure, "value", None), PullQueueError)

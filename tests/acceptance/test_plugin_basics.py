@@ -323,3 +323,19 @@ def test_import_of_the_plugin_is_cheap() -> None:
     )
 
     assert output.stdout.strip() == "[]"
+
+
+def test_refusals_are_shown_where_the_test_asked(run: Run) -> None:
+    """The report of a call that was refused shows the test's line, not pullqueue's own."""
+    result = run(
+        """
+        def test_refused(pullqueue_emulator):
+            pullqueue_emulator.queue("pull-queue").add("x", name="a b")
+        """
+    )
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([">*add(*name=*a b*", "E *task name is 'a b': give letters *"])
+    result.stdout.no_fnmatch_line("*engine*queue.py*")
+    result.stdout.no_fnmatch_line("*engine*calls.py*")
+    result.stdout.no_fnmatch_line("*recording.py*")

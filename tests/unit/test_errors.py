@@ -57,3 +57,15 @@ def test_codes_are_those_of_the_nearest_class() -> None:
 
     assert codes_of(OddTagError()) == ERROR_CODES[errors.InvalidTagError]
     assert codes_of(errors.PullQueueError()).http_status == 500
+
+
+def test_refusals_are_told_from_faults() -> None:
+    """Only errors raised on purpose are shown without the frames they come through."""
+    with pytest.raises(errors.ClockError) as refusal:
+        raise errors.ClockError
+    with pytest.raises(KeyError) as fault:
+        raise KeyError
+
+    assert errors.is_refusal(refusal)
+    assert not errors.is_refusal(fault)
+    assert not errors.is_refusal(None)

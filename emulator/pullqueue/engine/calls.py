@@ -11,8 +11,12 @@ from collections.abc import Callable, Mapping
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
+from pullqueue.errors import is_refusal
+
 if TYPE_CHECKING:
     from pullqueue.engine.queue_view import QueueView
+
+__tracebackhide__ = is_refusal
 
 _Q = TypeVar("_Q", bound="QueueView")
 _P = ParamSpec("_P")

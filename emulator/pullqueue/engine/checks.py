@@ -20,9 +20,12 @@ from pullqueue.errors import (
     InvalidTaskNameError,
     TaskTooLargeError,
     TooManyTasksError,
+    is_refusal,
 )
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask
+
+__tracebackhide__ = is_refusal
 
 _is_task_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 _make_draft = partial(tuple.__new__, Draft)  # see `pullqueue.tasks.make_task`

@@ -15,11 +15,13 @@ from pullqueue.engine.memory import MemoryStore
 from pullqueue.engine.names import NameSource, random_names
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueContents, StoreFactory
-from pullqueue.errors import UnknownQueueError
+from pullqueue.errors import UnknownQueueError, is_refusal
 from pullqueue.limits import Limits
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueConfig, QueueSettings
+
+__tracebackhide__ = is_refusal
 
 _DEFAULT_QUEUE = "default"
 """Every app has it, whether or not queue.yaml says so; it is a push queue."""

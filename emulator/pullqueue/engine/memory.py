@@ -20,9 +20,11 @@ from pullqueue.engine.store import (
     TaskFilter,
     TaskStore,
 )
-from pullqueue.errors import OverQuotaError, StoreFullError
+from pullqueue.errors import OverQuotaError, StoreFullError, is_refusal
 from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, Task
+
+__tracebackhide__ = is_refusal
 
 
 class MemoryStore(TaskStore):

@@ -20,8 +20,11 @@ from pullqueue.errors import (
     InvalidTaskError,
     QueueDisabledError,
     TombstonedTaskError,
+    is_refusal,
 )
 from pullqueue.tasks import DeleteResult, NewTask, Task
+
+__tracebackhide__ = is_refusal
 
 
 class Queue(QueueView):

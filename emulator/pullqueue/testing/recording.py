@@ -12,7 +12,10 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Insertion
+from pullqueue.errors import is_refusal
 from pullqueue.tasks import Task
+
+__tracebackhide__ = is_refusal
 
 
 class AddedTasks:
