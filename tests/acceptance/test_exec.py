@@ -194,6 +194,21 @@ class TestApp:
         count = int(plain.stdout.split()[1])
         assert output.split() == ["False", str(count + 1)]
 
+    def test_an_interpreter_without_the_sdk(self, folder: Path) -> None:
+        """A program that ends for want of the SDK tells what to install, and where."""
+        program = (
+            "import sys\nsys.path = [p for p in sys.path if 'packages' not in p]\n"
+            "sys.modules.pop('google', None)\nfrom google.appengine.api import taskqueue\n"
+        )
+
+        status, _, errors = run(*python(program), folder=folder)
+
+        assert status == 1
+        assert errors.endswith(
+            f"pullqueue: {sys.executable} has no App Engine SDK: install it there with "
+            "pip install 'pullqueue[appengine]'\n"
+        )
+
     def test_a_sitecustomize_of_the_users(self, folder: Path) -> None:
         """The user's own start-up module runs as well, and is the one that is imported."""
         (folder / "sitecustomize.py").write_text("print('mine')\n")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import ModuleType, TracebackType
 
 TICKET_VARIABLE = "HTTP_X_APPENGINE_API_TICKET"
 TICKET = "pullqueue"
@@ -34,6 +34,7 @@ variables: dict[str, str] = {}
 """
 
 _SDK_MODULE = "google.appengine.api.apiproxy_stub_map"
+_SDK_PACKAGES = ("google", "google.appengine")
 
 
 def grant_tickets() -> None:
@@ -100,6 +101,23 @@ class _AfterImport(MetaPathFinder):
         return spec
 
 
+def _explain_a_missing_sdk() -> None:
+    """Let a program that ends for want of the SDK tell what to install, and where."""
+    show = sys.excepthook
+
+    def show_and_explain(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        show(kind, error, trace)
+        if isinstance(error, ModuleNotFoundError) and error.name in _SDK_PACKAGES:
+            sys.stderr.write(
+                f"pullqueue: {sys.executable} has no App Engine SDK: install it there with "
+                "pip install 'pullqueue[appengine]'\n"
+            )
+
+    sys.excepthook = show_and_explain
+
+
 def _run_the_other() -> None:
     """Run the `sitecustomize` that would have been run, had this one not been before it."""
     here = Path(__file__).resolve().parent
@@ -113,4 +131,5 @@ def _run_the_other() -> None:
 
 if __name__ == "sitecustomize":
     sys.meta_path.insert(0, _AfterImport())
+    _explain_a_missing_sdk()
     _run_the_other()
