@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pullqueue.address import ADDRESS_VARIABLE
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.rest.server import Server
 from pullqueue.sdk.startup import sitecustomize
 from pytest_pullqueue.web import Identities, ServiceAccountKey, errors_raised
-
-_ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
 
 
 class LiveServer:
@@ -47,7 +46,7 @@ class LiveServer:
         address = f"{self._server.host}:{self._server.port}"
         folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
         return {
-            _ADDRESS_VARIABLE: address,
+            ADDRESS_VARIABLE: address,
             "API_HOST": self._server.host,
             "API_PORT": str(self._server.port),
             sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,

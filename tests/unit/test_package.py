@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "emulator" / "pullqueue"
 
 LAYERS = {
+    "address": 0,
     "clock": 0,
     "errors": 0,
     "limits": 0,

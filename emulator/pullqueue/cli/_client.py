@@ -12,8 +12,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import click
 
-ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
-DEFAULT_ADDRESS = "127.0.0.1:8124"
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
+
 _TIMEOUT_SECONDS = 60
 
 Json = dict[str, Any]

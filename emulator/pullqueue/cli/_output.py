@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from pullqueue.cli._client import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Client, Json
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
+from pullqueue.cli._client import Client, Json
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -14,12 +14,17 @@ from types import FrameType
 
 import click
 
+from pullqueue.address import ADDRESS_VARIABLE
 from pullqueue.cli._addresses import host_and_port, is_host_and_port
-from pullqueue.cli.serve import found_file
+from pullqueue.cli._serving import (
+    found_file,
+    lease_rate_option,
+    profile_option,
+    queue_yaml_argument,
+)
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 
-_ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
 _CLOUD_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 _CONNECT_SECONDS = 5
 
@@ -54,7 +59,7 @@ class _Exec(click.Command):
 
 
 @click.command(cls=_Exec)
-@click.argument("queue_yaml", required=False, type=click.Path(path_type=Path))
+@queue_yaml_argument
 @click.option(
     "--port",
     default=0,
@@ -62,20 +67,8 @@ class _Exec(click.Command):
     type=click.IntRange(0, 65535),
     help="Port of the server; 0 picks a free one.",
 )
-@click.option(
-    "--profile",
-    default="gcloud",
-    show_default=True,
-    type=click.Choice(["gcloud", "sdk"]),
-    help="Whose rules the file must keep: gcloud's, or the more lenient ones of the SDK.",
-)
-@click.option(
-    "--lease-rate-limit/--no-lease-rate-limit",
-    default=True,
-    show_default=True,
-    help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue give no "
-    "tasks, as on App Engine.",
-)
+@profile_option
+@lease_rate_option
 @click.option(
     "--api-upstream",
     metavar="HOST:PORT",
@@ -103,11 +96,11 @@ def exec(  # noqa: A001 - the command's name
     command: Sequence[str] = ctx.meta[_COMMAND]
     if not command:
         raise _no_command(ctx)
-    address = os.environ.get(_ADDRESS_VARIABLE)
+    address = os.environ.get(ADDRESS_VARIABLE)
     if address:
         if queue_yaml is not None:
             raise click.UsageError(
-                f"{_ADDRESS_VARIABLE} is {address!r}, a server with a queue.yaml of its own: "
+                f"{ADDRESS_VARIABLE} is {address!r}, a server with a queue.yaml of its own: "
                 f"leave {str(queue_yaml)!r} out, or unset the variable"
             )
         _check_answers(address)
@@ -143,7 +136,7 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
 def _check_answers(address: str) -> None:
     if not is_host_and_port(address):
         raise ServerAddressError(
-            f"{_ADDRESS_VARIABLE} is {address!r}, which is no address: give HOST:PORT, such as "
+            f"{ADDRESS_VARIABLE} is {address!r}, which is no address: give HOST:PORT, such as "
             "localhost:8124, or unset the variable"
         )
     host, _, port = address.rpartition(":")
@@ -151,7 +144,7 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
         raise ServerAddressError(
-            f"{_ADDRESS_VARIABLE} is {address!r}, where no server answers ({error}): start one "
+            f"{ADDRESS_VARIABLE} is {address!r}, where no server answers ({error}): start one "
             "there with `pullqueue serve`, or unset the variable"
         ) from None
 
@@ -183,7 +176,7 @@ def _environment(address: str) -> dict[str, str]:
     # Set by the request on App Engine; for want of it the SDK logs a warning for every task.
     environment.setdefault("HTTP_HOST", "localhost")
     return environment | {
-        _ADDRESS_VARIABLE: address,
+        ADDRESS_VARIABLE: address,
         "API_HOST": host.strip("[]"),
         "API_PORT": port,
         sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT
 from pullqueue.cli._addresses import host_and_port, project_id
+from pullqueue.cli._serving import (
+    found_file,
+    lease_rate_option,
+    profile_option,
+    queue_yaml_argument,
+)
 from pullqueue.clock import Clock, ManualClock, SystemClock
-from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
 
 if TYPE_CHECKING:
@@ -19,15 +25,13 @@ if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.rest.server import Server
 
-_FILE_NAMES = ("queue.yaml", "queue.yml")
-
 
 @click.command
-@click.argument("queue_yaml", required=False, type=click.Path(path_type=Path))
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@queue_yaml_argument
+@click.option("--host", default=DEFAULT_HOST, show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
-    default=8124,
+    default=DEFAULT_PORT,
     show_default=True,
     type=click.IntRange(0, 65535),
     help="Port to listen on; 0 picks a free one.",
@@ -45,13 +49,7 @@ _FILE_NAMES = ("queue.yaml", "queue.yml")
     help="off: everybody may do everything. acl: callers need a token, and the acl of each queue "
     "decides.",
 )
-@click.option(
-    "--profile",
-    default="gcloud",
-    show_default=True,
-    type=click.Choice(["gcloud", "sdk"]),
-    help="Whose rules the file must keep: gcloud's, or the more lenient ones of the SDK.",
-)
+@profile_option
 @click.option(
     "--store",
     default="memory",
@@ -66,13 +64,7 @@ _FILE_NAMES = ("queue.yaml", "queue.yml")
     type=click.Choice(["system", "manual"]),
     help="manual: time stands still until it is moved with POST /_emulator/clock.",
 )
-@click.option(
-    "--lease-rate-limit/--no-lease-rate-limit",
-    default=True,
-    show_default=True,
-    help=f"Whether more than {PRODUCTION_LEASES_PER_SECOND} leases a second on one queue give no "
-    "tasks, as on App Engine.",
-)
+@lease_rate_option
 @click.option(
     "--api-upstream",
     metavar="HOST:PORT",
@@ -198,21 +190,6 @@ def _run(
         tell_systemd("READY=1")
         signals.keep(server.site, watch=watch)
         tell_systemd("STOPPING=1")
-
-
-def found_file(folder: Path) -> Path:
-    """Give the queue.yaml of a folder.
-
-    Raises:
-        ConfigFileError: it has none.
-    """
-    for name in _FILE_NAMES:
-        if (folder / name).is_file():
-            return folder / name
-    raise ConfigFileError(
-        f"there is neither {' nor '.join(_FILE_NAMES)} in {str(folder.resolve())!r}: name a file, "
-        "as in `pullqueue serve path/to/queue.yaml`"
-    )
 
 
 def _warn_if_public(host: str) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import click
 
-from pullqueue.cli._client import ADDRESS_VARIABLE, DEFAULT_ADDRESS
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
 
 if TYPE_CHECKING:
     import requests

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pullqueue.cli._client import ADDRESS_VARIABLE, DEFAULT_ADDRESS
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

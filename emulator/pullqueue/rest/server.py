@@ -17,6 +17,7 @@ from cheroot import wsgi
 from cheroot.server import ChunkedRFile, HTTPConnection, HTTPRequest
 from flask import Flask
 
+from pullqueue.address import DEFAULT_HOST
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import KIB, MIB
@@ -27,9 +28,6 @@ from pullqueue.rest.control.site import Site
 from pullqueue.rest.errors import ApiError, envelope
 from pullqueue.rest.tokens import Tokens
 from pullqueue.rest.workers import FREE, Workers
-
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8124
 
 _log = logging.getLogger("pullqueue.rest")
 

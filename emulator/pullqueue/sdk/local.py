@@ -6,18 +6,17 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pullqueue.address import ADDRESS_VARIABLE
 from pullqueue.sdk import imports  # noqa: F401 - imports the SDK, or tells that it is missing
 from pullqueue.sdk.startup import sitecustomize
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-_ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
-
 
 def connect(address: str | None) -> None:
     """Let this process's calls go to a server; see `pullqueue.sdk.connect`."""
-    given = address or os.environ.get(_ADDRESS_VARIABLE)
+    given = address or os.environ.get(ADDRESS_VARIABLE)
     if given is not None:
         host, _, port = given.rpartition(":")
         sitecustomize.variables.update(API_HOST=host.strip("[]"), API_PORT=port)
