@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from pullqueue.clock import Clock
+from pullqueue.engine import refusals
 from pullqueue.engine.events import Event
 from pullqueue.engine.memory_queue import MemoryQueue
 from pullqueue.engine.names import NameSource
@@ -20,7 +21,7 @@ from pullqueue.engine.store import (
     TaskFilter,
     TaskStore,
 )
-from pullqueue.errors import OverQuotaError, StoreFullError, is_refusal
+from pullqueue.errors import StoreFullError, is_refusal
 from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, Task
 
@@ -203,9 +204,4 @@ class MemoryStore(TaskStore):
     def _check_storage(self, tasks: Sequence[Task], limit_bytes: int) -> None:
         needed = self.bytes_stored() + sum(task.stored_bytes for task in tasks)
         if needed > limit_bytes:
-            raise OverQuotaError(
-                f"adding {len(tasks)} task(s) would make {needed} bytes stored, over the "
-                f"total_storage_limit of {limit_bytes}: delete tasks first, or raise the limit",
-                limit_bytes=limit_bytes,
-                needed_bytes=needed,
-            )
+            raise refusals.over_quota(len(tasks), needed, limit_bytes)

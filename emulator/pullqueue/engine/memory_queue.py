@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine import refusals
 from pullqueue.engine.events import EventKind, EventLog
 from pullqueue.engine.last_leases import LastLeases
 from pullqueue.engine.names import NameSource
@@ -27,9 +28,7 @@ from pullqueue.engine.tombstones import Tombstones
 from pullqueue.errors import (
     NameTakenError,
     TaskAlreadyExistsError,
-    TaskLeaseExpiredError,
     TombstonedTaskError,
-    UnknownTaskError,
 )
 from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, Task, TaskState, make_task
@@ -145,7 +144,9 @@ class MemoryQueue:
     ) -> Task:
         """Give the current lease of a task another end; see `TaskStore.modify_lease`."""
         task = self.get(name)
-        self._check_held(task, held_eta_usec, now_usec)
+        held = task.state_at(now_usec) is TaskState.LEASED
+        if not held or held_eta_usec not in (None, task.eta_usec):
+            raise refusals.not_held(task, now_usec)
         changed = task._replace(eta_usec=now_usec + lease_usec)
         self._replace([task], [changed])
         if lease_usec:
@@ -201,14 +202,8 @@ class MemoryQueue:
         if task is not None:
             return task
         if name in self._tombstones:
-            raise TombstonedTaskError(
-                f"task {name!r} of queue {self.name!r} was deleted",
-                queue_name=self.name,
-                task_name=name,
-            )
-        raise UnknownTaskError(
-            f"queue {self.name!r} has no task {name!r}", queue_name=self.name, task_name=name
-        )
+            raise refusals.deleted_task(self.name, name)
+        raise refusals.unknown_task(self.name, name)
 
     def list_tasks(self, task_filter: TaskFilter, limit: int, now_usec: int) -> list[Task]:
         """Give the first tasks that pass the filter."""
@@ -253,20 +248,6 @@ class MemoryQueue:
         if request.group_by_tag:
             return self._orders.due_by_tag(now_usec, request.max_tasks, request.tag)
         return self._orders.due(now_usec, request.max_tasks)
-
-    def _check_held(self, task: Task, held_eta_usec: int | None, now_usec: int) -> None:
-        if task.state_at(now_usec) is not TaskState.LEASED:
-            state = "its lease has expired" if task.retry_count else "it was never leased"
-        elif held_eta_usec not in (None, task.eta_usec):
-            state = "another lease of it is current, whose eta is not the one given"
-        else:
-            return
-        raise TaskLeaseExpiredError(
-            f"task {task.name!r} of queue {self.name!r} is not held by the caller: {state}; "
-            "lease it again",
-            queue_name=self.name,
-            task_name=task.name,
-        )
 
     def _replace(self, old: Sequence[Task], new: Sequence[Task]) -> None:
         self._orders.take(old)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pullqueue.engine import refusals
 from pullqueue.engine.store import Draft, Insertion
 from pullqueue.errors import (
     NameTakenError,
-    OverQuotaError,
     TaskAlreadyExistsError,
     TombstonedTaskError,
 )
@@ -98,9 +98,4 @@ class SqlAdder(SqlBase):
         needed = self._held(session, None)[1]
         needed += sum(draft.stored_bytes for draft in drafts)
         if needed > limit_bytes:
-            raise OverQuotaError(
-                f"adding {len(drafts)} task(s) would make {needed} bytes stored, over the "
-                f"total_storage_limit of {limit_bytes}: delete tasks first, or raise the limit",
-                limit_bytes=limit_bytes,
-                needed_bytes=needed,
-            )
+            raise refusals.over_quota(len(drafts), needed, limit_bytes)

@@ -10,10 +10,10 @@ from itertools import groupby
 from operator import itemgetter
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.engine import refusals
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.names import NameSource
 from pullqueue.engine.store import Draft, TaskStore
-from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.limits import Limits
 from pullqueue.stores import statements as sql
 from pullqueue.stores.rows import Row, columns_of, joined, possible_name, task_of
@@ -102,17 +102,9 @@ class SqlBase(TaskStore):
             parameters = {"queue": queue_name, "name": task_name, "now_usec": session.now_usec}
             row = session.row(sql.GET, parameters)
         if row is None:
-            raise UnknownTaskError(
-                f"queue {queue_name!r} has no task {task_name!r}",
-                queue_name=queue_name,
-                task_name=task_name,
-            )
+            raise refusals.unknown_task(queue_name, task_name)
         if row[0] is None:
-            raise TombstonedTaskError(
-                f"task {task_name!r} of queue {queue_name!r} was deleted",
-                queue_name=queue_name,
-                task_name=task_name,
-            )
+            raise refusals.deleted_task(queue_name, task_name)
         return task_of(row)
 
     # -- tombstones and records ------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine import refusals
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.store import Lease, LeaseRequest, RetryLimit
 from pullqueue.errors import TaskLeaseExpiredError
@@ -152,16 +153,7 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
 
     def _not_held(self, session: Session, queue_name: str, task_name: str) -> TaskLeaseExpiredError:
         task = self._get(session, queue_name, task_name)
-        if task.eta_usec > session.now_usec and task.retry_count:
-            state = "another lease of it is current, whose eta is not the one given"
-        else:
-            state = "its lease has expired" if task.retry_count else "it was never leased"
-        return TaskLeaseExpiredError(
-            f"task {task_name!r} of queue {queue_name!r} is not held by the caller: {state}; "
-            "lease it again",
-            queue_name=queue_name,
-            task_name=task_name,
-        )
+        return refusals.not_held(task, session.now_usec)
 
     # -- parts of deleting -----------------------------------------------------------------------
 
