@@ -1,0 +1,171 @@
+"""The documentation's pictures of the console: each is what a browser shows of a morning's work.
+
+`PULLQUEUE_REGENERATE=1 pytest tests/acceptance/test_console_pictures.py` takes them anew. A picture
+carries what could be read on its page, so that one which has become old is noticed wherever the
+tests run, whatever fonts and browser there are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import zlib
+from base64 import b64decode
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import requests
+from browser import Browser, show, started
+from selenium.webdriver.common.by import By
+
+from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue.rest.server import Server
+
+DOCS = Path(__file__).parents[2] / "docs"
+IMAGES = DOCS / "images"
+LARGEST = 150_000
+"""Bytes of a picture: the repository and the sdist carry them."""
+QUEUE_YAML = """\
+queue:
+- name: orders
+  mode: pull
+  retry_parameters:
+    task_retry_limit: 3
+- name: thumbnails
+  mode: pull
+- name: mails
+  rate: 5/s
+"""
+KINDS = ("books", "music", "toys")
+HARD = ("order-24", "order-60", "order-100")
+"""Orders that no worker gets done."""
+
+
+class Picture(NamedTuple):
+    """A page of the console, and how it is shown."""
+
+    path: str
+    height: int
+    dark: bool = False
+
+
+PICTURES = {
+    "console-queues": Picture("/", 400),
+    "console-queue": Picture("/queues/orders", 900),
+    "console-task": Picture("/queues/orders/tasks/order-100", 830),
+    "console-requests": Picture("/requests", 520, dark=True),
+}
+
+
+@pytest.fixture(scope="module")
+def console() -> Iterator[str]:
+    """Serve queues in the middle of a day's work, and give the console's address."""
+    clock = ManualClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
+    with Server(Emulator.from_text(QUEUE_YAML, clock=clock)) as server:
+        work(server, clock)
+        call(f"{server.url}/taskqueue/v1beta2/projects/shop/taskqueues/thumbnails/tasks")
+        yield f"{server.url}/console"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Give a browser for all pictures."""
+    with started(tmp_path_factory.mktemp("profile"), "--hide-scrollbars") as browser:
+        yield browser
+
+
+def work(server: Server, clock: ManualClock) -> None:
+    """Let an hour pass in which orders come and workers ship most of them."""
+    orders = server.emulator.queue("orders")
+    thumbnails = server.emulator.queue("thumbnails")
+    for minute in range(57):
+        orders.add_many([order(minute * 2 + n) for n in range(1 + minute % 7 // 4)])
+        thumbnails.add_many([NewTask(payload="x" * 2048) for _ in range(minute % 5)])
+        # The charts are made of what was seen when somebody looked.
+        requests.get(f"{server.url}/_emulator/depths", timeout=5)
+        if minute % 6 == 5:
+            leased = orders.lease_tasks(lease_seconds=120, max_tasks=12)
+            thumbnails.delete_tasks(thumbnails.lease_tasks(lease_seconds=60, max_tasks=9))
+            clock.advance(30)
+            orders.delete_tasks([task for task in leased if task.name not in HARD])
+            clock.advance(30)
+        else:
+            clock.advance(60)
+    orders.lease_tasks(lease_seconds=600, max_tasks=3)
+    clock.advance(45)
+    orders.lease_tasks_by_tag(300, 2, tag="music")
+    orders.add(b"\x89PNG\r\n", name="receipt-17")
+    orders.add("call the customer", name="reminder-4", eta=clock.now().replace(hour=17))
+    clock.advance(15)
+
+
+def order(number: int) -> NewTask:
+    """Give an order as the shop's app adds it."""
+    kind = KINDS[number % len(KINDS)]
+    return NewTask(
+        payload=f'{{"order": {number}, "kind": "{kind}"}}', name=f"order-{number}", tag=kind
+    )
+
+
+def call(tasks: str) -> None:
+    """Do what a worker does over REST, and what it does wrong."""
+    with requests.Session() as session:
+        body = {"id": "cat-1", "payloadBase64": "Y2F0LnBuZw==", "tag": "cats"}
+        session.post(tasks, json=body, timeout=5)
+        session.post(tasks, json=body, timeout=5)
+        lease = {"leaseSecs": "60", "numTasks": "1", "groupByTag": "true", "tag": "cats"}
+        session.post(f"{tasks}/lease", params=lease, timeout=5)
+        session.get(f"{tasks}/dog-1", timeout=5)
+        session.delete(f"{tasks}/cat-1", timeout=5)
+
+
+def text_of(browser: Browser) -> str:
+    """Give what can be read on the page, without what differs from run to run."""
+    text = browser.find_element(By.TAG_NAME, "body").text
+    return re.sub(r"\d+\.\d ms", "... ms", text)
+
+
+def with_text(png: bytes, text: str) -> bytes:
+    """Put a text into a picture, behind its head."""
+    chunk = b"iTXt" + b"Description\0\0\0\0\0" + text.encode()
+    head = 8 + 25  # the signature, and the first chunk, which is always of this length
+    size, check = struct.pack(">I", len(chunk) - 4), struct.pack(">I", zlib.crc32(chunk))
+    return png[:head] + size + chunk + check + png[head:]
+
+
+def text_in(png: bytes) -> str:
+    """Give the text that was put into a picture."""
+    _, _, rest = png.partition(b"iTXtDescription\0\0\0\0\0")
+    (size,) = struct.unpack(">I", png[33:37])
+    return rest[: size - len(b"Description\0\0\0\0\0")].decode()
+
+
+def test_every_picture_is_shown_and_every_shown_one_is_taken() -> None:
+    """The documents show the pictures that are taken here, each described in words."""
+    pages = [path.read_text("utf-8") for path in DOCS.rglob("*.md") if "_build" not in path.parts]
+    shown = re.findall(r"!\[(.+?)\]\(\.\./images/([\w-]+)\.png\)", "\n".join(pages), re.DOTALL)
+
+    assert {name for _, name in shown} == set(PICTURES)
+    assert {path.stem for path in IMAGES.iterdir()} == set(PICTURES)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_shows_the_console_as_it_is(browser: Browser, console: str, name: str) -> None:
+    """What could be read on the page when the picture was taken can be read on it now."""
+    picture = PICTURES[name]
+    show(browser, dark=picture.dark, width=1200, height=picture.height)
+    browser.get(console + picture.path)
+    text = text_of(browser)
+    assert "Not found" not in text
+    file = IMAGES / f"{name}.png"
+    if os.environ.get("PULLQUEUE_REGENERATE"):
+        taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+        file.write_bytes(with_text(b64decode(taken["data"]), text))
+    png = file.read_bytes()
+
+    assert text_in(png) == text, "take the pictures anew: PULLQUEUE_REGENERATE=1"
+    assert len(png) <= LARGEST
