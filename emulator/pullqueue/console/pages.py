@@ -14,10 +14,11 @@ from pullqueue.console.charts import chart_of
 from pullqueue.console.control import Control
 from pullqueue.console.formatting import views_of
 from pullqueue.console.notices import Notices
+from pullqueue.engine.calls import VERBS
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError, UnknownTaskError
 from pullqueue.rest.answers import Json
-from pullqueue.rest.control.fault_board import CALLS, ERRORS, KINDS
+from pullqueue.rest.control.fault_board import ERRORS, KINDS
 from pullqueue.rest.control.origins import TOKEN_FIELD
 from pullqueue.rest.errors import ApiError
 from pullqueue.tasks import count_tasks
@@ -148,7 +149,7 @@ class Pages:
             "faults",
             faults=self._control.ask("listFaults")["faults"],
             kinds=KINDS,
-            calls=CALLS,
+            calls=VERBS,
             errors=list(ERRORS),
             queues=[queue["name"] for queue in queues if queue["mode"] == "pull"],
             form=form or {},

@@ -22,6 +22,19 @@ _Q = TypeVar("_Q", bound="QueueView")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
+VERBS = (
+    "add",
+    "lease_tasks",
+    "lease_tasks_by_tag",
+    "modify_task_lease",
+    "delete_tasks",
+    "purge",
+    "fetch_statistics",
+    "get_task",
+    "list_tasks",
+)
+"""The calls that can be stepped into, by the names that users of the API know."""
+
 
 class QueueCall(NamedTuple):
     """One call on its way to a queue."""

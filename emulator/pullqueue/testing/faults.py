@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
 from pullqueue.clock import from_usec
-from pullqueue.engine.calls import QueueCall
+from pullqueue.engine.calls import VERBS, QueueCall
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
@@ -23,7 +23,7 @@ from pullqueue.errors import (
     QueueError,
     TaskError,
 )
-from pullqueue.testing.interception import LEASES, VERBS, intercepted, verb_of
+from pullqueue.testing.interception import LEASES, intercepted, verb_of
 from pullqueue.testing.moving import movable_clock, queue_of
 
 Proceed = Callable[[], object]

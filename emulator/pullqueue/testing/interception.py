@@ -20,19 +20,6 @@ _METHODS = {
 }
 """Methods of `Queue` whose calls go by another name; the names are the SDK's."""
 
-VERBS = (
-    "add",
-    "lease_tasks",
-    "lease_tasks_by_tag",
-    "modify_task_lease",
-    "delete_tasks",
-    "purge",
-    "fetch_statistics",
-    "get_task",
-    "list_tasks",
-)
-"""The calls that a test can step into."""
-
 LEASES = frozenset({"lease_tasks", "lease_tasks_by_tag"})
 
 _TURNS = 1000

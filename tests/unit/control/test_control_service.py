@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 import logging
 import signal
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 from control_client import ControlClient
+from locks import WatchedLock
 from prometheus_client.parser import text_string_to_metric_families
 
 import pullqueue
 from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.cli._service import Signals
 from pullqueue.rest.control.config_file import ConfigFile
-from pullqueue.rest.control.fault_board import CALLS, FaultBoard
+from pullqueue.rest.control.fault_board import FaultBoard
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.server import Server
-from pullqueue.testing.interception import VERBS
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 
@@ -202,23 +203,26 @@ def test_credentials_in_queries_are_not_remembered(control: ControlClient, serve
     assert logged["query"] == "access_token=&alt=json&oauth%5Ftoken=&flag"
 
 
-def test_faults_that_vanish_while_they_are_shown(emulator: Emulator) -> None:
-    """Faults can be set and shown while others take all of them away."""
-    board = FaultBoard(emulator)
+def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sets, shows, removes or clears faults waits until the one before is done."""
+    board, lock = FaultBoard(emulator), WatchedLock()
+    monkeypatch.setattr(board, "_lock", lock)
+    board.set({"kind": "empty_leases"})
 
-    def work(place: int) -> None:
-        for _ in range(200):
-            if place % 2:
-                board.clear()
-            else:
-                board.set({"kind": "empty_leases"})
-                board.shown()
+    with ThreadPoolExecutor(4) as pool, lock:
+        done: list[Future[Any]] = [
+            pool.submit(board.set, {"kind": "empty_leases"}),
+            pool.submit(board.shown),
+            pool.submit(board.remove, 1),
+            pool.submit(board.clear),
+        ]
+        assert lock.wait_for(4)
+        assert not any(each.done() for each in done)
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-
+    assert all(each.exception() is None for each in done)
     board.clear()
     assert board.shown() == []
+    assert emulator.call_path.interceptors == ()
 
 
 def test_a_signal_during_a_reload(
@@ -241,15 +245,19 @@ def test_a_signal_during_a_reload(
     assert asked == [True, True]
 
 
-def test_reloads_at_once(emulator: Emulator, queue_yaml: Path) -> None:
+def test_reloads_at_once(
+    emulator: Emulator, queue_yaml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of reloads at the same time, just one sees what has changed."""
-    file = ConfigFile(queue_yaml)
+    file, lock = ConfigFile(queue_yaml), WatchedLock()
+    monkeypatch.setattr(file, "_lock", lock)
     queue_yaml.write_text(queue_yaml.read_text() + "- {name: more, mode: pull}\n")
 
-    with ThreadPoolExecutor(8) as pool:
-        changes = list(pool.map(file.reload, [emulator] * 8))
+    with ThreadPoolExecutor(3) as pool, lock:
+        reloads = [pool.submit(file.reload, emulator) for _ in range(3)]
+        assert lock.wait_for(3)
 
-    assert sorted(one.added for one in changes) == [()] * 7 + [("more",)]
+    assert sorted(one.result().added for one in reloads) == [(), (), ("more",)]
 
 
 def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
@@ -494,8 +502,3 @@ def test_metrics(control: ControlClient, server: Server) -> None:
     assert samples["pullqueue_tasks", "leased", "pull"] == 1
     assert samples["pullqueue_leased_last_minute", "pull"] == 1
     assert samples["pullqueue_requests_total", "200", "GET"] == 1
-
-
-def test_the_calls_that_faults_can_strike() -> None:
-    """They are those of `pullqueue.testing`."""
-    assert CALLS == VERBS

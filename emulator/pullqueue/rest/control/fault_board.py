@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pullqueue import errors
+from pullqueue.engine.calls import VERBS
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
 from pullqueue.rest.answers import Json
@@ -40,18 +41,6 @@ _USUAL: Mapping[str, Json] = {
     "latency": {"seconds": 1},
 }
 _WHEN = ("queue", "times", "after", "every", "probability", "seed")
-CALLS: Final = (
-    "add",
-    "lease_tasks",
-    "lease_tasks_by_tag",
-    "modify_task_lease",
-    "delete_tasks",
-    "purge",
-    "fetch_statistics",
-    "get_task",
-    "list_tasks",
-)
-"""The calls that can be struck: those of `pullqueue.testing`, which is slow to import."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,7 +133,7 @@ _MAKERS: Mapping[str, Callable[[Faults, Json], Fault]] = {
 
 def _verb(order: Json) -> str:
     if "call" not in order:
-        raise ApiError(f"the fault names no call: give one of {', '.join(CALLS)}")
+        raise ApiError(f"the fault names no call: give one of {', '.join(VERBS)}")
     return str(order["call"])
 
 

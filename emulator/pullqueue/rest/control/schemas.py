@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pullqueue.engine.calls import VERBS
 from pullqueue.engine.events import EventKind
-from pullqueue.rest.control.fault_board import CALLS, ERRORS, KINDS
+from pullqueue.rest.control.fault_board import ERRORS, KINDS
 from pullqueue.tasks import TaskState
 
 Schema = Mapping[str, Any]
@@ -100,7 +101,7 @@ _REQUEST = record(
 )
 _FAULT_FIELDS: Mapping[str, Schema] = {
     "kind": {"type": "string", "enum": list(KINDS)},
-    "call": {"type": "string", "enum": list(CALLS)},
+    "call": {"type": "string", "enum": list(VERBS)},
     "error": {"type": "string", "enum": list(ERRORS)},
     "seconds": {**SECONDS, "minimum": 0, "description": "Of latency: by the manual clock."},
     "queue": {**TEXT, "description": "Only calls on this queue are counted and struck."},
