@@ -19,7 +19,7 @@ from functools import partial
 from statistics import median
 
 import requests
-from flask import Flask, Response
+from flask import Flask, Response, request
 
 from benchmarks.measuring import Figure, Options, medians, seconds_of
 from benchmarks.moto_peer import moto
@@ -27,11 +27,13 @@ from benchmarks.rest_client import HOST, Connection, request_bytes, seconds_per_
 from pullqueue import Emulator, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.rest import server as rest_server
+from pullqueue.sdk import bridge
 
 SUITE = "rest"
 DEPTH = 100_000
 QUEUES = "/taskqueue/v1beta2/projects/s~app/taskqueues"
 TASK = json.dumps({"queueName": "q", "payloadBase64": base64.b64encode(b"x" * 100).decode()})
+ANSWER = "/answer"
 LEASE_ONE = "tasks/lease?numTasks=1&leaseSecs=600000"
 LEASE_MANY = "tasks/lease?numTasks=1000&leaseSecs=0"
 
@@ -71,15 +73,9 @@ class Address:
 @contextmanager
 def serving() -> Iterator[Address]:
     """Run an emulator and an empty view in one process of their own."""
+    command = [sys.executable, "-m", "benchmarks.rest", "--serve"]
     process = subprocess.Popen(  # noqa: S603 - this very module
-        [
-            sys.executable,
-            "-m",
-            __name__ if __name__ != "__main__" else "benchmarks.rest",
-            "--serve",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
+        command, stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None  # noqa: S101 - it was asked for
@@ -108,8 +104,22 @@ def serve() -> None:
 
 
 def empty_app() -> Flask:
-    """Give an application whose view gives a constant, as long as it is asked to be."""
+    """Give an application whose view gives a constant, as long as it is asked to be.
+
+    Another view, in the place of the bridge, repeats the bytes that were put there last.
+    """
     app = Flask("empty")
+    answers = [b""]
+
+    def put() -> Response:
+        answers[0] = request.get_data()
+        return Response(status=204)
+
+    def repeat() -> Response:
+        return Response(answers[0], content_type="application/octet-stream")
+
+    app.add_url_rule(ANSWER, view_func=put, methods=["PUT"])
+    app.add_url_rule(bridge.PATH, view_func=repeat, methods=["POST"])
 
     def view(size: int) -> Response:
         return Response(b'"' + b"x" * (size - 2) + b'"', content_type="application/json")
@@ -126,9 +136,9 @@ def _rates(address: Address, options: Options) -> Iterator[Figure]:
         "insert a task of 100 bytes": request_bytes("POST", f"{QUEUES}/q/tasks", TASK),
         "lease one task": request_bytes("POST", f"{QUEUES}/deep/{LEASE_ONE}"),
     }
-    for what, request in asked.items():
+    for what, wire in asked.items():
         with Connection(address.emulator) as connection:
-            size = len(connection.ask(request))
+            size = len(connection.ask(wire))
         empty = request_bytes("POST", f"/constant/{size}", TASK if "insert" in what else "")
         for connections in (1, 8):
 
@@ -138,7 +148,7 @@ def _rates(address: Address, options: Options) -> Iterator[Figure]:
                 )
 
             taken = medians(
-                {"ours": rate(address.emulator, request), "empty": rate(address.empty, empty)},
+                {"ours": rate(address.emulator, wire), "empty": rate(address.empty, empty)},
                 rounds=options.rounds,
             )
             yield Figure(

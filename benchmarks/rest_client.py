@@ -11,12 +11,15 @@ from typing import Self
 HOST = "127.0.0.1"
 
 
-def request_bytes(verb: str, path: str, body: str = "") -> bytes:
+def request_bytes(verb: str, path: str, body: str | bytes = "") -> bytes:
     """Give a request as it is sent."""
-    return (
-        f"{verb} {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n{body}"
-    ).encode()
+    data = body.encode() if isinstance(body, str) else body
+    kind = "application/json" if isinstance(body, str) else "application/octet-stream"
+    head = (
+        f"{verb} {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {kind}\r\n"
+        f"Content-Length: {len(data)}\r\n\r\n"
+    )
+    return head.encode() + data
 
 
 class Connection:
