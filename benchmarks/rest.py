@@ -26,7 +26,8 @@ from benchmarks.moto_peer import moto
 from benchmarks.rest_client import HOST, Connection, request_bytes, seconds_per_request
 from pullqueue import Emulator, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.rest import server as rest_server
+from pullqueue.rest.http_server import HttpServer
+from pullqueue.rest.server import Server, shorten_pauses
 from pullqueue.sdk import bridge
 
 SUITE = "rest"
@@ -88,14 +89,14 @@ def serving() -> Iterator[Address]:
 
 def serve() -> None:
     """Serve until terminated; the ports are the first line of output."""
-    rest_server.shorten_pauses()
+    shorten_pauses()
     emulator = Emulator(CONFIG)
     for name, size, count in (("deep", 100, DEPTH), ("large", 1024, 1000)):
         batch = [NewTask(payload=b"x" * size)] * 100
         for _ in range(count // 100):
             emulator.queue(name).add_many(batch)
-    with rest_server.Server(emulator) as server, ExitStack() as stack:
-        empty = rest_server._HttpServer((HOST, 0), empty_app())  # noqa: SLF001 - the same server
+    with Server(emulator) as server, ExitStack() as stack:
+        empty = HttpServer((HOST, 0), empty_app())
         empty.prepare()
         stack.callback(empty.stop)
         threading.Thread(target=empty.serve, daemon=True).start()
@@ -241,6 +242,8 @@ def _longest_answers(address: Address, options: Options) -> Iterator[Figure]:
 
 def _cycles(address: Address, options: Options) -> Iterator[Figure]:
     with moto() as sqs, requests.Session() as ours, requests.Session() as theirs:
+        # To search the environment for proxies anew takes a client longer than it waits for us.
+        ours.trust_env = theirs.trust_env = False
         root = f"http://{HOST}:{address.emulator}{QUEUES}/cycle/tasks"
         payload = base64.urlsafe_b64encode(b"x" * 1024).decode()
 

@@ -51,7 +51,7 @@ class Workers:
         self._pool._clear_dead_threads()  # noqa: SLF001 - else done only when some are sent away
         workers = self._pool._threads  # noqa: SLF001 - it has no other way to see them
         work = {
-            id(worker): (id(connection), connection.requests_seen)
+            id(worker): (id(connection), connection.requests_begun)
             for worker in list(workers)
             if (connection := worker.conn) is not None
         }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +21,7 @@ from freezegun import freeze_time
 from pullqueue import Emulator, Limits, ServerAddressError, SystemClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.rest.server import Server
+from pullqueue.rest.workers import FREE
 
 QUEUE = "/taskqueue/v1beta2/projects/s~app/taskqueues/pull"
 
@@ -171,6 +173,53 @@ class TestConnections:
         assert ask(connection).status == 200
         for each in silent:
             each.close()
+
+    def test_more_busy_clients_than_workers(self, server: Server) -> None:
+        """Clients that ask one thing after the other leave nobody without a worker."""
+        answers: list[int] = []
+
+        def ask_often() -> None:
+            with closing(HTTPConnection(server.host, server.port, timeout=5)) as own:
+                answers.extend(ask(own).status for _ in range(20))
+
+        threads = [threading.Thread(target=ask_often) for _ in range(3 * FREE)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert answers == [200] * (20 * 3 * FREE)
+
+    def test_requests_sent_together(self, server: Server) -> None:
+        """A client that does not wait for one answer before it asks again gets all, in order."""
+        paths = [f"{QUEUE}{end}" for end in ("", "/tasks", "x")]
+        sent = "".join(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n" for path in paths)
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(sent.encode())
+            plain.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: plain.recv(65536), b"")).decode()
+
+        assert re.findall(r"HTTP/1.1 (\d+)", answer) == ["200", "200", "404"]
+
+    def test_a_stop_in_the_midst_of_requests(self, emulator: Emulator) -> None:
+        """A client that never pauses does not keep a server from stopping."""
+        server = Server(emulator).start()
+        asked = threading.Event()
+
+        def ask_on() -> None:
+            own = HTTPConnection(server.host, server.port, timeout=5)
+            with closing(own), suppress(OSError, HTTPException):
+                while True:
+                    ask(own)
+                    asked.set()
+
+        client = threading.Thread(target=ask_on)
+        client.start()
+        assert asked.wait(5)
+        server.stop()
+        client.join(5)
+
+        assert not client.is_alive()
 
     def test_no_waiting_for_acknowledgements(self, connection: HTTPConnection) -> None:
         """An answer is not held back until the client acknowledges the packet before it."""
