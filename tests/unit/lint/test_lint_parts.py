@@ -200,7 +200,12 @@ def test_watched_file_may_be_gone_for_a_moment(
     [
         (b"queue:", "not XML: "),
         (b"<queues/>", "the root is <queues>, that of a queue.xml <queue-entries>"),
-        (b"<!DOCTYPE x><queue-entries/>", "a document type or entity is declared"),
+        (b"<!DOCTYPE x><queue-entries/>", "a document type is declared"),
+        (
+            '<!DOCTYPE x [<!ENTITY a "b">]><queue-entries>&a;</queue-entries>'.encode("utf-16"),
+            "a document type is declared",
+        ),
+        (b"<queue-entries><!ENTITY a 'b'></queue-entries>", "not XML: "),
         (b" " * 1_048_577, "the file is larger than 1,048,576 bytes"),
         (b'<?xml version="1.0" encoding="nonsense"?><queue-entries/>', "not XML: "),
     ],
