@@ -51,7 +51,7 @@ def convert_xml(data: bytes) -> Converted:
     if len(data) > MAX_BYTES:
         raise QueueXmlError(f"the file is larger than {MAX_BYTES:,} bytes: that is no queue.xml")
     builder = _Builder()
-    parser = XMLParser(target=builder)  # noqa: S314  # nosec B314 - no entity is ever declared
+    parser = XMLParser(target=builder)  # noqa: S314 - no entity is ever declared
     try:
         parser.feed(data)
         root = parser.close()
