@@ -1,9 +1,9 @@
 # pullqueue as a container:
 #
 #   docker build -t pullqueue .
-#   docker run -p 127.0.0.1:8124:8124 -v ./queue.yaml:/etc/pullqueue/queue.yaml:ro pullqueue
+#   docker run --rm -p 127.0.0.1:8124:8124 -v .:/etc/pullqueue:ro pullqueue
 #
-# EXTRAS adds what is optional, such as postgres: --build-arg EXTRAS=[postgres]
+# EXTRAS adds what is optional, such as stores: --build-arg 'EXTRAS=[sql,postgres]'
 
 FROM python:3.13-slim AS build
 WORKDIR /src
@@ -14,8 +14,9 @@ FROM python:3.13-slim
 ARG EXTRAS=""
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     wheel="$(ls /wheels/pullqueue-*.whl)" \
-    && pip install --no-cache-dir --no-compile "${wheel}${EXTRAS}" \
-    && useradd --system --no-create-home --uid 10124 pullqueue
+    && pip install --no-cache-dir "${wheel}${EXTRAS}" \
+    && useradd --system --no-create-home --uid 10124 pullqueue \
+    && install -d -o pullqueue /var/lib/pullqueue
 USER 10124
 WORKDIR /etc/pullqueue
 ENV PYTHONUNBUFFERED=1

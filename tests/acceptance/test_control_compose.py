@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from configparser import ConfigParser
 from contextlib import contextmanager
@@ -16,10 +18,14 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
 import yaml
+from programs import program
 
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "how-to" / "containers.md").read_text("utf-8")
 SAMPLE = ROOT / "samples" / "compose"
+UNIT = ROOT / "samples" / "systemd" / "pullqueue.service"
 PROGRAM = Path(sys.executable).with_name("pullqueue")
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 
@@ -36,10 +42,12 @@ def listed(pattern: str) -> list[str]:
     return [str(argument) for argument in json.loads(found)]
 
 
-def here(arguments: list[str]) -> list[str]:
-    """Give the arguments of a container as they must be on this machine: file and port."""
-    places = {"/etc/pullqueue/queue.yaml": str(SAMPLE / "queue.yaml")}
-    return [places.get(argument, argument) for argument in arguments]
+def here(arguments: list[str], data: Path) -> list[str]:
+    """Give the arguments of a container, or a service, as they must be on this machine."""
+    places = {"/etc/pullqueue": str(SAMPLE), "/var/lib/pullqueue": str(data)}
+    for there, place in places.items():
+        arguments = [argument.replace(there, place) for argument in arguments]
+    return arguments
 
 
 @contextmanager
@@ -62,9 +70,9 @@ def running(*command: str | Path, **environment: str) -> Iterator[tuple[Any, str
             process.terminate()
 
 
-def test_the_image_s_command_and_health_check() -> None:
+def test_the_image_s_command_and_health_check(tmp_path: Path) -> None:
     """The server starts by the image's command, and its health check finds it well, then gone."""
-    command = here(listed("^CMD"))
+    command = here(listed("^CMD"), tmp_path)
     with running(PROGRAM, *command, "--port", "0") as (_, line):
         url = line.split()[-1]
         check = listed(r"^HEALTHCHECK .*\\\n\s+CMD")
@@ -86,12 +94,14 @@ def test_the_image_does_not_run_as_root() -> None:
         assert (ROOT / kept).exists(), kept
 
 
-def test_app_and_worker_of_the_compose_file() -> None:
+def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
     """What is posted to the app is done by the worker; both find the server by its name."""
     services = compose()
     assert services["app"]["environment"] == {"PULLQUEUE_EMULATOR_HOST": "pullqueue:8124"}
+    assert ".:/etc/pullqueue:ro" in services["pullqueue"]["volumes"]
     assert services["app"]["depends_on"]["pullqueue"]["condition"] == "service_healthy"
-    with running(PROGRAM, *here(services["pullqueue"]["command"]), "--port=0") as (_, line):
+    command = here(services["pullqueue"]["command"], tmp_path)
+    with running(PROGRAM, *command, "--port=0") as (_, line):
         url = line.split()[-1]
         by_name = Request(f"{url}/_emulator/ready", headers={"Host": "pullqueue:8124"})  # noqa: S310
         with urlopen(by_name, timeout=10) as answer:  # noqa: S310
@@ -112,15 +122,74 @@ def test_app_and_worker_of_the_compose_file() -> None:
             assert done.returncode == 0
 
 
-def test_the_unit_of_systemd() -> None:
+def documented(program: str) -> list[list[str]]:
+    """Give the commands of a program that the page on containers shows."""
+    return [shlex.split(line) for line in PAGE.splitlines() if line.startswith(f"{program} ")]
+
+
+@pytest.mark.parametrize("command", documented("docker run"), ids=lambda command: command[-1])
+def test_the_documented_ways_to_run_the_image(command: list[str], tmp_path: Path) -> None:
+    """The image is the one that was built; port, folders and command fit what is inside of it."""
+    places = [command[n + 1] for n, argument in enumerate(command) if argument == "-v"]
+    image = command.index("pullqueue")
+
+    assert command[:3] == ["docker", "run", "--rm"]
+    assert command[command.index("-p") + 1] == f"127.0.0.1:8124:{exposed()}"
+    assert all(known(place.split(":")[1]) for place in places)
+    with running(
+        PROGRAM, *here(command[image + 1 :] or listed("^CMD"), tmp_path), "--port", "0"
+    ) as (_, line):
+        assert line.startswith("pullqueue listening on ")
+
+
+def exposed() -> str:
+    """Give the port of the image."""
+    (port,) = re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, re.MULTILINE)
+    return str(port)
+
+
+def known(folder: str) -> bool:
+    """Tell whether the image has a folder: where it works, or one that is its user's."""
+    return bool(re.search(rf"^WORKDIR {folder}$|-o pullqueue {folder}$", DOCKERFILE, re.MULTILINE))
+
+
+def test_the_documented_ways_to_build_the_image() -> None:
+    """It is called as it is run, and its extras are some that can be installed."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    builds = documented("docker build")
+
+    assert len(builds) == 2
+    for build in builds:
+        assert build[2:4] == ["-t", "pullqueue"]
+        named = re.findall(r"EXTRAS=\[(.*)\]", " ".join(build))
+        assert {extra for names in named for extra in names.split(",")} <= set(extras)
+
+
+def test_the_unit_of_systemd(tmp_path: Path) -> None:
     """It waits for the server's word, reloads by the signal, and starts a command that exists."""
     unit = ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # as the library documents it
-    unit.read(ROOT / "samples" / "systemd" / "pullqueue.service")
+    unit.read(UNIT)
     service = unit["Service"]
-    command = here(service["ExecStart"].split()[1:])
+    command = here(service["ExecStart"].split()[1:], tmp_path)
 
     assert service["Type"] == "notify"
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert f"/var/lib/{service['StateDirectory']}/" in service["ExecStart"]
     with running(PROGRAM, *command, "--port", "0") as (_, line):
         assert line.startswith("pullqueue listening on ")
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    """systemd finds nothing to say against it, where its program is installed."""
+    verify = program("systemd-analyze", package="systemd")
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text("utf-8").replace("/opt/pullqueue/bin/pullqueue", str(PROGRAM)))
+
+    done = subprocess.run(
+        [verify, "verify", "--man=no", unit], check=False, capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

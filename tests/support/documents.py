@@ -6,7 +6,7 @@ is what pytest prints. Other Python blocks are run as they are, all of a documen
 interpreter, so that a block can go on where the one before it ended. In `console` blocks the lines
 behind `$ ` are run by bash, and what they export stays. What a block prints must be what stands
 below it: in the `console` block itself, or in a `text` block behind the others. There, `...` stands
-for anything.
+for anything. What a file tells a CI service or pre-commit to do is done at once, and must succeed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from ci_files import scripts_of
 
 _QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -147,6 +150,8 @@ class DocumentRunner:
         path.write_text(block.text, "utf-8")
         if path.name.startswith("test_"):
             self.tests.append(name)
+        for script in scripts_of(path):
+            self._script(script)
 
     def _python(self, block: Block) -> None:
         if self.interpreter is None:
@@ -175,6 +180,23 @@ class DocumentRunner:
         )
         self.last_status = done.returncode
         assert _matches(expected, done.stdout), f"$ {command}\n{done.stdout}\nis not\n{expected}"
+
+    def _script(self, script: str) -> None:
+        """Run a script as a CI service does, and end what it left running."""
+        with subprocess.Popen(
+            ["bash", "-e", "-c", script],
+            cwd=self.folder,
+            env=_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            status = process.wait(timeout=60)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            assert process.stdout is not None
+            assert status == 0, f"{script}\n{process.stdout.read()}"
 
     def _start(self, command: list[str]) -> subprocess.Popen[str]:
         process = subprocess.Popen(

@@ -1,0 +1,52 @@
+"""What the files of CI services and of pre-commit have a machine do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_INSTALLING = re.compile(r"^\s*pip install .*\n?", re.MULTILINE)
+
+
+def scripts_of(path: Path) -> list[str]:
+    """Give the scripts of a file, as they are where everything is installed; none of others."""
+    for ending, read in _READERS.items():
+        if path.as_posix().endswith(ending) or ending in path.parent.as_posix():
+            scripts = read(yaml.safe_load(path.read_text("utf-8")))
+            return [_installed(script) for script in scripts]
+    return []
+
+
+def _installed(script: str) -> str:
+    return _INSTALLING.sub("", script).replace("pipx run ", "")
+
+
+def _of_github(workflow: Mapping[str, Any]) -> Iterator[str]:
+    for job in workflow["jobs"].values():
+        assert job["runs-on"]
+        for step in job["steps"]:
+            assert "run" in step or re.fullmatch(r"[\w/-]+@v\d+", step["uses"]), step
+            yield step.get("run", "")
+
+
+def _of_gitlab(jobs: Mapping[str, Any]) -> Iterator[str]:
+    for job in jobs.values():
+        yield "\n".join(job["script"])
+
+
+def _of_precommit(config: Mapping[str, Any]) -> Iterator[str]:
+    for repository in config["repos"]:
+        for hook in repository["hooks"]:
+            assert re.search(hook["files"], "queue.yaml"), hook
+            yield f"{hook['entry']} queue.yaml"
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+    ".github/workflows": _of_github,
+    ".gitlab-ci.yml": _of_gitlab,
+    ".pre-commit-config.yaml": _of_precommit,
+}
