@@ -377,7 +377,7 @@ def test_faults(site: Site, emulator: Emulator) -> None:
     Select(site.find("#call")).select_by_visible_text("lease_tasks")
     site.fill("#times", "0")
     site.press("Set")
-    site.wait_for("0 is less than the minimum of 1", "[role=alert]")
+    site.wait_for("times is 0: give 1 or more", "[role=alert]")
     site.fill("#times", "3")
     site.press("Set")
     site.wait_for("The fault is set.", "#status")

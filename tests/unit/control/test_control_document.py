@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from control_client import ControlClient
 from openapi_spec_validator import validate
 
 from pullqueue import Emulator
 from pullqueue.rest.app import create_app
+from pullqueue.rest.control.refusals import _ADVICE
+from pullqueue.rest.control.table import OPERATIONS
 
 THE_DOCUMENT = "/_emulator/openapi.json"
+_SILENT = {"default", "description", "format", "items", "properties"}
+"""What a schema has beside the words that can refuse a value."""
 
 
 def test_the_document_is_valid(control: ControlClient) -> None:
@@ -40,3 +46,27 @@ def test_operations_have_names_of_their_own(control: ControlClient) -> None:
     ]
 
     assert len(set(ids)) == len(ids)
+
+
+def _keywords(schema: object) -> set[str]:
+    """Give the words of a schema that can refuse a value."""
+    if isinstance(schema, list | tuple):
+        return set().union(*map(_keywords, schema))
+    if not isinstance(schema, Mapping) or not schema:
+        return set()
+    fields = schema.get("properties", {})
+    return (set(schema) - _SILENT).union(
+        *map(_keywords, fields.values()), _keywords(schema.get("items", {}))
+    )
+
+
+def test_every_refusal_has_words() -> None:
+    """Whatever a schema can refuse, there is something to say about it."""
+    schemas = [
+        schema
+        for operation in OPERATIONS.values()
+        for schema in (operation.body, *(each.schema for each in operation.parameters))
+        if not operation.reads_body
+    ]
+
+    assert _keywords(schemas) <= {*_ADVICE, "required", "additionalProperties"}

@@ -135,7 +135,7 @@ def test_the_clock(control: ControlClient) -> None:
     moved = control.post("/clock", {"move_to": "2026-01-02T00:00:00Z"})
     assert moved.body["now"] == "2026-01-02T00:00:00+00:00"
     assert "never goes back" in control.post("/clock", {"advance": -1}).message
-    assert "give a moment such as" in control.post("/clock", {"move_to": "noon"}).message
+    assert "no moment: give one such as" in control.post("/clock", {"move_to": "noon"}).message
     assert "neither how far nor where to" in control.post("/clock", {}).message
 
 
@@ -286,8 +286,8 @@ def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
     ("change", "message"),
     [
         ({"format": "pullqueue-snapshot/9"}, "the snapshot's format is 'pullqueue-snapshot/9'"),
-        ({"queues": {"other": {}}}, "the snapshot is damaged"),
-        ({"queues": None}, "the snapshot is damaged"),
+        ({"queues": {"other": {}}}, "the snapshot is damaged ('tasks' is missing): save it anew"),
+        ({"queues": None}, "the snapshot is damaged (a part of it is not what it should be)"),
     ],
 )
 def test_bad_snapshots(control: ControlClient, change: dict[str, object], message: str) -> None:
@@ -300,6 +300,16 @@ def test_bad_snapshots(control: ControlClient, change: dict[str, object], messag
     assert reply.status == 400
     assert reply.message.startswith(message)
     assert control.get("/queues/pull/tasks/stays").status == 200
+
+
+def test_something_else_than_a_snapshot(control: ControlClient) -> None:
+    """A document without a format is told from a damaged snapshot."""
+    reply = control.call("PUT", "/snapshot", {"queue": []})
+
+    assert reply.status == 400
+    assert reply.message == (
+        "this is no snapshot: give one that was saved, as by `pullqueue snapshot save`"
+    )
 
 
 @pytest.mark.parametrize(
@@ -441,8 +451,11 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
     [
         ({"kind": "fail"}, "the fault names no call: give one of add, lease_tasks"),
         ({"kind": "fail", "call": "add", "queue": "no"}, "queue 'no' is not in"),
-        ({"kind": "explode"}, "the body['kind']: 'explode' is not one of"),
-        ({"kind": "fail", "call": "add", "error": "KeyError"}, "the body['error']: 'KeyError'"),
+        ({"kind": "explode"}, "kind is 'explode': give one of fail, lose_answer"),
+        ({"kind": "fail", "call": "add", "error": "KeyError"}, "error is 'KeyError': give one of"),
+        ({"call": "add"}, "the body has no 'kind': give one of fail, lose_answer"),
+        ({"kind": "fail", "call": "add", "probability": 0}, "probability is 0: give more than 0"),
+        ({"kind": "fail", "call": "add", "probability": 2}, "probability is 2: give 1 or less"),
     ],
 )
 def test_faults_that_make_no_sense(control: ControlClient, order: object, message: str) -> None:

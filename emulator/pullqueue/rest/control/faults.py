@@ -20,7 +20,9 @@ def remove_fault(call: Call) -> Answer:
     """Take one fault away."""
     text = call.values["number"]
     if not (text.isdecimal() and len(text) < 19 and call.site.faults.remove(int(text))):
-        message = f"there is no fault {text!r:.30}: GET /_emulator/faults lists them"
+        numbers = ", ".join(str(fault["number"]) for fault in call.site.faults.shown())
+        advice = f"give one of {numbers}" if numbers else "none is set"
+        message = f"there is no fault {text!r:.30}: {advice}"
         raise ApiError(message, status=404, reason="notFound")
     return Answer(body={"deleted": 1})
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.rest.answers import JSON_TYPE, Json
+from pullqueue.rest.control import refusals
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.errors import ApiError
 
@@ -151,8 +152,7 @@ def _check(value: Json | str | float, key: str, schema: Schema, *, place: str) -
 
     error = best_match(_validator(key, _Held(schema)).iter_errors(value))
     if error is not None:
-        where = "".join(f"[{part!r}]" for part in error.absolute_path)
-        raise ApiError(f"{place}{where}: {error.message:.300}; see /_emulator/openapi.json")
+        raise ApiError(refusals.of(error, place=place))
 
 
 class _Held:

@@ -16,7 +16,7 @@ from pullqueue.errors import InvalidEtaError, TaskAlreadyExistsError
 from pullqueue.rest.answers import Json
 from pullqueue.rest.control.operations import Answer, Call
 from pullqueue.rest.control.schemas import SIGNED_64
-from pullqueue.rest.control.shapes import PREVIEW_BYTES, queue_json, task_json
+from pullqueue.rest.control.shapes import PREVIEW_BYTES, moment_of, queue_json, task_json
 from pullqueue.rest.errors import ApiError
 from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
 
@@ -269,10 +269,4 @@ def _eta(fields: dict[str, Any], now: datetime) -> datetime | None:
             return now + timedelta(microseconds=duration_usec(fields["countdown"]))
         except OverflowError:
             raise InvalidEtaError("countdown leads past the year 9999") from None
-    if "eta" not in fields:
-        return None
-    try:
-        return datetime.fromisoformat(fields["eta"])
-    except ValueError:
-        text = fields["eta"]
-        raise InvalidEtaError(f"eta is {text!r:.60}: give one like 2026-01-01T00:00:00Z") from None
+    return moment_of(fields["eta"], "eta", InvalidEtaError) if "eta" in fields else None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict
-from datetime import datetime
 
 import pullqueue
 from pullqueue.clock import ManualClock
 from pullqueue.errors import ClockError, PullQueueError
 from pullqueue.rest.answers import Json
 from pullqueue.rest.control.operations import Answer, Call
-from pullqueue.rest.control.shapes import moment, queue_json
+from pullqueue.rest.control.shapes import moment, moment_of, queue_json
 from pullqueue.rest.errors import ApiError
 
 
@@ -101,18 +100,9 @@ def _move(clock: ManualClock, order: Json) -> None:
         case {"advance": int() | float() as seconds}:
             clock.advance(seconds)
         case {"move_to": str() as text}:
-            clock.move_to(_moment(text))
+            clock.move_to(moment_of(text, "move_to", ClockError))
         case _:
             raise ApiError(
                 'the body says neither how far nor where to: send {"advance": SECONDS} or '
                 '{"move_to": "2026-01-01T00:00:00Z"}'
             )
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ClockError(
-            f"move_to is {text!r:.100}: give a moment such as 2026-01-01T00:00:00Z"
-        ) from None

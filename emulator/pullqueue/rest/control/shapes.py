@@ -14,6 +14,7 @@ from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.events import Event
 from pullqueue.engine.queue import Queue
+from pullqueue.errors import PullQueueError
 from pullqueue.rest.answers import Json
 from pullqueue.rest.control.request_log import LoggedRequest
 from pullqueue.tasks import Task, TaskState
@@ -109,6 +110,22 @@ def bytes_json(data: bytes, limit: int | None, *, total: int | None = None) -> J
 def moment(value: datetime | None) -> str | None:
     """Give a moment as text."""
     return None if value is None else value.isoformat()
+
+
+def moment_of(text: str, field: str, refusal: type[PullQueueError]) -> datetime:
+    """Give the moment that a caller wrote into a field.
+
+    Raises:
+        PullQueueError: `refusal`, since the text is no moment, or one without its time zone.
+    """
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        given = None
+    if given is None or given.utcoffset() is None:
+        what = "no moment" if given is None else "a moment without its time zone"
+        raise refusal(f"{field} is {text!r:.60}, {what}: give one such as 2026-01-01T00:00:00Z")
+    return given
 
 
 def _text(data: bytes, *, truncated: bool) -> str | None:

@@ -44,24 +44,27 @@ def load(call: Call) -> Answer:
         contents = _read(call)
     except ApiError:
         raise
-    except (
-        AttributeError,
-        LookupError,
-        OverflowError,
-        PullQueueError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
-        message = f"the snapshot is damaged ({error!r:.100}): save it anew"
-        raise ApiError(message) from None
+    except KeyError as error:
+        raise _damaged(f"{error.args[0]!r:.60} is missing") from None
+    except (PullQueueError, ValueError) as error:
+        raise _damaged(f"{error!s:.100}") from None
+    except (AttributeError, OverflowError, RecursionError, TypeError):
+        raise _damaged("a part of it is not what it should be") from None
     call.emulator.restore(contents)
     call.site.depths.clear()
     return Answer(body={"tasks": sum(len(held.tasks) for held in contents.values())})
 
 
+def _damaged(why: str) -> ApiError:
+    return ApiError(f"the snapshot is damaged ({why}): save it anew")
+
+
 def _read(call: Call) -> dict[str, QueueContents]:
     document = call.body
+    if "format" not in document:
+        raise ApiError(
+            "this is no snapshot: give one that was saved, as by `pullqueue snapshot save`"
+        )
     if document["format"] != FORMAT:
         found = document["format"]
         raise ApiError(f"the snapshot's format is {found!r:.60}: only {FORMAT!r} can be loaded")
@@ -143,7 +146,7 @@ def _task(fields: dict[str, Any], queue_name: str, moved_usec: int, limits: Limi
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.60} is no text")
+        raise ValueError(f"{value!r:.60} is no text")
     return value
 
 
@@ -167,5 +170,5 @@ def _second(value: object, moved_usec: int) -> int:
 
 def _integer(value: object, *, least: int = -(2**63), most: int = 2**63 - 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise TypeError(f"{value!r:.60} is no whole number from {least} to {most}")
+        raise ValueError(f"{value!r:.60} is no whole number from {least} to {most}")
     return value
