@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
 
@@ -23,7 +23,8 @@ from pullqueue.tasks import Task
 HOUR_SECONDS = 3600
 _SWEEP_AFTER = 5_000
 """So many tasks are touched in a queue before its old records are thrown away again."""
-_TOMBSTONES_SWEPT = 4 * _SWEEP_AFTER
+_ROWS_SWEPT = 4 * _SWEEP_AFTER
+"""More than came since, so that what was left over is caught up with."""
 
 
 EventRow = tuple[str, int, str, int | None, int, str, str]
@@ -41,6 +42,9 @@ class SqlBase(TaskStore):
         self._touched: Counter[str] = Counter()
 
     # -- what each database does in its own way --------------------------------------------------
+
+    _passing_error: type[Exception]
+    """What the driver raises for a reason that may pass."""
 
     @abstractmethod
     def _session(self) -> AbstractContextManager[Session]:
@@ -72,6 +76,10 @@ class SqlBase(TaskStore):
     @abstractmethod
     def _admit(self, session: Session, queue_name: str, calls_per_second: int) -> bool:
         """Tell whether a lease call may go ahead now, and count it if so."""
+
+    def _one_statement(self, session: Session) -> AbstractContextManager[None]:
+        """Let one statement and what is recorded of it happen whole or not at all."""
+        return session.transaction()
 
     def _ends_at(self, usec: int) -> None:
         """Take notice that a task may be spent at a moment, or later."""
@@ -184,11 +192,22 @@ class SqlBase(TaskStore):
 
     def _sweep(self, session: Session, queue_name: str) -> None:
         """Throw old records of a queue away, and tombstones whose time has passed."""
-        with session.transaction():
+        with self._afterwards(session), session.transaction():
             queue = {"queue": queue_name}
             self._exclude(session, "sweeping")
-            session.change(sql.FORGET_EVENTS, {**queue, "kept": self._limits.events_kept})
+            bound = {"kept": self._limits.events_kept, "rows": _ROWS_SWEPT}
+            session.change(sql.FORGET_EVENTS, {**queue, **bound})
             second = session.now_usec // USEC_PER_SECOND - HOUR_SECONDS
             session.change(sql.FORGET_LEASED, {**queue, "second": second})
-            swept = {"now_usec": session.now_usec, "rows": _TOMBSTONES_SWEPT}
+            swept = {"now_usec": session.now_usec, "rows": _ROWS_SWEPT}
             session.change(sql.FORGET_TOMBSTONES, swept)
+
+    @contextmanager
+    def _afterwards(self, session: Session) -> Iterator[None]:
+        """Do what can wait until another time, where it cannot be done now."""
+        if not session.is_idle:
+            yield
+            return
+        # What the caller asked for is done, and must not be told to have failed.
+        with suppress(self._passing_error):
+            yield

@@ -8,7 +8,7 @@ hand it is that clock's, and all who share the database must then share the cloc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import psycopg
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -47,6 +47,8 @@ def postgres_store(url: str) -> StoreFactory:
 
 class PostgresStore(SqlStore):
     """Keeps tasks in a PostgreSQL database."""
+
+    _passing_error = psycopg.OperationalError
 
     def __init__(
         self, address: Address, *, clock: Clock, limits: Limits, names: NameSource
@@ -199,14 +201,6 @@ class PostgresStore(SqlStore):
 
     def _as_of_one_moment(self, session: Session) -> None:
         session.change(sql.ONE_MOMENT, {})
-
-    def _sweep(self, session: Session, queue_name: str) -> None:
-        if not _own(session).is_idle:
-            super()._sweep(session, queue_name)
-            return
-        # What the caller asked for is done; old records can wait.
-        with suppress(psycopg.OperationalError):
-            super()._sweep(session, queue_name)
 
     def _is_something_spent(self, session: Session) -> bool:
         return session.row(sql.ANY_SPENT, {"now_usec": session.now_usec}) is not None

@@ -15,7 +15,8 @@ Parameters = Mapping[str, Any]
 class Session(ABC):
     """A connection for the length of one operation.
 
-    Statements are written once for all databases. They name their parameters as `:name`, a list of
+    Each statement is a transaction unless it stands in one. Statements are written once for all
+    databases. They name their parameters as `:name`, a list of
     values as `IN_LIST(name)`, and the lock on what they read as `LOCK_ROWS`.
     """
 
@@ -23,6 +24,11 @@ class Session(ABC):
     @abstractmethod
     def now_usec(self) -> int:
         """The time of the operation; the same at each question."""
+
+    @property
+    @abstractmethod
+    def is_idle(self) -> bool:
+        """Whether it could begin a transaction: it is open, and in none."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:

@@ -40,7 +40,7 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
         retry_limit: RetryLimit,
     ) -> Task:
         """Give a lease another end; see `TaskStore.modify_lease`."""
-        with self._session() as session, session.transaction():
+        with self._session() as session:
             self._catch_up(session)
             until_usec = session.now_usec + lease_usec
             parameters = {
@@ -51,30 +51,31 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
                 "now_usec": session.now_usec,
                 **retry_limit._asdict(),
             }
-            row = session.row(sql.MODIFY, parameters) if possible_name(task_name) else None
-            if row is None:
-                raise self._not_held(session, queue_name, task_name)
-            task = task_of(row)
-            kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
-            ends = until_usec if lease_usec else None
-            self._record(session, kind, queue_name, [task], until_usec=ends)
+            with self._one_statement(session):
+                row = session.row(sql.MODIFY, parameters) if possible_name(task_name) else None
+                if row is None:
+                    raise self._not_held(session, queue_name, task_name)
+                task = task_of(row)
+                kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
+                ends = until_usec if lease_usec else None
+                self._record(session, kind, queue_name, [task], until_usec=ends)
             if retry_limit.leases is not None:
                 self._ends_at(until_usec)
-                self._catch_up(session)
             return task
 
     def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
         """Delete tasks by name; see `TaskStore.delete`."""
         names = list(task_names)
         possible = [name for name in names if possible_name(name)]
-        with self._session() as session, session.transaction():
+        with self._session() as session:
             self._catch_up(session)
-            if len(possible) == 1:
-                gone = self._bury(session, sql.DELETE_ONE, queue_name, name=possible[0])
-            else:
-                named = session.listed(possible)
-                gone = self._bury(session, sql.DELETE, queue_name, names=named)
-            self._record_gone(session, EventKind.DELETED, queue_name, gone)
+            with self._one_statement(session):
+                if len(possible) == 1:
+                    gone = self._bury(session, sql.DELETE_ONE, queue_name, name=possible[0])
+                else:
+                    named = session.listed(possible)
+                    gone = self._bury(session, sql.DELETE, queue_name, names=named)
+                self._record_gone(session, EventKind.DELETED, queue_name, gone)
             return self._delete_results(session, queue_name, names, {row[0] for row in gone})
 
     def purge(self, queue_name: str) -> int:

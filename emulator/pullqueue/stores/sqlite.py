@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 
@@ -92,6 +92,8 @@ def _parsed(url: str) -> tuple[Path, str]:
 class SqliteStore(SqlStore):
     """Keeps tasks in an SQLite file, one operation at a time."""
 
+    _passing_error = sqlite3.OperationalError
+
     def __init__(
         self, path: Path, synchronous: str, *, clock: Clock, limits: Limits, names: NameSource
     ) -> None:
@@ -168,6 +170,10 @@ class SqliteStore(SqlStore):
         self._first_end = _NEVER if first[0] is None else first[0]
         return session.now_usec >= self._first_end
 
+    def _one_statement(self, session: Session) -> AbstractContextManager[None]:  # noqa: ARG002 - none is begun
+        # It is a transaction by itself; what is recorded of it is kept in memory.
+        return nullcontext()
+
     def _ends_at(self, usec: int) -> None:
         self._first_end = min(self._first_end, usec)
 
@@ -216,7 +222,8 @@ class SqliteStore(SqlStore):
         self._unwritten.append((*event, self._next_event))
         self._next_event += 1
         if len(self._unwritten) >= _EVENTS_AT_ONCE:
-            self._write_events(session)
+            with self._afterwards(session):
+                self._write_events(session)
 
     def _write_events(self, session: Session) -> None:
         if self._unwritten:
@@ -238,7 +245,7 @@ class SqliteStore(SqlStore):
             fields = (eta_usec, sequence, name, queue_name, payload, tag, 0, now_usec, size)
             tasks.append(make_task(fields))
             rows.append((*fields[:5], encode_tag(tag), 0, now_usec, size))
-        with session.transaction():
+        with self._one_statement(session) if len(rows) == 1 else session.transaction():
             if self._connection.insert(_INSERT, rows) < len(tasks):
                 stored = {row[0] for row in session.rows(_STORED_SINCE, {"sequence": first})}
                 tasks = [task for task in tasks if task.sequence in stored]

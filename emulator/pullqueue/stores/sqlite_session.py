@@ -46,6 +46,11 @@ class SqliteSession(Session, AbstractContextManager[None]):
         """The time of the operation."""
         return self._now_usec
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction has begun."""
+        return not self._depth
+
     def at(self, now_usec: int) -> SqliteSession:
         """Begin an operation at a time."""
         self._now_usec = now_usec

@@ -100,10 +100,13 @@ ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.
 
 FORGET_EVENTS = """
 DELETE FROM events WHERE queue = :queue AND id <= (
-    SELECT id FROM (
-        SELECT id, sum(size) OVER (ORDER BY id DESC) AS told FROM events WHERE queue = :queue
-    ) AS latest WHERE told > :kept ORDER BY id DESC LIMIT 1)
+    SELECT max(id) FROM (
+        SELECT id, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS told_before
+        FROM events WHERE queue = :queue ORDER BY id LIMIT :rows
+    ) AS oldest
+    WHERE told_before < (SELECT sum(size) FROM events WHERE queue = :queue) - :kept)
 AND id < (SELECT max(id) FROM events WHERE queue = :queue)"""
+"""Adding up what is to go, and not what stays, is the less to add up."""
 FORGET_LEASED = "DELETE FROM leased WHERE queue = :queue AND second <= :second"
 FORGET_TOMBSTONES = """
 DELETE FROM tasks WHERE free_usec <= (

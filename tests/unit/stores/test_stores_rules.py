@@ -366,12 +366,38 @@ class TestSqlite:
         with monkeypatch.context() as patch:
             patch.setattr(inner, "_touch", fail)
             with pytest.raises(TransientError):
-                queue.add(name="refused")
+                queue.add_many([NewTask(name="refused"), NewTask(name="refused-too")])
         queue.delete_tasks("n0")
 
         assert queue.fetch_statistics().tasks == 62
         assert [event.task_name for event in queue.events()][-2:] == ["n62", "n0"]
         assert len(queue.events()) == 64
+
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_the_record_can_wait(
+        self, store: Emulator, monkeypatch: pytest.MonkeyPatch, count: int
+    ) -> None:
+        """A call of one statement is done though the record cannot be written; others are not."""
+        queue = store.queue("pull")
+        for number in range(63):
+            queue.add(name=f"n{number}")
+        tasks = [NewTask(name=f"last{number}") for number in range(count)]
+
+        def fail(*_: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._store, "_write_events", fail)
+            if count == 1:
+                queue.add_many(tasks)
+            else:
+                with pytest.raises(TransientError):
+                    queue.add_many(tasks)
+                tasks = []
+
+        names = [*(f"n{number}" for number in range(63)), *(task.name for task in tasks)]
+        assert [task.name for task in queue.list_tasks()] == names
+        assert [event.task_name for event in queue.events()] == names
 
     def test_a_full_disk(self, store: Emulator) -> None:
         """The caller may try again later; nothing has changed, and nothing is miscounted."""
