@@ -1,13 +1,18 @@
-"""Tests of the distribution, as a user gets it.
+"""Tests of the checkout and of the distribution, each in a clean environment.
 
 nox                         build it, check it, and test the wheel on every Python that is there
 nox -s build                build sdist and wheel into dist/ and check them
 nox -s "wheel(lowest-3.11)" test the wheel in dist/ with the oldest of what it depends on
+nox -s tests-3.13           test the checkout on a Python; arguments for pytest stand after --
 nox -s docs                 build the documentation into docs/_build/
+nox -s lint types security  format and style; types; faults of security in the source
+nox -s audit                known vulnerabilities in the newest of what it depends on
+nox -s release -- v1.2.3    whether a tag, the version and the change log agree
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -18,11 +23,12 @@ nox.options.default_venv_backend = "uv"
 nox.options.sessions = ["build", "wheel"]
 
 DIST = Path("dist")
+SOURCES = ("emulator", "pytest_plugin", "schemas")
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 OLDEST = PYTHONS[0]
-EXTRAS = sorted(PROJECT["project"]["optional-dependencies"].keys() - {"docs", "dev"})
-"""What users may install besides; the other two are for work on the project."""
+EXTRAS = sorted(PROJECT["project"]["optional-dependencies"].keys() - {"benchmark", "docs", "dev"})
+"""What users may install besides; the other three are for work on the project."""
 
 
 @nox.session(python=OLDEST)
@@ -51,8 +57,18 @@ def wheel(session: nox.Session, dependencies: str) -> None:
     if len(wheels) != 1:
         session.error("there is no one wheel in dist/: run `nox -s build` first")
     session.install(*_lowest(session) if dependencies == "lowest" else (), f"{wheels[0]}[dev]")
-    arguments = session.posargs or ["-n", "auto"]
-    session.run("python", "-P", "-m", "pytest", *arguments)
+    session.run("python", "-P", "-m", "pytest", *_arguments(session))
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the tests on the checkout, with the newest dependencies."""
+    session.install("-e", ".[dev]")
+    session.run("pytest", *_arguments(session))
+
+
+def _arguments(session: nox.Session) -> list[str]:
+    return session.posargs or ["-n", "auto", "--dist", "loadfile"]
 
 
 def _lowest(session: nox.Session) -> tuple[str, str]:
@@ -61,7 +77,7 @@ def _lowest(session: nox.Session) -> tuple[str, str]:
     constraints = Path(session.create_tmp(), "lowest.txt")
     extras = [f"--extra={extra}" for extra in EXTRAS]
     options = ("--resolution=lowest-direct", "--no-deps", f"--output-file={constraints}")
-    session.run("uv", "pip", "compile", "--quiet", *options, *extras, "pyproject.toml")
+    session.run_install("uv", "pip", "compile", "--quiet", *options, *extras, "pyproject.toml")
     return "--constraint", str(constraints)
 
 
@@ -70,3 +86,45 @@ def docs(session: nox.Session) -> None:
     """Build the documentation as strictly as Sphinx can."""
     session.install("-e", ".[docs,appengine,pytest]")
     session.run("sphinx-build", "-W", "--keep-going", "-n", "docs", "docs/_build")
+
+
+@nox.session(python=OLDEST)
+def lint(session: nox.Session) -> None:
+    """Check format and style."""
+    session.install("ruff")
+    session.run("ruff", "format", "--check")
+    session.run("ruff", "check")
+
+
+@nox.session(python=OLDEST)
+def types(session: nox.Session) -> None:
+    """Check types, in strict mode."""
+    session.install("-e", ".[dev,benchmark]")
+    session.run("mypy")
+
+
+@nox.session(python=OLDEST)
+def security(session: nox.Session) -> None:
+    """Look for faults of security in the source, of medium severity or more."""
+    session.install("bandit")
+    session.run("bandit", "-q", "-c", "pyproject.toml", "-ll", "-r", *SOURCES)
+
+
+@nox.session(python=OLDEST)
+def audit(session: nox.Session) -> None:
+    """Look for known vulnerabilities in all that users may install; asks the index's service."""
+    session.install(f".[{','.join(EXTRAS)}]")
+    session.install("pip-audit")
+    session.run("pip-audit", "--local", "--skip-editable", "--desc")
+
+
+@nox.session(venv_backend="none")
+def release(session: nox.Session) -> None:
+    """Check that a tag names the version in pyproject.toml, and that the change log tells of it."""
+    version = PROJECT["project"]["version"]
+    tags = session.posargs or [f"v{version}"]
+    if tags != [f"v{version}"]:
+        session.error(f"the tag {' '.join(tags)!r} is not 'v{version}', of pyproject.toml")
+    part = rf"^## {re.escape(version)} - \d{{4}}-\d\d-\d\d$"
+    if not re.search(part, Path("CHANGELOG.md").read_text("utf-8"), re.MULTILINE):
+        session.error(f"CHANGELOG.md has no part '## {version} - ' with a day")
