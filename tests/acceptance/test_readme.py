@@ -19,4 +19,4 @@ def test_there_are_blocks_to_run() -> None:
     languages = {block.language for block in blocks_of(ROOT / "README.md")}
 
     assert {"python", "console", "yaml"} <= languages
-    assert languages <= {"python", "console", "yaml", "toml", "sh"}
+    assert languages <= {"python", "console", "text", "yaml", "toml", "sh"}
