@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,8 +12,19 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from google.auth.transport.requests import AuthorizedSession
+from google.oauth2.service_account import Credentials
 from rest_clients import CLIENTS_YAML, key_file
 from served import serving, start_serve
+
+PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
+
+
+def session(key: Path) -> AuthorizedSession:
+    """Give a session that asks for tokens with a key file."""
+    scopes = ["https://www.googleapis.com/auth/taskqueue"]
+    account = Credentials.from_service_account_file(str(key), scopes=scopes)  # type: ignore[no-untyped-call]
+    return AuthorizedSession(account)  # type: ignore[no-untyped-call]
 
 
 def credentials(*arguments: str, **environment: str) -> tuple[int, str, str]:
@@ -70,6 +82,63 @@ class TestServe:
 
         assert first[2] == "  closed (no acl: nobody may use it)\n"
         assert "curl" not in rest
+
+
+class TestSecretFile:
+    def test_a_key_outlives_its_server(self, folder: Path) -> None:
+        """With the same secret, another run of the server gives tokens for the key of this one."""
+        secret = ("--auth", "acl", "--secret-file", "secret.txt")
+        with serving(*secret, folder=folder) as served:
+            key = key_file(served, folder / "key.json")
+            with session(key) as first:
+                assert first.get(f"{served.url}{PULL_QUEUE}").status_code == 200
+                with serving(*secret, folder=folder) as other:
+                    assert first.get(f"{other.url}{PULL_QUEUE}").status_code == 200
+
+        port = served.url.rpartition(":")[2]
+        with serving(*secret, "--port", port, folder=folder) as again, session(key) as second:
+            assert second.get(f"{again.url}{PULL_QUEUE}").status_code == 200
+
+    def test_it_is_made_for_the_owner_alone(self, folder: Path) -> None:
+        """Where there is no file, one is made, with a new secret that nobody else can read."""
+        with serving("--secret-file", "secret.txt", folder=folder):
+            pass
+        path = folder / "secret.txt"
+        first = path.read_text()
+        with serving("--secret-file", "secret.txt", folder=folder):
+            pass
+
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert re.fullmatch("[0-9a-f]{64}\n", first)
+        assert path.read_text() == first
+
+    @pytest.mark.parametrize(
+        ("content", "complaint"),
+        [
+            (
+                b"short\n",
+                "the secret in 'secret.txt' has 5 characters, and could be guessed: have ",
+            ),
+            (b"", "the secret in 'secret.txt' has 0 characters, and could be guessed: have "),
+            (b"\xff" * 40, "no secret in 'secret.txt': it is no text in UTF-8"),
+        ],
+    )
+    def test_what_is_no_secret(self, folder: Path, content: bytes, complaint: str) -> None:
+        """A file that holds none is refused and left as it is."""
+        (folder / "secret.txt").write_bytes(content)
+        process = start_serve("--secret-file", "secret.txt", folder=folder)
+        output, errors = process.communicate(timeout=30)
+
+        assert (process.returncode, output) == (2, "")
+        assert errors.startswith(f"pullqueue: {complaint}")
+        assert (folder / "secret.txt").read_bytes() == content
+
+    def test_where_it_cannot_be_made(self, folder: Path) -> None:
+        """A folder that is not there is one clear line."""
+        process = start_serve("--secret-file", "none/secret.txt", folder=folder)
+        _, errors = process.communicate(timeout=30)
+
+        assert errors == "pullqueue: no secret in 'none/secret.txt': No such file or directory\n"
 
 
 class TestCredentials:

@@ -49,6 +49,13 @@ if TYPE_CHECKING:
     help="off: everybody may do everything. acl: callers need a token, and the acl of each queue "
     "decides.",
 )
+@click.option(
+    "--secret-file",
+    "secret_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keeps keys and tokens good over a restart, and at every server with the same file; made "
+    "if missing.",
+)
 @profile_option
 @click.option(
     "--store",
@@ -113,6 +120,7 @@ def serve(
     port: int,
     project: str | None,
     auth: str,
+    secret_path: Path | None,
     profile: str,
     store: str,
     clock: str,
@@ -129,7 +137,8 @@ def serve(
 
     Without QUEUE_YAML, queue.yaml or queue.yml of the current folder is taken. Ctrl-C stops.
     """
-    from pullqueue.cli._service import Signals, set_up_logs  # noqa: PLC0415 - when it runs
+    from pullqueue.cli._secret import secret_of  # noqa: PLC0415 - imported when it runs
+    from pullqueue.cli._service import Signals, set_up_logs  # noqa: PLC0415 - the same
     from pullqueue.rest.control.config_file import ConfigFile  # noqa: PLC0415 - the same
     from pullqueue.rest.server import Server, shorten_pauses  # noqa: PLC0415 - imports Flask
 
@@ -150,6 +159,7 @@ def serve(
             host=host,
             port=port,
             acl=auth == "acl",
+            secret=secret_of(secret_path) if secret_path else None,
             api_upstream=api_upstream,
             config_file=ConfigFile(file, profile=profile),
             host_names=host_names,

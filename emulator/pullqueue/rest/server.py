@@ -41,19 +41,22 @@ class Server:
         host: str = DEFAULT_HOST,
         port: int = 0,
         acl: bool = False,
+        secret: str | None = None,
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] = (),
         api_upstream: str | None = None,
     ) -> None:
         """Make a server that does not listen yet.
 
-        With `acl`, the acl of queue.yaml is enforced; `tokens` gives what callers then need.
+        With `acl`, the acl of queue.yaml is enforced; `tokens` gives what callers then need. They
+        are good at every server with the same `secret`, and else at this one alone.
         `config_file` can be reloaded while the server runs. Requests are answered whose Host
         header has an address, localhost, this machine's name or one of `host_names`.
         See `create_app` for `api_upstream`.
         """
         self._host_names = [host, socket.gethostname(), *host_names]
         self._api_upstream = api_upstream
+        self._secret = secret
         self._app = self._take(emulator, acl=acl, config_file=config_file)
         self._host = host
         self._port = port
@@ -81,7 +84,7 @@ class Server:
     def switch_to(self, emulator: Emulator, *, acl: bool = False) -> None:
         """Answer from another emulator from the next request on; connections stay open.
 
-        Records, faults and tokens begin anew with it.
+        Records, faults and, without a `secret`, tokens begin anew with it.
         """
         self._app = self._take(emulator, acl=acl)
         if self._http is not None:
@@ -92,7 +95,7 @@ class Server:
     ) -> Flask:
         self.emulator = emulator
         self.site = Site(emulator, config_file=config_file, host_names=self._host_names)
-        self.tokens = Tokens(emulator.clock)
+        self.tokens = Tokens(emulator.clock, secret=self._secret)
         return create_app(
             emulator,
             tokens=self.tokens,

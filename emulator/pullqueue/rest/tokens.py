@@ -1,28 +1,30 @@
 """Who a caller is: access tokens, and the keys of service accounts that they are given for.
 
-Everything is kept in memory and forgotten with the server. PyJWT and cryptography are imported
-when a key is used for the first time.
+Nothing is kept: a token carries whom it was given to, the id of a key carries its public half, and
+both are signed with a secret. Who has the secret knows them all: the server when it is started
+again, and other servers behind the same load balancer. PyJWT and cryptography are imported when a
+key is used for the first time.
 """
 
 from __future__ import annotations
 
 import secrets
-import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+
+from itsdangerous import BadData, URLSafeSerializer
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import PullQueueError
 from pullqueue.rest.answers import Json
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 TOKEN_SECONDS = 3600
 """How long a token is good (Google's documentation of service accounts)."""
 GOOGLE_AUDIENCE = "https://oauth2.googleapis.com/token"
 """google-auth names it as the audience, whatever the key file says."""
 
+_PREFIX = "pullqueue-"
+_SECRET_BYTES = 32
 _KEY_BITS = 2048
 _LEEWAY_SECONDS = 60
 
@@ -46,41 +48,44 @@ class Token:
     expires_usec: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Key:
+class _Key(NamedTuple):
+    """What the id of a key carries."""
+
     email: str
-    public: RSAPublicKey
+    public_pem: str
     token_uri: str
 
 
 class Tokens:
     """Gives tokens and knows whose they are. Safe under threads."""
 
-    def __init__(self, clock: Clock) -> None:
-        """Let tokens expire by the emulator's clock."""
+    def __init__(self, clock: Clock, *, secret: str | None = None) -> None:
+        """Let tokens expire by the emulator's clock.
+
+        Without a `secret`, nobody else knows the tokens and keys that are given.
+        """
+        secret = secret or secrets.token_hex(_SECRET_BYTES)
         self._clock = clock
-        self._lock = threading.Lock()
-        self._tokens: dict[str, Token] = {}
-        self._keys: dict[str, _Key] = {}
+        self._token_texts = URLSafeSerializer(secret, salt="token")
+        self._key_ids = URLSafeSerializer(secret, salt="key")
 
     def issue(self, email: str, scopes: frozenset[str]) -> Token:
         """Give a token for an e-mail address, good for an hour."""
-        now_usec = self._clock.now_usec()
-        token = Token(
-            text=f"pullqueue-{secrets.token_urlsafe(32)}",
-            email=email,
-            scopes=scopes,
-            expires_usec=now_usec + TOKEN_SECONDS * USEC_PER_SECOND,
+        expires_usec = self._clock.now_usec() + TOKEN_SECONDS * USEC_PER_SECOND
+        signed = self._token_texts.dumps([email, sorted(scopes), expires_usec])
+        return Token(
+            text=f"{_PREFIX}{signed}", email=email, scopes=scopes, expires_usec=expires_usec
         )
-        with self._lock:
-            live = {text: each for text, each in self._tokens.items() if _is_live(each, now_usec)}
-            self._tokens = {**live, token.text: token}
-        return token
 
     def find(self, text: str) -> Token | None:
-        """Give a token by its text, if it is still good."""
-        token = self._tokens.get(text)
-        return token if token and _is_live(token, self._clock.now_usec()) else None
+        """Give a token by its text, if it is one and still good."""
+        try:
+            email, scopes, expires_usec = self._token_texts.loads(text.removeprefix(_PREFIX))
+        except BadData:
+            return None
+        if expires_usec <= self._clock.now_usec():
+            return None
+        return Token(text=text, email=email, scopes=frozenset(scopes), expires_usec=expires_usec)
 
     def seconds_left(self, token: Token) -> int:
         """Tell how long a token is still good."""
@@ -100,20 +105,19 @@ class Tokens:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        identifier = secrets.token_hex(20)
-        token_uri = f"{root_url}token"
-        key = _Key(email=email, public=private.public_key(), token_uri=token_uri)
-        with self._lock:
-            self._keys[identifier] = key
+        public_pem = private.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        key = _Key(email=email, public_pem=public_pem.decode(), token_uri=f"{root_url}token")
         return {
             "type": "service_account",
             "project_id": project,
-            "private_key_id": identifier,
+            "private_key_id": self._key_ids.dumps(key),
             "private_key": pem.decode(),
             "client_email": email,
             "client_id": str(secrets.randbelow(10**21)),
             "auth_uri": f"{root_url}auth",
-            "token_uri": token_uri,
+            "token_uri": key.token_uri,
             "universe_domain": "googleapis.com",
         }
 
@@ -144,15 +148,10 @@ class Tokens:
         import jwt  # noqa: PLC0415 - slow to import
 
         try:
-            key = self._keys.get(str(jwt.get_unverified_header(assertion).get("kid")))
-            if key is None:
-                raise GrantError(
-                    "the key is unknown: the server made it in an earlier run, or never; get one "
-                    "with `pullqueue credentials`"
-                )
+            key = self._key(str(jwt.get_unverified_header(assertion).get("kid")))
             return jwt.decode(
                 assertion,
-                key.public,
+                key.public_pem,
                 algorithms=["RS256"],
                 audience=[key.token_uri, GOOGLE_AUDIENCE],
                 issuer=key.email,
@@ -162,6 +161,11 @@ class Tokens:
         except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError) as error:
             raise GrantError(f"Invalid JWT: {error}") from None
 
-
-def _is_live(token: Token, now_usec: int) -> bool:
-    return now_usec < token.expires_usec
+    def _key(self, identifier: str) -> _Key:
+        try:
+            return _Key(*self._key_ids.loads(identifier))
+        except BadData:
+            raise GrantError(
+                "the key is unknown: it is of another server, or of an earlier run without "
+                "--secret-file; get one with `pullqueue credentials`"
+            ) from None

@@ -19,6 +19,7 @@ from pullqueue.rest.tokens import Tokens
 
 SCOPE = "https://www.googleapis.com/auth/taskqueue"
 GOOGLE = "https://oauth2.googleapis.com/token"
+WORKER = "worker@example.com"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
@@ -193,6 +194,37 @@ class TestToken:
         )
 
         assert "HTTP/1.1 200 OK" in response.text
+
+    def test_at_another_server(self, tokens: Tokens, clock: ManualClock) -> None:
+        """Servers that share a secret take each other's tokens, and nobody else does."""
+        here, there = (Tokens(clock, secret="s" * 32) for _ in range(2))
+        app = create_app(Emulator(CONFIG, clock=clock), tokens=here, acl=True)
+        statuses = [
+            app.test_client().get(f"{ROOT}/limited", headers=bearer(each, WORKER)).status_code
+            for each in (there, tokens)
+        ]
+
+        assert statuses == [200, 401]
+
+    def test_with_more_rights_than_were_given(self, guarded: FlaskClient, tokens: Tokens) -> None:
+        """A token says whom it was given to, and is not good with another name in it."""
+        prefix, _, signed = tokens.issue("nobody@example.com", frozenset({SCOPE})).text.partition(
+            "-"
+        )
+        claims, _, signature = signed.partition(".")
+        padded = base64.urlsafe_b64decode(f"{claims}{'=' * (-len(claims) % 4)}")
+        forged = base64.urlsafe_b64encode(padded.replace(b"nobody@", b"worker@")).decode()
+        headers = {"Authorization": f"Bearer {prefix}-{forged.rstrip('=')}.{signature}"}
+
+        assert b"nobody@" in padded
+        assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 401
+
+    def test_a_key_is_no_token(self, guarded: FlaskClient) -> None:
+        """What is signed for one purpose is not good for another."""
+        key = guarded.post("/_emulator/credentials", json={"email": WORKER}).get_json()
+        headers = {"Authorization": f"Bearer {key['private_key_id']}"}
+
+        assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 401
 
     def test_for_a_shell(self, guarded: FlaskClient) -> None:
         """/_emulator/token gives a token for any address."""

@@ -1,0 +1,50 @@
+"""The secret that a server signs tokens and keys with, in a file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from pullqueue.errors import ConfigFileError
+
+ONLY_THE_OWNER = 0o600
+"""Who may read files that hold secrets."""
+
+_FEWEST_CHARACTERS = 32
+_BYTES = 32
+
+
+def secret_of(path: Path) -> str:
+    """Read the secret in a file; where there is no file, make one for the owner alone.
+
+    Raises:
+        ConfigFileError: the file can be neither read nor written, or holds no secret.
+    """
+    try:
+        with suppress(FileExistsError):
+            write_privately(path, f"{secrets.token_hex(_BYTES)}\n")
+        secret = path.read_text("utf-8").strip()
+    except OSError as error:
+        raise ConfigFileError(f"no secret in {str(path)!r}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigFileError(f"no secret in {str(path)!r}: it is no text in UTF-8") from None
+    if len(secret) < _FEWEST_CHARACTERS:
+        raise ConfigFileError(
+            f"the secret in {str(path)!r} has {len(secret)} characters, and could be guessed: have "
+            f"{_FEWEST_CHARACTERS} or more, or remove the file and a new one is made"
+        )
+    return secret
+
+
+def write_privately(path: Path, text: str) -> None:
+    """Write a file that is for its owner alone.
+
+    Raises:
+        FileExistsError: it is there.
+        OSError: it cannot be written.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, ONLY_THE_OWNER)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
