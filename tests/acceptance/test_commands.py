@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,10 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 
 from pullqueue import Emulator, ManualClock
-from pullqueue.cli import main
+from pullqueue.cli import main, pullqueue
 from pullqueue.rest.control.config_file import ConfigFile
 from pullqueue.rest.server import Server
 
@@ -83,10 +85,11 @@ def test_queues(run: Run, emulator: Emulator) -> None:
     emulator.queue("pull").add(b"work")
     emulator.queue("pull").lease_tasks(60, 1)
 
+    numbers = "QUEUE    MODE  TASKS  AVAILABLE  LEASED  SCHEDULED  OLDEST"
     assert run("queues").out.splitlines() == [
-        "QUEUE    TYPE  TASKS  AVAILABLE  LEASED  SCHEDULED  OLDEST  MINUTE  HOUR  LEASES",
-        "pull     pull      1          0       1          0  0 s          1     1       3",
-        "other    pull      0          0       0          0               0     0",
+        f"{numbers}  LEASED/MIN  LEASED/HOUR  RETRY LIMIT",
+        "pull     pull      1          0       1          0  0 s              1            1  3",
+        "other    pull      0          0       0          0                   0            0  none",
         "push     push",
         "default  push",
     ]
@@ -99,8 +102,8 @@ def test_the_life_of_a_task(run: Run) -> None:
     assert "scheduled" in run("tasks", "list", "pull").out
     assert run("clock", "advance", "5").out == "2026-01-01T00:00:05+00:00  (manual clock)\n"
     assert run("tasks", "lease", "pull", "--by-tag", "--seconds", "90").out.splitlines() == [
-        "TASK  TAG  STATE                    ETA (UTC)            LEASES  SIZE  PAYLOAD",
-        "a     t    leased, 1 min 30 s left  2026-01-01 00:01:35  1 of 3     5  hello",
+        "TASK  TAG  STATE                    ETA (UTC)            LEASES  BYTES  PAYLOAD",
+        "a     t    leased, 1 min 30 s left  2026-01-01 00:01:35  1 of 3      5  hello",
     ]
     assert "leased, 2 h left" in run("tasks", "extend", "pull", "a", "--seconds", "7200").out
     assert "available" in run("tasks", "release", "pull", "a").out
@@ -162,7 +165,7 @@ def test_purging_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPa
         refused = run("tasks", "purge", "pull")
         assert refused.status == 2
         assert stdin is None or "Delete 1 task of queue 'pull'? [y/N]:" in refused.err
-        assert refused.err.endswith("Error: nothing was deleted: answer y, or give --yes\n")
+        assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or give --yes\n")
     assert len(emulator.queue("pull").list_tasks()) == 1
 
     assert run("tasks", "purge", "pull", "--yes").out == "1 deleted\n"
@@ -174,7 +177,7 @@ def test_stats(run: Run, emulator: Emulator) -> None:
     """The pull queues, or those that are named."""
     assert "push" not in run("stats").out
     assert len(run("stats", "other").out.splitlines()) == 2
-    assert run("stats", "nope").err == "Error: there is no queue 'nope'\n"
+    assert run("stats", "nope").err.startswith("pullqueue: queue 'nope' is not in ")
     assert json.loads(run("stats", "--json").out)["queues"][1]["name"] == "other"
 
 
@@ -207,13 +210,16 @@ def test_faults(run: Run) -> None:
     run("faults", "add", "fail", "lease_tasks", "--error", "InternalError", "--times", "2")
     run("faults", "add", "empty_leases", "--queue", "other")
     assert run("faults").out.splitlines() == [
-        "NUMBER  KIND          CALL         WHAT           WHEN         STRUCK",
+        "NUMBER  KIND          CALL         EFFECT         WHEN         STRUCK",
         "     1  fail          lease_tasks  InternalError  times=2      0 of 0",
-        "     2  empty_leases                              queue=other  0 of 0",
+        "     2  empty_leases  every lease  no tasks       queue=other  0 of 0",
     ]
     assert run("faults", "remove", "1").out == "1 removed\n"
     assert run("faults", "clear").out == "1 removed\n"
-    assert "there is no fault '1'" in run("faults", "remove", "1").err
+    assert run("faults", "remove", "1").err == "pullqueue: there is no fault '1': none is set\n"
+    run("faults", "add", "latency", "add", "--seconds", "2")
+    assert "latency  add   2 s later  always" in run("faults").out
+    assert "there is no fault '1': give one of 3" in run("faults", "remove", "1").err
 
 
 def test_waiting(run: Run, emulator: Emulator) -> None:
@@ -249,10 +255,16 @@ def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     loaded = run("snapshot", "load", str(file), "--shift")
 
     assert saved.out == f"{file}: {file.stat().st_size} bytes\n"
-    assert loaded.out == "1 tasks loaded\n"
+    assert loaded.out == "1 task loaded\n"
     assert emulator.queue("pull").get_task("a").payload == b"work"
     file.write_text("{}")
-    assert "the snapshot is damaged" in run("snapshot", "load", str(file)).err
+    assert run("snapshot", "load", str(file)).err == (
+        f"pullqueue: {file}: this is no snapshot: give one that was saved, as by `pullqueue "
+        "snapshot save`; nothing was changed\n"
+    )
+    file.write_text("queue:")
+    assert f"{file}: it is not JSON: " in run("snapshot", "load", str(file)).err
+    assert "cannot write '.': " in run("snapshot", "save", ".").err
     assert run("snapshot", "load", "nowhere").status == 2
     assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 2
     assert json.loads(run("snapshot", "save", "-").out)["format"] == "pullqueue-snapshot/1"
@@ -293,26 +305,78 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.yaml", "- a\n", "it must be a mapping"),
-        ("a.yaml", "pull: a\n", "'pull' must be a list of tasks"),
-        ("a.yaml", "pull: [{size: 1}]\n", "task 1 of 'pull' has 'size': a task has count"),
-        ("a.yaml", "pull: [{count: 0}]\n", "the count of task 1 of 'pull' is 0: give 1 or more"),
-        ("a.yaml", "pull: [{count: 2, name: a}]\n", "has both a name and a count"),
-        ("a.yaml", "pull: [\n", "it is not YAML"),
-        ("a.jsonl", '{"payload": 1}\n', 'line 1 must be a JSON object with a "queue"'),
-        ("a.yaml", "nope: [a]\n", "queue 'nope' is not in"),
+        ("a.yaml", "", "1:1: the file is empty: give the names of queues, each with a list"),
+        ("a.yaml", "- a\n", "1:1: the file is no mapping: give the names of queues"),
+        ("a.yaml", "[a]: []\n", "1:1: this is no name of a queue: give"),
+        ("a.yaml", "pull: a\n", "1:7: queue 'pull' has no list of tasks: begin each with `- `"),
+        ("a.yaml", "pull: []\npull: []\n", "2:1: queue 'pull' stands here again: write one list"),
+        ("a.yaml", "pull:\n- size: 1\n", "2:9: a task has no 'size': give one of count, countdown"),
+        ("a.yaml", "pull:\n- [a]: 1\n", "2:8: a task has no '?': give one of count"),
+        ("a.yaml", "pull: [{tag: a, tag: b}]\n", "1:17: 'tag' stands twice in one task"),
+        ("a.yaml", "pull: [{count: 0}]\n", "1:16: count is 0: give a whole number, 1 or more"),
+        (
+            "a.yaml",
+            "pull: [{count: 2, name: a}]\n",
+            "1:16: a task has either name or count, and not both: leave one out",
+        ),
+        (
+            "a.yaml",
+            "pull: [{payload: a, payload_base64: YQ==}]\n",
+            "1:37: a task has either payload or payload_base64, and not both: leave one out",
+        ),
+        ("a.yaml", "pull: [{payload_base64: '%'}]\n", "1:25: payload_base64 is '%': give base64"),
+        ("a.yaml", "pull: [2026-01-01]\n", "1:8: the payload holds what JSON has no word for"),
+        ("a.yaml", "pull: [2026-13-01]\n", "1:8: '2026-13-01' cannot be read (month must be in"),
+        ("a.yaml", "pull: [{eta: 2026-01-01}]\n", "1:14: eta is '2026-01-01': give a moment with"),
+        ("a.yaml", "pull: [{eta: soon}]\n", "1:14: eta is 'soon': give a moment with its time"),
+        ("a.yaml", "pull: [{countdown: .inf}]\n", "1:20: countdown is inf: give a number of"),
+        ("a.yaml", "pull: [{tag: 17}]\n", "1:14: tag is 17: give text; put it in quotes"),
+        ("a.yaml", "pull: [{name: a b}]\n", "1:15: task name is 'a b': give letters"),
+        ("a.yaml", f"pull: [{{tag: {'t' * 501}}}]\n", "1:14: tag has 501 characters"),
+        ("a.yaml", f"pull:\n- {'p' * (1 << 20)}p\n", "2:3: payload has 1048577 bytes"),
+        ("a.yaml", "pull: [a\n", "1:7: `[` is never closed: `]` is missing"),
+        ("a.yaml", "pull:\n\t- a\n", "2:1: a tab is used for indentation: YAML permits spaces"),
+        ("a.yaml", "a: []\n---\nb: []\n", "2:1: a second document begins here: give one"),
+        (
+            "a.yaml",
+            f"pull: {'[' * 5000}{']' * 5000}\n",
+            "1:1: nested too deeply: give flatter data",
+        ),
+        ("a.yaml", "pull:\n- \udcff\n", "2:3: byte 0xff is not UTF-8: save the file as UTF-8"),
+        ("a.jsonl", '\n{"payload": 1}\n', '2:1: no object with a "queue": give one a line'),
+        ("a.jsonl", '{"queue": \n', "1:11: not JSON (Expecting value): give one object a line"),
+        ("a.yaml", "pull: [a]\nnope: [a]\n", "2:1: queue 'nope' is not in"),
+        ("a.yaml", "push: [a]\n", "1:1: queue 'push' is a push queue: name one with `mode: pull`"),
     ],
 )
 def test_seeds_that_make_no_sense(
     run: Run, tmp_path: Path, name: str, text: str, message: str
 ) -> None:
-    """What is wrong is told with its place."""
-    (tmp_path / name).write_text(text)
+    """What is wrong is told on one line with its place, and nothing is added before."""
+    file = tmp_path / name
+    file.write_text(text, errors="surrogateescape")
 
-    done = run("seed", str(tmp_path / name))
+    done = run("seed", str(file))
 
     assert done.status == 2
-    assert message in done.err
+    assert done.err.startswith(f"pullqueue: {file}:{message}")
+    assert done.err.count("\n") == 1
+    assert run("tasks", "list", "pull").out == "no tasks in pull\n"
+
+
+def test_seeds_that_the_server_refuses(run: Run, tmp_path: Path) -> None:
+    """What only the server can tell has its place as well, and what was added before is told."""
+    file = tmp_path / "seed.yaml"
+    late = "- {eta: 2100-01-01T00:00:00Z}\n"
+
+    file.write_text(f"pull:\n- {{count: 100}}\n{late}")
+    alone = run("seed", str(file)).err
+    file.write_text(f"pull:\n- a\n{late}")
+    among_others = run("seed", str(file)).err
+
+    assert alone.startswith(f"pullqueue: {file}:3:3: eta is 2100-01-01T00:00:00+00:00: at most ")
+    assert alone.endswith(" from now are permitted; 100 tasks were added before\n")
+    assert among_others.startswith(f"pullqueue: {file}:2:3: in this task or one after it: eta is")
 
 
 def test_reloading(run: Run, queue_yaml: Path) -> None:
@@ -337,10 +401,110 @@ def test_refusals_say_what_was_wrong(run: Run) -> None:
     assert "did you mean 'pull'?" in done.err
 
 
-def test_addresses(run: Run) -> None:
+def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is not there, an address that is none, and something else that answers."""
     assert "start one with `pullqueue serve`" in run("queues", "--url", "127.0.0.1:9").err
-    assert "give one such as" in run("queues", "--url", "ftp://x").err
+    for address in ("ftp://x", "localhost", "localhost:x", ":1", "http://", "http://h:0", "//h:1"):
+        assert run("queues", "--url", address).err == (
+            f"pullqueue: --url is {address!r}, which is no address: give HOST:PORT, such as "
+            "localhost:8124\n"
+        )
+    monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", "a b:1")
+    assert run("queues").err == (
+        "pullqueue: PULLQUEUE_EMULATOR_HOST is 'a b:1', which is no address: give HOST:PORT, such "
+        "as localhost:8124, or unset the variable\n"
+    )
+
+
+def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:
+    """Columns are aligned for letters of any width, and no tag sends anything to the terminal."""
+    queue = emulator.queue("pull")
+    for name, tag in (
+        ("a", "日本"),
+        ("b", "e\N{COMBINING ACUTE ACCENT}"),
+        ("c", ""),
+        ("d", "\x1b[31m"),
+    ):
+        queue.add(b"work", name=name, tag=tag)
+    queue.add(b"work", name="e", tag="t" * 500)
+
+    lines = run("tasks", "list", "pull").out.splitlines()
+
+    assert "\x1b" not in "".join(lines)
+    assert lines[1].startswith(f"a     日本{' ' * 38}available")
+    assert lines[2].startswith(f"b     e\N{COMBINING ACUTE ACCENT}{' ' * 41}available")
+    assert lines[3].startswith("c     ''  ")
+    assert lines[4].startswith(r"d     \x1b[31m  ")
+    assert lines[5].startswith(f"e     {'t' * 37}...  available")
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("tasks", "lease", "pull", "--seconds", "nan"),
+        ("tasks", "extend", "pull", "a", "--seconds", "-1"),
+        ("tasks", "add", "pull", "x", "--countdown", "inf"),
+        ("wait", "--timeout", "soon"),
+        ("stats", "--interval", "0"),
+    ],
+)
+def test_numbers_that_are_none(run: Run, order: tuple[str, ...]) -> None:
+    """What is no number of seconds is refused before anything is asked of the server."""
+    done = run(*order)
+
+    assert done.status == 2
+    assert f"{order[-1]!r} is none: give a number of seconds" in done.err
+
+
+def test_a_full_disk(emulator: Emulator) -> None:
+    """Output that cannot be written is told in one line."""
+    with Server(emulator) as server, Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [PROGRAM, "queues", "--url", server.url],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert done.stderr == "pullqueue: the output cannot be written: no space left on device\n"
+
+
+def test_an_interrupt(emulator: Emulator) -> None:
+    """Ctrl-C is how to end what is shown again and again: it is no failure."""
+    emulator.queue("pull").add(b"work")
+    with Server(emulator) as server:
+        watching: list[str | Path] = [PROGRAM, "stats", "--watch", "--json", "--url", server.url]
+        with subprocess.Popen(watching, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert '"queues"' in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+
+
+def test_the_summary_of_each_command_is_whole() -> None:
+    """The list of commands shows no sentence that breaks off."""
+    summaries = {
+        name: command.get_short_help_str(65)
+        for name in pullqueue.list_commands(click.Context(pullqueue))
+        if name != "exec" and (command := pullqueue.get_command(click.Context(pullqueue), name))
+    }
+
+    assert not [name for name, text in summaries.items() if text.endswith("...")]
+
+
+def test_something_else_answers(run: Run, emulator: Emulator) -> None:
+    """Routes that the server does not have are not ours, whatever it is."""
+    with Server(emulator) as server:
+        url = f"{server.url}/elsewhere"
+        done = run("queues", "--url", f"{url}/")
+
+    assert done.status == 2
+    assert done.err == (
+        f"pullqueue: what answers at {url} is no pullqueue, or one of another "
+        "version: say where it is with --url or PULLQUEUE_EMULATOR_HOST\n"
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

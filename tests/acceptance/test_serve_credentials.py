@@ -171,7 +171,9 @@ class TestCredentials:
             status, output, errors = credentials("worker", "--url", served.url)
 
         assert (status, output) == (2, "")
-        assert errors == "Error: email is 'worker': give an address, such as worker@example.com\n"
+        assert (
+            errors == "pullqueue: email is 'worker': give an address, such as worker@example.com\n"
+        )
 
     def test_a_file_that_cannot_be_written(self, folder: Path, tmp_path: Path) -> None:
         """A folder that is not there is one clear line."""
@@ -180,14 +182,14 @@ class TestCredentials:
             status, _, errors = credentials("a@b", "--url", served.url, "--output", str(path))
 
         assert status == 2
-        assert errors == f"Error: cannot write '{path}': No such file or directory\n"
+        assert errors == f"pullqueue: cannot write '{path}': no such file or directory\n"
 
     def test_no_server(self) -> None:
         """Where nothing answers, the command says how to start a server."""
         status, _, errors = credentials("a@b", "--url", "http://127.0.0.1:1")
 
         assert status == 2
-        assert errors.startswith("Error: no pullqueue answers at http://127.0.0.1:1 (")
+        assert errors.startswith("pullqueue: no pullqueue answers at http://127.0.0.1:1 (")
         assert "): start one with `pullqueue serve`" in errors
 
     def test_no_url(self) -> None:
@@ -195,7 +197,7 @@ class TestCredentials:
         status, _, errors = credentials("a@b", "--url", "ftp://host")
 
         assert status == 2
-        assert "the server's address is 'ftp://host': give one such as" in errors
+        assert "--url is 'ftp://host', which is no address: give HOST:PORT, such as" in errors
 
     def test_as_the_other_commands_find_it(self, folder: Path) -> None:
         """No proxy stands between, and an address goes without its scheme."""
@@ -216,4 +218,4 @@ class TestCredentials:
             status, _, errors = credentials("a@b", "--url", url)
 
         assert status == 2
-        assert errors.startswith(f"Error: {url}/_emulator/credentials is no pullqueue: ")
+        assert errors.startswith(f"pullqueue: what answers at {url} is no pullqueue")

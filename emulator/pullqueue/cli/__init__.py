@@ -7,6 +7,7 @@ not wait for Flask.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Sequence
 from importlib import import_module
@@ -14,8 +15,12 @@ from pkgutil import iter_modules
 
 import click
 
+from pullqueue.cli._reasons import reason_of
 from pullqueue.error_codes import EXIT_INTERNAL, EXIT_USAGE, codes_of
 from pullqueue.errors import InvalidQueueConfigError, PullQueueError
+
+_INTERRUPTED = 130
+"""What shells give for a command that Ctrl-C has ended."""
 
 _log = logging.getLogger("pullqueue.cli")
 
@@ -50,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and give its exit status.
 
     0 is success, 1 is for findings of the linter, 2 for wrong usage or unusable input, 3 for a
-    fault of the command's own. `arguments` are those of the process where none are given.
+    fault of the command's own, 130 for a command that Ctrl-C has ended. `arguments` are those
+    of the process where none are given.
     """
     try:
         status = pullqueue.main(
@@ -58,18 +64,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
             prog_name="pullqueue",
             standalone_mode=False,
         )
-    except click.ClickException as error:
-        error.show()
-        return EXIT_USAGE
-    except click.Abort:
-        return EXIT_USAGE
-    except InvalidQueueConfigError as error:
-        click.echo(error, err=True)
-        return codes_of(error).exit_status
-    except PullQueueError as error:
-        click.echo(f"pullqueue: {error}", err=True)
-        return codes_of(error).exit_status
-    except Exception:  # noqa: BLE001 - logged, with its traceback
-        _log.exception("the command failed through a fault of its own")
-        return EXIT_INTERNAL
+    except Exception as error:  # noqa: BLE001 - told, or logged with its traceback
+        return _told(error)
     return status if isinstance(status, int) else 0
+
+
+def _told(error: Exception) -> int:
+    """Say what went wrong and give the exit status."""
+    status = EXIT_USAGE
+    match error:
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+        case click.ClickException():
+            _tell(error)
+        case click.Abort():
+            status = _INTERRUPTED
+        case InvalidQueueConfigError():
+            click.echo(error, err=True)
+            status = codes_of(error).exit_status
+        case PullQueueError():
+            click.echo(f"pullqueue: {error}", err=True)
+            status = codes_of(error).exit_status
+        case OSError(errno=errno.ENOSPC):
+            click.echo(f"pullqueue: the output cannot be written: {reason_of(error)}", err=True)
+        case _:
+            _log.error("the command failed through a fault of its own", exc_info=error)
+            status = EXIT_INTERNAL
+    return status
+
+
+def _tell(error: click.ClickException) -> None:
+    """Say what was wrong, below how the command is used where that was not heeded."""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        path = error.ctx.command_path
+        click.echo(f"{error.ctx.get_usage()}\nTry '{path} --help' for help.\n", err=True)
+    click.echo(f"pullqueue: {error.format_message()}", err=True)

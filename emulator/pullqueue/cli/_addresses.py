@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+from urllib.parse import urlsplit
 
 import click
 
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, DEFAULT_PORT
+
 _LARGEST_PORT = 65_535
+_EXAMPLE_OF_ANOTHER = "localhost:8080"
 _PROJECT = re.compile(
     r"""
     (?: [a-z] ~ )?                # the partition, as in s~my-app
@@ -39,8 +44,39 @@ def host_and_port(
         BadParameter: it is none.
     """
     if value is not None and not is_host_and_port(value):
-        raise click.BadParameter(f"{value!r} is no address: give HOST:PORT, such as localhost:8080")
+        raise click.BadParameter(f"{value!r} is {_no_address(_EXAMPLE_OF_ANOTHER)}")
     return value
+
+
+def server_url(option: str | None, *, name: str = "--url") -> str:
+    """Give the URL of the server that an option or the environment names, or the usual one.
+
+    HOST:PORT will do; a URL may leave out the port, or lead to a path behind a proxy.
+
+    Raises:
+        ClickException: it is no address.
+    """
+    address = option or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
+    url = address if "://" in address else f"http://{address}"
+    if not (is_host_and_port(address) or ("://" in address and _is_url(address))):
+        problem = f"{address!r}, which is {_no_address(f'localhost:{DEFAULT_PORT}')}"
+        if option:
+            raise click.ClickException(f"{name} is {problem}")
+        raise click.ClickException(f"{ADDRESS_VARIABLE} is {problem}, or unset the variable")
+    return url.rstrip("/")
+
+
+def _no_address(example: str) -> str:
+    return f"no address: give HOST:PORT, such as {example}"
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return usable and parts.scheme in ("http", "https") and not re.search(r"\s", text)
 
 
 def is_host_and_port(text: str) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
+from http import HTTPStatus
+from http.client import HTTPException
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
@@ -12,7 +13,9 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import click
 
-from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
+from pullqueue.address import ADDRESS_VARIABLE
+from pullqueue.cli._addresses import server_url
+from pullqueue.cli._reasons import reason_of
 
 _TIMEOUT_SECONDS = 60
 
@@ -39,16 +42,9 @@ class Client:
         """Take an address; None is that of the environment, or the default one.
 
         Raises:
-            UsageError: it is no address.
+            ClickException: it is no address.
         """
-        address = url or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
-        if "//" not in address:
-            address = f"http://{address}"
-        if not address.startswith(("http://", "https://")):
-            raise click.UsageError(
-                f"the server's address is {address!r}: give one such as http://{DEFAULT_ADDRESS}"
-            )
-        self.url = address.rstrip("/")
+        self.url = server_url(url)
         self._opener = build_opener(ProxyHandler({}))
 
     def get(self, path: str, /, **query: object) -> Json:
@@ -85,17 +81,18 @@ class Client:
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         url = f"{self.url}/_emulator{path}" + (f"?{urlencode(given)}" if given else "")
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        request = Request(url, body, headers, method=verb)  # noqa: S310 - http(s), checked above
+        request = Request(url, body, headers, method=verb)  # noqa: S310 - http(s), see server_url
         try:
             stream: IO[bytes] = self._opener.open(request, timeout=timeout)
         except HTTPError as error:
             with error:
-                raise RefusedError(_reason(error), status=error.code) from None
-        except (URLError, OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
+                raise self._refusal(error) from None
+        except (URLError, HTTPException, OSError, ValueError) as error:
+            why = getattr(error, "reason", error)
+            reason = reason_of(why) if isinstance(why, BaseException) else why
             raise UnreachableError(
                 f"no pullqueue answers at {self.url} ({reason}): start one with `pullqueue serve`, "
-                f"or say where it is with --url or ${ADDRESS_VARIABLE}"
+                f"or say where it is with --url or {ADDRESS_VARIABLE}"
             ) from None
         return stream
 
@@ -112,7 +109,27 @@ class Client:
         try:
             return dict(json.loads(data))
         except ValueError:
-            raise UnreachableError(f"what answers at {self.url} is no pullqueue") from None
+            raise self._stranger() from None
+
+    def _refusal(self, error: HTTPError) -> click.ClickException:
+        """Give what a server said in its own words, or that it is none of ours."""
+        try:
+            answer = json.loads(error.read())
+            if "reason" in answer:
+                return RefusedError(answer["reason"], status=error.code)
+            # The message may be the real service's; what exactly was wrong then stands beside it.
+            told = answer["error"]["errors"][0].get("debugInfo") or answer["error"]["message"]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return self._stranger()
+        if told == HTTPStatus.NOT_FOUND.phrase:
+            return self._stranger()  # whatever is missing from a route of ours is named
+        return RefusedError(str(told), status=error.code)
+
+    def _stranger(self) -> UnreachableError:
+        return UnreachableError(
+            f"what answers at {self.url} is no pullqueue, or one of another version: say where it "
+            f"is with --url or {ADDRESS_VARIABLE}"
+        )
 
 
 def task_path(queue: str, task: str | None = None) -> str:
@@ -128,12 +145,3 @@ def queue_path(queue: str, action: str = "") -> str:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _reason(error: HTTPError) -> str:
-    try:
-        refusal = json.loads(error.read())["error"]
-        # The message may be the real service's; what exactly was wrong then stands beside it.
-        return str(refusal["errors"][0].get("debugInfo") or refusal["message"])
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return f"{error.url} is no pullqueue: it answers {error.code} {error.reason}"

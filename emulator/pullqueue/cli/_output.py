@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
+from unicodedata import category, east_asian_width
 
 import click
 from click.shell_completion import CompletionItem
@@ -22,8 +23,9 @@ def url_option(command: _Command) -> _Command:
     """Add --url."""
     return click.option(
         "--url",
-        help=f"The server's address; if not given, that of ${ADDRESS_VARIABLE} or "
-        f"http://{DEFAULT_ADDRESS}.",
+        metavar="HOST:PORT",
+        help=f"Where the server is; if not given, what {ADDRESS_VARIABLE} says, or "
+        f"{DEFAULT_ADDRESS}.",
     )(command)
 
 
@@ -61,11 +63,11 @@ def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: 
     if not texts:
         click.echo(empty)
         return
-    widths = [max(map(len, column)) for column in zip(head, *texts, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(head, *texts, strict=True)]
     right = [all(_is_number(text) for text in column) for column in zip(*texts, strict=True)]
     for line in (head, *texts):
         cells = [
-            text.rjust(width) if number else text.ljust(width)
+            _filler(text, width) + text if number else text + _filler(text, width)
             for text, width, number in zip(line, widths, right, strict=True)
         ]
         click.echo("  ".join(cells).rstrip())
@@ -91,6 +93,44 @@ def age(seconds: float | None) -> str | None:
 def when(text: str) -> str:
     """Give a moment of the server's as a person reads it: UTC, to the second."""
     return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S}"
+
+
+def confirm(question: str) -> None:
+    """Ask before something is lost.
+
+    Raises:
+        ClickException: the answer is no, or nobody can answer.
+    """
+    try:
+        sure = click.confirm(question, err=True)
+    except (click.Abort, RuntimeError):  # there is no input to answer with, or not even a stream
+        click.echo(err=True)  # ends the line of the question
+        sure = False
+    if not sure:
+        raise click.ClickException("nothing was deleted: answer y, or give --yes")
+
+
+def shown(content: str | bytes, most: int) -> str:
+    """Give text or bytes on one line that does nothing to a terminal, cut where it is too long."""
+    line = repr(content).removeprefix("b")[1:-1]
+    return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def _width(text: str) -> int:
+    """Give how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(letter) for letter in text)
+
+
+def _columns(letter: str) -> int:
+    if category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(letter) in ("W", "F") else 1
+
+
+def _filler(text: str, width: int) -> str:
+    return " " * (width - _width(text))
 
 
 def _is_number(text: str) -> bool:

@@ -12,7 +12,9 @@ _VARIABLE = "_PULLQUEUE_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, *, shell: str) -> None:
-    """Print a script that lets SHELL complete commands, options and the names of queues.
+    """Print the script that completes commands in SHELL.
+
+    Options and the names of a running server's queues are completed, too.
 
     \b
         eval "$(pullqueue completion bash)"              # in ~/.bashrc

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from pullqueue.cli._reasons import unwritable
+
 _LOST = 1
 _UNREADABLE = 2
 
@@ -48,6 +50,9 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     elif output.exists() and not force:
         raise click.UsageError(f'"{output}" is there already: write --force to write over it')
     else:
-        output.write_bytes(text.encode())
+        try:
+            output.write_bytes(text.encode())
+        except OSError as error:
+            raise unwritable(output, error) from None
     wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
     ctx.exit(_LOST if lost or wrong else 0)

@@ -9,9 +9,10 @@ import click
 @click.argument("rules", nargs=-1, metavar="RULE...")
 @click.option("--list", "listed", is_flag=True, help="List all rules, one per line.")
 def explain(rules: tuple[str, ...], *, listed: bool) -> None:
-    """Explain rules of the linter: what each finds and why, a bad and a good sample.
+    """Explain rules of the linter.
 
-    A RULE is a name (rate-on-pull), a code (QY301), the beginning of codes (QY3) or `all`.
+    What each finds and why, a bad and a good sample. A RULE is a name (rate-on-pull), a code
+    (QY301), the beginning of codes (QY3) or `all`.
     """
     from pullqueue.config.rules import all_rules  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.explaining import explanation, line_of  # noqa: PLC0415 - the same

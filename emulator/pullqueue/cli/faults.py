@@ -6,8 +6,11 @@ import click
 
 from pullqueue.cli._client import Client, Json
 from pullqueue.cli._output import complete_queue, server_options, show_json, show_table
+from pullqueue.cli._values import SECONDS, SHARE
+from pullqueue.engine.calls import VERBS
 
-_HEAD = ("NUMBER", "KIND", "CALL", "WHAT", "WHEN", "STRUCK")
+_HEAD = ("NUMBER", "KIND", "CALL", "EFFECT", "WHEN", "STRUCK")
+_KINDS = ("fail", "lose_answer", "latency", "empty_leases")
 _WHEN = ("queue", "times", "after", "every", "probability", "seed")
 
 
@@ -17,7 +20,8 @@ _WHEN = ("queue", "times", "after", "every", "probability", "seed")
 def faults(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
     """List the faults that are set, or set and remove some.
 
-    Faults strike the calls of the app through every door, never these commands or the console.
+    STRUCK tells how many of the calls that a fault could have struck it did. Faults strike the
+    calls of the app through every door, never these commands or the console.
     """
     if ctx.invoked_subcommand is None:
         answer = Client(url).get("/faults")
@@ -28,19 +32,29 @@ def faults(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
 
 
 @faults.command
-@click.argument("kind", type=click.Choice(["fail", "lose_answer", "latency", "empty_leases"]))
-@click.argument("call", required=False)
+@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("call", required=False, type=click.Choice(VERBS), metavar="[CALL]")
 @click.option("--error", help="What the calls fail with, such as TransientError.")
-@click.option("--seconds", type=float, help="Of latency, by the manual clock.")
+@click.option("--seconds", type=SECONDS, metavar="SECONDS", help="Of latency, by the manual clock.")
 @click.option("--queue", help="Only calls on this queue.", shell_complete=complete_queue)
 @click.option("--times", type=int, help="So often at most.")
 @click.option("--after", type=int, help="Let so many calls through first.")
 @click.option("--every", type=int, help="Only every second, third...")
-@click.option("--probability", type=float, help="How likely, more than 0, at most 1.")
+@click.option(
+    "--probability", type=SHARE, metavar="NUMBER", help="How likely, more than 0, at most 1."
+)
 @click.option("--seed", type=int, help="Of the probability.")
 @server_options
 def add(*, url: str | None, as_json: bool, **order: str | float | None) -> None:
-    """Set a fault of a KIND for a CALL such as lease_tasks (empty_leases needs none)."""
+    """Set a fault of a KIND for a CALL.
+
+    fail: the call does nothing and raises an error. lose_answer: it is done, and raises an error
+    all the same. latency: the manual clock moves on. empty_leases: leases give no tasks; it needs
+    no CALL.
+
+    A CALL is one of add, lease_tasks, lease_tasks_by_tag, modify_task_lease, delete_tasks, purge,
+    fetch_statistics, get_task and list_tasks.
+    """
     given = {name: value for name, value in order.items() if value is not None}
     fault = Client(url).post("/faults", given)["fault"]
     if as_json:
@@ -72,8 +86,12 @@ def _deleted(answer: Json, *, as_json: bool) -> None:
 
 
 def _row(fault: Json) -> list[object]:
-    seconds = fault.get("seconds")
-    what = fault.get("error", "" if seconds is None else f"{seconds} s")
-    when = ", ".join(f"{name}={fault[name]}" for name in _WHEN if name in fault)
-    struck = f"{fault['hits']} of {fault['calls']}"
-    return [fault["number"], fault["kind"], fault.get("call"), what, when or "always", struck]
+    effect = f"{fault['seconds']:g} s later" if "seconds" in fault else "no tasks"
+    return [
+        fault["number"],
+        fault["kind"],
+        fault.get("call", "every lease"),
+        fault.get("error", effect),
+        ", ".join(f"{name}={fault[name]}" for name in _WHEN if name in fault) or "always",
+        f"{fault['hits']} of {fault['calls']}",
+    ]

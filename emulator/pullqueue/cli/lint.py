@@ -57,12 +57,14 @@ _FORMATS = (
 )
 @click.pass_context
 def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as click passes them
-    """Check queue.yaml files: here and below, unless files or folders are named.
+    """Check queue.yaml files.
 
-    A RULE is a name (rate-on-pull), a code (QY301), the beginning of codes (QY3) or `all`;
-    `pullqueue explain --list` lists them. A comment `# queue-lint: ignore[RULE]` on a line or
-    above it hides a finding there, `# queue-lint: ignore-file[RULE]` in the whole file. Settings
-    can stand in pyproject.toml under [tool.pullqueue.lint].
+    Those here and below, unless files or folders are named. A RULE is a name (rate-on-pull), a code
+    (QY301), the beginning of codes (QY3) or `all`; `pullqueue explain --list` lists them.
+
+    A comment `# queue-lint: ignore[RULE]` on a line or above it hides a finding there,
+    `# queue-lint: ignore-file[RULE]` in the whole file. Settings can stand in pyproject.toml under
+    [tool.pullqueue.lint].
 
     Exit status: 0 nothing found, 1 findings, 2 wrong usage or unreadable files, 3 internal error.
     """

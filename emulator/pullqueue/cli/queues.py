@@ -9,17 +9,17 @@ from pullqueue.cli._output import age, server_options, show_json, show_table
 
 HEAD = (
     "QUEUE",
-    "TYPE",
+    "MODE",
     "TASKS",
     "AVAILABLE",
     "LEASED",
     "SCHEDULED",
     "OLDEST",
-    "MINUTE",
-    "HOUR",
-    "LEASES",
+    "LEASED/MIN",
+    "LEASED/HOUR",
+    "RETRY LIMIT",
 )
-"""The columns of the table; MINUTE and HOUR are tasks leased lately, LEASES the retry limit."""
+"""The columns of the table."""
 
 
 @click.command
@@ -27,7 +27,9 @@ HEAD = (
 def queues(*, url: str | None, as_json: bool) -> None:
     """List the queues and their numbers.
 
-    MINUTE and HOUR count the tasks leased lately; LEASES is how often a task can be leased.
+    SCHEDULED tasks have an eta that lies ahead; OLDEST is for how long the first task has been
+    due. LEASED/MIN and LEASED/HOUR count the tasks leased in the last minute and hour. RETRY LIMIT
+    is the task_retry_limit of queue.yaml: how often a task can be leased.
     """
     answer = Client(url).get("/queues")
     if as_json:
@@ -52,5 +54,5 @@ def row_of(queue: Json) -> list[object]:
         age(queue["oldest_age_seconds"]),
         queue["leased_last_minute"],
         queue["leased_last_hour"],
-        retry.get("task_retry_limit"),
+        retry.get("task_retry_limit", "none"),
     ]

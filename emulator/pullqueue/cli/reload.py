@@ -11,7 +11,10 @@ from pullqueue.cli._output import server_options, show_json
 @click.command
 @server_options
 def reload(*, url: str | None, as_json: bool) -> None:
-    """Put queue.yaml in force as it is now; one with faults changes nothing."""
+    """Put queue.yaml in force as it is now.
+
+    A file with faults changes nothing.
+    """
     answer = Client(url).post("/reload")
     if as_json:
         show_json(answer)

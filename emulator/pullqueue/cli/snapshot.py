@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
 import click
 
-from pullqueue.cli._client import Client
+from pullqueue.cli._client import Client, RefusedError
 from pullqueue.cli._output import server_options, show_json, url_option
+from pullqueue.cli._reasons import unreadable, unwritable
+from pullqueue.tasks import count_tasks
 
 _CHUNK_BYTES = 1 << 18
 
@@ -35,15 +36,14 @@ def save(*, file: Path, url: str | None) -> None:
         if str(file) == "-":
             _copy(stream, sys.stdout.buffer)
             return
-        part = file.with_name(f"{file.name}.part")
+        part = file.parent / f"{file.name}.part"
         try:
             with part.open("wb") as target:
                 size = _copy(stream, target)
             part.replace(file)
         except OSError as error:
             part.unlink(missing_ok=True)
-            reason = error.strerror or error
-            raise click.ClickException(f"cannot write {str(file)!r}: {reason}") from None
+            raise unwritable(file, error) from None
     click.echo(f"{file}: {size} bytes")
 
 
@@ -58,20 +58,26 @@ def save(*, file: Path, url: str | None) -> None:
 def load(*, file: Path, shift: bool, url: str | None, as_json: bool) -> None:
     """Load from FILE, or from standard input (-), in place of everything that is there."""
     client = Client(url)
-    with ExitStack() as stack:
-        if str(file) == "-":
-            answer = client.put("/snapshot", sys.stdin.buffer.read(), shift=shift)
-        else:
-            try:
-                source = stack.enter_context(file.open("rb"))
-            except OSError as error:
-                message = f"cannot read {str(file)!r}: {error.strerror}"
-                raise click.ClickException(message) from None
-            answer = client.put("/snapshot", _read(source), shift=shift)
+    try:
+        answer = client.put("/snapshot", _content(file), shift=shift)
+    except RefusedError as error:
+        # The server speaks of what it was sent, a person of the file.
+        message = error.message.replace("the body", "it", 1)
+        raise click.ClickException(f"{file}: {message}; nothing was changed") from None
     if as_json:
         show_json(answer)
     else:
-        click.echo(f"{answer['tasks']} tasks loaded")
+        click.echo(f"{count_tasks(answer['tasks'])} loaded")
+
+
+def _content(file: Path) -> bytes:
+    if str(file) == "-":
+        return sys.stdin.buffer.read()
+    try:
+        with file.open("rb") as source:
+            return _read(source)
+    except OSError as error:
+        raise unreadable(file, error) from None
 
 
 def _copy(source: IO[bytes], target: IO[bytes]) -> int:

@@ -7,8 +7,9 @@ import threading
 
 import click
 
-from pullqueue.cli._client import Client
+from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._output import complete_queue, server_options, show_json, show_table
+from pullqueue.cli._values import PAUSE_SECONDS
 from pullqueue.cli.queues import HEAD, row_of
 
 
@@ -17,10 +18,11 @@ from pullqueue.cli.queues import HEAD, row_of
 @click.option("--watch", is_flag=True, help="Show them again and again, until Ctrl-C.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1),
+    type=PAUSE_SECONDS,
+    metavar="SECONDS",
     default=2.0,
     show_default=True,
-    help="Of --watch, in seconds.",
+    help="How long --watch waits between them.",
 )
 @server_options
 def stats(
@@ -28,24 +30,26 @@ def stats(
 ) -> None:
     """Show the numbers of the pull queues, or of some.
 
-    With --watch and --json, each line is a JSON document.
+    The columns are those of `pullqueue queues`. With --watch and --json, each line is a JSON
+    document.
     """
     client = Client(url)
     pause = threading.Event()
-    while True:
-        _show(client, names, as_json=as_json, again=watch)
-        if not watch or pause.wait(interval):
-            return
+    try:
+        while True:
+            _show(client, names, as_json=as_json, again=watch)
+            if not watch or pause.wait(interval):
+                return
+    except KeyboardInterrupt:
+        if not watch:
+            raise
 
 
 def _show(client: Client, names: tuple[str, ...], *, as_json: bool, again: bool) -> None:
-    queues = client.get("/queues")["queues"]
-    unknown = set(names) - {queue["name"] for queue in queues}
-    if unknown:
-        raise click.ClickException(f"there is no queue {min(unknown)!r}")
-    shown = [
-        queue for queue in queues if (queue["name"] in names if names else queue["mode"] == "pull")
-    ]
+    if names:
+        shown = [client.get(queue_path(name))["queue"] for name in names]
+    else:
+        shown = [queue for queue in client.get("/queues")["queues"] if queue["mode"] == "pull"]
     if as_json:
         if again:
             click.echo(json.dumps({"queues": shown}))

@@ -11,16 +11,20 @@ import click
 from pullqueue.cli._client import Client, Json, queue_path, task_path
 from pullqueue.cli._output import (
     age,
+    confirm,
     queue_argument,
     server_options,
     show_json,
     show_table,
+    shown,
     when,
 )
+from pullqueue.cli._reasons import unreadable
+from pullqueue.cli._values import SECONDS, SIGNED_SECONDS
 from pullqueue.tasks import count_tasks
 
 _STATES = ("available", "leased", "scheduled")
-_HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "SIZE", "PAYLOAD")
+_HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
 _PREVIEW = 40
 _STDIN = "-"
 
@@ -49,7 +53,11 @@ def list_(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """List the tasks of QUEUE in order, without leasing them."""
+    """List the tasks of QUEUE in order, without leasing them.
+
+    ETA is when a task can be leased (next): of one that is leased, the end of the lease. LEASES is
+    how often it was leased, of how often it can be.
+    """
     client = Client(url)
     found: list[Json] = []
     after: str | None = None
@@ -103,7 +111,12 @@ def get(*, queue: str, task: str, payload: bool, url: str | None, as_json: bool)
 @click.option("--name", help="Made up, if not given.")
 @click.option("--tag", help="A group to lease by.")
 @click.option("--eta", help="When it may be leased, such as 2026-01-01T00:00:00Z.")
-@click.option("--countdown", type=float, help="The same, in seconds from now.")
+@click.option(
+    "--countdown",
+    type=SIGNED_SECONDS,
+    metavar="SECONDS",
+    help="The same, in seconds from now.",
+)
 @server_options
 def add(
     *,
@@ -119,7 +132,7 @@ def add(
 ) -> None:
     """Add one task with a PAYLOAD to QUEUE; `-` reads it from standard input."""
     if (payload is None) == (file is None):
-        raise click.UsageError("give either a PAYLOAD or --file")
+        raise click.UsageError("give either a PAYLOAD or --file, and not both")
     if payload == _STDIN:
         file = Path(_STDIN)
     data = _content(file) if file is not None else (payload or "").encode()
@@ -137,7 +150,14 @@ def add(
 
 @tasks.command
 @queue_argument
-@click.option("--seconds", type=float, default=60, show_default=True, help="How long.")
+@click.option(
+    "--seconds",
+    type=SECONDS,
+    metavar="SECONDS",
+    default=60,
+    show_default=True,
+    help="How long.",
+)
 @click.option("--max", "count", type=int, default=1, show_default=True, help="How many at most.")
 @click.option("--tag", help="Only those with this tag.")
 @click.option("--by-tag", is_flag=True, help="Only those with the first available task's tag.")
@@ -166,7 +186,14 @@ def lease(
 @tasks.command
 @queue_argument
 @click.argument("task")
-@click.option("--seconds", type=float, default=60, show_default=True, help="How long, from now.")
+@click.option(
+    "--seconds",
+    type=SECONDS,
+    metavar="SECONDS",
+    default=60,
+    show_default=True,
+    help="How long, from now.",
+)
 @server_options
 def extend(*, queue: str, task: str, seconds: float, url: str | None, as_json: bool) -> None:
     """Let the lease of TASK end later, or sooner."""
@@ -208,22 +235,13 @@ def purge(*, queue: str, yes: bool, url: str | None, as_json: bool) -> None:
     """Delete all tasks of QUEUE, once that was confirmed."""
     client = Client(url)
     if not yes:
-        _confirm_purge(queue, client.get(queue_path(queue))["queue"]["tasks"])
+        count = client.get(queue_path(queue))["queue"]["tasks"]
+        confirm(f"Delete {count_tasks(count)} of queue {queue!r}?")
     answer = client.post(queue_path(queue, "purge"))
     if as_json:
         show_json(answer)
     else:
         click.echo(f"{answer['deleted']} deleted")
-
-
-def _confirm_purge(queue: str, count: int) -> None:
-    try:
-        sure = click.confirm(f"Delete {count_tasks(count)} of queue {queue!r}?", err=True)
-    except (click.Abort, RuntimeError):  # there is no input to answer with, or not even a stream
-        click.echo(err=True)  # ends the line of the question
-        sure = False
-    if not sure:
-        raise click.ClickException("nothing was deleted: answer y, or give --yes")
 
 
 def _change_lease(url: str | None, queue: str, task: str, seconds: float, *, as_json: bool) -> None:
@@ -249,7 +267,7 @@ def _row(task: Json) -> list[object]:
         state = f"leased, {age(task['lease_seconds_left'])} left"
     return [
         task["name"],
-        task["tag"],
+        None if task["tag"] is None else shown(task["tag"], _PREVIEW) or "''",
         state,
         when(task["eta"]),
         task["retry_count"] if limit is None else f"{task['retry_count']} of {limit}",
@@ -260,8 +278,7 @@ def _row(task: Json) -> list[object]:
 
 def _preview(payload: Json) -> str:
     text = payload["text"]
-    shown = repr(b64decode(payload["base64"]))[2:-1] if text is None else repr(text)[1:-1]
-    return shown if len(shown) <= _PREVIEW else f"{shown[: _PREVIEW - 3]}..."
+    return shown(b64decode(payload["base64"]) if text is None else text, _PREVIEW)
 
 
 def _content(file: Path) -> bytes:
@@ -270,4 +287,4 @@ def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise click.ClickException(f"cannot read {str(file)!r}: {error.strerror}") from None
+        raise unreadable(file, error) from None

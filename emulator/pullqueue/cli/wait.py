@@ -10,6 +10,7 @@ import click
 
 from pullqueue.cli._client import Client, RefusedError, UnreachableError, queue_path
 from pullqueue.cli._output import complete_queue, url_option
+from pullqueue.cli._values import SECONDS
 from pullqueue.tasks import count_tasks
 
 _PAUSE_SECONDS = 0.1
@@ -27,10 +28,11 @@ _SERVICE_UNAVAILABLE = 503
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0),
+    type=SECONDS,
+    metavar="SECONDS",
     default=30.0,
     show_default=True,
-    help="How many seconds at most; 0 looks once.",
+    help="How long at most; 0 looks once.",
 )
 @url_option
 def wait(*, queues: tuple[str, ...], timeout: float, url: str | None) -> int:
