@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
+from configparser import ConfigParser
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
 from documents import blocks_of, run_document
+from markdown_it import MarkdownIt
 
 import pullqueue
 import pullqueue.testing
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 SHOWN = {"python", "console", "yaml", "toml", "ini", "json", "text", "xml", "http"}
 INSTALLING = re.compile(r"(python -m )?pip install|git clone|cd |docker |sudo |pre-commit install")
+ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue")
+"""How what stands on other machines begins."""
 
 
 def name_of(page: Path) -> str:
@@ -40,6 +50,38 @@ def test_no_block_is_left_out(page: Path) -> None:
 
     assert {block.language for block in others} <= {"sh"}
     assert [line for line in lines if not INSTALLING.match(line)] == []
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name
+)
+def test_no_block_is_overlooked(page: Path) -> None:
+    """What a reader sees as code is what the tests see: none is indented, or fenced otherwise."""
+    tokens = MarkdownIt().parse(page.read_text("utf-8"))
+    fenced = [token for token in tokens if token.type == "fence" and token.info[:1] != "{"]
+    indented = [token.content for token in tokens if token.type == "code_block"]
+
+    assert [(token.info, token.content) for token in fenced] == [
+        (block.language, block.text) for block in blocks_of(page)
+    ]
+    assert [text for text in indented if not text.startswith(ELSEWHERE)] == []
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "yaml": yaml.safe_load,
+    "toml": tomllib.loads,
+    "ini": lambda text: ConfigParser(interpolation=None).read_string(text),
+    "json": json.loads,
+    "xml": ET.fromstring,
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_data_can_be_read(page: Path) -> None:
+    """Files that are shown are well-formed, whether or not a command below reads them."""
+    for block in blocks_of(page):
+        if block.language in READERS:
+            READERS[block.language](block.text.replace("<!-- queue.xml -->\n", ""))
 
 
 @pytest.fixture(scope="module")
