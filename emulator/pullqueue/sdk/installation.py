@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,24 +94,19 @@ def _configuration_kept(emulator: Emulator) -> Iterator[None]:
 
 @contextmanager
 def _host(_: Emulator) -> Iterator[None]:
-    """Give HTTP_HOST a value, for want of which the client logs a warning for every task."""
-    if context.get("HTTP_HOST") is not None:
+    """Give the client a host outside requests, for want of which it logs a warning for every task.
+
+    The client alone is given it, not the environment, so that every thread has it: from Python 3.13
+    on a thread that is started after `wrap_wsgi_app` begins with an empty environment, since the
+    SDK's hook is put on a function by which `threading` starts no thread any more.
+    """
+
+    def get(key: str, default: Any = None) -> Any:
+        value = context.get(key, default)
+        return _HOST if value is None and key == "HTTP_HOST" else value
+
+    with _replaced(taskqueue.taskqueue, "context", SimpleNamespace(get=get)):
         yield
-    elif context.READ_FROM_OS_ENVIRON:
-        environ = os.environ
-        environ["HTTP_HOST"] = _HOST
-        try:
-            yield
-        finally:
-            environ.pop("HTTP_HOST", None)
-            os.environ.pop("HTTP_HOST", None)  # `wrap_wsgi_app` puts a copy in its place
-    else:
-        token = context.wsgi.HTTP_HOST.set(_HOST)
-        try:
-            yield
-        finally:
-            with suppress(ValueError):  # ended in another context than it was begun in
-                context.wsgi.HTTP_HOST.reset(token)
 
 
 @contextmanager

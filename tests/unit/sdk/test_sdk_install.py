@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -104,27 +105,28 @@ class TestEnvironment:
 
         assert caplog.records == []
 
-    def test_the_host(self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-        """HTTP_HOST has a value inside the block, the one it had where it had one."""
+    @pytest.mark.parametrize("in_variables", [False, True])
+    def test_the_host(
+        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch, *, in_variables: bool
+    ) -> None:
+        """Tasks have a host inside the block, in both modes of context, and in threads as well."""
+        monkeypatch.setattr(context, "READ_FROM_OS_ENVIRON", not in_variables)
         monkeypatch.delenv("HTTP_HOST", raising=False)
-        with install(emulator):
-            assert os.environ["HTTP_HOST"] == "localhost"
-        assert "HTTP_HOST" not in os.environ
+        with install(emulator), ThreadPoolExecutor() as threads:
+            for task in (pull(), threads.submit(pull).result()):
+                assert task.headers["Host"] == "localhost"
 
-        monkeypatch.setenv("HTTP_HOST", "mine.example.com")
-        with install(emulator):
-            assert os.environ["HTTP_HOST"] == "mine.example.com"
-        assert os.environ["HTTP_HOST"] == "mine.example.com"
+        assert "Host" not in pull().headers
 
-    def test_the_host_in_context_variables(
+    def test_the_host_of_a_request(
         self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Where the SDK reads its context from variables of its own, the host is there."""
-        monkeypatch.setattr(context, "READ_FROM_OS_ENVIRON", False)
-        assert context.get("HTTP_HOST") is None
+        """Where HTTP_HOST has a value, that one counts."""
+        monkeypatch.setenv("HTTP_HOST", "mine.example.com")
         with install(emulator):
-            assert context.get("HTTP_HOST") == "localhost"
-        assert context.get("HTTP_HOST") is None
+            assert pull().headers["Host"] == "mine.example.com"
+
+        assert os.environ["HTTP_HOST"] == "mine.example.com"
 
     def test_the_switch_to_cloud_tasks(
         self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
