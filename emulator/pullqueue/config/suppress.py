@@ -134,8 +134,7 @@ def unused(source: Source, comments: Comments, active: Iterable[Rule]) -> list[R
 
 
 def _unused_report(source: Source, directive: Directive, idle: list[str]) -> Report:
-    names = ", ".join(f"`{shorten(name)}`" for name in idle if name != "*")
-    message = f"this comment hides nothing{f' by {names}' if names else ''}: remove it"
+    message = _idle_message(directive, idle)
     left = [name for name in directive.rules if name not in idle]
     if left:
         edit = Edit(*directive.names, ", ".join(left))
@@ -144,6 +143,24 @@ def _unused_report(source: Source, directive: Directive, idle: list[str]) -> Rep
         edit = _removal(source, directive.place)
         fix = Fix(title="remove the comment", edits=(edit,), safe=True)
     return Report(at=directive.place, message=message, fix=fix)
+
+
+def _idle_message(directive: Directive, idle: list[str]) -> str:
+    fixed = [name for name in idle if (rule := directive.rules.get(name)) and not rule.hideable]
+    idle = [name for name in idle if name not in fixed]
+    parts = []
+    if idle:
+        by = "" if idle == ["*"] else f" by {_quoted(idle)}"
+        parts.append(f"this comment hides nothing{by}")
+    if fixed:
+        why = "since nothing could be read from the file then"
+        parts.append(f"no comment can hide {_quoted(fixed)}, {why}")
+    advice = "remove the comment, and mend the fault" if fixed else "remove it"
+    return f"{'; '.join(parts)}: {advice}"
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f"`{shorten(name)}`" for name in names)
 
 
 def _removal(source: Source, place: Place) -> Edit:
