@@ -239,6 +239,26 @@ def test_a_body_that_is_announced_too_large(server: Server) -> None:
     assert send(server, "GET", f"{QUEUES}/q").status == 200
 
 
+@pytest.mark.parametrize(
+    ("verb", "path", "mebibytes", "refusal"),
+    [
+        ("POST", TASKS, 16, b"HTTP/1.1 413"),
+        ("POST", "/rpc_http", 33, b"a call has at most"),  # in the words of its own protocol
+        ("PUT", "/_emulator/snapshot", 512, b"HTTP/1.1 413"),
+    ],
+)
+def test_each_route_has_its_bound(
+    server: Server, verb: str, path: str, mebibytes: int, refusal: bytes
+) -> None:
+    """A body is refused by its announced size, before it is sent."""
+    size = (mebibytes << 20) + 1
+    head = f"{verb} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n"
+
+    answer = send_raw(server, f"{head}Content-Type: application/json\r\n\r\n".encode())
+
+    assert refusal in answer
+
+
 def test_a_body_that_never_ends(server: Server) -> None:
     """The same where it comes in chunks, of which nobody said how many."""
     chunk = b"%x\r\n%s\r\n" % (1 << 20, b"x" * (1 << 20))

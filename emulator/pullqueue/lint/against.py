@@ -30,7 +30,7 @@ def previous_names(against: str, path: Path) -> tuple[str, ...]:
 def _from_git(revision: str, path: Path) -> bytes:
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command
-            ["git", "show", f"{revision}:./{path.name}"],  # noqa: S607 - the user's git
+            ["git", "show", "--end-of-options", f"{revision}:./{path.name}"],  # noqa: S607 - the user's git
             cwd=path.parent,
             capture_output=True,
             check=True,

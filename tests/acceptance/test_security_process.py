@@ -1,0 +1,160 @@
+"""What docs/explanation/security.md says of the process itself: what it listens to, what it runs.
+
+Python tells an audit hook of each program that is started, and sockets say when they listen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from served import serving
+
+QUEUE_YAML = "queue:\n- name: q\n  mode: pull\n"
+NOTING = """
+import json, socket, sys
+noted = []
+def note(event, arguments):
+    if event in ("os.system", "os.exec", "os.posix_spawn"):
+        noted.append([event, [str(arguments)]])
+    if event == "subprocess.Popen":
+        noted.append([event, [str(argument) for argument in arguments[1]]])
+sys.addaudithook(note)
+class Noting(socket.socket):
+    def listen(self, *arguments):
+        noted.append(["listen", [str(self.getsockname())]])
+        super().listen(*arguments)
+socket.socket = Noting
+"""
+TELLING = "\nprint(json.dumps(noted))\n"
+IN_PROCESS = """
+import warnings
+warnings.simplefilter("ignore")
+from google.appengine.api import taskqueue
+from pullqueue import Emulator, config
+from pullqueue.sdk import install
+emulator = Emulator.from_file("queue.yaml", store="sqlite:///tasks.db")
+with install(emulator):
+    taskqueue.Queue("q").add(taskqueue.Task(payload="x", method="PULL"))
+    assert len(taskqueue.Queue("q").lease_tasks(60, 1)) == 1
+emulator.close()
+config.load("queue.yaml")
+"""
+FIXTURES = """
+import pytest
+pytest.main(["-q", "-p", "no:cacheprovider", "test_fixtures.py"])
+"""
+TEST = """
+import requests
+
+def test_all(pullqueue_clock, pullqueue_sdk, pullqueue_responses, pullqueue_faults):
+    root = "https://www.googleapis.com/taskqueue/v1beta2/projects/p/taskqueues/q"
+    assert requests.get(root).status_code == 200
+"""
+LINTING = """
+from pullqueue.cli import main
+main(["lint", "."])
+main(["lint", "--against", "HEAD", "queue.yaml"])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a queue.yaml, and a test that uses all fixtures but the server."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    (tmp_path / "test_fixtures.py").write_text(TEST)
+    return tmp_path
+
+
+def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
+    """Run a program in a folder, and give what was noted."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{NOTING}{program}{TELLING}"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert " failed" not in done.stdout, done.stdout
+    return [(event, arguments) for event, arguments in json.loads(done.stdout.splitlines()[-1])]
+
+
+@pytest.mark.parametrize(
+    "program", [IN_PROCESS, FIXTURES, LINTING], ids=["python", "pytest", "lint"]
+)
+def test_nothing_but_a_server_listens(folder: Path, program: str) -> None:
+    """Engine, store, SDK stub, the other fixtures and the linter open no port."""
+    assert [arguments for event, arguments in noted_in(program, folder) if event == "listen"] == []
+
+
+def test_it_would_be_noted(folder: Path) -> None:
+    """The one fixture that serves does listen, to this machine alone."""
+    (folder / "test_fixtures.py").write_text("def test_it(pullqueue_server): pass\n")
+
+    listening = [each for event, each in noted_in(FIXTURES, folder) if event == "listen"]
+
+    assert len(listening) == 1
+    assert listening[0][0].startswith("('127.0.0.1', ")
+
+
+def test_serving_listens_to_one_port_of_this_machine(folder: Path) -> None:
+    """All doors of a server are on the one port, which other machines cannot reach."""
+    with serving(folder=folder) as served:
+        port = int(served.url.rpartition(":")[2])
+        descriptors = Path(f"/proc/{served.process.pid}/fd")
+        sockets = {path.readlink().name for path in descriptors.iterdir() if path.is_symlink()}
+        table = [line.split() for name in ("tcp", "tcp6") for line in lines_of(name)]
+
+    listening = [line[1] for line in table if line[3] == "0A" and f"socket:[{line[9]}]" in sockets]
+    assert listening == [f"0100007F:{port:04X}"]
+
+
+def lines_of(name: str) -> list[str]:
+    """Give the machine's sockets of a kind."""
+    return Path("/proc/net", name).read_text("ascii").splitlines()[1:]
+
+
+@pytest.fixture
+def repository(folder: Path) -> Path:
+    """Give a git repository whose files are called like options and commands."""
+    for name in (
+        "--output=x queue.yaml",
+        "$(touch was-here)-queue.yaml",
+        ";touch was-here;queue.yaml",
+    ):
+        (folder / name).write_text(QUEUE_YAML)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True)
+    return folder
+
+
+def test_the_linter_runs_git_and_nothing_that_a_file_names(repository: Path) -> None:
+    """Names of files are no options and no commands."""
+    commands = [command[:2] for _, command in noted_in(LINTING, repository)]
+
+    assert commands == [["git", "ls-files"], ["git", "show"]]
+    assert not (repository / "was-here").exists()
+
+
+def test_a_revision_is_no_option(repository: Path) -> None:
+    """What --against names is never taken for an option of git's."""
+    (repository / "made:.").mkdir()
+    before = sorted(repository.rglob("*"))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pullqueue", "lint", "--against=--output=made", "queue.yaml"],
+        cwd=repository,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 2
+    assert "neither a file nor a git revision" in done.stderr
+    assert sorted(repository.rglob("*")) == before
