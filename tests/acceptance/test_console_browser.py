@@ -376,10 +376,10 @@ def test_faults(site: Site, emulator: Emulator) -> None:
     site.open("/faults")
     Select(site.find("#call")).select_by_visible_text("lease_tasks")
     site.fill("#times", "0")
-    site.press("Set")
+    site.press("Set fault")
     site.wait_for("times is 0: give 1 or more", "[role=alert]")
     site.fill("#times", "3")
-    site.press("Set")
+    site.press("Set fault")
     site.wait_for("The fault is set.", "#status")
     site.wait_for("TransientError", "#faults")
     site.find("#remove-1").click()
@@ -396,7 +396,7 @@ def test_requests(site: Site, server: Server) -> None:
     site.wait_for("taskqueues#task")
     site.open("/requests")
     site.press("Forget all")
-    site.wait_for("1 requests were forgotten.", "#status")
+    site.wait_for("1 request was forgotten.", "#status")
     site.wait_for("No requests yet.")
 
 

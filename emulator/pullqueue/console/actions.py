@@ -95,7 +95,8 @@ class Actions:
     def forget_requests(self) -> Response:
         """Forget the requests."""
         deleted = self._control.ask("forgetRequests")["deleted"]
-        return self._to(f"{deleted} requests were forgotten.", "requests")
+        were = "1 request was" if deleted == 1 else f"{deleted} requests were"
+        return self._to(f"{were} forgotten.", "requests")
 
     def set_fault(self) -> Response:
         """Set a fault; what makes no sense comes back with the form filled in."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import count
 from typing import NamedTuple
 
 from pullqueue.rest.answers import Json
@@ -21,7 +22,8 @@ class Chart(NamedTuple):
     """The points of the line of all tasks, for `polyline`."""
     leased: str
     """The points of the area of leased ones, for `polygon`."""
-    highest: int
+    ceiling: int
+    """What the upper edge stands for: an even number, the highest depth or more."""
     label: str
     """What the picture says, in words."""
 
@@ -31,7 +33,8 @@ def chart_of(depths: Sequence[Json]) -> Chart:
     end = datetime.fromisoformat(depths[-1]["moment"])
     begin = end - _SPAN
     highest = max(depth["tasks"] for depth in depths)
-    scale = HEIGHT / max(highest, 1)
+    ceiling = _ceiling(highest)
+    scale = HEIGHT / ceiling
 
     def points(field: str) -> list[str]:
         found: list[str] = []
@@ -52,7 +55,14 @@ def chart_of(depths: Sequence[Json]) -> Chart:
     return Chart(
         tasks=" ".join(points("tasks")),
         leased=f"{first_x},{HEIGHT} {' '.join(leased)} {last_x},{HEIGHT}",
-        highest=highest,
+        ceiling=ceiling,
         label=f"Depth over the last hour: {count_tasks(now['tasks'])} now, {now['leased']} of "
         f"them leased; {highest} at most",
+    )
+
+
+def _ceiling(highest: int) -> int:
+    """Give the first of 2, 4, 10, 20, 40, 100... that is as high."""
+    return next(
+        step * 10**power for power in count() for step in (2, 4, 10) if step * 10**power >= highest
     )

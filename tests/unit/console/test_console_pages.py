@@ -326,11 +326,21 @@ def test_charts() -> None:
 
     chart = chart_of(depths)
 
-    assert chart.highest == 4
+    assert chart.ceiling == 4
     assert chart.label == ("Depth over the last hour: 2 tasks now, 1 of them leased; 4 at most")
     assert chart.tasks == "0.0,48.0 120.0,48.0 120.0,0.0 240.0,0.0 240.0,24.0"
     points = [tuple(map(float, point.split(","))) for point in chart.tasks.split()]
     assert all(a[0] == b[0] or a[1] == b[1] for a, b in pairwise(points))
+
+
+@pytest.mark.parametrize(
+    ("highest", "ceiling"), [(0, 2), (1, 2), (3, 4), (5, 10), (87, 100), (101, 200), (401, 1000)]
+)
+def test_the_axis_of_a_chart(highest: int, ceiling: int) -> None:
+    """Its upper end is a round number, half of which is a whole one."""
+    chart = chart_of([{"moment": "2026-01-01T00:00:00+00:00", "tasks": highest, "leased": 0}])
+
+    assert chart.ceiling == ceiling
 
 
 def test_notices_are_said_once() -> None:
