@@ -20,6 +20,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
+from documents import blocks_of
 from programs import program
 
 ROOT = Path(__file__).parents[2]
@@ -183,10 +184,18 @@ def test_the_unit_of_systemd(tmp_path: Path) -> None:
 
 
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    """systemd finds nothing to say against it, where its program is installed."""
+    """systemd finds nothing to say against it, nor against what the documentation adds to it."""
     verify = program("systemd-analyze", package="systemd")
+    (override,) = (
+        block.text
+        for block in blocks_of(ROOT / "docs" / "how-to" / "team.md")
+        if block.file_name == "override.conf"
+    )
     unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text("utf-8").replace("/opt/pullqueue/bin/pullqueue", str(PROGRAM)))
+    added = tmp_path / f"{UNIT.name}.d" / "override.conf"
+    added.parent.mkdir()
+    for path, text in ((unit, UNIT.read_text("utf-8")), (added, override)):
+        path.write_text(text.replace("/opt/pullqueue/bin/pullqueue", str(PROGRAM)))
 
     done = subprocess.run(
         [verify, "verify", "--man=no", unit], check=False, capture_output=True, text=True

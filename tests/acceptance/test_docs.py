@@ -70,7 +70,7 @@ def test_no_block_is_overlooked(page: Path) -> None:
 READERS: dict[str, Callable[[str], object]] = {
     "yaml": yaml.safe_load,
     "toml": tomllib.loads,
-    "ini": lambda text: ConfigParser(interpolation=None).read_string(text),
+    "ini": lambda text: ConfigParser(strict=False, interpolation=None).read_string(text),
     "json": json.loads,
     "xml": ET.fromstring,
 }
