@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from itertools import count
+from itertools import cycle
 from typing import NamedTuple
 
 from pullqueue.rest.answers import Json
@@ -63,6 +63,7 @@ def chart_of(depths: Sequence[Json]) -> Chart:
 
 def _ceiling(highest: int) -> int:
     """Give the first of 2, 4, 10, 20, 40, 100... that is as high."""
-    return next(
-        step * 10**power for power in count() for step in (2, 4, 10) if step * 10**power >= highest
-    )
+    ceiling, steps = 2, cycle((2, 2.5, 2))
+    while ceiling < highest:
+        ceiling = int(ceiling * next(steps))
+    return ceiling
