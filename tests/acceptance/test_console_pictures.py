@@ -54,10 +54,10 @@ class Picture(NamedTuple):
 
 
 PICTURES = {
-    "console-queues": Picture("/", 400),
+    "console-queues": Picture("/", 360),
     "console-queue": Picture("/queues/orders", 900),
-    "console-task": Picture("/queues/orders/tasks/order-100", 830),
-    "console-requests": Picture("/requests", 520, dark=True),
+    "console-task": Picture("/queues/orders/tasks/order-100", 735),
+    "console-requests": Picture("/requests", 470, dark=True),
 }
 
 
