@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from functools import partial
 
-from pullqueue.clock import USEC_PER_SECOND, to_usec
-from pullqueue.engine.store import Draft
+from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.engine.store import DRAFT_ETA_USEC, DRAFT_NAME, Draft
 from pullqueue.errors import (
     ClockError,
     DuplicateTaskNameError,
@@ -28,11 +27,10 @@ from pullqueue.tasks import NewTask
 __tracebackhide__ = is_refusal
 
 _is_task_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
-_make_draft = partial(tuple.__new__, Draft)  # see `pullqueue.tasks.make_task`
 
 
-def drafts_of(tasks: Sequence[NewTask], limits: Limits, now_usec: int) -> list[Draft]:
-    """Check a batch of new tasks.
+def drafts_of(tasks: Sequence[NewTask], limits: Limits, now_usec: Callable[[], int]) -> list[Draft]:
+    """Check a batch of new tasks; `now_usec` is asked once, and only where an eta is given.
 
     Raises:
         TooManyTasksError: the batch is too large.
@@ -44,13 +42,13 @@ def drafts_of(tasks: Sequence[NewTask], limits: Limits, now_usec: int) -> list[D
             f"{len(tasks)} tasks in one batch: at most {limits.tasks_per_add} can be added at a "
             "time; split the batch"
         )
-    drafts = [_draft(task, limits, now_usec) for task in tasks]
-    names = [name for draft in drafts if (name := draft.name) is not None]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DuplicateTaskNameError(
-            f"task name {twice!r} stands twice in one batch: names are unique in a queue"
-        )
+    drafts = _drafts(tasks, limits)
+    names = [name for draft in drafts if (name := draft[DRAFT_NAME]) is not None]
+    if names:
+        _check_names(names, limits)
+    etas_usec = [usec for draft in drafts if (usec := draft[DRAFT_ETA_USEC]) is not None]
+    if etas_usec:
+        _check_etas(etas_usec, limits, now_usec())
     return drafts
 
 
@@ -97,49 +95,85 @@ def tag_bytes(tag: object, limits: Limits) -> int:
     """
     if tag is None:
         return 0
-    if not isinstance(tag, str):
-        raise InvalidTagError(f"tag is {tag!r}: give text, or None for no tag")
-    if len(tag) > limits.tag_characters:
-        raise InvalidTagError(
-            f"tag has {len(tag)} characters ({tag[:20]!r}...): at most {limits.tag_characters} "
-            "are permitted"
+    if not isinstance(tag, str) or len(tag) > limits.tag_characters:
+        raise _no_tag(tag, limits)
+    return _utf8_bytes(tag)
+
+
+def _drafts(tasks: Iterable[object], limits: Limits) -> list[Draft]:
+    # What can be checked of all names, or of all etas, at once is left out; what is as it should
+    # be passes without a call.
+    most, longest_tag = limits.task_bytes, limits.tag_characters
+    drafts: list[Draft] = []
+    for task in tasks:
+        if not isinstance(task, NewTask):
+            raise InvalidTaskError(f"{task!r} is no task to add: give a pullqueue.NewTask")
+        given: tuple[object, object, object, datetime | None] = task  # not what its types promise
+        payload, name, tag, eta = given
+        data = payload if isinstance(payload, bytes) else _encoded(payload)
+        size = len(data)
+        if size > most:
+            raise TaskTooLargeError(
+                f"payload has {size} bytes: a task holds at most {most}; store the data elsewhere "
+                "and put a reference in the task"
+            )
+        if name is not None:
+            if not isinstance(name, str):
+                raise _no_name(name)
+            size += len(name)
+        if tag is not None:
+            if not isinstance(tag, str) or len(tag) > longest_tag:
+                raise _no_tag(tag, limits)
+            size += len(tag) if tag.isascii() else _utf8_bytes(tag)
+        eta_usec = None if eta is None else _eta_usec(eta)
+        drafts.append((name, data, tag, eta_usec, size))
+    return drafts
+
+
+def _check_names(names: Sequence[str], limits: Limits) -> None:
+    longest = limits.task_name_characters
+    # All at once, since one search costs little more than one for each; what is wrong is then
+    # looked for one by one.
+    if not (_is_task_name("".join(names)) and all(names)) or max(map(len, names)) > longest:
+        for name in names:
+            _check_name(name, longest)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DuplicateTaskNameError(
+            f"task name {twice!r} stands twice in one batch: names are unique in a queue"
         )
+
+
+def _check_name(name: str, longest: int) -> None:
+    if not _is_task_name(name):
+        raise _no_name(name)
+    if len(name) > longest:
+        raise InvalidTaskNameError(
+            f"task name has {len(name)} characters ({name[:20]!r}...): at most {longest} are "
+            "permitted"
+        )
+
+
+def _no_name(name: object) -> InvalidTaskNameError:
+    return InvalidTaskNameError(
+        f"task name is {name!r}: give letters A-Z a-z, digits, _ and -, or None to have one made up"
+    )
+
+
+def _no_tag(tag: object, limits: Limits) -> InvalidTagError:
+    if not isinstance(tag, str):
+        return InvalidTagError(f"tag is {tag!r}: give text, or None for no tag")
+    return InvalidTagError(
+        f"tag has {len(tag)} characters ({tag[:20]!r}...): at most {limits.tag_characters} are "
+        "permitted"
+    )
+
+
+def _utf8_bytes(tag: str) -> int:
     try:
         return len(tag.encode())
     except UnicodeEncodeError:
         raise InvalidTagError(f"tag is {tag!r}: it cannot be written as UTF-8") from None
-
-
-def _draft(task: object, limits: Limits, now_usec: int) -> Draft:
-    # This runs for each task that is added: what is as it should be passes without a call.
-    if not isinstance(task, NewTask):
-        raise InvalidTaskError(f"{task!r} is no task to add: give a pullqueue.NewTask")
-    given: tuple[object, object, object, datetime | None] = task  # what its types do not promise
-    payload, name, tag, eta = given
-    if not isinstance(payload, bytes):
-        payload = _encoded(payload)
-    size = len(payload)
-    if size > limits.task_bytes:
-        raise TaskTooLargeError(
-            f"payload has {size} bytes: a task holds at most {limits.task_bytes}; store the "
-            "data elsewhere and put a reference in the task"
-        )
-    if name is not None:
-        if not isinstance(name, str) or not _is_task_name(name):
-            raise InvalidTaskNameError(
-                f"task name is {name!r}: give letters A-Z a-z, digits, _ and -, or None to have "
-                "one made up"
-            )
-        if len(name) > limits.task_name_characters:
-            raise InvalidTaskNameError(
-                f"task name has {len(name)} characters ({name[:20]!r}...): at most "
-                f"{limits.task_name_characters} are permitted"
-            )
-        size += len(name)
-    if tag is not None:
-        size += tag_bytes(tag, limits)
-    eta_usec = None if eta is None else _eta_usec(eta, limits, now_usec)
-    return _make_draft((name, payload, tag, eta_usec, size))
 
 
 def _encoded(payload: object) -> bytes:
@@ -151,14 +185,17 @@ def _encoded(payload: object) -> bytes:
         raise InvalidTaskError("payload is text that cannot be written as UTF-8") from None
 
 
-def _eta_usec(eta: datetime, limits: Limits, now_usec: int) -> int:
+def _eta_usec(eta: datetime) -> int:
     try:
-        eta_usec = to_usec(eta)
+        return to_usec(eta)
     except ClockError as error:
         raise InvalidEtaError(f"eta: {error}") from None
-    if eta_usec > now_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
+
+
+def _check_etas(etas_usec: Sequence[int], limits: Limits, now_usec: int) -> None:
+    latest_usec = max(etas_usec)
+    if latest_usec > now_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
         raise InvalidEtaError(
-            f"eta is {eta.isoformat()}: at most {limits.eta_seconds_ahead} seconds "
-            f"({limits.eta_seconds_ahead // 86_400} days) from now are permitted"
+            f"eta is {from_usec(latest_usec).isoformat()}: at most {limits.eta_seconds_ahead} "
+            f"seconds ({limits.eta_seconds_ahead // 86_400} days) from now are permitted"
         )
-    return eta_usec

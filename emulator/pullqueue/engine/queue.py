@@ -231,7 +231,7 @@ class Queue(QueueView):
 
     def _drafts(self, tasks: Sequence[NewTask]) -> list[Draft]:
         self._check_usable()
-        return checks.drafts_of(tasks, self._limits, self._store.now_usec())
+        return checks.drafts_of(tasks, self._limits, self._store.now_usec)
 
     def _check_usable(self) -> None:
         if not self._settings.is_pull:

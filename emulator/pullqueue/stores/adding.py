@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pullqueue.engine import refusals
-from pullqueue.engine.store import Draft, Insertion
+from pullqueue.engine.store import DRAFT_BYTES, DRAFT_NAME, Draft, Insertion
 from pullqueue.errors import (
     NameTakenError,
     TaskAlreadyExistsError,
@@ -32,7 +32,7 @@ class SqlAdder(SqlBase):
                     self._exclude(session, "storage limit")
                     self._catch_up(session)
                     refused = self._taken(session, queue_name, drafts)
-                    drafts = [draft for draft in drafts if draft.name not in refused]
+                    drafts = [draft for draft in drafts if draft[DRAFT_NAME] not in refused]
                 added, more = self._insert(session, queue_name, drafts, storage_limit_bytes)
                 return Insertion(added, refused | more)
 
@@ -55,9 +55,10 @@ class SqlAdder(SqlBase):
         taken = self._taken(session, queue_name, named)
         refused: dict[str, type[NameTakenError]] = {}
         again: list[Draft] = []
-        for draft, name in zip(drafts, (draft.name for draft in named), strict=True):
-            if draft.name is not None and draft.name in taken and draft.name not in added:
-                refused[draft.name] = taken[draft.name]
+        for draft, (name, *_) in zip(drafts, named, strict=True):
+            given = draft[DRAFT_NAME]
+            if given is not None and given in taken and given not in added:
+                refused[given] = taken[given]
             elif name not in added:
                 again.append(draft)
         more = self._insert(session, queue_name, again) if again else Insertion([], {})
@@ -67,12 +68,12 @@ class SqlAdder(SqlBase):
 
     def _named(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
         """Give a name to the drafts that have none."""
-        given = {draft.name for draft in drafts if draft.name is not None}
+        given = {name for name, *_ in drafts if name is not None}
         if len(given) == len(drafts):
             return drafts
         named: list[Draft] = []
         for draft in drafts:
-            if draft.name is not None:
+            if draft[DRAFT_NAME] is not None:
                 named.append(draft)
                 continue
             name = self._names()
@@ -80,14 +81,14 @@ class SqlAdder(SqlBase):
                 name = self._names()
             given.add(name)
             _, payload, tag, eta_usec, size = draft
-            named.append(Draft(name, payload, tag, eta_usec, size + len(name)))
+            named.append((name, payload, tag, eta_usec, size + len(name)))
         return named
 
     def _taken(
         self, session: Session, queue_name: str, drafts: Sequence[Draft]
     ) -> dict[str, type[NameTakenError]]:
         """Give those names that are taken, and by what."""
-        names = session.listed([draft.name for draft in drafts if draft.name is not None])
+        names = session.listed([name for name, *_ in drafts if name is not None])
         parameters = {"queue": queue_name, "names": names, "now_usec": session.now_usec}
         return {
             name: TombstonedTaskError if is_tombstone else TaskAlreadyExistsError
@@ -96,6 +97,6 @@ class SqlAdder(SqlBase):
 
     def _check_storage(self, session: Session, drafts: Sequence[Draft], limit_bytes: int) -> None:
         needed = self._held(session, None)[1]
-        needed += sum(draft.stored_bytes for draft in drafts)
+        needed += sum(draft[DRAFT_BYTES] for draft in drafts)
         if needed > limit_bytes:
             raise refusals.over_quota(len(drafts), needed, limit_bytes)

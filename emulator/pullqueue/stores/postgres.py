@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
 from pullqueue.engine.events import EventKind
@@ -20,15 +19,13 @@ from pullqueue.engine.store import Draft, Lease, LeaseRequest, RetryLimit, Store
 from pullqueue.errors import TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores import postgres_statements as sql
-from pullqueue.stores.postgres_server import Address, checked_out, parsed, pool, prepare
+from pullqueue.stores.postgres_pool import Pool
+from pullqueue.stores.postgres_server import WAIT_SECONDS, Address, connect, parsed, prepare
 from pullqueue.stores.postgres_session import PostgresSession
 from pullqueue.stores.rows import encode_tag, possible_name, task_of, tasks_of
 from pullqueue.stores.session import Session
 from pullqueue.stores.sql import SqlStore
 from pullqueue.tasks import DeleteResult, Task
-
-_SESSION = "session"
-"""Where a connection of the pool keeps what is made for it once."""
 
 
 def postgres_store(url: str) -> StoreFactory:
@@ -56,7 +53,8 @@ class PostgresStore(SqlStore):
         super().__init__(clock=clock, limits=limits, names=names)
         self._clock_given = None if isinstance(clock, SystemClock) else clock
         prepare(address)
-        self._pool = pool(address)
+        self._address = address
+        self._pool = Pool(self._connected, size=address.connections, wait_seconds=WAIT_SECONDS)
 
     def now_usec(self) -> int:
         """Give the database's time, or that of a clock that is moved by hand."""
@@ -65,7 +63,7 @@ class PostgresStore(SqlStore):
 
     def close(self) -> None:
         """Close all connections."""
-        self._pool.dispose()
+        self._pool.close()
 
     # -- operations of one statement -------------------------------------------------------------
 
@@ -91,18 +89,21 @@ class PostgresStore(SqlStore):
             "payload_bytes": request.payload_bytes,
             **request.retry_limit._asdict(),
         }
-        # Where the payloads cannot weigh too much together they need not be weighed.
-        can_be_heavy = request.max_tasks > 1 and (
-            request.max_tasks * self._limits.task_bytes > request.payload_bytes
-        )
-        statement = sql.LEASE[can_be_heavy]
+        leasing = sql.LEASE
         if request.group_by_tag:
-            by_tag = sql.LEASE_BY_FIRST_TAG if request.tag is None else sql.LEASE_BY_TAG
-            statement = by_tag[can_be_heavy]
+            leasing = sql.LEASE_BY_FIRST_TAG if request.tag is None else sql.LEASE_BY_TAG
             parameters["tag"] = encode_tag(request.tag)
-        tasks = tasks_of(session.rows(statement, parameters))
+        tasks = tasks_of(session.rows(self._of(leasing, request), parameters))
         self._touch(session, queue_name, len(tasks))
         return tasks
+
+    def _of(self, leasing: sql.Leasing, request: LeaseRequest) -> str:
+        """Choose the cheapest statement."""
+        if request.max_tasks == 1:
+            return leasing.one
+        # Where the payloads cannot weigh too much together they need not be weighed.
+        most_bytes = request.max_tasks * self._limits.task_bytes
+        return leasing.some if most_bytes <= request.payload_bytes else leasing.weighed
 
     def modify_lease(
         self,
@@ -154,14 +155,15 @@ class PostgresStore(SqlStore):
             return self._delete_results(session, queue_name, names, gone)
 
     def _store(self, session: Session, queue_name: str, drafts: Sequence[Draft]) -> list[Task]:
+        names, payloads, tags, etas_usec, sizes = zip(*drafts, strict=True)
         parameters = {
             "now_usec": _own(session).clock_usec,
             "queue": queue_name,
-            "names": [draft.name for draft in drafts],
-            "payloads": [draft.payload for draft in drafts],
-            "tags": [encode_tag(draft.tag) for draft in drafts],
-            "etas_usec": [draft.eta_usec for draft in drafts],
-            "sizes": [draft.stored_bytes for draft in drafts],
+            "names": list(names),
+            "payloads": list(payloads),
+            "tags": [encode_tag(tag) for tag in tags],
+            "etas_usec": list(etas_usec),
+            "sizes": list(sizes),
         }
         stored = {row[2]: row for row in session.rows(sql.INSERT, parameters)}
         self._touch(session, queue_name, len(stored))
@@ -178,26 +180,21 @@ class PostgresStore(SqlStore):
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        connection = None
         session: PostgresSession | None = None
         try:
-            connection = checked_out(self._pool)
-            session = connection.info.get(_SESSION)
-            if session is None:
-                session = PostgresSession(connection.driver_connection, self._clock_given)  # type: ignore[arg-type]
-                connection.info[_SESSION] = session
+            session = self._pool.take()
             yield session.begun()
-        except (psycopg.OperationalError, psycopg.InternalError, PoolTimeoutError) as error:
+        except (psycopg.OperationalError, psycopg.InternalError, TimeoutError) as error:
             # Internal errors are those of a transaction that the server has ended, or does not
             # take because another server has become the one to write to.
             reason = str(error).strip().partition("\n")[0]
             raise TransientError(f"the store's database: {reason}; try again") from error
         finally:
-            if connection is not None:
-                if session is None or not session.is_idle:
-                    # Closed, or interrupted in the middle of something.
-                    connection.invalidate()
-                connection.close()
+            if session is not None:
+                self._pool.give_back(session)
+
+    def _connected(self) -> PostgresSession:
+        return PostgresSession(connect(self._address), self._clock_given)
 
     def _as_of_one_moment(self, session: Session) -> None:
         session.change(sql.ONE_MOMENT, {})

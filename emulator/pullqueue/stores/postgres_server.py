@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper
 from sqlalchemy import Connection, NullPool, create_engine, make_url, text
 from sqlalchemy.dialects.postgresql.psycopg import dialect
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from pullqueue.errors import StoreError
 from pullqueue.stores import without_password
@@ -21,7 +20,7 @@ from pullqueue.stores.schema import STEPS, Step
 
 DriverConnection = psycopg.Connection[Row]
 
-_WAIT_SECONDS = 5
+WAIT_SECONDS = 5
 """How long to wait for the server to answer, or for another thread to give a connection back."""
 _SETTINGS = {
     # Every statement has an index to go by, at any depth; estimates made when the tables were
@@ -87,38 +86,15 @@ def connect(address: Address) -> DriverConnection:
     settings = {"search_path": address.schema, **_SETTINGS}
     given = address.arguments.get("options", "")
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    arguments = {"connect_timeout": _WAIT_SECONDS, **_KEEPALIVE, **address.arguments}
+    arguments = {"connect_timeout": WAIT_SECONDS, **_KEEPALIVE, **address.arguments}
     arguments["options"] = f"{options} {given}".strip()
     connection = psycopg.connect(autocommit=True, **arguments)
     # One form for each statement, prepared when it is first sent.
     connection.prepare_threshold = 0
     connection.adapters.register_dumper(int, Int8BinaryDumper)
     connection.adapters.register_dumper(bytes, BytesBinaryDumper)
+    connection.adapters.register_dumper(list, ListBinaryDumper)
     return connection
-
-
-def pool(address: Address) -> QueuePool:
-    """Give a pool of connections, bounded and empty."""
-    return QueuePool(
-        # The pool's own type of a connection knows no context managers.
-        lambda: connect(address),  # type: ignore[arg-type]
-        pool_size=address.connections,
-        max_overflow=0,
-        timeout=_WAIT_SECONDS,
-        reset_on_return=None,
-        use_lifo=True,
-    )
-
-
-def checked_out(connections: QueuePool) -> PoolProxiedConnection:
-    """Take a connection from a pool; those that the server has closed meanwhile are passed over."""
-    while True:
-        connection = connections.connect()
-        driver: DriverConnection = connection.driver_connection  # type: ignore[assignment]
-        # Nothing is to be read from an idle connection but the news of its end.
-        if not driver.closed and not select.select([driver], [], [], 0)[0]:
-            return connection
-        connection.invalidate()
 
 
 def prepare(address: Address, *, steps: Sequence[Step] = STEPS) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import selectors
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from selectors import EVENT_READ
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -22,6 +24,12 @@ STATEMENTS = Statements(
 )
 
 
+_Selector: type[selectors.BaseSelector] = getattr(
+    selectors, "PollSelector", selectors.SelectSelector
+)
+"""Without a bound to the number of open files where there is such a one."""
+
+
 class PostgresSession(Session):
     """A connection on which each statement is a transaction unless it is told otherwise.
 
@@ -33,6 +41,8 @@ class PostgresSession(Session):
         self._connection = connection
         self._cursor = connection.cursor(binary=True)
         self._clock = clock
+        self._news = _Selector()
+        self._news.register(connection, EVENT_READ)
         self.begun()
 
     def begun(self) -> PostgresSession:
@@ -54,6 +64,16 @@ class PostgresSession(Session):
     def is_idle(self) -> bool:
         """Whether the connection is open and in no transaction."""
         return self._connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+    def is_connected(self) -> bool:
+        """Tell whether the server is still there, as far as can be seen without asking it."""
+        # Nothing is to be read from an idle connection but the news of its end.
+        return not self._connection.closed and not self._news.select(0)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._news.close()
+        self._connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

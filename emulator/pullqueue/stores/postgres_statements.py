@@ -9,6 +9,8 @@ in words that would let the planner go by the order of etas instead.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pullqueue.stores.rows import TASK_COLUMNS
 from pullqueue.stores.statements import BURY
 
@@ -34,7 +36,7 @@ NOW = f"SELECT {NOW_USEC}"
 INSERT = f"""{_NOW},
 given AS (
     SELECT * FROM unnest(CAST(:names AS text[]), CAST(:payloads AS bytea[]),
-        CAST(:tags AS bytea[]), CAST(:etas_usec AS bigint[]), CAST(:sizes AS integer[]))
+        CAST(:tags AS bytea[]), CAST(:etas_usec AS bigint[]), CAST(:sizes AS bigint[]))
     WITH ORDINALITY AS given (name, payload, tag, eta_usec, size, place)
 ),
 stored AS (
@@ -64,19 +66,52 @@ SELECT eta_usec, sequence, name, enqueued_usec FROM stored ORDER BY sequence"""
 """Stores the drafts whose names are free. A tombstone whose time has passed gives way."""
 
 
+_TAKE = f"""
+    UPDATE tasks SET eta_usec = {_T} + :lease_usec, retry_count = retry_count + 1,
+        ends_usec = CASE WHEN retry_count + 1 >= CAST(:leases AS bigint)
+            THEN greatest({_T} + :lease_usec, enqueued_usec + :age_usec) END"""
+_TELL_LEASED = f"""
+    {_RECORD}
+    SELECT CAST(:queue AS text), {_T}, 'leased', {_T} + :lease_usec"""
+_COUNT_LEASED = f"""
+    INSERT INTO leased (queue, second, part, tasks)
+    SELECT CAST(:queue AS text), {_T} / 1000000, {_PART}"""
+_ADD_TO_LEASED = """
+    ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks"""
+_IN_ORDER = "ORDER BY eta_usec, sequence"
+
+
+def _due(tag: str | None) -> str:
+    """Give where the tasks that can be leased are; `tag` is where the tag comes from."""
+    due = f"FROM tasks WHERE queue = :queue AND eta_usec <= {_T} AND {_NOT_SPENT}"
+    return due.replace("queue = :queue", f"queue || '' = :queue AND tag = {tag}") if tag else due
+
+
+_FIRST_TAG = "(SELECT tag FROM first)"
+_FIRST = f""",
+first AS MATERIALIZED (
+    SELECT tag {_due(None)} {_IN_ORDER} LIMIT 1 FOR UPDATE SKIP LOCKED
+)"""
+
+
+def _lease_one(tag: str | None) -> str:
+    """Give the statement that leases one task: there is nothing to add up or to put in order."""
+    return f"""{_NOW}{_FIRST if tag == _FIRST_TAG else ""},
+leased_now AS ({_TAKE}
+    WHERE sequence = (SELECT sequence {_due(tag)} {_IN_ORDER} LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING {TASK_COLUMNS}
+),
+told AS ({_TELL_LEASED}, 1, name, CAST(retry_count AS text) FROM leased_now),
+counted AS ({_COUNT_LEASED}, 1 FROM leased_now WHERE true {_ADD_TO_LEASED})
+SELECT {TASK_COLUMNS} FROM leased_now"""
+
+
 def _lease(tag: str | None, *, weighed: bool) -> str:
     """Give the statement that leases tasks; `tag` is where the tag comes from.
 
     It is `weighed` if it has to look at what the payloads weigh together.
     """
-    due = f"FROM tasks WHERE queue = :queue AND eta_usec <= {_T} AND {_NOT_SPENT}"
-    due_of_tag = due.replace("queue = :queue", f"queue || '' = :queue AND tag = {tag}")
-    order = "ORDER BY eta_usec, sequence"
     weight = "eta_usec, octet_length(payload) AS weight"
-    first = f"""
-first AS MATERIALIZED (
-    SELECT tag {due} {order} LIMIT 1 FOR UPDATE SKIP LOCKED
-),"""
     fitting = """
 fitting AS MATERIALIZED (
     SELECT sequence, eta_usec AS place FROM (
@@ -85,41 +120,39 @@ fitting AS MATERIALIZED (
         FROM due WINDOW by_eta AS (ORDER BY eta_usec, sequence)
     ) AS weighed WHERE number = 1 OR total <= :payload_bytes
 ),"""
-    return f"""{_NOW},{first if tag and ":" not in tag else ""}
+    return f"""{_NOW}{_FIRST if tag == _FIRST_TAG else ""},
 {"due" if weighed else "fitting"} AS MATERIALIZED (
     SELECT sequence, {weight if weighed else "eta_usec AS place"}
-    {due_of_tag if tag else due}
-    {order} LIMIT :max_tasks FOR UPDATE SKIP LOCKED
+    {_due(tag)} {_IN_ORDER} LIMIT :max_tasks FOR UPDATE SKIP LOCKED
 ),{fitting if weighed else ""}
-leased_now AS (
-    UPDATE tasks SET eta_usec = {_T} + :lease_usec, retry_count = retry_count + 1,
-        ends_usec = CASE WHEN retry_count + 1 >= CAST(:leases AS bigint)
-            THEN greatest({_T} + :lease_usec, enqueued_usec + :age_usec) END
+leased_now AS ({_TAKE}
     WHERE sequence = ANY(ARRAY(SELECT sequence FROM fitting))
     RETURNING {TASK_COLUMNS}
 ),
-told AS (
-    {_RECORD}
-    SELECT CAST(:queue AS text), {_T}, 'leased', {_T} + :lease_usec, count(*),
-        string_agg(name, ',' ORDER BY place, sequence),
+told AS ({_TELL_LEASED}, count(*), string_agg(name, ',' ORDER BY place, sequence),
         string_agg(CAST(retry_count AS text), ',' ORDER BY place, sequence)
     FROM leased_now JOIN fitting USING (sequence) HAVING count(*) > 0
 ),
-counted AS (
-    INSERT INTO leased (queue, second, part, tasks)
-    SELECT CAST(:queue AS text), {_T} / 1000000, {_PART}, count(*) FROM leased_now
-    HAVING count(*) > 0
-    ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
-)
+counted AS ({_COUNT_LEASED}, count(*) FROM leased_now HAVING count(*) > 0 {_ADD_TO_LEASED})
 SELECT {TASK_COLUMNS} FROM leased_now JOIN fitting USING (sequence) ORDER BY place, sequence"""
 
 
-LEASE = tuple(_lease(None, weighed=weighed) for weighed in (False, True))
-"""Without and with weighing payloads; so are the other two."""
-LEASE_BY_TAG = tuple(_lease(":tag", weighed=weighed) for weighed in (False, True))
-LEASE_BY_FIRST_TAG = tuple(
-    _lease("(SELECT tag FROM first)", weighed=weighed) for weighed in (False, True)
-)
+class Leasing(NamedTuple):
+    """The statements that lease tasks from the same place."""
+
+    one: str
+    some: str
+    """Without weighing payloads."""
+    weighed: str
+
+
+def _leasing(tag: str | None) -> Leasing:
+    return Leasing(_lease_one(tag), _lease(tag, weighed=False), _lease(tag, weighed=True))
+
+
+LEASE = _leasing(None)
+LEASE_BY_TAG = _leasing(":tag")
+LEASE_BY_FIRST_TAG = _leasing(_FIRST_TAG)
 """The tag is that of the first task that nobody else is leasing at this moment."""
 
 MODIFY = f"""{_NOW},
@@ -138,33 +171,43 @@ told AS (
 )
 SELECT {TASK_COLUMNS} FROM changed"""
 
-_GONE = f"""
+
+def _delete(where: str, *, told: str, balanced: str) -> str:
+    """Give the statement that makes tombstones of tasks and tells of them, and keeps the balance.
+
+    `told` and `balanced` are what is said of those that are `gone`.
+    """
+    return f"""
 gone AS (
     UPDATE tasks SET {BURY.replace(":free_usec", f"{_T} + :tombstone_usec")}
-    WHERE CONDITION
+    WHERE {where}
     RETURNING name, retry_count, stored_bytes
 ),
-told AS (
-    {_RECORD}
-    SELECT CAST(:queue AS text), {_T}, 'deleted', NULL, count(*), string_agg(name, ','),
-        string_agg(CAST(retry_count AS text), ',') FROM gone HAVING count(*) > 0
-),
+told AS ({_RECORD} SELECT CAST(:queue AS text), {_T}, 'deleted', NULL, {told}),
 balanced AS (
-    {_BALANCE}
-    SELECT CAST(:queue AS text), {_PART}, -count(*), -sum(stored_bytes) FROM gone
-    HAVING count(*) > 0 {_ADD_TO_BALANCE}
+    {_BALANCE} SELECT CAST(:queue AS text), {_PART}, {balanced} {_ADD_TO_BALANCE}
 )
 SELECT name FROM gone"""
+
+
 _IS_THERE = f"free_usec IS NULL AND {_NOT_SPENT}"
-DELETE_ONE = (
-    _NOW + "," + _GONE.replace("CONDITION", f"queue = :queue AND name = :name AND {_IS_THERE}")
+# What is known to be one task need not be added up.
+DELETE_ONE = f"{_NOW}," + _delete(
+    f"queue = :queue AND name = :name AND {_IS_THERE}",
+    told="1, name, CAST(retry_count AS text) FROM gone",
+    balanced="-1, -stored_bytes FROM gone WHERE true",
 )
 # Tasks are locked in one order, so that those who delete the same ones wait for each other in turn.
 DELETE = f"""{_NOW},
 doomed AS MATERIALIZED (
     SELECT sequence FROM tasks WHERE queue = :queue AND name = ANY(:names) AND {_IS_THERE}
     ORDER BY name FOR UPDATE
-),""" + _GONE.replace("CONDITION", "sequence = ANY(ARRAY(SELECT sequence FROM doomed))")
+),""" + _delete(
+    "sequence = ANY(ARRAY(SELECT sequence FROM doomed))",
+    told="""count(*), string_agg(name, ','), string_agg(CAST(retry_count AS text), ',') FROM gone
+    HAVING count(*) > 0""",
+    balanced="-count(*), -sum(stored_bytes) FROM gone HAVING count(*) > 0",
+)
 
 
 # -- parts of operations of several statements -----------------------------------------------------

@@ -32,7 +32,7 @@ SURROGATE = "\ud800"
 
 def draft(**fields: Any) -> Draft:
     """Check one task and give the draft."""
-    return checks.drafts_of([NewTask(**fields)], LIMITS, to_usec(NOW))[0]
+    return checks.drafts_of([NewTask(**fields)], LIMITS, lambda: to_usec(NOW))[0]
 
 
 def test_a_draft_has_what_was_given() -> None:
@@ -86,14 +86,14 @@ def test_a_task_that_cannot_be_added(
 def test_only_new_tasks_can_be_added() -> None:
     """Anything else in a batch is refused by name."""
     with pytest.raises(InvalidTaskError, match=r"'work' is no task to add: give a pullqueue\.New"):
-        checks.drafts_of(["work"], LIMITS, 0)  # type: ignore[list-item]
+        checks.drafts_of(["work"], LIMITS, lambda: 0)  # type: ignore[list-item]
 
 
 def test_a_batch_is_bounded() -> None:
     """100 tasks are a batch, 101 are too many."""
-    assert len(checks.drafts_of([NewTask()] * 100, LIMITS, 0)) == 100
+    assert len(checks.drafts_of([NewTask()] * 100, LIMITS, lambda: 0)) == 100
     with pytest.raises(TooManyTasksError, match="101 tasks in one batch: at most 100"):
-        checks.drafts_of([NewTask()] * 101, LIMITS, 0)
+        checks.drafts_of([NewTask()] * 101, LIMITS, lambda: 0)
 
 
 def test_a_name_stands_once_in_a_batch() -> None:
@@ -101,7 +101,21 @@ def test_a_name_stands_once_in_a_batch() -> None:
     tasks = [NewTask(name="a"), NewTask(), NewTask(name="b"), NewTask(name="b")]
 
     with pytest.raises(DuplicateTaskNameError, match="'b' stands twice in one batch"):
-        checks.drafts_of(tasks, LIMITS, 0)
+        checks.drafts_of(tasks, LIMITS, lambda: 0)
+
+
+@pytest.mark.parametrize(("etas", "asked"), [(0, 0), (1, 1), (3, 1)])
+def test_the_time_is_asked_for_once(etas: int, asked: int) -> None:
+    """And only where an eta has to be compared with it."""
+    asks: list[int] = []
+
+    def now_usec() -> int:
+        asks.append(1)
+        return to_usec(NOW)
+
+    checks.drafts_of([NewTask(), *[NewTask(eta=NOW)] * etas], LIMITS, now_usec)
+
+    assert len(asks) == asked
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -46,6 +48,8 @@ CONFIG = QueueConfig(
     )
 )
 THREADS = 4
+FILES = 1100
+"""More than `select` can watch."""
 
 
 @pytest.fixture
@@ -285,6 +289,63 @@ def test_connections_are_bounded(url: str) -> None:
     assert 1 <= most <= 2
     assert queue.fetch_statistics().tasks == 80
     emulator.close()
+
+
+def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits too long for one is told so, and can try again; nothing is taken from the pool."""
+    monkeypatch.setattr("pullqueue.stores.postgres.WAIT_SECONDS", 0.01)
+    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
+    store = emulator._store
+    assert isinstance(store, PostgresStore)
+
+    with (
+        store._session(),
+        pytest.raises(
+            TransientError,
+            match=r"^the store's database: all 1 connections were in use for 0.01 seconds",
+        ),
+    ):
+        emulator.queue("pull").add()
+
+    assert emulator.queue("pull").add(name="later").name == "later"
+    emulator.close()
+
+
+def test_a_connection_that_cannot_be_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves its place in the pool to the next one."""
+    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
+    store = emulator._store
+    store.close()  # it has one that is idle
+
+    def fail() -> None:
+        raise psycopg.OperationalError("connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._pool, "_make", fail)  # type: ignore[attr-defined]
+        with pytest.raises(TransientError, match="connection refused"):
+            emulator.queue("pull").add()
+
+    assert emulator.queue("pull").add(name="later").name == "later"
+    emulator.close()
+
+
+def test_more_open_files_than_select_takes(url: str) -> None:
+    """A server with thousands of open files can use its database."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < FILES + 100:
+        pytest.skip("no more files may be opened here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, FILES + 100), hard))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(FILES):
+            stack.enter_context(Path(os.devnull).open())
+        emulator = Emulator(CONFIG, store=url)
+        stack.callback(emulator.close)
+
+        emulator.queue("pull").add(name="one")
+
+        assert emulator.queue("pull").get_task("one").name == "one"
 
 
 def end_all(application: str) -> None:

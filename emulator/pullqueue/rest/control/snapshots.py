@@ -130,7 +130,7 @@ def _task(fields: dict[str, Any], queue_name: str, moved_usec: int, limits: Limi
     name = _text(fields["name"])
     tag = None if fields["tag"] is None else _text(fields["tag"])
     payload = b64decode(_text(fields["payload"]), validate=True)
-    draft = drafts_of([NewTask(payload=payload, name=name, tag=tag)], limits, 0)[0]
+    draft = drafts_of([NewTask(payload=payload, name=name, tag=tag)], limits, lambda: 0)[0]
     return Task(
         eta_usec=_moment(fields["eta_usec"], moved_usec),
         sequence=_integer(fields["sequence"], least=1, most=_LARGEST_SEQUENCE),
@@ -152,7 +152,7 @@ def _text(value: object) -> str:
 
 def _name(value: object, limits: Limits) -> str:
     name = _text(value)
-    drafts_of([NewTask(name=name)], limits, 0)
+    drafts_of([NewTask(name=name)], limits, lambda: 0)
     return name
 
 
