@@ -182,6 +182,30 @@ class TestApp:
 
         assert (status, output) == (0, "['mine']\n"), errors
 
+    @pytest.mark.parametrize("mode", ["true", "false"])
+    @pytest.mark.parametrize("legacy", ["True", "False"])
+    def test_threads_of_a_wrapped_app(self, folder: Path, legacy: str, mode: str) -> None:
+        """They find the server, though from Python 3.13 on they begin with no environment."""
+        program = (
+            "import os\nfrom google.appengine.api import wrap_wsgi_app\n"
+            f"wrap_wsgi_app(None, use_legacy_context_mode={legacy})\n"
+            + USE_QUEUE.replace("def work():", "def work():\n    os.environ.clear()")
+        )
+
+        status, output, errors = run(
+            *python(program), folder=folder, READ_GAE_CONTEXT_FROM_OS_ENVIRON=mode
+        )
+
+        assert (status, output) == (0, "['mine']\n"), errors
+
+    def test_the_default_stub_first(self, folder: Path) -> None:
+        """An app may import the module that is changed for it before any other of the SDK's."""
+        program = "from google.appengine.runtime import default_api_stub\n" + USE_QUEUE
+
+        status, output, errors = run(*python(program), folder=folder)
+
+        assert (status, output) == (0, "['mine']\n"), errors
+
     def test_an_app_that_imports_no_sdk(self, folder: Path) -> None:
         """Other programs are left as they are; the SDK is not imported for them."""
         program = "import sys; print('google.appengine' in sys.modules, len(sys.meta_path))"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType, TracebackType
 
@@ -33,7 +34,10 @@ variables: dict[str, str] = {}
 `wrap_wsgi_app` gives every request a copy of the environment as it was when the app was wrapped.
 """
 
-_SDK_MODULE = "google.appengine.api.apiproxy_stub_map"
+_ADDRESS_VARIABLES = ("API_HOST", "API_PORT")
+
+_STUB_MAP = "google.appengine.api.apiproxy_stub_map"
+_DEFAULT_STUB = "google.appengine.runtime.default_api_stub"
 _SDK_PACKAGES = ("google", "google.appengine")
 
 
@@ -57,9 +61,13 @@ def _let_calls_have_tickets(default_api_stub: Any) -> None:
     if hasattr(rpc, "has_pullqueue_ticket"):
         return
     make_call = rpc._MakeCallImpl
+    address = {name: os.environ[name] for name in _ADDRESS_VARIABLES if name in os.environ}
 
     def make_call_with_ticket(self: Any) -> None:
         default_api_stub.DefaultApiStub.SetUseRequestSecurityTicketForThread(value=True)
+        for name, value in address.items():
+            # From Python 3.13 on the threads of a wrapped app begin with an empty environment.
+            os.environ.setdefault(name, value)
         os.environ.update(variables)
         _have_ticket(getattr(default_api_stub, "context", None))
         make_call(self)
@@ -80,24 +88,36 @@ def _have_ticket(context: Any) -> None:
 
 
 class _AfterImport(MetaPathFinder):
-    """Finds one module of the SDK as it would be found without it, and acts when it is loaded."""
+    """Finds two modules of the SDK as they would be found anyway, and acts when they are loaded.
+
+    Any program that uses bundled services imports the first. The second imports the first, so it
+    may be half loaded when the first is there: only when it is whole can it be changed.
+    """
+
+    def __init__(self) -> None:
+        self._actions: dict[str, Callable[[], object]] = {
+            _STUB_MAP: lambda: import_module(_DEFAULT_STUB),
+            _DEFAULT_STUB: grant_tickets,
+        }
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Give the spec of the module that is waited for, and None for any other."""
-        if name != _SDK_MODULE:
+        """Give the spec of a module that is waited for, and None for any other."""
+        action = self._actions.pop(name, None)
+        if action is None:
             return None
-        sys.meta_path.remove(self)
+        if not self._actions:
+            sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
-            def load_and_grant(module: ModuleType) -> None:
+            def load_and_act(module: ModuleType) -> None:
                 load(module)
-                grant_tickets()
+                action()
 
-            spec.loader.exec_module = load_and_grant  # type: ignore[method-assign]  # of this one
+            spec.loader.exec_module = load_and_act  # type: ignore[method-assign]  # of this one
         return spec
 
 
