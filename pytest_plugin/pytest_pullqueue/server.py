@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from pullqueue.address import ADDRESS_VARIABLE
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.rest.server import Server
-from pullqueue.sdk.startup import sitecustomize
+from pullqueue.sdk.environment import variables_for
 from pytest_pullqueue.web import Identities, ServiceAccountKey, errors_raised
 
 
@@ -41,17 +38,10 @@ class LiveServer:
     def env(self) -> dict[str, str]:
         """Variables for the environment of an app that is run as a process of its own.
 
-        Workers find the server by PULLQUEUE_EMULATOR_HOST, apps on App Engine's SDK by the others.
+        They are those that `pullqueue exec` sets, to be put over the test's own:
+        `os.environ | pullqueue_server.env`.
         """
-        address = f"{self._server.host}:{self._server.port}"
-        folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
-        return {
-            ADDRESS_VARIABLE: address,
-            "API_HOST": self._server.host,
-            "API_PORT": str(self._server.port),
-            sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,
-            "PYTHONPATH": os.pathsep.join(filter(None, folders)),
-        }
+        return variables_for(f"{self._server.host}:{self._server.port}")
 
     def token(self, email: str) -> str:
         """Give an access token for an e-mail address, good for an hour of the test's time."""

@@ -95,7 +95,7 @@ class TestCommand:
         assert told["HTTP_X_APPENGINE_API_TICKET"]
         assert told["HTTP_HOST"] == "localhost"
         assert told["PYTHONPATH"].endswith(f"{os.pathsep}/before")
-        assert "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE" not in told
+        assert told["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
 
     @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])
     def test_signals_are_passed_on(self, folder: Path, name: str) -> None:

@@ -174,12 +174,17 @@ def test_an_app_in_a_process_of_its_own(run: Run) -> None:
         queue.add(taskqueue.Task(payload="from the app", method="PULL"))
         '''
 
-        def test_app(pullqueue_server, pullqueue_emulator):
+        def test_app(pullqueue_server, pullqueue_emulator, monkeypatch):
+            monkeypatch.setenv("APPENGINE_USE_CLOUDTASK_PUSH_QUEUE", "true")
+            monkeypatch.delenv("HTTP_HOST", raising=False)
             env = {**os.environ, **pullqueue_server.env}
             app = "\\n".join(line.strip() for line in APP.splitlines())
-            subprocess.run([sys.executable, "-W", "ignore", "-c", app], env=env, check=True)
+            done = subprocess.run([sys.executable, "-W", "ignore", "-c", app], env=env, check=True,
+                                  stderr=subprocess.PIPE)
+            assert done.stderr == b""
             [task] = pullqueue_emulator.queue("pull-queue").list_tasks()
             assert task.payload == b"from the app"
+            assert env["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
     """)
 
     result.assert_outcomes(passed=1)

@@ -25,7 +25,6 @@ from pullqueue.cli._serving import (
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 
-_CLOUD_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 _CONNECT_SECONDS = 5
 
 _NOT_EXECUTABLE = 126
@@ -151,9 +150,12 @@ def _check_answers(address: str) -> None:
 
 def _run(command: Sequence[str], address: str) -> int:
     """Run a program to its end and give the exit status to end with."""
+    from pullqueue.sdk.environment import variables_for  # noqa: PLC0415 - imported when it runs
+
+    environment = os.environ | variables_for(address)
     with _signals_kept() as forward_to:
         try:
-            process = subprocess.Popen(command, env=_environment(address))  # noqa: S603 - the user's
+            process = subprocess.Popen(command, env=environment)  # noqa: S603 - the user's
         except FileNotFoundError:
             click.echo(f"pullqueue: {command[0]!r} is not found: check its spelling", err=True)
             return _NOT_FOUND
@@ -163,25 +165,6 @@ def _run(command: Sequence[str], address: str) -> int:
         forward_to(process)
         status = process.wait()
     return status if status >= 0 else _SIGNALLED - status
-
-
-def _environment(address: str) -> dict[str, str]:
-    from pullqueue.sdk.startup import sitecustomize  # noqa: PLC0415 - imported when it runs
-
-    host, _, port = address.rpartition(":")
-    folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
-    environment = dict(os.environ)
-    # With this on, the SDK would send some of its calls to the real Cloud Tasks.
-    environment.pop(_CLOUD_VARIABLE, None)
-    # Set by the request on App Engine; for want of it the SDK logs a warning for every task.
-    environment.setdefault("HTTP_HOST", "localhost")
-    return environment | {
-        ADDRESS_VARIABLE: address,
-        "API_HOST": host.strip("[]"),
-        "API_PORT": port,
-        sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,
-        "PYTHONPATH": os.pathsep.join(filter(None, folders)),
-    }
 
 
 @contextmanager
