@@ -43,6 +43,8 @@ class SqlAdder(SqlBase):
         drafts: Sequence[Draft],
         storage_limit_bytes: int | None = None,
     ) -> Insertion:
+        if not drafts:
+            return Insertion([], {})
         named = self._named(drafts)
         if storage_limit_bytes is not None:
             self._check_storage(session, named, storage_limit_bytes)
@@ -61,7 +63,7 @@ class SqlAdder(SqlBase):
                 refused[given] = taken[given]
             elif name not in added:
                 again.append(draft)
-        more = self._insert(session, queue_name, again) if again else Insertion([], {})
+        more = self._insert(session, queue_name, again)
         return Insertion(
             sorted([*stored, *more.added], key=lambda task: task.sequence), refused | more.refused
         )

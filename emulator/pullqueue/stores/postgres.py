@@ -155,15 +155,14 @@ class PostgresStore(SqlStore):
             return self._delete_results(session, queue_name, names, gone)
 
     def _store(self, session: Session, queue_name: str, drafts: Sequence[Draft]) -> list[Task]:
-        names, payloads, tags, etas_usec, sizes = zip(*drafts, strict=True)
         parameters = {
             "now_usec": _own(session).clock_usec,
             "queue": queue_name,
-            "names": list(names),
-            "payloads": list(payloads),
-            "tags": [encode_tag(tag) for tag in tags],
-            "etas_usec": list(etas_usec),
-            "sizes": list(sizes),
+            "names": [name for name, *_ in drafts],
+            "payloads": [payload for _, payload, *_ in drafts],
+            "tags": [encode_tag(tag) for _, _, tag, *_ in drafts],
+            "etas_usec": [eta_usec for *_, eta_usec, _ in drafts],
+            "sizes": [size for *_, size in drafts],
         }
         stored = {row[2]: row for row in session.rows(sql.INSERT, parameters)}
         self._touch(session, queue_name, len(stored))
