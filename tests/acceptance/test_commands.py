@@ -135,6 +135,8 @@ def test_listing(run: Run, emulator: Emulator) -> None:
     assert "n7" in run("tasks", "list", "pull", "--tag", "t").out
     assert len(run("tasks", "list", "pull", "--search", "n1099").out.splitlines()) == 2
     assert run("tasks", "list", "pull", "--state", "leased").out == "no tasks in pull\n"
+    push = "push is a push queue: only tasks of pull queues are shown\n"
+    assert run("tasks", "list", "push").out == push
 
 
 def test_payloads_from_files(

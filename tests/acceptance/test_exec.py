@@ -7,12 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
 from served import serving
+
+from pullqueue.sdk.imports import remote_api
 
 QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
 SHOW_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -271,6 +276,52 @@ class TestApp:
         assert output.startswith("CallNotFoundError "), errors
         assert "this is pullqueue" in output
         assert "'memcache'" in output
+
+    @pytest.mark.parametrize("kind", ["pull", "push"])
+    def test_transactions(self, folder: Path, datastore: str, kind: str) -> None:
+        """A transactional add is refused, and the app's exception says why."""
+        task = "payload=b'work', method='PULL'" if kind == "pull" else "url='/work'"
+        queue = "pull" if kind == "pull" else "default"
+        program = (
+            "from google.appengine.api import datastore_errors, taskqueue\n"
+            "from google.appengine.ext import db\n"
+            f"def add():\n    taskqueue.Queue({queue!r}).add(taskqueue.Task({task}), True)\n"
+            "try:\n    db.run_in_transaction(add)\n"
+            "except taskqueue.DatastoreError as error:\n"
+            "    print(isinstance(error, datastore_errors.BadRequestError), error)\n"
+        )
+
+        _, output, errors = run(
+            "--api-upstream", datastore, *python(program), folder=folder, APPLICATION_ID="app"
+        )
+
+        assert output.startswith("True "), errors
+        assert "there is no datastore that could send them when it commits" in output
+        assert errors.count("\n") == 1
+
+
+@pytest.fixture
+def datastore() -> Iterator[str]:
+    """Serve a stand-in for App Engine's other services, by whom all transactions begin."""
+    transaction = b"\x09\x01" + bytes(7) + b"\x12\x03app"  # its handle, 1, and its app
+    answer = remote_api.Response(response=transaction).SerializeToString()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 class TestJoining:

@@ -229,5 +229,5 @@ def test_no_file(run: Run) -> None:
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["no queue.yaml in */test_no_file0 or above it, up to *: name one in the ini option *"]
+        ["no queue.yaml in */test_no_file* or above it, up to *: name one in the ini option *"]
     )

@@ -77,7 +77,7 @@ def list_(
     if as_json:
         show_json({"tasks": found, "next": after})
         return
-    _show(found, empty=f"no tasks in {queue}")
+    _show(found, empty="" if found else _none_in(client, queue))
     if after is not None:
         click.echo(f"there are more: ask for them with --limit {limit * 10}", err=True)
 
@@ -254,6 +254,12 @@ def _answer(answer: Json, *, as_json: bool, empty: str) -> None:
         show_json(answer)
     else:
         _show(answer["tasks"], empty=empty)
+
+
+def _none_in(client: Client, queue: str) -> str:
+    if client.get(queue_path(queue))["queue"]["mode"] == "push":
+        return f"{queue} is a push queue: only tasks of pull queues are shown"
+    return f"no tasks in {queue}"
 
 
 def _show(found: list[Json], *, empty: str) -> None:

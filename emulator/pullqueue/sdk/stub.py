@@ -103,9 +103,12 @@ class PullQueueStub(InspectedStub):
             return
         first = request.add_request[0]
         queue = self._pull_queue(first.queue_name, pull=first.mode == messages.TaskQueueMode.PULL)
+        in_transaction = first.HasField("transaction") or first.HasField("datastore_transaction")
+        if in_transaction:
+            _check_datastore()
         if queue is None:
             super()._Dynamic_BulkAdd(request, response, request_id)
-        elif first.HasField("transaction") or first.HasField("datastore_transaction"):
+        elif in_transaction:
             self._add_in_transaction(queue, request, response)
         else:
             calls.bulk_add(queue, request, response)
@@ -231,12 +234,6 @@ class PullQueueStub(InspectedStub):
 
     def _add_in_transaction(self, queue: Queue, request: Any, response: Any) -> None:
         """Hand tasks to the datastore, which sends each one back when it commits."""
-        if apiproxy_stub_map.apiproxy.GetStub(_DATASTORE) is None:
-            raise apiproxy_errors.ApplicationError(
-                messages.TaskQueueServiceError.DATASTORE_BAD_REQUEST,
-                "tasks cannot be added in a transaction here: there is no datastore that could "
-                "send them when it commits",
-            )
         unnamed = [not add.task_name for add in request.add_request]
         calls.prepare_transactional(self._emulator, queue, request.add_request)
         try:
@@ -251,3 +248,14 @@ class PullQueueStub(InspectedStub):
             result.result = messages.TaskQueueServiceError.OK
             if made_up:
                 result.chosen_task_name = add.task_name
+
+
+def _check_datastore() -> None:
+    """Refuse what has to wait for a transaction, where nothing could tell that it is committed."""
+    if apiproxy_stub_map.apiproxy.GetStub(_DATASTORE) is None:
+        raise apiproxy_errors.ApplicationError(
+            messages.TaskQueueServiceError.DATASTORE_BAD_REQUEST,
+            "tasks cannot be added in a transaction here, since there is no datastore that could "
+            "send them when it commits: add them without transactional=True, or, in a test, set up "
+            "the SDK's datastore stub",
+        )

@@ -157,11 +157,19 @@ def test_push_tasks_are_kept_and_not_run(server: Server, caplog: pytest.LogCaptu
     results = messages.TaskQueueBulkAddResponse.FromString(answer.response)
     assert results.taskresult[0].result == 0
     assert "queue 'default' is a push queue: its tasks are kept, and not run" in caplog.text
+    numbers = call(
+        server,
+        "FetchQueueStats",
+        messages.TaskQueueFetchQueueStatsRequest(queue_name=[b"default"]),
+    )
+    stats = messages.TaskQueueFetchQueueStatsResponse.FromString(numbers.response)
+    assert stats.queuestats[0].num_tasks == 1
 
 
-def test_transactions_are_refused(server: Server) -> None:
+@pytest.mark.parametrize(("queue", "mode"), [(b"pull", 1), (b"default", 0)])
+def test_transactions_are_refused(server: Server, queue: bytes, mode: int) -> None:
     """There is no datastore beside the server, so no task can wait for a commit."""
-    request = add_request()
+    request = add_request(queue_name=queue, mode=mode, url=b"/work")
     request.add_request[0].transaction.handle = 1
     request.add_request[0].transaction.app = "app"
 
