@@ -1,6 +1,7 @@
 """The peers of the engine: nothing but the structures that hold and order tasks.
 
-No checks, no records, no names made up, no limits, no lock.
+No checks, no records, no names made up, no limits, no lock. The indexes give tasks back, as the
+engine does; the heap gives names.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
+from pullqueue.engine.fields import NAME, Fields
 from pullqueue.engine.orders import TaskOrders
 from pullqueue.tasks import Task, make_task
 
@@ -19,31 +21,32 @@ class BareIndexes:
     """The engine's own indexes and a dict by name."""
 
     def __init__(self) -> None:
-        self.tasks: dict[str, Task] = {}
+        self.tasks: dict[str, Fields] = {}
         self.orders = TaskOrders()
         self._sequence = 0
 
-    def add(self, given: Sequence[Given], now_usec: int) -> None:
-        """Make tasks and store them."""
-        tasks = [
-            make_task((now_usec, sequence, name, "q", payload, tag, 0, now_usec, 0))
+    def add(self, given: Sequence[Given], now_usec: int) -> list[Task]:
+        """Make tasks, store them and give them back."""
+        tasks: list[Fields] = [
+            (now_usec, sequence, name, "q", payload, tag, 0, now_usec, 0)
             for sequence, (name, payload, tag) in enumerate(given, self._sequence)
         ]
         self._sequence += len(tasks)
         self.orders.put(tasks)
-        self.tasks.update({task.name: task for task in tasks})
+        self.tasks.update({task[NAME]: task for task in tasks})
+        return list(map(make_task, tasks))
 
     def lease(self, now_usec: int, until_usec: int, count: int) -> list[Task]:
         """Move the first due tasks behind `until_usec`."""
         due = self.orders.due(now_usec, count)
-        leased = [
-            make_task((until_usec, seq, name, queue, payload, tag, retries + 1, added, size))
+        leased: list[Fields] = [
+            (until_usec, seq, name, queue, payload, tag, retries + 1, added, size)
             for _, seq, name, queue, payload, tag, retries, added, size in due
         ]
         self.orders.take(due)
         self.orders.put(leased)
-        self.tasks.update({task.name: task for task in leased})
-        return leased
+        self.tasks.update({task[NAME]: task for task in leased})
+        return list(map(make_task, leased))
 
     def delete(self, names: Sequence[str]) -> None:
         """Take tasks out."""

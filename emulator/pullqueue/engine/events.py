@@ -9,7 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from pullqueue.clock import from_usec
-from pullqueue.tasks import Task
+from pullqueue.engine.fields import NAME, RETRY_COUNT, Fields
 
 
 class EventKind(Enum):
@@ -75,11 +75,11 @@ class EventLog:
         self._count = 0
 
     def record(
-        self, kind: EventKind, usec: int, tasks: Sequence[Task], until_usec: int | None = None
+        self, kind: EventKind, usec: int, tasks: Sequence[Fields], until_usec: int | None = None
     ) -> None:
         """Remember that one operation did `kind` to `tasks`."""
-        names = [task.name for task in tasks]
-        counts = [task.retry_count for task in tasks]
+        names = [task[NAME] for task in tasks]
+        counts = [task[RETRY_COUNT] for task in tasks]
         self._entries.append(Entry(usec, kind, names, counts, until_usec))
         self._count += len(names)
         while self._count > self._kept and len(self._entries) > 1:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pullqueue.engine.fields import Fields
 from pullqueue.engine.index import OrderedIndex
 from pullqueue.engine.store import RetryLimit
-from pullqueue.tasks import Task
 
 _End = tuple[int, int, str]
 """The moment (microseconds), the task's sequence, its name."""
@@ -19,18 +19,14 @@ class LastLeases:
         self._ends: OrderedIndex[_End] = OrderedIndex()
         self._end_of: dict[str, _End] = {}
 
-    def limit(self, tasks: Iterable[Task], retry_limit: RetryLimit) -> None:
+    def limit(self, tasks: Iterable[Fields], retry_limit: RetryLimit) -> None:
         """Note when those of the tasks that were leased for the last time are to go."""
         if retry_limit.leases is None:
             return
         ends = [
-            (
-                max(task.eta_usec, task.enqueued_usec + retry_limit.age_usec),
-                task.sequence,
-                task.name,
-            )
-            for task in tasks
-            if task.retry_count >= retry_limit.leases
+            (max(eta_usec, enqueued_usec + retry_limit.age_usec), sequence, name)
+            for eta_usec, sequence, name, _, _, _, retry_count, enqueued_usec, _ in tasks
+            if retry_count >= retry_limit.leases
         ]
         self.lift(name for _, _, name in ends)
         self._end_of.update((end[2], end) for end in ends)

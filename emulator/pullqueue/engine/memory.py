@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pullqueue.clock import Clock
 from pullqueue.engine import refusals
 from pullqueue.engine.events import Event
+from pullqueue.engine.fields import STORED_BYTES, Fields
 from pullqueue.engine.memory_queue import MemoryQueue
 from pullqueue.engine.names import NameSource
 from pullqueue.engine.store import (
@@ -23,7 +24,7 @@ from pullqueue.engine.store import (
 )
 from pullqueue.errors import StoreFullError, is_refusal
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, Task
+from pullqueue.tasks import DeleteResult, Task, make_task
 
 __tracebackhide__ = is_refusal
 
@@ -49,15 +50,14 @@ class MemoryStore(TaskStore):
         """Store tasks; see `TaskStore.insert`."""
         with self._lock:
             now_usec, queue = self._now(queue_name)
-            free, refused = queue.split(drafts)
-            tasks = queue.prepare(free, self._names, self._next_sequence, now_usec)
+            tasks, refused = queue.prepare(drafts, self._names, self._next_sequence, now_usec)
             if storage_limit_bytes is not None:
                 self._check_storage(tasks, storage_limit_bytes)
             if self._limits.tasks_in_memory is not None:
                 self._check_count(len(tasks), self._limits.tasks_in_memory)
             queue.insert(tasks, now_usec)
             self._next_sequence += len(tasks)
-            return Insertion(tasks, refused)
+            return Insertion(list(map(make_task, tasks)), refused)
 
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
         """Lease the first due tasks; see `TaskStore.lease`."""
@@ -201,7 +201,7 @@ class MemoryStore(TaskStore):
                 "delete tasks first, or raise it (`pullqueue serve --max-tasks`)"
             )
 
-    def _check_storage(self, tasks: Sequence[Task], limit_bytes: int) -> None:
-        needed = self.bytes_stored() + sum(task.stored_bytes for task in tasks)
+    def _check_storage(self, tasks: Sequence[Fields], limit_bytes: int) -> None:
+        needed = self.bytes_stored() + sum(task[STORED_BYTES] for task in tasks)
         if needed > limit_bytes:
             raise refusals.over_quota(len(tasks), needed, limit_bytes)

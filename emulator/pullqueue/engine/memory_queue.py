@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import count, islice
+from typing import cast
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine import refusals
 from pullqueue.engine.events import EventKind, EventLog
+from pullqueue.engine.fields import (
+    ETA_USEC,
+    NAME,
+    PAYLOAD,
+    RETRY_COUNT,
+    STORED_BYTES,
+    Fields,
+)
 from pullqueue.engine.last_leases import LastLeases
 from pullqueue.engine.names import NameSource
 from pullqueue.engine.orders import TaskOrders
 from pullqueue.engine.rates import CallRate, LeaseCounter
 from pullqueue.engine.store import (
+    DRAFT_NAME,
     Draft,
     LeaseRequest,
     QueueContents,
@@ -43,7 +53,7 @@ class MemoryQueue:
         self.exhausted: deque[Task] = deque(maxlen=limits.exhausted_kept)
         self.events = EventLog(limits.events_kept)
         self.call_rate = CallRate()
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[str, Fields] = {}
         self._orders = TaskOrders()
         self._last_leases = LastLeases()
         self._tombstones = Tombstones(limits.tombstone_seconds * USEC_PER_SECOND)
@@ -72,67 +82,52 @@ class MemoryQueue:
 
     # -- operations ------------------------------------------------------------------------------
 
-    def split(self, drafts: Sequence[Draft]) -> tuple[list[Draft], dict[str, type[NameTakenError]]]:
-        """Part drafts into those that can be stored and the names that are taken."""
-        free: list[Draft] = []
-        refused: dict[str, type[NameTakenError]] = {}
-        for draft in drafts:
-            name = draft.name
-            if name is None:
-                free.append(draft)
-            elif name in self._tasks:
-                refused[name] = TaskAlreadyExistsError
-            elif name in self._tombstones:
-                refused[name] = TombstonedTaskError
-            else:
-                free.append(draft)
-        return free, refused
-
     def prepare(
-        self, drafts: Sequence[Draft], names: NameSource, first: int, now_usec: int
-    ) -> list[Task]:
-        """Make tasks of drafts whose names are free, numbered from `first` on; store nothing."""
-        taken = {draft.name for draft in drafts}
-        tasks: list[Task] = []
-        for sequence, (given, payload, tag, eta_usec, size) in enumerate(drafts, first):
-            if given is None:
-                name = names()
-                while name in self._tasks or name in self._tombstones or name in taken:
-                    name = names()
-                taken.add(name)
-                stored = size + len(name)
-            else:
-                name, stored = given, size
-            eta = now_usec if eta_usec is None else eta_usec
-            fields = (eta, sequence, name, self.name, payload, tag, 0, now_usec, stored)
-            tasks.append(make_task(fields))
-        return tasks
+        self, drafts: Sequence[Draft], source: NameSource, first: int, now_usec: int
+    ) -> tuple[list[Fields], dict[str, type[NameTakenError]]]:
+        """Make tasks of drafts, numbered from `first` on, and store nothing.
 
-    def insert(self, tasks: Sequence[Task], now_usec: int) -> None:
+        Drafts whose names are taken are left out; also gives those names.
+        """
+        given = [draft[DRAFT_NAME] for draft in drafts]
+        refused = self._taken(given)
+        if refused:
+            drafts = [draft for draft in drafts if draft[DRAFT_NAME] not in refused]
+            given = [draft[DRAFT_NAME] for draft in drafts]
+        tasks: list[Fields] = []
+        for sequence, name, (own_name, payload, tag, given_usec, size) in zip(
+            count(first), self._named(given, source), drafts, strict=False
+        ):
+            eta_usec = now_usec if given_usec is None else given_usec
+            stored = size if own_name else size + len(name)
+            tasks.append((eta_usec, sequence, name, self.name, payload, tag, 0, now_usec, stored))
+        return tasks, refused
+
+    def insert(self, tasks: Sequence[Fields], now_usec: int) -> None:
         """Store prepared tasks."""
         self._orders.put(tasks)
-        self._tasks.update({task.name: task for task in tasks})
-        self.bytes_stored += sum(task.stored_bytes for task in tasks)
+        self._tasks.update({task[NAME]: task for task in tasks})
+        self.bytes_stored += _weight(tasks)
         self.events.record(EventKind.ADDED, now_usec, tasks)
 
     def lease(self, request: LeaseRequest, now_usec: int) -> list[Task]:
         """Lease the first due tasks and give them in the order they stood in."""
         due = _fitting(self._due(request, now_usec), request.payload_bytes)
         if not due:
-            return due
+            return []
         if request.retry_limit.leases == 0:
             self._exhaust(due, now_usec)
             return []
         until_usec = now_usec + request.lease_usec
         leased = [
-            make_task((until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size))
+            (until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
             for _, seq, name, queue, payload, tag, retries, enqueued, size in due
         ]
         self._replace(due, leased)
         self._leased.add(now_usec, len(leased))
         self.events.record(EventKind.LEASED, now_usec, leased, until_usec)
         self._last_leases.limit(leased, request.retry_limit)
-        return leased
+        return list(map(make_task, leased))
 
     def modify_lease(
         self,
@@ -148,7 +143,7 @@ class MemoryQueue:
         if not held or held_eta_usec not in (None, task.eta_usec):
             raise refusals.not_held(task, now_usec)
         changed = task._replace(eta_usec=now_usec + lease_usec)
-        self._replace([task], [changed])
+        self._replace([task], [changed[:]])
         if lease_usec:
             self.events.record(EventKind.EXTENDED, now_usec, [changed], changed.eta_usec)
         else:
@@ -159,7 +154,7 @@ class MemoryQueue:
     def delete(self, names: Iterable[str], now_usec: int) -> list[DeleteResult]:
         """Delete tasks by name; one result for each."""
         results: list[DeleteResult] = []
-        deleted: dict[str, Task] = {}
+        deleted: dict[str, Fields] = {}
         for name in names:
             task = self._tasks.pop(name, None)
             if task is not None:
@@ -191,7 +186,7 @@ class MemoryQueue:
     def change_retry_limit(self, retry_limit: RetryLimit, now_usec: int) -> None:
         """Hold the tasks that are here to another limit."""
         self._last_leases.clear()
-        self._last_leases.limit((task for task in self._orders if task.retry_count), retry_limit)
+        self._last_leases.limit((task for task in self._orders if task[RETRY_COUNT]), retry_limit)
         self.catch_up(now_usec)
 
     # -- questions -------------------------------------------------------------------------------
@@ -200,14 +195,14 @@ class MemoryQueue:
         """Give one task; see `TaskStore.get`."""
         task = self._tasks.get(name)
         if task is not None:
-            return task
+            return make_task(task)
         if name in self._tombstones:
             raise refusals.deleted_task(self.name, name)
         raise refusals.unknown_task(self.name, name)
 
     def list_tasks(self, task_filter: TaskFilter, limit: int, now_usec: int) -> list[Task]:
         """Give the first tasks that pass the filter."""
-        return list(islice(self._orders.passing(task_filter, now_usec), limit))
+        return list(map(make_task, islice(self._orders.passing(task_filter, now_usec), limit)))
 
     def counts(self, now_usec: int) -> QueueCounts:
         """Give the numbers of the queue."""
@@ -216,7 +211,7 @@ class MemoryQueue:
             tasks=len(self._orders),
             leased=self._orders.count_leased(now_usec),
             scheduled=self._orders.count_scheduled(now_usec),
-            oldest_eta_usec=first.eta_usec if first else None,
+            oldest_eta_usec=first[ETA_USEC] if first else None,
             leased_last_minute=self._leased.last_minute(now_usec),
             leased_last_hour=self._leased.last_hour(now_usec),
             bytes_stored=self.bytes_stored,
@@ -227,7 +222,7 @@ class MemoryQueue:
     def export(self) -> QueueContents:
         """Give everything but the events."""
         return QueueContents(
-            tasks=list(self._orders),
+            tasks=list(map(make_task, self._orders)),
             exhausted=list(self.exhausted),
             tombstones=dict(self._tombstones),
             leased=self._leased.seconds(),
@@ -235,46 +230,77 @@ class MemoryQueue:
 
     def restore(self, contents: QueueContents) -> None:
         """Take what `export` gave; the queue is new and empty."""
-        self._tasks = {task.name: task for task in contents.tasks}
-        self._orders.put(contents.tasks)
-        self.bytes_stored = sum(task.stored_bytes for task in contents.tasks)
+        tasks = [task[:] for task in contents.tasks]
+        self._tasks = {task[NAME]: task for task in tasks}
+        self._orders.put(tasks)
+        self.bytes_stored = _weight(tasks)
         self.exhausted.extend(contents.exhausted)
         self._tombstones.restore(contents.tombstones)
         self._leased.restore(contents.leased)
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def _due(self, request: LeaseRequest, now_usec: int) -> list[Task]:
+    def _taken(self, names: Sequence[str | None]) -> dict[str, type[NameTakenError]]:
+        """Give those names that are taken, and by what."""
+        if self._tasks.keys().isdisjoint(names) and self._tombstones.keys().isdisjoint(names):
+            return {}
+        taken: dict[str, type[NameTakenError]] = {}
+        for name in filter(None, names):
+            if name in self._tasks:
+                taken[name] = TaskAlreadyExistsError
+            elif name in self._tombstones:
+                taken[name] = TombstonedTaskError
+        return taken
+
+    def _named(self, given: Sequence[str | None], source: NameSource) -> Sequence[str]:
+        """Give a name to those that have none."""
+        if None not in given:
+            return cast("Sequence[str]", given)
+        used = set(given)
+        return [name or self._made_up(source, used) for name in given]
+
+    def _made_up(self, source: NameSource, used: set[str | None]) -> str:
+        name = source()
+        while name in self._tasks or name in self._tombstones or name in used:
+            name = source()
+        used.add(name)
+        return name
+
+    def _due(self, request: LeaseRequest, now_usec: int) -> list[Fields]:
         if request.group_by_tag:
             return self._orders.due_by_tag(now_usec, request.max_tasks, request.tag)
         return self._orders.due(now_usec, request.max_tasks)
 
-    def _replace(self, old: Sequence[Task], new: Sequence[Task]) -> None:
+    def _replace(self, old: Sequence[Fields], new: Sequence[Fields]) -> None:
         self._orders.take(old)
         self._orders.put(new)
-        self._tasks.update({task.name: task for task in new})
+        self._tasks.update({task[NAME]: task for task in new})
 
-    def _drop(self, tasks: Sequence[Task], gone_usec: int) -> None:
+    def _drop(self, tasks: Sequence[Fields], gone_usec: int) -> None:
         """Take tasks out that `_tasks` has lost already."""
         self._orders.take(tasks)
-        names = [task.name for task in tasks]
+        names = [task[NAME] for task in tasks]
         self._last_leases.lift(names)
         self._tombstones.add(names, gone_usec)
-        self.bytes_stored -= sum(task.stored_bytes for task in tasks)
+        self.bytes_stored -= _weight(tasks)
 
-    def _exhaust(self, tasks: Sequence[Task], gone_usec: int) -> None:
+    def _exhaust(self, tasks: Sequence[Fields], gone_usec: int) -> None:
         for task in tasks:
-            del self._tasks[task.name]
+            del self._tasks[task[NAME]]
         self._drop(tasks, gone_usec)
-        self.exhausted.extend(tasks)
+        self.exhausted.extend(map(make_task, tasks))
         self.events.record(EventKind.EXHAUSTED, gone_usec, tasks)
 
 
-def _fitting(tasks: list[Task], payload_bytes: int) -> list[Task]:
+def _weight(tasks: Sequence[Fields]) -> int:
+    return sum([task[STORED_BYTES] for task in tasks])
+
+
+def _fitting(tasks: list[Fields], payload_bytes: int) -> list[Fields]:
     """Give the tasks from the first to the last that still fits; one always does."""
     weight = 0
     for position, task in enumerate(tasks):
-        weight += len(task.payload)
+        weight += len(task[PAYLOAD])
         if weight > payload_bytes and position:
             return tasks[:position]
     return tasks

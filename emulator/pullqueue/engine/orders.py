@@ -1,4 +1,4 @@
-"""The orders in which the tasks of a queue stand: all of them, those of each tag, those to come."""
+"""The orders in which the tasks of a queue stand: all of them, those of each tag, those leased."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
+from pullqueue.engine.fields import ETA_USEC, RETRY_COUNT, TAG, Fields
 from pullqueue.engine.index import OrderedIndex
 from pullqueue.engine.store import TaskFilter
-from pullqueue.tasks import Task, TaskState
+from pullqueue.tasks import TaskState
 
 _LAST_SEQUENCE = sys.maxsize
 
@@ -18,56 +19,56 @@ class TaskOrders:
     """The tasks of one queue, by eta and arrival. A lease only moves a task to a later eta."""
 
     def __init__(self) -> None:
-        self._all: OrderedIndex[Task] = OrderedIndex()
-        self._by_tag: dict[str | None, OrderedIndex[Task]] = {}
-        # Added for a later moment and never leased: of what lies ahead, that which is not leased.
-        self._scheduled: OrderedIndex[Task] = OrderedIndex()
+        self._all: OrderedIndex[Fields] = OrderedIndex()
+        self._by_tag: dict[str | None, OrderedIndex[Fields]] = {}
+        # Those that were ever leased: of what lies ahead, that which is not scheduled.
+        self._leased: OrderedIndex[Fields] = OrderedIndex()
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[Task]:
+    def __iter__(self) -> Iterator[Fields]:
         return iter(self._all)
 
-    def put(self, tasks: Iterable[Task]) -> None:
+    def put(self, tasks: Iterable[Fields]) -> None:
         """Put tasks where they belong."""
         run = sorted(tasks)
         self._all.add(run)
-        self._scheduled.add(_scheduled(run))
+        self._leased.add(_leased(run))
         for tag, group in _grouped(run).items():
             index = self._by_tag.get(tag)
             if index is None:
                 index = self._by_tag[tag] = OrderedIndex()
             index.add(group)
 
-    def take(self, tasks: Iterable[Task]) -> None:
+    def take(self, tasks: Iterable[Fields]) -> None:
         """Take tasks out; each must be as it was put in."""
         run = sorted(tasks)
         self._all.remove(run)
-        self._scheduled.remove(_scheduled(run))
+        self._leased.remove(_leased(run))
         for tag, group in _grouped(run).items():
             index = self._by_tag[tag]
             index.remove(group)
             if not index:
                 del self._by_tag[tag]
 
-    def first(self) -> Task | None:
+    def first(self) -> Fields | None:
         """Give the first of all tasks, or None."""
         return self._all.first()
 
-    def due(self, now_usec: int, count: int) -> list[Task]:
+    def due(self, now_usec: int, count: int) -> list[Fields]:
         """Give the first tasks that are due, `count` at most."""
         return self._all.due(now_usec, count)
 
-    def due_by_tag(self, now_usec: int, count: int, tag: str | None) -> list[Task]:
+    def due_by_tag(self, now_usec: int, count: int, tag: str | None) -> list[Fields]:
         """Give the first due tasks of a tag; None: of the tag (or the untagged) that is first."""
         first = self._all.first()
         if tag is None and first is not None:
-            tag = first.tag
+            tag = first[TAG]
         index = self._by_tag.get(tag)
         return [] if index is None else index.due(now_usec, count)
 
-    def passing(self, task_filter: TaskFilter, now_usec: int) -> Iterator[Task]:
+    def passing(self, task_filter: TaskFilter, now_usec: int) -> Iterator[Fields]:
         """Give the tasks that pass a filter, in order."""
         index = self._all
         if task_filter.tag is not None:
@@ -79,33 +80,34 @@ class TaskOrders:
         if state is None:
             return tasks
         if state is TaskState.AVAILABLE:
-            return takewhile(lambda task: task.eta_usec <= now_usec, tasks)
-        return (task for task in tasks if task.state_at(now_usec) is state)
+            return takewhile(lambda task: task[ETA_USEC] <= now_usec, tasks)
+        was_leased = state is TaskState.LEASED
+        return (task for task in tasks if bool(task[RETRY_COUNT]) is was_leased)
 
     def count_leased(self, now_usec: int) -> int:
         """Count the tasks that are leased."""
-        return self._all.count_after(now_usec) - self.count_scheduled(now_usec)
+        return self._leased.count_after(now_usec)
 
     def count_scheduled(self, now_usec: int) -> int:
         """Count the tasks that wait for their first moment."""
-        return self._scheduled.count_after(now_usec)
+        return self._all.count_after(now_usec) - self.count_leased(now_usec)
 
     def next_eta_usec(self, now_usec: int) -> int | None:
         """Give the next eta that lies ahead, or None."""
-        return next((task.eta_usec for task in self._all.after(now_usec)), None)
+        return next((task[ETA_USEC] for task in self._all.after(now_usec)), None)
 
     def last_lease_end_usec(self, now_usec: int) -> int | None:
         """Give the end of the longest lease now held, or None."""
-        ahead = takewhile(lambda task: task.eta_usec > now_usec, reversed(self._all))
-        return next((task.eta_usec for task in ahead if task.retry_count), None)
+        last_usec = next((task[ETA_USEC] for task in reversed(self._leased)), now_usec)
+        return last_usec if last_usec > now_usec else None
 
 
-def _scheduled(run: Iterable[Task]) -> list[Task]:
-    return [task for task in run if not task.retry_count and task.eta_usec > task.enqueued_usec]
+def _leased(run: Iterable[Fields]) -> list[Fields]:
+    return [task for task in run if task[RETRY_COUNT]]
 
 
-def _grouped(run: Iterable[Task]) -> dict[str | None, list[Task]]:
-    groups: defaultdict[str | None, list[Task]] = defaultdict(list)
+def _grouped(run: Iterable[Fields]) -> dict[str | None, list[Fields]]:
+    groups: defaultdict[str | None, list[Fields]] = defaultdict(list)
     for task in run:
-        groups[task.tag].append(task)
+        groups[task[TAG]].append(task)
     return groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pullqueue.clock import Clock
 from pullqueue.engine.events import Event
@@ -13,17 +13,17 @@ from pullqueue.errors import NameTakenError
 from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, Task, TaskState
 
+Draft = tuple[str | None, bytes, str | None, int | None, int]
+"""A task that passed every check and has only to be stored: name, payload, tag, eta, weight.
 
-class Draft(NamedTuple):
-    """A task that passed every check and has only to be stored."""
-
-    name: str | None
-    payload: bytes
-    tag: str | None
-    eta_usec: int | None
-    """None: the moment it is stored."""
-    stored_bytes: int
-    """What it weighs: payload, tag and, where it is given, name."""
+Without a name, one is to be made up; the eta is in microseconds, and None means the moment it is
+stored. The weight is that of payload, tag and, where it is given, name. A plain tuple, since one is
+made for each task that is added.
+"""
+DRAFT_NAME: Final = 0
+DRAFT_TAG: Final = 2
+DRAFT_ETA_USEC: Final = 3
+DRAFT_BYTES: Final = 4
 
 
 class Insertion(NamedTuple):

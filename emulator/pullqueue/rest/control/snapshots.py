@@ -10,7 +10,7 @@ from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.engine.checks import drafts_of
-from pullqueue.engine.store import QueueContents
+from pullqueue.engine.store import DRAFT_BYTES, QueueContents
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.rest.answers import Json, compact
@@ -130,7 +130,7 @@ def _task(fields: dict[str, Any], queue_name: str, moved_usec: int, limits: Limi
     name = _text(fields["name"])
     tag = None if fields["tag"] is None else _text(fields["tag"])
     payload = b64decode(_text(fields["payload"]), validate=True)
-    draft = drafts_of([NewTask(payload=payload, name=name, tag=tag)], limits, lambda: 0)[0]
+    (draft,) = drafts_of([NewTask(payload=payload, name=name, tag=tag)], limits, lambda: 0)
     return Task(
         eta_usec=_moment(fields["eta_usec"], moved_usec),
         sequence=_integer(fields["sequence"], least=1, most=_LARGEST_SEQUENCE),
@@ -140,7 +140,7 @@ def _task(fields: dict[str, Any], queue_name: str, moved_usec: int, limits: Limi
         tag=tag,
         retry_count=_integer(fields["retry_count"], least=0, most=_LARGEST_COUNT),
         enqueued_usec=_moment(fields["enqueued_usec"], moved_usec),
-        stored_bytes=draft.stored_bytes,
+        stored_bytes=draft[DRAFT_BYTES],
     )
 
 

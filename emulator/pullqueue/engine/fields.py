@@ -1,0 +1,21 @@
+"""A task as a queue in memory holds it: the fields of a `Task`, in their order, as a plain tuple.
+
+The interpreter's garbage collector lets go of a plain tuple of numbers and text when it first sees
+it, but goes through every `Task`, whose class is a subclass of tuple, again and again as long as it
+lives: with a million of them that costs more than adding them. So a `Task` is made only of what is
+handed out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+Fields = tuple[int, int, str, str, bytes, str | None, int, int, int]
+"""Begins with (eta_usec, sequence), by which a queue is in order; `task[:]` makes one of a task."""
+
+ETA_USEC: Final = 0
+NAME: Final = 2
+PAYLOAD: Final = 4
+TAG: Final = 5
+RETRY_COUNT: Final = 6
+STORED_BYTES: Final = 8
