@@ -20,7 +20,7 @@ from benchmarks.measuring import Figure, Options
 from benchmarks.rest import ANSWER, OF_THE_EMPTY_VIEW, serving
 from benchmarks.rest_client import HOST, Connection, request_bytes
 from pullqueue.sdk import connect
-from pullqueue.sdk.bridge import PATH
+from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, remote_api, taskqueue
 
 SUITE = "bridge"
@@ -175,4 +175,4 @@ def _wire(method: str, message: Any) -> bytes:  # noqa: ANN401 - the SDK has no 
         request_id="ticket",
         request=message.SerializeToString(),
     )
-    return request_bytes("POST", PATH, wire.SerializeToString())
+    return request_bytes("POST", BRIDGE_PATH, wire.SerializeToString())

@@ -28,7 +28,7 @@ from pullqueue import Emulator, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.rest.http_server import HttpServer
 from pullqueue.rest.server import Server, shorten_pauses
-from pullqueue.sdk import bridge
+from pullqueue.sdk.environment import BRIDGE_PATH
 
 SUITE = "rest"
 DEPTH = 100_000
@@ -120,7 +120,7 @@ def empty_app() -> Flask:
         return Response(answers[0], content_type="application/octet-stream")
 
     app.add_url_rule(ANSWER, view_func=put, methods=["PUT"])
-    app.add_url_rule(bridge.PATH, view_func=repeat, methods=["POST"])
+    app.add_url_rule(BRIDGE_PATH, view_func=repeat, methods=["POST"])
 
     def view(size: int) -> Response:
         return Response(b'"' + b"x" * (size - 2) + b'"', content_type="application/json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -324,6 +325,16 @@ def datastore() -> Iterator[str]:
         thread.join()
 
 
+@pytest.fixture
+def no_sdk(tmp_path: Path) -> Path:
+    """Give a folder for PYTHONPATH with which no SDK is found."""
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['google'] = None\n"
+    )
+    return tmp_path / "without"
+
+
 class TestJoining:
     def test_two_commands_share_a_server(self, folder: Path) -> None:
         """With PULLQUEUE_EMULATOR_HOST set no server is started, and its queues are used."""
@@ -362,6 +373,45 @@ class TestJoining:
 
         assert (status, output) == (2, "")
         assert f"PULLQUEUE_EMULATOR_HOST is '{address}', {reason}" in errors
+
+    def test_no_server_of_this_kind(self, folder: Path) -> None:
+        """An address at which something else than HTTP is spoken is refused."""
+        with socket.create_server(("127.0.0.1", 0)) as other:
+
+            def hang_up() -> None:
+                other.accept()[0].close()
+
+            thread = Thread(target=hang_up)
+            thread.start()
+            status, output, errors = run(
+                *python("print('ran')"),
+                folder=folder,
+                PULLQUEUE_EMULATOR_HOST=f"127.0.0.1:{other.getsockname()[1]}",
+            )
+            thread.join()
+
+        assert (status, output) == (2, "")
+        assert "where no server answers" in errors
+
+    def test_a_server_without_the_sdk(
+        self, folder: Path, no_sdk: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is told before the program runs what to install; other programs need it not."""
+        with monkeypatch.context() as patched:
+            patched.setenv("PYTHONPATH", str(no_sdk))
+            with serving(folder=folder) as served:
+                patched.undo()
+                address = served.url.removeprefix("http://")
+                joined = run(
+                    *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
+                )
+        own = run(*python("print('ran')"), folder=folder, PYTHONPATH=str(no_sdk))
+
+        reason = "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'\n"
+        cannot = "pullqueue: a program on App Engine's SDK cannot use"
+        assert joined == (0, "ran\n", f"{cannot} the server at {address}: {reason}")
+        assert own[:2] == (0, "ran\n")
+        assert own[2].endswith(f"\n{cannot} this server: {reason}")
 
     def test_two_configurations(self, folder: Path) -> None:
         """A queue.yaml beside a running server is refused: which one would count?"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,7 +24,7 @@ from pullqueue.cli._serving import (
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 
-_CONNECT_SECONDS = 5
+_ANSWER_SECONDS = 5
 
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
@@ -106,6 +105,7 @@ def exec(  # noqa: A001 - the command's name
         return _run(command, address)
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
     from pullqueue.rest.server import Server  # noqa: PLC0415 - imports Flask
+    from pullqueue.sdk.missing import SdkMissingError, is_installed  # noqa: PLC0415 - with it
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     emulator = Emulator.from_file(
@@ -115,6 +115,8 @@ def exec(  # noqa: A001 - the command's name
     )
     with closing(emulator), Server(emulator, port=port, api_upstream=api_upstream) as server:
         click.echo(f"pullqueue listening on {server.url}", err=True)
+        if not is_installed():
+            _warn_of_missing_sdk("this server", str(SdkMissingError()))
         return _run(command, f"{server.host}:{server.port}")
 
 
@@ -133,19 +135,38 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _check_answers(address: str) -> None:
+    """Ask the server that is to be joined whether it is there, and has the SDK.
+
+    Raises:
+        ServerAddressError: nothing answers at this address.
+    """
+    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - imported when it runs
+
+    from pullqueue.sdk.environment import BRIDGE_PATH  # noqa: PLC0415 - the same
+    from pullqueue.sdk.missing import NO_SDK_STATUS  # noqa: PLC0415 - the same
+
     if not is_host_and_port(address):
         raise ServerAddressError(
             f"{ADDRESS_VARIABLE} is {address!r}, which is no address: give HOST:PORT, such as "
             "localhost:8124, or unset the variable"
         )
-    host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-    except (OSError, ValueError) as error:
+        with closing(HTTPConnection(address, timeout=_ANSWER_SECONDS)) as connection:
+            connection.request("GET", BRIDGE_PATH)
+            answer = connection.getresponse()
+            reason = answer.read().decode(errors="replace").strip()
+    except (OSError, HTTPException) as error:
         raise ServerAddressError(
             f"{ADDRESS_VARIABLE} is {address!r}, where no server answers ({error}): start one "
             "there with `pullqueue serve`, or unset the variable"
         ) from None
+    if answer.status == NO_SDK_STATUS:
+        _warn_of_missing_sdk(f"the server at {address}", reason)
+
+
+def _warn_of_missing_sdk(server: str, reason: str) -> None:
+    # No error: a program that works by REST does without it.
+    click.echo(f"pullqueue: a program on App Engine's SDK cannot use {server}: {reason}", err=True)
 
 
 def _run(command: Sequence[str], address: str) -> int:

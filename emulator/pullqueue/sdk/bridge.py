@@ -3,6 +3,8 @@
 A second-generation runtime (Python 3, Go, Java, PHP) sends each call to API_HOST and API_PORT: a
 serialized `remote_api` Request, answered by a Response. With these set to a server of pullqueue,
 an app shares its queues with every other process and with REST workers.
+
+`GET /rpc_http` is pullqueue's own: it tells whether calls can be answered, with status 501 if not.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from werkzeug.wsgi import get_input_stream
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
 from pullqueue.rest import bodies
-from pullqueue.sdk.missing import SdkMissingError
+from pullqueue.sdk.environment import BRIDGE_PATH
+from pullqueue.sdk.missing import NO_SDK_STATUS, SdkMissingError, is_installed
 
 if TYPE_CHECKING:
     from pullqueue.sdk.wire import CallServer
 
-PATH = "/rpc_http"
-
 _CONTENT_TYPE = "application/octet-stream"
+_TEXT = "text/plain"
 _BODY_BYTES = 33 * MIB
 """The SDK's own bound of a request, 32 MiB, and room for what is around it."""
 _UPSTREAM_SECONDS = 60.0
@@ -67,7 +69,14 @@ def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> N
             answer = _passed_on(data, upstream)
         return Response(answer, content_type=_CONTENT_TYPE)
 
-    app.add_url_rule(PATH, view_func=rpc_http, methods=["POST"])
+    app.add_url_rule(BRIDGE_PATH, view_func=rpc_http, methods=["POST"])
+    app.add_url_rule(BRIDGE_PATH, view_func=_readiness, methods=["GET"])
+
+
+def _readiness() -> Response:
+    if is_installed():
+        return Response("calls to the task queue service are answered here\n", mimetype=_TEXT)
+    return Response(f"{SdkMissingError()}\n", status=NO_SDK_STATUS, mimetype=_TEXT)
 
 
 def _body() -> bytes:
@@ -85,7 +94,7 @@ def _passed_on(data: bytes, upstream: str | None) -> bytes:
         return wire.call_not_found(wire.service_of(data))
     try:
         with closing(HTTPConnection(upstream, timeout=_UPSTREAM_SECONDS)) as connection:
-            connection.request("POST", PATH, data, {"Content-Type": _CONTENT_TYPE})
+            connection.request("POST", BRIDGE_PATH, data, {"Content-Type": _CONTENT_TYPE})
             response = connection.getresponse()
             body = response.read()
     except (OSError, HTTPException) as error:

@@ -8,6 +8,9 @@ from pathlib import Path
 from pullqueue.address import ADDRESS_VARIABLE
 from pullqueue.sdk.startup import sitecustomize
 
+BRIDGE_PATH = "/rpc_http"
+"""Where the SDK sends its calls to bundled services, at API_HOST and API_PORT."""
+
 _CLOUD_TASKS_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 
 

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from pullqueue.errors import PullQueueError
+
+NO_SDK_STATUS = 501
+"""How the server answers a GET of the path of bundled services where the SDK is missing."""
 
 
 class SdkMissingError(PullQueueError, ImportError):
     """App Engine's SDK is not installed: pip install 'pullqueue[appengine]'"""
+
+
+def is_installed() -> bool:
+    """Tell whether the SDK is installed, without importing it, which takes its time."""
+    try:
+        return find_spec("google.appengine") is not None
+    except ModuleNotFoundError:  # not even the package around it
+        return False

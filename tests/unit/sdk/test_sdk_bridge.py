@@ -243,6 +243,8 @@ from pullqueue.config.model import QueueConfig
 from pullqueue.rest.app import create_app
 client = create_app(Emulator(QueueConfig())).test_client()
 sys.stdout.buffer.write(client.post("/rpc_http", data=b"").data)
+answer = client.get("/rpc_http")
+print(answer.status_code, answer.text, file=sys.stderr)
 try:
     from pullqueue.sdk import install
     install(Emulator(QueueConfig()))
@@ -258,7 +260,24 @@ def test_without_the_sdk() -> None:
     answer = remote_api.Response.FromString(done.stdout)
     assert answer.rpc_error.code == RpcError.CAPABILITY_DISABLED
     assert "pip install 'pullqueue[appengine]'" in answer.rpc_error.detail
-    assert b"pip install 'pullqueue[appengine]'" in done.stderr
+    told, asked, _, installed = done.stderr.decode().splitlines()
+    assert (
+        told == installed == "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'"
+    )
+    assert asked == f"501 {told}"
+
+
+def test_asking_for_the_sdk(server: Server) -> None:
+    """A GET tells that calls are answered."""
+    connection = HTTPConnection(server.host, server.port, timeout=10)
+    connection.request("GET", "/rpc_http")
+    answer = connection.getresponse()
+
+    assert (answer.status, answer.read()) == (
+        200,
+        b"calls to the task queue service are answered here\n",
+    )
+    connection.close()
 
 
 def test_the_sdk_is_not_imported_before_it_is_wanted() -> None:
