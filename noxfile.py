@@ -74,7 +74,8 @@ def _arguments(session: nox.Session) -> list[str]:
 def _lowest(session: nox.Session) -> tuple[str, str]:
     """Give the options that hold each of our own dependencies at the lowest version it allows."""
     session.install("uv")
-    constraints = Path(session.create_tmp(), "lowest.txt")
+    # Not in create_tmp(), which would move all temporary files of the tests into the checkout.
+    constraints = Path(session.virtualenv.location, "lowest.txt")
     extras = [f"--extra={extra}" for extra in EXTRAS]
     options = ("--resolution=lowest-direct", "--no-deps", f"--output-file={constraints}")
     session.run_install("uv", "pip", "compile", "--quiet", *options, *extras, "pyproject.toml")
@@ -117,7 +118,7 @@ def audit(session: nox.Session) -> None:
     App Engine's SDK is left out: it holds back versions (urllib3 below 2) for whoever uses it.
     """
     session.install("pip-audit", "uv")
-    newest = Path(session.create_tmp(), "newest.txt")
+    newest = Path(session.virtualenv.location, "newest.txt")
     extras = [f"--extra={extra}" for extra in EXTRAS if extra != "appengine"]
     command = ("uv", "pip", "compile", "--quiet", f"--output-file={newest}", *extras)
     session.run(*command, "pyproject.toml")
