@@ -146,11 +146,27 @@ def test_the_spelling_of_the_project(server: Server) -> None:
 
 
 def test_no_server(run: Run) -> None:
-    """What went wrong is told in one line."""
+    """What went wrong is told in one line, with what to do."""
     done = run("getqueue", "--api_host=http://127.0.0.1:9")
+    nowhere = run("getqueue", "--api_host=localhost")
+
+    assert done.exit_code == nowhere.exit_code == 1
+    assert done.stderr == (
+        "Error: no task queue answers at http://127.0.0.1:9 (connection refused): start one with "
+        "`pullqueue serve`, or say where it is with --api_host or PULLQUEUE_EMULATOR_HOST\n"
+    )
+    assert nowhere.stderr == (
+        "Error: --api_host is 'localhost', which is no address: give HOST:PORT, such as "
+        "localhost:8124\n"
+    )
+
+
+def test_another_server(run: Run, server: Server) -> None:
+    """What has no task queues is told from a queue that is not there."""
+    done = run("getqueue", f"--api_host={server.url}/console")
 
     assert done.exit_code == 1
-    assert "cannot be used" in done.stderr
+    assert f"no task queue answers at {server.url}/console (it answers 404 " in done.stderr
 
 
 def test_a_program_for_each_task(
@@ -297,8 +313,8 @@ def test_a_program_that_cannot_be_started(server: Server, queue: Queue, tmp_path
 def test_no_queue_to_empty(server: Server) -> None:
     """With --exit_when_empty a queue that cannot be asked is an error, not a reason to wait."""
     for queue, host, reason in (
-        ("pul", server.url, "404: "),
-        ("pull", "http://127.0.0.1:9", "cannot be used"),
+        ("pul", server.url, "Queue not found. (queue 'pul' is not in "),
+        ("pull", "http://127.0.0.1:9", "no task queue answers at "),
     ):
         done = CliRunner().invoke(
             gtaskqueue_puller,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
-from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
+from pullqueue.address import ADDRESS_VARIABLE
+from pullqueue.cli._addresses import server_url
+from pullqueue.cli._reasons import reason_of
 
 if TYPE_CHECKING:
     import requests
@@ -36,11 +37,11 @@ class TaskQueueApi:
 
         Raises:
             ApiError: the library that speaks HTTP is not installed.
+            ClickException: the server's address is none.
         """
-        host = api_host or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS
-        root = host if "//" in host else f"http://{host}"
+        self._root = server_url(api_host, name="--api_host")
         self._url = (
-            f"{root.rstrip('/')}/taskqueue/v1beta2/projects/{quote(project, safe='~:')}"
+            f"{self._root}/taskqueue/v1beta2/projects/{quote(project, safe='~:')}"
             f"/taskqueues/{quote(queue, safe='')}"
         )
         self._queue = queue
@@ -100,9 +101,21 @@ class TaskQueueApi:
             )
             if answer.ok:
                 return dict(answer.json()) if answer.content else {}
-            raise ApiError(_reason(answer))
+            raise ApiError(self._refusal(answer))
         except (requests.RequestException, ValueError) as error:
-            raise ApiError(f"{self._url} cannot be used: {error}") from None
+            raise ApiError(
+                f"no task queue answers at {self._root} ({_cause(error)}): start one with "
+                f"`pullqueue serve`, or say where it is with --api_host or {ADDRESS_VARIABLE}"
+            ) from None
+
+    def _refusal(self, answer: requests.Response) -> str:
+        """Give the service's words, and what exactly was wrong where the server adds that."""
+        try:
+            told = answer.json()["error"]
+            exactly = told["errors"][0].get("debugInfo")
+            return f"{told['message']}{f' ({exactly})' if exactly else ''}"
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise ValueError(f"it answers {answer.status_code} {answer.reason}") from None
 
 
 def _session() -> requests.Session:
@@ -117,9 +130,11 @@ def _task(name: str) -> str:
     return f"/tasks/{quote(name, safe='')}"
 
 
-def _reason(answer: requests.Response) -> str:
-    try:
-        text = answer.json()["error"]["message"]
-    except (ValueError, LookupError, TypeError):
-        text = answer.reason
-    return f"{answer.status_code}: {text}"
+def _cause(error: BaseException) -> str:
+    """Give what the system says of an error that libraries have wrapped several times."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if getattr(cause, "strerror", None):
+            return reason_of(cause)
+        cause = cause.__cause__ or cause.__context__
+    return reason_of(error)

@@ -22,8 +22,9 @@ def api_options(command: _Command) -> _Command:
         ),
         click.option(
             "--api_host",
-            help=f"The server's address; if not given, ${ADDRESS_VARIABLE} or "
-            f"http://{DEFAULT_ADDRESS}.",
+            metavar="HOST:PORT",
+            help=f"Where the server is; if not given, what {ADDRESS_VARIABLE} says, or "
+            f"{DEFAULT_ADDRESS}.",
         ),
         click.option("--taskqueue_name", required=True, help="The queue."),
         click.option(
