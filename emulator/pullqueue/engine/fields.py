@@ -8,7 +8,10 @@ handed out.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+_T = TypeVar("_T", bound=Sequence[Any])
 
 Fields = tuple[int, int, str, str, bytes, str | None, int, int, int]
 """Begins with (eta_usec, sequence), by which a queue is in order; `task[:]` makes one of a task."""
@@ -19,3 +22,15 @@ PAYLOAD: Final = 4
 TAG: Final = 5
 RETRY_COUNT: Final = 6
 STORED_BYTES: Final = 8
+
+
+def fitting(tasks: Iterable[_T], payload_bytes: int) -> list[_T]:
+    """Give the tasks from the first to the last that still fits; one always does."""
+    weight = 0
+    found: list[_T] = []
+    for task in tasks:
+        weight += len(task[PAYLOAD])
+        if weight > payload_bytes and found:
+            break
+        found.append(task)
+    return found

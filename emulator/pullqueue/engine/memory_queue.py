@@ -16,10 +16,10 @@ from pullqueue.engine.events import EventKind, EventLog
 from pullqueue.engine.fields import (
     ETA_USEC,
     NAME,
-    PAYLOAD,
     RETRY_COUNT,
     STORED_BYTES,
     Fields,
+    fitting,
 )
 from pullqueue.engine.last_leases import LastLeases
 from pullqueue.engine.names import NameSource
@@ -112,7 +112,7 @@ class MemoryQueue:
 
     def lease(self, request: LeaseRequest, now_usec: int) -> list[Task]:
         """Lease the first due tasks and give them in the order they stood in."""
-        due = _fitting(self._due(request, now_usec), request.payload_bytes)
+        due = fitting(self._due(request, now_usec), request.payload_bytes)
         if not due:
             return []
         if request.retry_limit.leases == 0:
@@ -294,13 +294,3 @@ class MemoryQueue:
 
 def _weight(tasks: Sequence[Fields]) -> int:
     return sum([task[STORED_BYTES] for task in tasks])
-
-
-def _fitting(tasks: list[Fields], payload_bytes: int) -> list[Fields]:
-    """Give the tasks from the first to the last that still fits; one always does."""
-    weight = 0
-    for position, task in enumerate(tasks):
-        weight += len(task[PAYLOAD])
-        if weight > payload_bytes and position:
-            return tasks[:position]
-    return tasks

@@ -195,8 +195,11 @@ class SqlBase(TaskStore):
         with self._afterwards(session), session.transaction():
             queue = {"queue": queue_name}
             self._exclude(session, "sweeping")
-            bound = {"kept": self._limits.events_kept, "rows": _ROWS_SWEPT}
-            session.change(sql.FORGET_EVENTS, {**queue, **bound})
+            told = session.row(sql.TOLD, queue) or (0,)
+            excess = int(told[0]) - self._limits.events_kept
+            if excess > 0:
+                bound = {"excess": excess, "rows": _ROWS_SWEPT}
+                session.change(sql.FORGET_EVENTS, {**queue, **bound})
             second = session.now_usec // USEC_PER_SECOND - HOUR_SECONDS
             session.change(sql.FORGET_LEASED, {**queue, "second": second})
             swept = {"now_usec": session.now_usec, "rows": _ROWS_SWEPT}

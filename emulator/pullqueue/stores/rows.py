@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pullqueue.engine.events import Entry, EventKind
-from pullqueue.tasks import Task
+from pullqueue.tasks import Task, make_task
 
 TASK_COLUMNS = (
     "eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes"
@@ -34,7 +34,9 @@ def task_of(row: Row) -> Task:
     """Make a task of `TASK_COLUMNS`."""
     eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, size = row
     decoded = decode_tag(tag) if tag else None
-    return Task(eta_usec, sequence, name, queue, payload, decoded, retry_count, enqueued_usec, size)
+    return make_task(
+        (eta_usec, sequence, name, queue, payload, decoded, retry_count, enqueued_usec, size)
+    )
 
 
 def tasks_of(rows: Iterable[Row]) -> list[Task]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine import refusals
 from pullqueue.engine.events import EventKind
+from pullqueue.engine.fields import fitting
 from pullqueue.engine.store import Lease, LeaseRequest, RetryLimit
 from pullqueue.errors import TaskLeaseExpiredError
 from pullqueue.stores import statements as sql
 from pullqueue.stores.adding import SqlAdder
 from pullqueue.stores.reading import SqlReader
-from pullqueue.stores.rows import Row, encode_tag, possible_name, task_of
+from pullqueue.stores.rows import Row, encode_tag, possible_name, task_of, tasks_of
 from pullqueue.stores.session import Session
 from pullqueue.stores.transfer import SqlTransfer
 from pullqueue.tasks import DeleteResult, Task
@@ -113,32 +114,30 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
     def _lease_due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
         due = self._due(session, queue_name, request)
         if not due:
-            return due
+            return []
         if request.retry_limit.leases == 0:
-            self._exhaust(session, queue_name, due, session.now_usec)
+            self._exhaust(session, queue_name, tasks_of(due), session.now_usec)
             return []
         until_usec = session.now_usec + request.lease_usec
-        session.change(
-            sql.LEASE,
-            {
-                "until_usec": until_usec,
-                "sequences": session.listed([task.sequence for task in due]),
-                **request.retry_limit._asdict(),
-            },
-        )
+        parameters = {"until_usec": until_usec, **request.retry_limit._asdict()}
+        if len(due) == 1:
+            session.change(sql.LEASE_ONE, {**parameters, "sequence": due[0][1]})
+        else:
+            sequences = session.listed([row[1] for row in due])
+            session.change(sql.LEASE, {**parameters, "sequences": sequences})
         if request.retry_limit.leases is not None:
             self._ends_at(until_usec)
-        leased = [
-            Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
+        leased = tasks_of(
+            (until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
             for _, seq, name, queue, payload, tag, retries, enqueued, size in due
-        ]
+        )
         second = session.now_usec // USEC_PER_SECOND
         counted = {"queue": queue_name, "second": second, "tasks": len(leased)}
         session.change(sql.COUNT_LEASED, counted)
         self._record(session, EventKind.LEASED, queue_name, leased, until_usec=until_usec)
         return leased
 
-    def _due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
+    def _due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Row]:
         statement = sql.DUE
         parameters = {
             "queue": queue_name,
@@ -150,7 +149,8 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
             parameters["tag"] = encode_tag(request.tag)
             if request.tag is None:
                 parameters["tag"] = (session.row(sql.FIRST_TAG, parameters) or (b"",))[0]
-        return _fitting(session.rows(statement, parameters), request.payload_bytes)
+        # Row by row: those that do not fit are never read.
+        return fitting(session.rows(statement, parameters), request.payload_bytes)
 
     def _not_held(self, session: Session, queue_name: str, task_name: str) -> TaskLeaseExpiredError:
         task = self._get(session, queue_name, task_name)
@@ -190,15 +190,3 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
             else:
                 results.append(DeleteResult.UNKNOWN)
         return results
-
-
-def _fitting(rows: Iterator[Row], payload_bytes: int) -> list[Task]:
-    """Read tasks from the first to the last that still fits; one always does."""
-    tasks: list[Task] = []
-    weight = 0
-    for row in rows:
-        weight += len(row[4])
-        if weight > payload_bytes and tasks:
-            break
-        tasks.append(task_of(row))
-    return tasks

@@ -75,6 +75,8 @@ def _configure(connection: sqlite3.Connection, synchronous: str) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA cache_size = -65536")
+    # What undoes a statement that fails halfway needs no file.
+    connection.execute("PRAGMA temp_store = MEMORY")
     # The log is brought in, and the disk waited for, every 16 MB.
     connection.execute("PRAGMA wal_autocheckpoint = 4096")
     connection.execute("BEGIN EXCLUSIVE")

@@ -32,13 +32,14 @@ ORDER BY eta_usec, sequence LIMIT :max_tasks LOCK_ROWS"""
 FIRST_TAG = f"""
 SELECT tag {_DUE} ORDER BY eta_usec, sequence LIMIT 1 LOCK_ROWS"""
 
-LEASE = """
+_TAKE = """
 UPDATE tasks SET eta_usec = :until_usec, retry_count = retry_count + 1,
 ends_usec = CASE WHEN retry_count + 1 >= :leases THEN
     CASE WHEN enqueued_usec + :age_usec > :until_usec THEN enqueued_usec + :age_usec
     ELSE :until_usec END
-END
-WHERE sequence IN_LIST(sequences)"""
+END"""
+LEASE = f"{_TAKE} WHERE sequence IN_LIST(sequences)"
+LEASE_ONE = f"{_TAKE} WHERE sequence = :sequence"
 MODIFY = f"""
 UPDATE tasks SET eta_usec = :until_usec,
 ends_usec = CASE WHEN retry_count >= :leases THEN
@@ -98,13 +99,14 @@ ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.
 
 # -- sweeping ------------------------------------------------------------------------------------
 
+TOLD = "SELECT coalesce(sum(size), 0) FROM events WHERE queue = :queue"
 FORGET_EVENTS = """
 DELETE FROM events WHERE queue = :queue AND id <= (
     SELECT max(id) FROM (
         SELECT id, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS told_before
         FROM events WHERE queue = :queue ORDER BY id LIMIT :rows
     ) AS oldest
-    WHERE told_before < (SELECT sum(size) FROM events WHERE queue = :queue) - :kept)
+    WHERE told_before < :excess)
 AND id < (SELECT max(id) FROM events WHERE queue = :queue)"""
 """Adding up what is to go, and not what stays, is the less to add up."""
 FORGET_LEASED = "DELETE FROM leased WHERE queue = :queue AND second <= :second"

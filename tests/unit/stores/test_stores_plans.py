@@ -21,7 +21,7 @@ from pullqueue.stores.sqlite_session import STATEMENTS as SQLITE_STATEMENTS
 
 WHOLE = {"ALL_TASKS", "ALL_EXHAUSTED", "ALL_TOMBSTONES", "ALL_LEASED"}
 """They are to read everything."""
-SQLITE_ONLY = {"LEASE", "MODIFY", "DELETE", "DELETE_ONE", "COUNT_LEASED"}
+SQLITE_ONLY = {"LEASE", "LEASE_ONE", "MODIFY", "DELETE", "DELETE_ONE", "COUNT_LEASED"}
 """PostgreSQL has statements of its own for these."""
 SMALL = {"balance", "calls", "retry_limits", "unnest"}
 """Tables of a few rows."""

@@ -397,9 +397,11 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
     thread.join(timeout=30)
     blocker.close()
 
-    assert [str(failure) for failure in failures] == [
+    (failure,) = failures
+    # psycopg before 3.2.7 tells at what it happened, too.
+    assert str(failure).replace("consuming input failed: ", "") == (
         "the store's database: terminating connection due to administrator command; try again"
-    ]
+    )
     assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [1]
     emulator.close()
 
