@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    _FloatType = click.ParamType[float]
+else:
+    _FloatType = click.ParamType  # takes no parameter before click 8.4
 
-class _Number(click.ParamType["float"]):
+
+class _Number(_FloatType):
     """A finite number; click takes `nan` and `inf` for one."""
 
     name = "number"
