@@ -16,8 +16,9 @@ from typing import NamedTuple
 import click
 import pytest
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator, ManualClock, TransientError
 from pullqueue.cli import main, pullqueue
+from pullqueue.engine.calls import QueueCall
 from pullqueue.rest.control.config_file import ConfigFile
 from pullqueue.rest.server import Server
 
@@ -238,6 +239,19 @@ def test_waiting(run: Run, emulator: Emulator) -> None:
     assert run("wait", "--empty", "nope").status == 2
 
 
+def test_waiting_for_a_server_that_is_not_ready(run: Run, emulator: Emulator) -> None:
+    """Its own reason is told."""
+
+    def away(_call: QueueCall, _proceed: Callable[[], object]) -> object:
+        raise TransientError("the store is away")
+
+    emulator.call_path.add(away)
+    done = run("wait", "--timeout", "0")
+
+    assert done.status == 1
+    assert done.err.endswith(" is not ready: the store is away\n")
+
+
 def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
     """A server that starts later is waited for."""
     with Server(emulator) as first:
@@ -247,7 +261,9 @@ def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
         assert waiting.wait(30) == 0
 
 
-def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+def test_snapshots(
+    run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is saved can be loaded again; a broken file changes nothing."""
     file = tmp_path / "state.json"
     emulator.queue("pull").add(b"work", name="a")
@@ -269,7 +285,10 @@ def test_snapshots(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     assert "cannot write '.': " in run("snapshot", "save", ".").err
     assert run("snapshot", "load", "nowhere").status == 2
     assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 2
-    assert json.loads(run("snapshot", "save", "-").out)["format"] == "pullqueue-snapshot/1"
+    saved_to_stdout = run("snapshot", "save", "-").out
+    assert json.loads(saved_to_stdout)["format"] == "pullqueue-snapshot/1"
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(saved_to_stdout.encode())))
+    assert json.loads(run("snapshot", "load", "-", "--json").out) == {"tasks": 1}
 
 
 def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:
@@ -301,6 +320,9 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
     file.write_text('{"queue": "pull", "payload": "a"}\n\n{"queue": "other", "payload": [1]}\n')
 
     assert run("seed", str(file)).out == "2 tasks added\n"
+    assert run("seed", "no.yaml").err == (
+        "pullqueue: cannot read 'no.yaml': no such file or directory\n"
+    )
     assert emulator.queue("other").list_tasks()[0].payload == b"[1]"
 
 
@@ -406,7 +428,10 @@ def test_refusals_say_what_was_wrong(run: Run) -> None:
 def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is not there, an address that is none, and something else that answers."""
     assert "start one with `pullqueue serve`" in run("queues", "--url", "127.0.0.1:9").err
-    for address in ("ftp://x", "localhost", "localhost:x", ":1", "http://", "http://h:0", "//h:1"):
+    for address in (
+        *("ftp://x", "localhost", "localhost:x", ":1", "//h:1"),
+        *("http://", "http://h:0", "http://h:99999", "http://a b"),
+    ):
         assert run("queues", "--url", address).err == (
             f"pullqueue: --url is {address!r}, which is no address: give HOST:PORT, such as "
             "localhost:8124\n"
@@ -496,17 +521,34 @@ def test_the_summary_of_each_command_is_whole() -> None:
     assert not [name for name, text in summaries.items() if text.endswith("...")]
 
 
-def test_something_else_answers(run: Run, emulator: Emulator) -> None:
-    """Routes that the server does not have are not ours, whatever it is."""
+@pytest.mark.parametrize("path", ["elsewhere", "console"])
+def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None:
+    """Routes that the server does not have are not ours, whatever it is that answers."""
     with Server(emulator) as server:
-        url = f"{server.url}/elsewhere"
+        url = f"{server.url}/{path}"
         done = run("queues", "--url", f"{url}/")
 
     assert done.status == 2
     assert done.err == (
-        f"pullqueue: what answers at {url} is no pullqueue, or one of another "
-        "version: say where it is with --url or PULLQUEUE_EMULATOR_HOST\n"
+        f"pullqueue: what answers at {url} is no pullqueue, or one of another version: say where "
+        "it is with --url or PULLQUEUE_EMULATOR_HOST\n"
     )
+
+
+def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is forgotten only after yes, and the question says how much that is."""
+    emulator.queue("pull").add(b"work")
+
+    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
+    refused = run("reset")
+    assert refused.status == 2
+    assert "Forget everything, 1 task of all queues included? [y/N]:" in refused.err
+    assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or give --yes\n")
+    assert len(emulator.queue("pull").list_tasks()) == 1
+
+    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
+    assert run("reset").out == "everything is forgotten\n"
+    assert emulator.queue("pull").list_tasks() == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -253,7 +253,11 @@ def test_a_task_from_its_adding_to_its_deletion(site: Site, emulator: Emulator) 
     site.wait_for("The task was given back.", "#status")
     assert [line.split("\n")[0] for line in site.text("#life").split("2026-01-01 00:00:00\n")]
     site.wait_for("added", "#life")
+    site.wait_for("leased, attempt 1", "#life")
     site.wait_for("released", "#life")
+    # What is not leased can neither be released nor held for longer.
+    assert "Release" not in site.text()
+    assert "Extend" not in site.text()
 
     site.press("Delete…")
     site.wait_for("Delete mine?", "h1")

@@ -129,7 +129,7 @@ def test_a_port_file_that_cannot_be_written(folder: Path) -> None:
     )
 
     assert done.returncode == 2
-    assert "cannot write the port to 'no/such/folder'" in done.stderr
+    assert "cannot write 'no/such/folder': no such file or directory" in done.stderr
 
 
 def test_logs_as_json(folder: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from pullqueue.cli._reasons import reason_of
 from pullqueue.errors import ConfigFileError, PullQueueError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def port_file(path: Path | None, port: int) -> Iterator[None]:
         part.write_text(f"{port}\n", encoding="ascii")
         part.replace(path)
     except OSError as error:
-        raise ConfigFileError(f"cannot write the port to {str(path)!r}: {error}") from None
+        raise ConfigFileError(f"cannot write {str(path)!r}: {reason_of(error)}") from None
     try:
         yield
     finally:
