@@ -24,7 +24,9 @@ class SqlAdder(SqlBase):
     ) -> Insertion:
         """Store tasks; see `TaskStore.insert`."""
         with self._session() as session:
-            if storage_limit_bytes is None and len(drafts) == 1:
+            named = any(draft[DRAFT_NAME] for draft in drafts)
+            if storage_limit_bytes is None and (len(drafts) == 1 or not named):
+                # One statement does it all: of many, only a given name can need another.
                 return self._insert(session, queue_name, drafts)
             with session.transaction():
                 refused: dict[str, type[NameTakenError]] = {}

@@ -146,12 +146,12 @@ def plan_of(database: DriverConnection, statement: str) -> list[dict[str, object
     numbered = POSTGRES_STATEMENTS[statement]
     for number, name in enumerate(arguments, 1):
         numbered = numbered.replace(f"%({name})s", f"${number}")
-    database.execute(b"DEALLOCATE ALL")
     with psycopg.ClientCursor(database) as cursor:
         cursor.execute(f"PREPARE plan AS {numbered}".encode())
         execute = f"plan({', '.join(['%s'] * len(arguments))})" if arguments else "plan"
         explain = f"EXPLAIN (FORMAT JSON) EXECUTE {execute}"
         row = cursor.execute(explain.encode(), list(arguments.values())).fetchone()
+        cursor.execute(b"DEALLOCATE plan")
     assert row is not None
     return list(plan_nodes(row[0][0]["Plan"]))
 

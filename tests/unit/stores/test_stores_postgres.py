@@ -329,6 +329,44 @@ def test_a_connection_that_cannot_be_opened(url: str, monkeypatch: pytest.Monkey
     emulator.close()
 
 
+def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adding without names, leasing, extending and deleting ask the database once."""
+    emulator = Emulator(CONFIG, store=url)
+    queue = emulator.queue("pull")
+    names = [task.name for task in queue.add_many([NewTask(tag="red")] * 9)]
+    trips = 0
+    wait = psycopg.Connection.wait
+
+    def counted(connection: psycopg.Connection[object], *given: object, **more: object) -> object:
+        nonlocal trips
+        trips += 1
+        return wait(connection, *given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(psycopg.Connection, "wait", counted)
+    calls: dict[str, Callable[[], object]] = {
+        "add": queue.add,
+        "add one of a name": lambda: queue.add(name="one"),
+        "add many": lambda: queue.add_many([NewTask()] * 100),
+        "lease one": lambda: queue.lease_tasks(60, 1),
+        "lease some": lambda: queue.lease_tasks(60, 2),
+        "lease many": lambda: queue.lease_tasks(60, 40),
+        "lease by tag": lambda: queue.lease_tasks_by_tag(60, 1, "red"),
+        "extend": lambda: queue.modify_lease(names[0], 90),
+        "give back": lambda: queue.modify_lease(names[0], 0),
+        "delete": lambda: queue.delete_tasks(names[0]),
+        "delete some": lambda: queue.delete_tasks(names[1:]),
+    }
+    taken: dict[str, int] = {}
+    for call, make in calls.items():
+        trips = 0
+        make()
+        taken[call] = trips
+    monkeypatch.undo()
+    emulator.close()
+
+    assert taken == dict.fromkeys(calls, 1)
+
+
 def test_more_open_files_than_select_takes(url: str) -> None:
     """A server with thousands of open files can use its database."""
     resource = pytest.importorskip("resource")
