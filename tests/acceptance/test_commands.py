@@ -18,8 +18,13 @@ import pytest
 
 from pullqueue import Emulator, ManualClock, TransientError
 from pullqueue.cli import main, pullqueue
-from pullqueue.engine.calls import QueueCall
+from pullqueue.cli.clock import clock
+from pullqueue.cli.faults import faults
+from pullqueue.cli.snapshot import snapshot
+from pullqueue.cli.tasks import tasks
+from pullqueue.engine.calls import VERBS, QueueCall
 from pullqueue.rest.control.config_file import ConfigFile
+from pullqueue.rest.control.fault_board import KINDS
 from pullqueue.rest.server import Server
 
 QUEUE_YAML = """\
@@ -223,6 +228,13 @@ def test_faults(run: Run) -> None:
     run("faults", "add", "latency", "add", "--seconds", "2")
     assert "latency  add   2 s later  always" in run("faults").out
     assert "there is no fault '1': give one of 3" in run("faults", "remove", "1").err
+
+
+def test_the_help_on_faults_names_them_all(run: Run) -> None:
+    """Every kind of fault and every call that can be struck stands there."""
+    shown = run("faults", "add", "--help").out
+
+    assert [name for name in (*KINDS, *VERBS) if name not in shown] == []
 
 
 def test_waiting(run: Run, emulator: Emulator) -> None:
@@ -511,14 +523,27 @@ def test_an_interrupt(emulator: Emulator) -> None:
 
 
 def test_the_summary_of_each_command_is_whole() -> None:
-    """The list of commands shows no sentence that breaks off."""
+    """The lists of commands show no sentence that breaks off."""
+    groups = [pullqueue, tasks, faults, snapshot, clock]
     summaries = {
-        name: command.get_short_help_str(65)
-        for name in pullqueue.list_commands(click.Context(pullqueue))
-        if name != "exec" and (command := pullqueue.get_command(click.Context(pullqueue), name))
+        f"{group.name} {name}": command.get_short_help_str(65)
+        for group in groups
+        for name in group.list_commands(click.Context(group))
+        if (command := group.get_command(click.Context(group), name)) and name != "exec"
     }
 
+    assert len(summaries) > 30
     assert not [name for name, text in summaries.items() if text.endswith("...")]
+
+
+def test_commands_that_are_not_there(run: Run) -> None:
+    """A slip of the finger is told what was meant; the exit status is that of wrong usage."""
+    slip, far = run("queus"), run("frobnicate")
+
+    assert slip.status == far.status == 2
+    assert slip.err.endswith("\n\npullqueue: there is no command 'queus': did you mean 'queues'?\n")
+    assert far.err.endswith("'frobnicate': `pullqueue --help` lists them\n")
+    assert run("--nope").status == 2
 
 
 @pytest.mark.parametrize("path", ["elsewhere", "console"])

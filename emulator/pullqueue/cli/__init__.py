@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -39,6 +40,21 @@ class _Commands(click.Group):
         command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)  # noqa: S101 - what this package promises
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Give the command that the arguments name.
+
+        Raises:
+            UsageError: there is no such.
+        """
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(args[0], known, n=1)
+            advice = f"did you mean {near[0]!r}?" if near else "`pullqueue --help` lists them"
+            raise click.UsageError(f"there is no command {args[0]!r}: {advice}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.group(

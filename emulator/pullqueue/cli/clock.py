@@ -29,7 +29,10 @@ def clock(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
 @click.argument("by")
 @server_options
 def advance(*, by: str, url: str | None, as_json: bool) -> None:
-    """Move the clock forward, by seconds or by a span such as 10min, 2h or 7d."""
+    """Move the clock forward BY a span of time.
+
+    Give seconds, or a span such as 10min, 2h or 7d.
+    """
     match = _SPAN.fullmatch(by.strip())
     if match is None:
         raise click.UsageError(f"BY is {by!r}: give seconds, or a span such as 10min, 2h or 7d")

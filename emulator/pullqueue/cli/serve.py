@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     default="system",
     show_default=True,
     type=click.Choice(["system", "manual"]),
-    help="manual: time stands still until it is moved with POST /_emulator/clock.",
+    help="manual: time stands still until it is moved with `pullqueue clock`.",
 )
 @lease_rate_option
 @click.option(

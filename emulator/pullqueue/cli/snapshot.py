@@ -56,7 +56,10 @@ def save(*, file: Path, url: str | None) -> None:
 )
 @server_options
 def load(*, file: Path, shift: bool, url: str | None, as_json: bool) -> None:
-    """Load from FILE, or from standard input (-), in place of everything that is there."""
+    """Load from FILE, or from standard input (-).
+
+    What the file has takes the place of everything that is there.
+    """
     client = Client(url)
     try:
         answer = client.put("/snapshot", _content(file), shift=shift)

@@ -130,7 +130,10 @@ def add(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Add one task with a PAYLOAD to QUEUE; `-` reads it from standard input."""
+    """Add one task to QUEUE.
+
+    PAYLOAD is its text; `-` reads it from standard input.
+    """
     if (payload is None) == (file is None):
         raise click.UsageError("give either a PAYLOAD or --file, and not both")
     if payload == _STDIN:
