@@ -21,7 +21,7 @@ from pullqueue import Emulator, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 
 LEASE = 1000
-SINGLES = 300
+SINGLES = 900
 SLOWEST_SQLITE = 2.0
 SLOWEST_POSTGRES = 1.5
 CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
