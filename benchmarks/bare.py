@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from pullqueue.engine.fields import NAME, Fields
+from pullqueue.engine.fields import NAME, Fields, FieldsByName
 from pullqueue.engine.orders import TaskOrders
 from pullqueue.tasks import Task, make_task
 
@@ -21,7 +21,7 @@ class BareIndexes:
     """The engine's own indexes and a dict by name."""
 
     def __init__(self) -> None:
-        self.tasks: dict[str, Fields] = {}
+        self.tasks = FieldsByName()
         self.orders = TaskOrders()
         self._sequence = 0
 

@@ -38,6 +38,10 @@ def from_usec(usec: int) -> datetime:
     return _EPOCH + timedelta(microseconds=usec)
 
 
+LAST_USEC = to_usec(datetime.max.replace(tzinfo=UTC))
+"""The last moment that a datetime can tell, at the end of the year 9999."""
+
+
 def _example() -> str:
     return "datetime(2026, 1, 1, tzinfo=UTC)"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec, to_usec
 from pullqueue.engine.store import DRAFT_ETA_USEC, DRAFT_NAME, Draft
 from pullqueue.errors import (
     ClockError,
@@ -52,11 +52,12 @@ def drafts_of(tasks: Sequence[NewTask], limits: Limits, now_usec: Callable[[], i
     return drafts
 
 
-def lease_usec(lease_seconds: object, limits: Limits) -> int:
-    """Check the length of a lease and give it in microseconds, cut off below.
+def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:
+    """Check the length of a lease that begins now, and give it in microseconds, cut off below.
 
     Raises:
-        InvalidLeaseTimeError: it is no number, negative, or longer than permitted.
+        InvalidLeaseTimeError: it is no number, negative, longer than permitted, or would end at a
+            moment that no datetime can tell.
     """
     if (
         isinstance(lease_seconds, bool)
@@ -67,7 +68,13 @@ def lease_usec(lease_seconds: object, limits: Limits) -> int:
             f"lease_seconds is {lease_seconds!r}: give a number of seconds from 0 to "
             f"{limits.lease_seconds}"
         )
-    return int(lease_seconds * USEC_PER_SECOND)
+    length_usec = int(lease_seconds * USEC_PER_SECOND)
+    if now_usec + length_usec > LAST_USEC:
+        raise InvalidLeaseTimeError(
+            f"lease_seconds is {lease_seconds!r}: a lease from {from_usec(now_usec).isoformat()} "
+            "on would end past the year 9999; give a shorter one, or an earlier clock"
+        )
+    return length_usec
 
 
 def max_tasks(count: object, limits: Limits) -> int:

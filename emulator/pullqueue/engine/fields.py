@@ -16,6 +16,15 @@ _T = TypeVar("_T", bound=Sequence[Any])
 Fields = tuple[int, int, str, str, bytes, str | None, int, int, int]
 """Begins with (eta_usec, sequence), by which a queue is in order; `task[:]` makes one of a task."""
 
+
+class FieldsByName(dict[str, Fields]):
+    """The tasks of a queue by their names.
+
+    A class of its own, since the garbage collector lets go of a plain dict of such tuples as well,
+    takes it up again with the next task that is added, and then goes through all of it.
+    """
+
+
 ETA_USEC: Final = 0
 NAME: Final = 2
 PAYLOAD: Final = 4

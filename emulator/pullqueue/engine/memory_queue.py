@@ -19,6 +19,7 @@ from pullqueue.engine.fields import (
     RETRY_COUNT,
     STORED_BYTES,
     Fields,
+    FieldsByName,
     fitting,
 )
 from pullqueue.engine.last_leases import LastLeases
@@ -53,7 +54,7 @@ class MemoryQueue:
         self.exhausted: deque[Task] = deque(maxlen=limits.exhausted_kept)
         self.events = EventLog(limits.events_kept)
         self.call_rate = CallRate()
-        self._tasks: dict[str, Fields] = {}
+        self._tasks = FieldsByName()
         self._orders = TaskOrders()
         self._last_leases = LastLeases()
         self._tombstones = Tombstones(limits.tombstone_seconds * USEC_PER_SECOND)
@@ -231,7 +232,7 @@ class MemoryQueue:
     def restore(self, contents: QueueContents) -> None:
         """Take what `export` gave; the queue is new and empty."""
         tasks = [task[:] for task in contents.tasks]
-        self._tasks = {task[NAME]: task for task in tasks}
+        self._tasks.update({task[NAME]: task for task in tasks})
         self._orders.put(tasks)
         self.bytes_stored = _weight(tasks)
         self.exhausted.extend(contents.exhausted)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 
 NameSource = Callable[[], str]
 """Gives another name at each call. A name that is taken is passed over."""
@@ -17,9 +16,3 @@ def random_names(seed: int | None = None) -> NameSource:
     """
     bits = random.Random(seed).getrandbits  # noqa: S311 - names are no secrets
     return lambda: f"{bits(64):016x}"
-
-
-def counted_names(prefix: str = "task") -> NameSource:
-    """Give a source of the names of Google's test stub: task1, task2, ..."""
-    numbers: Iterator[int] = count(1)
-    return lambda: f"{prefix}{next(numbers)}"

@@ -153,7 +153,7 @@ class Queue(QueueView):
         lease = self._store.lease(
             self.name,
             LeaseRequest(
-                lease_usec=checks.lease_usec(lease_seconds, self._limits),
+                lease_usec=self._lease_usec(lease_seconds),
                 max_tasks=checks.max_tasks(max_tasks, self._limits),
                 payload_bytes=payload_bytes or self._limits.lease_payload_bytes,
                 group_by_tag=group_by_tag,
@@ -202,7 +202,7 @@ class Queue(QueueView):
             self.name,
             task_name,
             held_eta_usec=held_eta_usec,
-            lease_usec=checks.lease_usec(lease_seconds, self._limits),
+            lease_usec=self._lease_usec(lease_seconds),
             retry_limit=self._retry_limit,
         )
 
@@ -232,6 +232,9 @@ class Queue(QueueView):
     def _drafts(self, tasks: Sequence[NewTask]) -> list[Draft]:
         self._check_usable()
         return checks.drafts_of(tasks, self._limits, self._store.now_usec)
+
+    def _lease_usec(self, lease_seconds: float) -> int:
+        return checks.lease_usec(lease_seconds, self._limits, self.clock.now_usec())
 
     def _check_usable(self) -> None:
         if not self._settings.is_pull:

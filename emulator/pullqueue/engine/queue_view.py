@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pullqueue.clock import USEC_PER_SECOND, Clock, from_usec
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
 from pullqueue.engine.calls import CallPath, on_call_path
 from pullqueue.engine.events import Event
 from pullqueue.engine.statistics import QueueStatistics
@@ -149,7 +149,9 @@ class QueueView:
     def next_change(self) -> datetime | None:
         """Give the next moment at which an eta, a lease or a task's life ends, or None."""
         change_usec = self._store.next_change_usec(self.name)
-        return None if change_usec is None else from_usec(change_usec)
+        if change_usec is None or change_usec > LAST_USEC:
+            return None  # an age limit can lie behind all time
+        return from_usec(change_usec)
 
 
 def name_of(task: Task | str) -> str:

@@ -83,6 +83,29 @@ def test_a_task_that_cannot_be_added(
         draft(**fields)
 
 
+@pytest.mark.parametrize("name", ["", "a b", "x" * 501])
+def test_a_name_among_good_ones(name: str) -> None:
+    """Names are looked at together, and the one that is wrong is still found."""
+    tasks = [NewTask(name="good"), NewTask(name=name), NewTask(name="better")]
+
+    with pytest.raises(InvalidTaskNameError, match=f"task name .*{name[:20]!r}"):
+        checks.drafts_of(tasks, LIMITS, lambda: 0)
+
+
+def test_the_time_is_asked_for_an_eta_only() -> None:
+    """Once for all etas of a batch, and not where there is none."""
+    asked: list[int] = []
+
+    def now_usec() -> int:
+        asked.append(1)
+        return to_usec(NOW)
+
+    checks.drafts_of([NewTask(), NewTask()], LIMITS, now_usec)
+    assert asked == []
+    checks.drafts_of([NewTask(eta=NOW), NewTask(eta=NOW)], LIMITS, now_usec)
+    assert asked == [1]
+
+
 def test_only_new_tasks_can_be_added() -> None:
     """Anything else in a batch is refused by name."""
     with pytest.raises(InvalidTaskError, match=r"'work' is no task to add: give a pullqueue\.New"):
@@ -123,7 +146,7 @@ def test_the_time_is_asked_for_once(etas: int, asked: int) -> None:
 )
 def test_a_lease_in_microseconds(seconds: float, usec: int) -> None:
     """Seconds, whole or not, from 0 to a week."""
-    assert checks.lease_usec(seconds, LIMITS) == usec
+    assert checks.lease_usec(seconds, LIMITS, to_usec(NOW)) == usec
 
 
 @pytest.mark.parametrize(
@@ -132,7 +155,16 @@ def test_a_lease_in_microseconds(seconds: float, usec: int) -> None:
 def test_a_lease_of_another_length(seconds: object) -> None:
     """Anything else is refused with the range."""
     with pytest.raises(InvalidLeaseTimeError, match="give a number of seconds from 0 to 604800"):
-        checks.lease_usec(seconds, LIMITS)
+        checks.lease_usec(seconds, LIMITS, to_usec(NOW))
+
+
+def test_a_lease_to_the_end_of_time() -> None:
+    """A lease may end at the last moment that a datetime can tell, and not a microsecond later."""
+    last = to_usec(datetime.max.replace(tzinfo=UTC))
+
+    assert checks.lease_usec(1, LIMITS, last - 1_000_000) == 1_000_000
+    with pytest.raises(InvalidLeaseTimeError, match=r"lease_seconds is 1: .* past the year 9999"):
+        checks.lease_usec(1, LIMITS, last - 999_999)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1001, 1.0, "1", None, True])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pullqueue import (
     Emulator,
     EventKind,
+    InvalidLeaseTimeError,
     InvalidTagError,
     InvalidTaskNameError,
     Limits,
@@ -20,6 +21,7 @@ from pullqueue import (
     OverQuotaError,
     Queue,
     TaskLeaseExpiredError,
+    TaskState,
     TombstonedTaskError,
     UnknownQueueError,
 )
@@ -262,7 +264,52 @@ class TestConfiguration:
         assert queue.clock is clock
 
 
+class TestTheEndOfTime:
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        """Give a clock with an hour left."""
+        return ManualClock(datetime.max.replace(tzinfo=UTC) - timedelta(hours=1))
+
+    def test_a_lease_that_would_end_later(self, queue: Queue) -> None:
+        """It is refused, and the task is as it was; a shorter one is granted."""
+        added = queue.add(name="one")
+
+        with pytest.raises(InvalidLeaseTimeError, match="past the year 9999"):
+            queue.lease_tasks(3601, 1)
+        assert queue.list_tasks() == [added]
+        (task,) = queue.lease_tasks(3600, 1)
+        with pytest.raises(InvalidLeaseTimeError, match="past the year 9999"):
+            queue.modify_task_lease(task, 3601)
+        assert queue.modify_task_lease(task, 3600).eta.year == 9999
+
+    def test_an_age_that_no_task_reaches(self, clock: ManualClock) -> None:
+        """Where a task can never be old enough to be given up, no change is foretold."""
+        retry = RetryParameters(task_retry_limit=1, task_age_limit_seconds=3601)
+        settings = QueueSettings(name="q", mode=QueueMode.PULL, retry_parameters=retry)
+        queue = Emulator(QueueConfig(queues=(settings,)), clock=clock).queue("q")
+        queue.add(name="one")
+        queue.lease_tasks(0, 1)
+
+        assert queue.next_change() is None
+
+
 class TestRestoring:
+    def test_to_an_earlier_clock(self, emulator: Emulator, queue: Queue) -> None:
+        """A task that was free is scheduled until its eta comes again; a leased one is leased."""
+        queue.add_many([NewTask(name="leased"), NewTask(name="free")])
+        queue.lease_tasks(0, 1)
+        clock = ManualClock(ManualClock.DEFAULT_START - timedelta(hours=1))
+        earlier = Emulator(emulator.config, clock=clock)
+
+        earlier.restore(emulator.export())
+
+        numbers = earlier.queue("q").fetch_statistics()
+        assert (numbers.available, numbers.leased, numbers.scheduled) == (0, 1, 1)
+        listed = earlier.queue("q").list_tasks(state=TaskState.SCHEDULED)
+        assert [task.name for task in listed] == ["free"]
+        clock.advance(3600)
+        assert earlier.queue("q").fetch_statistics().available == 2
+
     def test_nothing_else_stays(self, emulator: Emulator, queue: Queue) -> None:
         """What was there before is forgotten, names and numbers included."""
         first = queue.add(name="old")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,6 @@ from pullqueue import (
     UnknownQueueError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
-from pullqueue.engine.names import counted_names
 
 PULL = QueueSettings(name="pull-queue", mode=QueueMode.PULL)
 OTHER = QueueSettings(name="other", mode=QueueMode.PULL)
@@ -175,8 +175,8 @@ def test_threads_never_hold_one_task_at_the_same_time() -> None:
 
     def produce(number: int) -> None:
         start.wait()
-        for count in range(tasks // workers):
-            queue.add(name=f"{number}-{count}", tag=str(count % 3))
+        for turn in range(tasks // workers):
+            queue.add(name=f"{number}-{turn}", tag=str(turn % 3))
 
     def consume(number: int) -> None:
         start.wait()
@@ -289,7 +289,7 @@ def test_names_can_be_made_up_in_another_way(emulator: Emulator) -> None:
     queue = emulator.queue("other")
     first = queue.add()
 
-    emulator.names = counted_names()
+    emulator.names = map("task{}".format, count(1)).__next__
 
     assert len(first.name) == 16
     assert [queue.add().name for _ in range(2)] == ["task1", "task2"]

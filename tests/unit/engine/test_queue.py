@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 
@@ -31,7 +32,6 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
-from pullqueue.engine.names import counted_names
 
 START = ManualClock.DEFAULT_START
 
@@ -50,7 +50,8 @@ def emulator_of(
 ) -> Emulator:
     """Give an emulator of some queues."""
     config = QueueConfig(queues=queues, total_storage_limit_bytes=storage)
-    return Emulator(config, clock=clock or ManualClock(), limits=limits, names=counted_names())
+    names = map("task{}".format, count(1)).__next__
+    return Emulator(config, clock=clock or ManualClock(), limits=limits, names=names)
 
 
 @pytest.fixture

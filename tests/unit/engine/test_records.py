@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 
-from pullqueue.engine.names import counted_names, random_names
+from pullqueue.engine.names import random_names
 from pullqueue.engine.rates import CallRate, LeaseCounter
 from pullqueue.engine.tombstones import Tombstones
 
@@ -108,9 +107,3 @@ class TestNames:
         first, same, other = random_names(1), random_names(1), random_names(2)
 
         assert first() == same() != other()
-
-    def test_counted_names(self) -> None:
-        """task1, task2, ... as Google's stub."""
-        names = counted_names()
-
-        assert list(islice(iter(names, ""), 3)) == ["task1", "task2", "task3"]

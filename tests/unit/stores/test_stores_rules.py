@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,6 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
-from pullqueue.engine.names import counted_names
 from pullqueue.stores.sqlite import SqliteStore
 
 LIMITS = Limits(events_kept=50, exhausted_kept=3, tombstone_seconds=100)
@@ -211,8 +211,7 @@ def test_a_batch_with_names_that_are_taken(queue: Queue) -> None:
     queue.add(name="task2")
     queue.add(name="gone")
     queue.delete_tasks("gone")
-    emulator_names = counted_names()
-    queue._store._names = emulator_names  # type: ignore[attr-defined]
+    queue._store._names = map("task{}".format, count(1)).__next__  # type: ignore[attr-defined]
 
     batch = [NewTask(), NewTask(name="gone"), NewTask(), NewTask(name="task2"), NewTask(name="x")]
     with pytest.raises(TombstonedTaskError) as excinfo:
