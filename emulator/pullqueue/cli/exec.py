@@ -103,21 +103,14 @@ def exec(  # noqa: A001 - the command's name
             )
         _check_answers(address)
         return _run(command, address)
-    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
-    from pullqueue.rest.server import Server  # noqa: PLC0415 - imports Flask
-    from pullqueue.sdk.missing import SdkMissingError, is_installed  # noqa: PLC0415 - with it
-
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-    emulator = Emulator.from_file(
+    with _started(
         queue_yaml or found_file(Path()),
         limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None),
         profile=profile,
-    )
-    with closing(emulator), Server(emulator, port=port, api_upstream=api_upstream) as server:
-        click.echo(f"pullqueue listening on {server.url}", err=True)
-        if not is_installed():
-            _warn_of_missing_sdk("this server", str(SdkMissingError()))
-        return _run(command, f"{server.host}:{server.port}")
+        port=port,
+        api_upstream=api_upstream,
+    ) as address:
+        return _run(command, address)
 
 
 def _no_command(ctx: click.Context) -> click.UsageError:
@@ -132,6 +125,24 @@ def _split(args: list[str]) -> tuple[list[str], list[str]]:
     """Give what stands before the first `--`, and what stands behind it."""
     place = args.index("--") if "--" in args else len(args)
     return args[:place], args[place + 1 :]
+
+
+@contextmanager
+def _started(
+    file: Path, *, limits: Limits, profile: str, port: int, api_upstream: str | None
+) -> Iterator[str]:
+    """Serve the queues of a queue.yaml inside the block, and give the server's address."""
+    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
+    from pullqueue.rest.server import Server  # noqa: PLC0415 - imports Flask
+    from pullqueue.sdk.missing import SdkMissingError, is_installed  # noqa: PLC0415 - with it
+
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    emulator = Emulator.from_file(file, limits=limits, profile=profile)
+    with closing(emulator), Server(emulator, port=port, api_upstream=api_upstream) as server:
+        click.echo(f"pullqueue listening on {server.url}", err=True)
+        if not is_installed():
+            _warn_of_missing_sdk("this server", str(SdkMissingError()))
+        yield f"{server.host}:{server.port}"
 
 
 def _check_answers(address: str) -> None:
