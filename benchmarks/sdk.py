@@ -157,6 +157,7 @@ def measure(options: Options) -> Iterator[Figure]:
     """Measure both stubs at every depth; Google's not beyond 100 000, where it takes minutes."""
     os.environ.setdefault("HTTP_HOST", "localhost")
     shallow: dict[str, float] = {}
+    shallow_peer: dict[str, float] = {}
     for depth in options.depths:
         sides = {"pullqueue": pullqueue_side}
         if depth <= 100_000:
@@ -170,6 +171,10 @@ def measure(options: Options) -> Iterator[Figure]:
                 collect=False,
             )
             yield _figure(what, depth, median, shallow)
+            if PEER in median:
+                before = shallow_peer.setdefault(what, median[PEER])
+                if depth > min(options.depths):
+                    yield _growth_of_peer(what, depth, median[PEER], before, min(options.depths))
     yield from _many_queues(options)
 
 
@@ -206,6 +211,20 @@ def _figure(what: str, depth: int, median: dict[str, float], shallow: dict[str, 
         peer=peer,
         peer_value=value,
         limit=limit,
+    )
+
+
+def _growth_of_peer(
+    what: str, depth: int, value: float, before: float, shallow_depth: int
+) -> Figure:
+    return Figure(
+        suite=SUITE,
+        what=f"{what}, {PEER}",
+        value=value,
+        unit="us/task",
+        depth=depth,
+        peer=f"the same at {shallow_depth}",
+        peer_value=before,
     )
 
 
@@ -246,5 +265,5 @@ if __name__ == "__main__":
         print(
             f"{figure.what:32} depth {figure.depth or '-':>8}  {figure.value:8.2f} {figure.unit}  "
             f"{figure.peer} {figure.peer_value:8.2f}  ratio {figure.ratio:.2f}  "
-            f"limit {figure.limit:.2f}  {'met' if figure.met else 'MISSED'}"
+            f"limit {figure.limit or '-'}  {'MISSED' if figure.met is False else 'met'}"
         )
