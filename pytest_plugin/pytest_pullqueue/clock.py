@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,7 @@ def clock_of_test(
     clock = FixtureClock(lambda: request.getfixturevalue("pullqueue_emulator"))
     own = own_freezer(request)
     if own is None and not is_frozen():
+        _check_freezegun()
         with freeze(start or ManualClock.DEFAULT_START):
             yield clock
         return
@@ -76,6 +78,12 @@ def clock_of_test(
             yield clock
         return
     yield clock
+
+
+def _check_freezegun() -> None:
+    if find_spec("freezegun") is None:
+        message = "pullqueue_clock needs freezegun: pip install 'pullqueue[pytest]'"
+        raise pytest.fail.Exception(message, pytrace=False)
 
 
 __all__ = ["FixtureClock", "OwnFreezer", "clock_of_test"]

@@ -173,3 +173,24 @@ def test_start_beside_a_freezer_is_refused(run: Run) -> None:
     result.stdout.fnmatch_lines(
         ["the start of pullqueue_clock is set, but the test freezes time itself: remove one of*"]
     )
+
+
+def test_without_freezegun(run: Run, pytester: pytest.Pytester) -> None:
+    """The fixture names the extra to install and shows no traceback; a test's own freezer does."""
+    pytester.makeconftest("import sys; sys.modules['freezegun'] = None")
+    pytester.makeini("[pytest]\naddopts = -p no:freezer")
+
+    result = run("""
+        import time_machine
+
+        def test_clock(pullqueue_clock): pass
+
+        @time_machine.travel("2027-01-01", tick=False)
+        def test_own_freezer(pullqueue_clock):
+            assert pullqueue_clock.now().year == 2027
+    """)
+
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines(
+        ["pullqueue_clock needs freezegun: pip install 'pullqueue[[]pytest]'"]
+    )
