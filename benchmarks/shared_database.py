@@ -69,6 +69,14 @@ def _seconds_of(files: Sequence[Path]) -> float:
     return sum(int(file.read_text().split()[0]) for file in files) / 1e9
 
 
+def dropped(url: str) -> str:
+    """Forget the schema of a URL, which may be of another version, and give the URL."""
+    address = parsed(url)
+    with connect(address) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {address.schema} CASCADE".encode())
+    return url
+
+
 # -- depths --------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 from benchmarks import shared_database
 from benchmarks.bare_sql import BATCH, LEASE_SECONDS, PAYLOAD, BarePostgres, BareSqlite
 from benchmarks.measuring import Figure, Options, medians
-from benchmarks.shared_database import SERVER, SUITE, clock_of
+from benchmarks.shared_database import SERVER, SUITE, clock_of, dropped
 from pullqueue import Emulator, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 
@@ -92,14 +92,16 @@ def measure(options: Options) -> Iterator[Figure]:
         yield from _compared(ours, bare, "sqlite3", SLOWEST_SQLITE, options)
     server = os.environ.get(SERVER)
     if server:
+        url = dropped(f"{server}?schema=benchmark")
         with ExitStack() as stack:
-            bare_side = BarePostgres(f"{server}?schema=benchmark_bare", "benchmark_bare")
+            bare_url = dropped(f"{server}?schema=benchmark_bare")
+            bare_side = BarePostgres(bare_url, "benchmark_bare")
             stack.callback(bare_side.connection.close)
-            store_side = StoreSide(f"{server}?schema=benchmark", "benchmark_store")
+            store_side = StoreSide(url, "benchmark_store")
             stack.callback(store_side.emulator.close)
             yield from _compared(store_side, bare_side, "psycopg", SLOWEST_POSTGRES, options)
-        yield from shared_database.depths(f"{server}?schema=benchmark", options)
-        yield from shared_database.servers(f"{server}?schema=benchmark", options)
+        yield from shared_database.depths(url, options)
+        yield from shared_database.servers(url, options)
 
 
 def _compared(
