@@ -126,7 +126,7 @@ def _drafts(tasks: Iterable[object], limits: Limits) -> list[Draft]:
             )
         if name is not None:
             if not isinstance(name, str):
-                raise _no_name(name)
+                raise _no_name(name, limits)
             size += len(name)
         if tag is not None:
             if not isinstance(tag, str) or len(tag) > longest_tag:
@@ -142,8 +142,8 @@ def _check_names(names: Sequence[str], limits: Limits) -> None:
     # All at once, since one search costs little more than one for each; what is wrong is then
     # looked for one by one.
     if not (_is_task_name("".join(names)) and all(names)) or max(map(len, names)) > longest:
-        for name in names:
-            _check_name(name, longest)
+        wrong = (name for name in names if not _is_task_name(name) or len(name) > longest)
+        raise _no_name(next(wrong), limits)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DuplicateTaskNameError(
@@ -151,17 +151,12 @@ def _check_names(names: Sequence[str], limits: Limits) -> None:
         )
 
 
-def _check_name(name: str, longest: int) -> None:
-    if not _is_task_name(name):
-        raise _no_name(name)
-    if len(name) > longest:
-        raise InvalidTaskNameError(
-            f"task name has {len(name)} characters ({name[:20]!r}...): at most {longest} are "
-            "permitted"
+def _no_name(name: object, limits: Limits) -> InvalidTaskNameError:
+    if isinstance(name, str) and _is_task_name(name):
+        return InvalidTaskNameError(
+            f"task name has {len(name)} characters ({name[:20]!r}...): at most "
+            f"{limits.task_name_characters} are permitted"
         )
-
-
-def _no_name(name: object) -> InvalidTaskNameError:
     return InvalidTaskNameError(
         f"task name is {name!r}: give letters A-Z a-z, digits, _ and -, or None to have one made up"
     )
