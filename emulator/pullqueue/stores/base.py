@@ -77,10 +77,6 @@ class SqlBase(TaskStore):
     def _admit(self, session: Session, queue_name: str, calls_per_second: int) -> bool:
         """Tell whether a lease call may go ahead now, and count it if so."""
 
-    def _one_statement(self, session: Session) -> AbstractContextManager[None]:
-        """Let one statement and what is recorded of it happen whole or not at all."""
-        return session.transaction()
-
     def _ends_at(self, usec: int) -> None:
         """Take notice that a task may be spent at a moment, or later."""
 

@@ -1,4 +1,9 @@
-"""What an SQL store does with tasks: each operation is one transaction."""
+"""What an SQL store does with tasks: each operation is one transaction.
+
+To give a lease another end, or to delete, is one statement, and by that a transaction. What is
+recorded of it must need no other: SQLite's store keeps it in memory for a while, and PostgreSQL's
+has statements of its own, which record it themselves.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +57,13 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
                 "now_usec": session.now_usec,
                 **retry_limit._asdict(),
             }
-            with self._one_statement(session):
-                row = session.row(sql.MODIFY, parameters) if possible_name(task_name) else None
-                if row is None:
-                    raise self._not_held(session, queue_name, task_name)
-                task = task_of(row)
-                kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
-                ends = until_usec if lease_usec else None
-                self._record(session, kind, queue_name, [task], until_usec=ends)
+            row = session.row(sql.MODIFY, parameters) if possible_name(task_name) else None
+            if row is None:
+                raise self._not_held(session, queue_name, task_name)
+            task = task_of(row)
+            kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
+            ends = until_usec if lease_usec else None
+            self._record(session, kind, queue_name, [task], until_usec=ends)
             if retry_limit.leases is not None:
                 self._ends_at(until_usec)
             return task
@@ -70,13 +74,12 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
         possible = [name for name in names if possible_name(name)]
         with self._session() as session:
             self._catch_up(session)
-            with self._one_statement(session):
-                if len(possible) == 1:
-                    gone = self._bury(session, sql.DELETE_ONE, queue_name, name=possible[0])
-                else:
-                    named = session.listed(possible)
-                    gone = self._bury(session, sql.DELETE, queue_name, names=named)
-                self._record_gone(session, EventKind.DELETED, queue_name, gone)
+            if len(possible) == 1:
+                gone = self._bury(session, sql.DELETE_ONE, queue_name, name=possible[0])
+            else:
+                named = session.listed(possible)
+                gone = self._bury(session, sql.DELETE, queue_name, names=named)
+            self._record_gone(session, EventKind.DELETED, queue_name, gone)
             return self._delete_results(session, queue_name, names, {row[0] for row in gone})
 
     def purge(self, queue_name: str) -> int:

@@ -170,10 +170,6 @@ class SqliteStore(SqlStore):
         self._first_end = _NEVER if first[0] is None else first[0]
         return session.now_usec >= self._first_end
 
-    def _one_statement(self, session: Session) -> AbstractContextManager[None]:  # noqa: ARG002 - none is begun
-        # It is a transaction by itself; what is recorded of it is kept in memory.
-        return nullcontext()
-
     def _ends_at(self, usec: int) -> None:
         self._first_end = min(self._first_end, usec)
 
@@ -245,7 +241,7 @@ class SqliteStore(SqlStore):
             fields = (eta_usec, sequence, name, queue_name, payload, tag, 0, now_usec, size)
             tasks.append(make_task(fields))
             rows.append((*fields[:5], encode_tag(tag), 0, now_usec, size))
-        with self._one_statement(session) if len(rows) == 1 else session.transaction():
+        with nullcontext() if len(rows) == 1 else session.transaction():
             if self._connection.insert(_INSERT, rows) < len(tasks):
                 stored = {row[0] for row in session.rows(_STORED_SINCE, {"sequence": first})}
                 tasks = [task for task in tasks if task.sequence in stored]

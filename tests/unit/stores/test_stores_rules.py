@@ -413,6 +413,36 @@ class TestSqlite:
         assert store.bytes_stored == 100_005
         queue.add(b"x" * 100_000, name="second")
 
+    def test_a_transaction_that_cannot_be_ended(
+        self, store: Emulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is as if it had never begun."""
+        queue = store.queue("pull")
+        queue.add(name="first")
+
+        class Failing:
+            """A connection that cannot write to its disk."""
+
+            def __init__(self, connection: sqlite3.Connection) -> None:
+                self.connection = connection
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(self.connection, name)
+
+            def execute(self, statement: str, *parameters: object) -> object:
+                if statement == "COMMIT":
+                    raise sqlite3.OperationalError("disk I/O error")
+                return self.connection.execute(statement, *parameters)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            inner = store._store._connection  # type: ignore[attr-defined]
+            patch.setattr(inner, "_connection", Failing(self.connection(store)))
+            with pytest.raises(TransientError, match="disk I/O error"):
+                queue.lease_tasks(60, 1)
+
+        assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [1]
+        assert queue.fetch_statistics().leased_last_minute == 1
+
     def test_a_file_that_breaks_in_use(
         self, store: Emulator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
