@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.engine.calls import CallPath, QueueCall
+from pullqueue.engine.calls import VERBS, CallPath, QueueCall
+from pullqueue.testing.interception import verb_of
 
 CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
 
@@ -43,6 +44,30 @@ def test_calls_take_the_path_of_their_emulator() -> None:
     assert [call.method for call in calls] == ["insert", "lease"]
     assert calls[1].arguments == (60, 5)
     assert calls[1].options == {"group_by_tag": True}
+
+
+def test_the_calls_that_can_be_stepped_into() -> None:
+    """Each of `VERBS`, and nothing else, is what a call of a queue is known by."""
+    emulator = Emulator(CONFIG, clock=ManualClock())
+    verbs: list[str] = []
+
+    def note(call: QueueCall, proceed: Callable[[], object]) -> object:
+        verbs.append(verb_of(call))
+        return proceed()
+
+    emulator.call_path.add(note)
+    queue = emulator.queue("q")
+    queue.add(name="one")
+    queue.lease_tasks(60, 1)
+    queue.lease_tasks_by_tag(60, 1)
+    queue.modify_lease("one", 60)
+    queue.delete_tasks("none")
+    queue.fetch_statistics()
+    queue.get_task("one")
+    queue.list_tasks()
+    queue.purge()
+
+    assert sorted(verbs) == sorted(VERBS)
 
 
 def test_the_last_that_was_added_is_passed_first() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ from pullqueue.engine.store import Draft
 LIMITS = Limits()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SURROGATE = "\ud800"
+PAST_ALL_YEARS = datetime.max.replace(tzinfo=timezone(-timedelta(hours=12)))
 
 
 def draft(**fields: Any) -> Draft:
@@ -68,6 +69,7 @@ def test_the_largest_of_everything_is_accepted() -> None:
         ({"tag": SURROGATE}, InvalidTagError, "cannot be written as UTF-8"),
         ({"eta": NOW.replace(tzinfo=None)}, InvalidEtaError, "eta: .* has no time zone"),
         ({"eta": 5}, InvalidEtaError, "eta: 5 is not a datetime"),
+        ({"eta": PAST_ALL_YEARS}, InvalidEtaError, "eta: .* outside of the years 1 to 9999"),
         (
             {"eta": NOW + timedelta(days=30, microseconds=1)},
             InvalidEtaError,
@@ -86,24 +88,11 @@ def test_a_task_that_cannot_be_added(
 @pytest.mark.parametrize("name", ["", "a b", "x" * 501])
 def test_a_name_among_good_ones(name: str) -> None:
     """Names are looked at together, and the one that is wrong is still found."""
-    tasks = [NewTask(name="good"), NewTask(name=name), NewTask(name="better")]
+    names = ["good", "y" * 500, name, "better"]
+    tasks = [NewTask(name=each) for each in names]
 
     with pytest.raises(InvalidTaskNameError, match=f"task name .*{name[:20]!r}"):
         checks.drafts_of(tasks, LIMITS, lambda: 0)
-
-
-def test_the_time_is_asked_for_an_eta_only() -> None:
-    """Once for all etas of a batch, and not where there is none."""
-    asked: list[int] = []
-
-    def now_usec() -> int:
-        asked.append(1)
-        return to_usec(NOW)
-
-    checks.drafts_of([NewTask(), NewTask()], LIMITS, now_usec)
-    assert asked == []
-    checks.drafts_of([NewTask(eta=NOW), NewTask(eta=NOW)], LIMITS, now_usec)
-    assert asked == [1]
 
 
 def test_only_new_tasks_can_be_added() -> None:
@@ -177,3 +166,10 @@ def test_another_number_of_tasks(count: object) -> None:
 def test_a_number_of_tasks() -> None:
     """1 and 1000 are permitted."""
     assert [checks.max_tasks(count, LIMITS) for count in (1, 1000)] == [1, 1000]
+
+
+def test_the_longest_tag_to_lease_by() -> None:
+    """A tag has up to 500 characters, counted in UTF-8 where it counts in bytes."""
+    assert checks.tag_bytes("ä" * 500, LIMITS) == 1000
+    with pytest.raises(InvalidTagError, match="tag has 501 characters"):
+        checks.tag_bytes("x" * 501, LIMITS)
