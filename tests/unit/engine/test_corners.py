@@ -205,8 +205,31 @@ class TestLeases:
         assert queue.fetch_statistics().scheduled == 0
         assert queue.fetch_statistics().leased == 0
 
+    def test_a_leased_task_that_is_deleted(self, queue: Queue) -> None:
+        """It is counted no longer."""
+        queue.add(name="one")
+        queue.add(name="two")
+        queue.lease_tasks(60, 2)
+        queue.delete_tasks("one")
+
+        assert queue.fetch_statistics().leased == 1
+
 
 class TestAdding:
+    def test_names_that_are_free(self, queue: Queue) -> None:
+        """Where every name is free, none is told as refused."""
+        assert queue.insert([NewTask(name="one"), NewTask()]).refused == {}
+
+    def test_nothing(self, clock: ManualClock) -> None:
+        """An add that stores nothing is no event, and pushes none out of the record."""
+        config = QueueConfig(queues=(settings_of(),))
+        queue = Emulator(config, clock=clock, limits=Limits(events_kept=1)).queue("q")
+        queue.add_many([NewTask(name="one"), NewTask(name="two")])
+
+        assert queue.insert([NewTask(name="one")]).added == []
+
+        assert [event.task_name for event in queue.events()] == ["one", "two"]
+
     def test_a_source_that_repeats_itself(self, queue: Queue, emulator: Emulator) -> None:
         """A made-up name is used once, also within a batch."""
         names = iter(["a", "a", "b", "given", "c"])
