@@ -17,29 +17,33 @@ USEC_PER_SECOND = 1_000_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_USEC = timedelta(microseconds=1)
+_FIRST_USEC = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _ONE_USEC
+LAST_USEC = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _ONE_USEC
+"""The last moment that a datetime can tell, at the end of the year 9999."""
 
 
 def to_usec(moment: datetime) -> int:
     """Give the microseconds since the epoch of an aware datetime.
 
     Raises:
-        ClockError: `moment` is not a datetime, or is naive. A naive datetime would mean another
-            instant on every machine, so none is guessed.
+        ClockError: `moment` is not a datetime, or is naive, or lies outside of the years 1 to 9999
+            in UTC. A naive datetime would mean another instant on every machine, so none is
+            guessed.
     """
     if not isinstance(moment, datetime):
         raise ClockError(f"{moment!r} is not a datetime: give an aware one, such as {_example()}")
     if moment.utcoffset() is None:
         raise ClockError(f"{moment!r} has no time zone: give an aware one, such as {_example()}")
-    return (moment - _EPOCH) // _ONE_USEC
+    usec = (moment - _EPOCH) // _ONE_USEC
+    if not _FIRST_USEC <= usec <= LAST_USEC:
+        # What its own time zone can still tell could not be told in UTC, in which all are shown.
+        raise ClockError(f"{moment!r} lies outside of the years 1 to 9999 in UTC")
+    return usec
 
 
 def from_usec(usec: int) -> datetime:
     """Give the aware datetime (UTC) of a count of microseconds since the epoch."""
     return _EPOCH + timedelta(microseconds=usec)
-
-
-LAST_USEC = to_usec(datetime.max.replace(tzinfo=UTC))
-"""The last moment that a datetime can tell, at the end of the year 9999."""
 
 
 def _example() -> str:

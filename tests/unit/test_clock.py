@@ -16,7 +16,18 @@ from pullqueue.clock import duration_usec, from_usec, to_usec
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@given(st.datetimes(timezones=st.timezones()))
+FARTHEST = timezone(timedelta(hours=12))
+NEAREST = timezone(-timedelta(hours=12))
+A_DAY = timedelta(days=1)
+
+
+@given(
+    st.datetimes(
+        datetime.min + A_DAY,  # noqa: DTZ901 - the strategy adds the zone
+        datetime.max - A_DAY,  # noqa: DTZ901
+        timezones=st.timezones(),
+    )
+)
 def test_a_moment_survives_the_round_trip(moment: datetime) -> None:
     """An aware datetime in any zone comes back from microseconds as the same instant."""
     assert from_usec(to_usec(moment)) == moment.astimezone(UTC)
@@ -27,6 +38,17 @@ def test_a_moment_must_be_an_aware_datetime(moment: object) -> None:
     """Naive datetimes and other things are refused, with an example of what to give."""
     with pytest.raises(ClockError, match=r"give an aware one, such as datetime\(2026, 1, 1, tz"):
         to_usec(moment)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "moment", [datetime.min.replace(tzinfo=FARTHEST), datetime.max.replace(tzinfo=NEAREST)]
+)
+def test_a_moment_that_utc_cannot_tell(moment: datetime) -> None:
+    """What lies outside of the years 1 to 9999 there could never be shown."""
+    with pytest.raises(ClockError, match=r"lies outside of the years 1 to 9999 in UTC"):
+        to_usec(moment)
+    with pytest.raises(ClockError, match=r"lies outside of the years 1 to 9999 in UTC"):
+        ManualClock(moment)
 
 
 class TestManualClock:
