@@ -66,8 +66,10 @@ class Tokens:
         """
         secret = secret or secrets.token_hex(_SECRET_BYTES)
         self._clock = clock
-        self._token_texts = URLSafeSerializer(secret, salt="token")
-        self._key_ids = URLSafeSerializer(secret, salt="key")
+        # JSON, and so a claim of a client's, can hold what UTF-8 cannot.
+        in_ascii = {"ensure_ascii": True}
+        self._token_texts = URLSafeSerializer(secret, salt="token", serializer_kwargs=in_ascii)
+        self._key_ids = URLSafeSerializer(secret, salt="key", serializer_kwargs=in_ascii)
 
     def issue(self, email: str, scopes: frozenset[str]) -> Token:
         """Give a token for an e-mail address, good for an hour."""
@@ -81,7 +83,7 @@ class Tokens:
         """Give a token by its text, if it is one and still good."""
         try:
             email, scopes, expires_usec = self._token_texts.loads(text.removeprefix(_PREFIX))
-        except BadData:
+        except (BadData, UnicodeError):
             return None
         if expires_usec <= self._clock.now_usec():
             return None

@@ -20,6 +20,8 @@ from pullqueue.rest.tokens import Tokens
 SCOPE = "https://www.googleapis.com/auth/taskqueue"
 GOOGLE = "https://oauth2.googleapis.com/token"
 WORKER = "worker@example.com"
+HALF = "\ud800"
+"""Half of a character."""
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
@@ -308,6 +310,17 @@ class TestGrant:
 
         assert granted["expires_in"] == 3600
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
+
+    def test_characters_that_utf8_has_not(self, guarded: FlaskClient) -> None:
+        """JSON can hold them, in a name and in a scope; they are kept like any other."""
+        answer = guarded.post("/_emulator/credentials", json={"email": f"{HALF}@example.com"})
+        key = answer.get_json()
+        granted = self.ask(guarded, key, self.claims(key, scope=HALF)).get_json()
+        told = guarded.post("/tokeninfo", json={"access_token": granted["access_token"]}).get_json()
+
+        assert (told["email"], told["scope"]) == (f"{HALF}@example.com", HALF)
+        refused = guarded.post("/tokeninfo", json={"access_token": HALF})
+        assert (refused.status_code, refused.get_json()["error"]) == (400, "invalid_token")
 
     def test_as_json(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
         """The grant may be asked for in JSON."""
