@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import socket
 from concurrent.futures import Future
 from io import BufferedReader, BytesIO, RawIOBase
@@ -225,6 +226,10 @@ class HttpServer(wsgi.Server):
         """Bind a socket, and leave none behind where that fails."""
         try:
             socket_.bind(bind_addr)
+            if os.name == "posix":
+                # Its connections inherit it: those that clients still hold when it stops must not
+                # keep the next server from the port. Cheroot leaves it out where the port was any.
+                socket_.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except BaseException:
             socket_.close()
             raise

@@ -97,6 +97,19 @@ class TestLife:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, timeout=5)
 
+    def test_its_port_is_free_for_the_next(self, emulator: Emulator) -> None:
+        """Also while a client still holds its connection to the one that was stopped."""
+        server = Server(emulator).start()
+        port = server.port
+        with closing(HTTPConnection(server.host, port, timeout=5)) as held:
+            assert ask(held).status == 200
+            server.stop()
+            with (
+                Server(emulator, port=port) as other,
+                closing(HTTPConnection(other.host, port, timeout=5)) as connection,
+            ):
+                assert ask(connection).status == 200
+
     @pytest.mark.parametrize("sent", [b"", b"GET", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n"])
     def test_a_stop_waits_for_no_client(self, emulator: Emulator, sent: bytes) -> None:
         """A server stops within 50 ms though clients hold kept and half-used connections."""
