@@ -13,9 +13,10 @@ from pullqueue.tasks import count_tasks
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @url_option
 def reset(*, yes: bool, url: str | None) -> None:
-    """Forget all tasks, records and faults, once that was confirmed.
+    """Forget tasks, records and faults, once that was confirmed.
 
-    Names that were taken are free again, and requests are forgotten. Configuration and clock stay.
+    Names that were taken are free again, and requests are forgotten, and so are push tasks of apps.
+    Configuration and clock stay.
     """
     client = Client(url)
     if not yes:

@@ -90,7 +90,7 @@ def create_app(
     known = site or Site(emulator)
     routes.install(app, known)
     console.install(app, known)
-    bridge.install(app, emulator, upstream=api_upstream)
+    known.on_reset.append(bridge.install(app, emulator, upstream=api_upstream))
     errors.install(app)
     return app
 

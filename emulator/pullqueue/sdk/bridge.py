@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
@@ -39,10 +40,11 @@ _CAPABILITY_DISABLED = 6
 _log = logging.getLogger("pullqueue.sdk")
 
 
-def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> None:
+def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> Callable[[], None]:
     """Add the route to an app; calls to other services go to `upstream`, a `host:port`.
 
     The SDK is imported by the first call. Where it is missing, the answer to every call says so.
+    The function that this gives lets the push tasks be forgotten, which Google's stub keeps.
     """
     lock = threading.Lock()
     servers: list[CallServer] = []
@@ -69,8 +71,13 @@ def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> N
             answer = _passed_on(data, upstream)
         return Response(answer, content_type=_CONTENT_TYPE)
 
+    def forget() -> None:
+        with lock:
+            servers.clear()
+
     app.add_url_rule(BRIDGE_PATH, view_func=rpc_http, methods=["POST"])
     app.add_url_rule(BRIDGE_PATH, view_func=_readiness, methods=["GET"])
+    return forget
 
 
 def _readiness() -> Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -14,10 +12,9 @@ import pytest
 from flask import Flask, Response, request
 from werkzeug.serving import make_server
 
-from pullqueue import Emulator, InvalidTagError
+from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.rest.server import Server
-from pullqueue.sdk import bridge
 from pullqueue.sdk.imports import messages, remote_api
 
 RpcError = remote_api.RpcError
@@ -157,13 +154,30 @@ def test_push_tasks_are_kept_and_not_run(server: Server, caplog: pytest.LogCaptu
     results = messages.TaskQueueBulkAddResponse.FromString(answer.response)
     assert results.taskresult[0].result == 0
     assert "queue 'default' is a push queue: its tasks are kept, and not run" in caplog.text
-    numbers = call(
-        server,
-        "FetchQueueStats",
-        messages.TaskQueueFetchQueueStatsRequest(queue_name=[b"default"]),
-    )
-    stats = messages.TaskQueueFetchQueueStatsResponse.FromString(numbers.response)
-    assert stats.queuestats[0].num_tasks == 1
+    assert count_push_tasks(server) == 1
+
+
+def test_a_reset_forgets_push_tasks(server: Server) -> None:
+    """They are gone with all other tasks, and their names are free again."""
+    push = add_request(queue_name=b"default", mode=0, url=b"/work", task_name=b"mine")
+    call(server, "BulkAdd", push)
+
+    server.site.reset()
+    forgotten = count_push_tasks(server)
+    answer = call(server, "BulkAdd", push)
+
+    assert forgotten == 0
+    results = messages.TaskQueueBulkAddResponse.FromString(answer.response)
+    assert results.taskresult[0].result == 0
+    assert count_push_tasks(server) == 1
+
+
+def count_push_tasks(server: Server) -> int:
+    """Ask how many tasks the queue `default` has."""
+    request = messages.TaskQueueFetchQueueStatsRequest(queue_name=[b"default"])
+    answer = call(server, "FetchQueueStats", request)
+    stats = messages.TaskQueueFetchQueueStatsResponse.FromString(answer.response)
+    return int(stats.queuestats[0].num_tasks)
 
 
 @pytest.mark.parametrize(("queue", "mode"), [(b"pull", 1), (b"default", 0)])
@@ -235,38 +249,6 @@ def _upstream(seen: list[bytes], reply: bytes | None) -> Iterator[str]:
     http.server_close()
 
 
-NO_SDK = """
-import sys
-sys.modules["google"] = None
-from pullqueue import Emulator
-from pullqueue.config.model import QueueConfig
-from pullqueue.rest.app import create_app
-client = create_app(Emulator(QueueConfig())).test_client()
-sys.stdout.buffer.write(client.post("/rpc_http", data=b"").data)
-answer = client.get("/rpc_http")
-print(answer.status_code, answer.text, file=sys.stderr)
-try:
-    from pullqueue.sdk import install
-    install(Emulator(QueueConfig()))
-except ImportError as error:
-    print(error, file=sys.stderr)
-"""
-
-
-def test_without_the_sdk() -> None:
-    """Where the SDK is not installed, calls and `install` say which extra to install."""
-    done = subprocess.run([sys.executable, "-c", NO_SDK], capture_output=True, check=True)
-
-    answer = remote_api.Response.FromString(done.stdout)
-    assert answer.rpc_error.code == RpcError.CAPABILITY_DISABLED
-    assert "pip install 'pullqueue[appengine]'" in answer.rpc_error.detail
-    told, asked, _, installed = done.stderr.decode().splitlines()
-    assert (
-        told == installed == "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'"
-    )
-    assert asked == f"501 {told}"
-
-
 def test_asking_for_the_sdk(server: Server) -> None:
     """A GET tells that calls are answered."""
     connection = HTTPConnection(server.host, server.port, timeout=10)
@@ -278,23 +260,3 @@ def test_asking_for_the_sdk(server: Server) -> None:
         b"calls to the task queue service are answered here\n",
     )
     connection.close()
-
-
-def test_the_sdk_is_not_imported_before_it_is_wanted() -> None:
-    """Serving REST does not import the SDK."""
-    program = (
-        "import sys; from pullqueue.rest.server import Server; import pullqueue.sdk; "
-        "print('google.appengine' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-
-    assert done.stdout == b"False\n"
-
-
-def test_long_details_without_the_sdk() -> None:
-    """The answer that is written without the SDK's messages can be read with them."""
-    detail = str(InvalidTagError("x" * 500))
-
-    answer = remote_api.Response.FromString(bridge._failure(5, detail))
-
-    assert (answer.rpc_error.code, answer.rpc_error.detail) == (5, detail)

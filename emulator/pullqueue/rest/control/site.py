@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 
 from pullqueue.engine.emulator import Emulator
@@ -37,6 +37,8 @@ class Site:
         self.faults = FaultBoard(emulator)
         self.form_bytes: dict[str, int] = {}
         """How much the forms of some paths may send, where that is more than others may."""
+        self.on_reset: list[Callable[[], None]] = []
+        """What lets others forget what they keep beside the emulator."""
         self.token = secrets.token_urlsafe(24)
         """What a browser must send with each change: only pages of this server can know it."""
 
@@ -57,5 +59,7 @@ class Site:
         """Forget tasks, names, records, requests and faults; keep configuration and clock."""
         self.faults.clear()
         self.emulator.reset()
+        for forget in self.on_reset:
+            forget()
         self.requests.clear()
         self.depths.clear()

@@ -1,0 +1,63 @@
+"""What is said where App Engine's SDK is missing, and that it is not imported without need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from pullqueue import InvalidTagError
+from pullqueue.sdk import bridge
+from pullqueue.sdk.imports import remote_api
+
+RpcError = remote_api.RpcError
+
+NO_SDK = """
+import sys
+sys.modules["google"] = None
+from pullqueue import Emulator
+from pullqueue.config.model import QueueConfig
+from pullqueue.rest.app import create_app
+client = create_app(Emulator(QueueConfig())).test_client()
+sys.stdout.buffer.write(client.post("/rpc_http", data=b"").data)
+answer = client.get("/rpc_http")
+print(answer.status_code, answer.text, file=sys.stderr)
+try:
+    from pullqueue.sdk import install
+    install(Emulator(QueueConfig()))
+except ImportError as error:
+    print(error, file=sys.stderr)
+"""
+
+
+def test_without_the_sdk() -> None:
+    """Where the SDK is not installed, calls and `install` say which extra to install."""
+    done = subprocess.run([sys.executable, "-c", NO_SDK], capture_output=True, check=True)
+
+    answer = remote_api.Response.FromString(done.stdout)
+    assert answer.rpc_error.code == RpcError.CAPABILITY_DISABLED
+    assert "pip install 'pullqueue[appengine]'" in answer.rpc_error.detail
+    told, asked, _, installed = done.stderr.decode().splitlines()
+    assert (
+        told == installed == "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'"
+    )
+    assert asked == f"501 {told}"
+
+
+def test_the_sdk_is_not_imported_before_it_is_wanted() -> None:
+    """Serving REST does not import the SDK."""
+    program = (
+        "import sys; from pullqueue.rest.server import Server; import pullqueue.sdk; "
+        "print('google.appengine' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert done.stdout == b"False\n"
+
+
+def test_long_details_without_the_sdk() -> None:
+    """The answer that is written without the SDK's messages can be read with them."""
+    detail = str(InvalidTagError("x" * 500))
+
+    answer = remote_api.Response.FromString(bridge._failure(5, detail))
+
+    assert (answer.rpc_error.code, answer.rpc_error.detail) == (5, detail)
