@@ -7,3 +7,13 @@ ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8124
 DEFAULT_ADDRESS = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
+
+_LARGEST_PORT = 65_535
+
+
+def is_host_and_port(text: str) -> bool:
+    """Tell whether a text is HOST:PORT."""
+    host, _, port = text.rpartition(":")
+    if not host or "/" in host or any(letter.isspace() for letter in text):
+        return False
+    return port.isascii() and port.isdecimal() and 0 < int(port) <= _LARGEST_PORT

@@ -171,7 +171,7 @@ class StoreError(PullQueueError):
 
 
 class ServerAddressError(PullQueueError):
-    """the server cannot listen on this address"""
+    """the address of a server is none, or one that cannot be used"""
 
 
 def is_refusal(failure: object) -> bool:

@@ -113,6 +113,37 @@ def test_an_address_in_the_program(served: Served) -> None:
     assert output == "[b'work']\n", errors
 
 
+@pytest.mark.parametrize(
+    ("argument", "variable", "complaint"),
+    [
+        ("http://h:1", "", "the address is 'http://h:1', which is no address: give HOST:PORT"),
+        ("", "nonsense", "PULLQUEUE_EMULATOR_HOST is 'nonsense', which is no address: give HOST"),
+    ],
+)
+def test_what_is_no_address(argument: str, variable: str, complaint: str) -> None:
+    """It is refused where it is given, and not by the first call."""
+    _, errors = run(
+        f"pullqueue.sdk.connect({argument!r})\nprint('connected')\n",
+        PULLQUEUE_EMULATOR_HOST=variable,
+    )
+
+    assert errors.startswith(f"pullqueue.errors.ServerAddressError: {complaint}")
+
+
+def test_an_empty_variable(served: Served) -> None:
+    """It is as good as none: App Engine's own variables count."""
+    host, port = served.url.removeprefix("http://").split(":")
+
+    output, errors = run(
+        "pullqueue.sdk.connect()\nwork()\n",
+        PULLQUEUE_EMULATOR_HOST="",
+        API_HOST=host,
+        API_PORT=port,
+    )
+
+    assert output == "[b'work']\n", errors
+
+
 def test_a_ticket_of_the_front_end(served: Served) -> None:
     """A request that has a ticket already, as App Engine's front end gives it, keeps it."""
     program = (

@@ -164,6 +164,8 @@ class TestRefusals:
         [
             ("--project", "a b", "'a b' is no project id: give letters, digits and hyphens"),
             ("--project", "", "'' is no project id"),
+            ("--allow-host", "a b", "'a b' is no name of a host: give one without a port"),
+            ("--allow-host", "queues:8124", "'queues:8124' is no name of a host: give one"),
             ("--api-upstream", "foo", "'foo' is no address: give HOST:PORT"),
             ("--api-upstream", "foo:0", "'foo:0' is no address: give HOST:PORT"),
         ],

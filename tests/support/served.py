@@ -26,7 +26,9 @@ def serving(*arguments: str, folder: Path) -> Iterator[Served]:
     process = start_serve("--port", "0", *arguments, folder=folder)
     try:
         assert process.stdout is not None
-        yield Served(process=process, url=process.stdout.readline().strip()[len(FIRST_WORDS) :])
+        line = process.stdout.readline().strip()
+        assert line.startswith(FIRST_WORDS), line + process.communicate(timeout=10)[1]
+        yield Served(process=process, url=line.removeprefix(FIRST_WORDS))
     finally:
         process.terminate()
         process.communicate(timeout=10)

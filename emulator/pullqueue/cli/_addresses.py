@@ -1,4 +1,4 @@
-"""Options that name a project or a server, refused where they cannot be one."""
+"""Options that name a project, a server or a host, refused where they cannot be one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from urllib.parse import urlsplit
 
 import click
 
-from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, DEFAULT_PORT
+from pullqueue.address import (
+    ADDRESS_VARIABLE,
+    DEFAULT_ADDRESS,
+    DEFAULT_PORT,
+    is_host_and_port,
+)
 
-_LARGEST_PORT = 65_535
 _EXAMPLE_OF_ANOTHER = "localhost:8080"
 _PROJECT = re.compile(
     r"""
@@ -20,6 +24,7 @@ _PROJECT = re.compile(
     """,
     re.ASCII | re.VERBOSE,
 )
+_HOST_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
 
 
 def project_id(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -46,6 +51,22 @@ def host_and_port(
     if value is not None and not is_host_and_port(value):
         raise click.BadParameter(f"{value!r} is {_no_address(_EXAMPLE_OF_ANOTHER)}")
     return value
+
+
+def host_names(
+    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Give the values of an option that are names of hosts, as they stand in Host headers.
+
+    Raises:
+        BadParameter: one is none.
+    """
+    for value in values:
+        if not _HOST_NAME.fullmatch(value):
+            raise click.BadParameter(
+                f"{value!r} is no name of a host: give one without a port, such as queues.internal"
+            )
+    return values
 
 
 def server_url(option: str | None, *, name: str = "--url") -> str:
@@ -77,11 +98,3 @@ def _is_url(text: str) -> bool:
     except ValueError:
         return False
     return usable and parts.scheme in ("http", "https") and not re.search(r"\s", text)
-
-
-def is_host_and_port(text: str) -> bool:
-    """Tell whether a text is HOST:PORT."""
-    host, _, port = text.rpartition(":")
-    if not host or "/" in host or any(letter.isspace() for letter in text):
-        return False
-    return port.isascii() and port.isdecimal() and 0 < int(port) <= _LARGEST_PORT

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from types import FrameType
 
 import click
 
-from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.cli._addresses import host_and_port, is_host_and_port
+from pullqueue.address import ADDRESS_VARIABLE, is_host_and_port
+from pullqueue.cli._addresses import host_and_port
+from pullqueue.cli._reasons import reason_of
 from pullqueue.cli._serving import (
     found_file,
     lease_rate_option,
@@ -83,11 +86,11 @@ def exec(  # noqa: A001 - the command's name
     lease_rate_limit: bool,
     api_upstream: str | None,
 ) -> int:
-    """Run COMMAND with its task queue calls going to the pull queues of QUEUE_YAML.
+    """Run COMMAND with its task queue calls going to an emulator.
 
-    A server is started for as long as the command runs, or the one that PULLQUEUE_EMULATOR_HOST
-    names is joined. The environment tells App Engine's client libraries where it is. Without
-    QUEUE_YAML, queue.yaml or queue.yml of the current folder is taken.
+    One with the queues of QUEUE_YAML is started for as long as the command runs, or the server that
+    PULLQUEUE_EMULATOR_HOST names is joined. The environment tells App Engine's client libraries
+    where it is. Without QUEUE_YAML, queue.yaml or queue.yml of the current folder is taken.
 
     The exit status is that of the command; signals are passed on to it.
     """
@@ -149,7 +152,8 @@ def _check_answers(address: str) -> None:
     """Ask the server that is to be joined whether it is there, and has the SDK.
 
     Raises:
-        ServerAddressError: nothing answers at this address.
+        ServerAddressError: nothing answers at this address, or something else does, or the server
+            refuses to be called so.
     """
     from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - imported when it runs
 
@@ -165,14 +169,25 @@ def _check_answers(address: str) -> None:
         with closing(HTTPConnection(address, timeout=_ANSWER_SECONDS)) as connection:
             connection.request("GET", BRIDGE_PATH)
             answer = connection.getresponse()
-            reason = answer.read().decode(errors="replace").strip()
+            said = answer.read().decode(errors="replace").strip()
     except (OSError, HTTPException) as error:
         raise ServerAddressError(
-            f"{ADDRESS_VARIABLE} is {address!r}, where no server answers ({error}): start one "
-            "there with `pullqueue serve`, or unset the variable"
+            f"{ADDRESS_VARIABLE} is {address!r}, where no server answers ({reason_of(error)}): "
+            "start one there with `pullqueue serve`, or unset the variable"
         ) from None
     if answer.status == NO_SDK_STATUS:
-        _warn_of_missing_sdk(f"the server at {address}", reason)
+        _warn_of_missing_sdk(f"the server at {address}", said)
+    elif answer.status != HTTPStatus.OK:
+        raise ServerAddressError(f"{ADDRESS_VARIABLE} is {address!r}, where {_refusal(said)}")
+
+
+def _refusal(said: str) -> str:
+    """Give why a server that answers cannot be joined, in its own words if it is one of ours."""
+    try:
+        return f"the server refuses to answer: {json.loads(said)['error']['message']}"
+    except (ValueError, LookupError, TypeError):
+        advice = "start one there with `pullqueue serve`, or unset the variable"
+        return f"what answers is no pullqueue: {advice}"
 
 
 def _warn_of_missing_sdk(server: str, reason: str) -> None:
@@ -192,7 +207,7 @@ def _run(command: Sequence[str], address: str) -> int:
             click.echo(f"pullqueue: {command[0]!r} is not found: check its spelling", err=True)
             return _NOT_FOUND
         except OSError as error:
-            click.echo(f"pullqueue: {command[0]!r} cannot be run: {error.strerror}", err=True)
+            click.echo(f"pullqueue: {command[0]!r} cannot be run: {reason_of(error)}", err=True)
             return _NOT_EXECUTABLE
         forward_to(process)
         status = process.wait()

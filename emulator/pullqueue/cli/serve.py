@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT
-from pullqueue.cli._addresses import host_and_port, project_id
+from pullqueue.cli._addresses import host_and_port, host_names, project_id
 from pullqueue.cli._serving import (
     found_file,
     lease_rate_option,
@@ -88,8 +88,9 @@ if TYPE_CHECKING:
 @click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes.")
 @click.option(
     "--allow-host",
-    "host_names",
+    "allowed_hosts",
     multiple=True,
+    callback=host_names,
     metavar="NAME",
     help="Another name by which clients may call this server; can be given again.",
 )
@@ -128,7 +129,7 @@ def serve(
     api_upstream: str | None,
     max_tasks: int,
     watch: bool,
-    host_names: tuple[str, ...],
+    allowed_hosts: tuple[str, ...],
     port_path: Path | None,
     log_format: str,
     log_level: str,
@@ -162,7 +163,7 @@ def serve(
             secret=secret_of(secret_path) if secret_path else None,
             api_upstream=api_upstream,
             config_file=ConfigFile(file, profile=profile),
-            host_names=host_names,
+            host_names=allowed_hosts,
         )
         _run(server, signals, host=host, acl=auth == "acl", port_path=port_path, watch=watch)
 

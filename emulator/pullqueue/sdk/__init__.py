@@ -42,6 +42,7 @@ def connect(address: str | None = None) -> None:
     API_HOST and API_PORT. A process started by `pullqueue exec` needs no such call.
 
     Raises:
+        ServerAddressError: that is no address.
         SdkMissingError: App Engine's SDK is not installed.
     """
     from pullqueue.sdk import local  # noqa: PLC0415 - imports the SDK

@@ -1,0 +1,172 @@
+"""`pullqueue exec`: programs on App Engine's SDK."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from executing import QUEUE_YAML, USE_QUEUE, python, run
+
+from pullqueue.sdk.imports import remote_api
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a queue.yaml."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    return tmp_path
+
+
+@pytest.fixture
+def datastore() -> Iterator[str]:
+    """Serve a stand-in for App Engine's other services, by whom all transactions begin."""
+    transaction = b"\x09\x01" + bytes(7) + b"\x12\x03app"  # its handle, 1, and its app
+    answer = remote_api.Response(response=transaction).SerializeToString()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class TestApp:
+    @pytest.mark.parametrize("mode", ["true", "false"])
+    def test_a_thread_outside_any_request(self, folder: Path, mode: str) -> None:
+        """An app uses its queues anywhere, with no line changed, in both modes of context."""
+        status, output, errors = run(
+            "queue.yaml",
+            *python(USE_QUEUE),
+            folder=folder,
+            READ_GAE_CONTEXT_FROM_OS_ENVIRON=mode,
+        )
+
+        assert (status, output) == (0, "['mine']\n"), errors
+
+    @pytest.mark.parametrize("mode", ["true", "false"])
+    @pytest.mark.parametrize("legacy", ["True", "False"])
+    def test_threads_of_a_wrapped_app(self, folder: Path, legacy: str, mode: str) -> None:
+        """They find the server, though from Python 3.13 on they begin with no environment."""
+        program = (
+            "import os\nfrom google.appengine.api import wrap_wsgi_app\n"
+            f"wrap_wsgi_app(None, use_legacy_context_mode={legacy})\n"
+            + USE_QUEUE.replace("def work():", "def work():\n    os.environ.clear()")
+        )
+
+        status, output, errors = run(
+            *python(program), folder=folder, READ_GAE_CONTEXT_FROM_OS_ENVIRON=mode
+        )
+
+        assert (status, output) == (0, "['mine']\n"), errors
+
+    def test_the_default_stub_first(self, folder: Path) -> None:
+        """An app may import the module that is changed for it before any other of the SDK's."""
+        program = "from google.appengine.runtime import default_api_stub\n" + USE_QUEUE
+
+        status, output, errors = run(*python(program), folder=folder)
+
+        assert (status, output) == (0, "['mine']\n"), errors
+
+    def test_an_app_that_imports_no_sdk(self, folder: Path) -> None:
+        """Other programs are left as they are; the SDK is not imported for them."""
+        program = "import sys; print('google.appengine' in sys.modules, len(sys.meta_path))"
+        plain = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
+
+        _, output, _ = run(*python(program), folder=folder)
+
+        count = int(plain.stdout.split()[1])
+        assert output.split() == ["False", str(count + 1)]
+
+    def test_an_interpreter_without_the_sdk(self, folder: Path) -> None:
+        """A program that ends for want of the SDK tells what to install, and where."""
+        program = (
+            "import sys\nsys.path = [p for p in sys.path if 'packages' not in p]\n"
+            "sys.modules.pop('google', None)\nfrom google.appengine.api import taskqueue\n"
+        )
+
+        status, _, errors = run(*python(program), folder=folder)
+
+        assert status == 1
+        assert errors.endswith(
+            f"pullqueue: {sys.executable} has no App Engine SDK: install it there with "
+            "pip install 'pullqueue[appengine]'\n"
+        )
+
+    def test_a_sitecustomize_of_the_users(self, folder: Path) -> None:
+        """The user's own start-up module runs as well, and is the one that is imported."""
+        (folder / "sitecustomize.py").write_text("print('mine')\n")
+        program = "import sitecustomize, sys; print(sitecustomize.__file__); print(sys.path[1])"
+
+        _, output, _ = run(*python(program), folder=folder, PYTHONPATH=str(folder))
+
+        _, mine, file, first = output.splitlines()  # pullqueue's own Python runs it first
+        assert (mine, file) == ("mine", str(folder / "sitecustomize.py"))
+        assert first == str(folder)
+
+    def test_errors_have_their_sentences(self, folder: Path) -> None:
+        """What the emulator has to say reaches the app."""
+        program = (
+            "from google.appengine.api import taskqueue\n"
+            "try:\n    taskqueue.Queue('pul').lease_tasks(1, 1)\n"
+            "except taskqueue.UnknownQueueError as error:\n    print(error)\n"
+        )
+
+        _, output, _ = run(*python(program), folder=folder)
+
+        assert output == "queue 'pul' is not in queue.yaml: did you mean 'pull'?\n"
+
+    def test_other_services(self, folder: Path) -> None:
+        """Calls to other services fail with a message that says what this server is."""
+        program = (
+            "from google.appengine.api import apiproxy_stub_map, taskqueue\n"
+            "from google.appengine.api.memcache import memcache_service_pb2 as pb\n"
+            "try:\n    apiproxy_stub_map.MakeSyncCall('memcache', 'Stats', "
+            "pb.MemcacheStatsRequest(), pb.MemcacheStatsResponse())\n"
+            "except Exception as error:\n    print(type(error).__name__, error)\n"
+        )
+
+        _, output, errors = run(*python(program), folder=folder)
+
+        assert output.startswith("CallNotFoundError "), errors
+        assert "this is pullqueue" in output
+        assert "'memcache'" in output
+
+    @pytest.mark.parametrize("kind", ["pull", "push"])
+    def test_transactions(self, folder: Path, datastore: str, kind: str) -> None:
+        """A transactional add is refused, and the app's exception says why."""
+        task = "payload=b'work', method='PULL'" if kind == "pull" else "url='/work'"
+        queue = "pull" if kind == "pull" else "default"
+        program = (
+            "from google.appengine.api import datastore_errors, taskqueue\n"
+            "from google.appengine.ext import db\n"
+            f"def add():\n    taskqueue.Queue({queue!r}).add(taskqueue.Task({task}), True)\n"
+            "try:\n    db.run_in_transaction(add)\n"
+            "except taskqueue.DatastoreError as error:\n"
+            "    print(isinstance(error, datastore_errors.BadRequestError), error)\n"
+        )
+
+        _, output, errors = run(
+            "--api-upstream", datastore, *python(program), folder=folder, APPLICATION_ID="app"
+        )
+
+        assert output.startswith("True "), errors
+        assert "there is no datastore that could send them when it commits" in output
+        assert errors.count("\n") == 1

@@ -1,0 +1,146 @@
+"""`pullqueue exec` with a server that runs already."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import requests
+from executing import QUEUE_YAML, SHOW_ENVIRONMENT, USE_QUEUE, python, run
+from odd_servers import answering
+from served import serving
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a queue.yaml."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    return tmp_path
+
+
+@pytest.fixture
+def no_sdk(tmp_path: Path) -> Path:
+    """Give a folder for PYTHONPATH with which no SDK is found."""
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['google'] = None\n"
+    )
+    return tmp_path / "without"
+
+
+class TestJoining:
+    def test_two_commands_share_a_server(self, folder: Path) -> None:
+        """With PULLQUEUE_EMULATOR_HOST set no server is started, and its queues are used."""
+        with serving(folder=folder) as served:
+            address = served.url.removeprefix("http://")
+            first = run(*python(USE_QUEUE), folder=folder, PULLQUEUE_EMULATOR_HOST=address)
+            second = run(*python(USE_QUEUE), folder=folder, PULLQUEUE_EMULATOR_HOST=address)
+
+        assert first == (0, "['mine']\n", "")
+        assert "TaskAlreadyExistsError" in second[2]
+
+    def test_a_command_inside_a_command(self, folder: Path) -> None:
+        """A command that runs exec itself joins the server it was given."""
+        inner = [sys.executable, "-m", "pullqueue", "exec", *python(SHOW_ENVIRONMENT)]
+
+        status, output, errors = run("--", *inner, folder=folder)
+
+        assert status == 0
+        assert errors.count("listening") == 1
+        assert json.loads(output)["PULLQUEUE_EMULATOR_HOST"] in errors
+
+    @pytest.mark.parametrize(
+        ("address", "reason"),
+        [
+            ("127.0.0.1:1", "where no server answers"),
+            ("nonsense", "which is no address: give HOST:PORT, such as localhost:8124"),
+            ("http://127.0.0.1:1", "which is no address: give HOST:PORT"),
+            ("127.0.0.1:99999", "which is no address: give HOST:PORT"),
+        ],
+    )
+    def test_nobody_there(self, folder: Path, address: str, reason: str) -> None:
+        """Where no server answers nothing is run."""
+        status, output, errors = run(
+            *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
+        )
+
+        assert (status, output) == (2, "")
+        assert f"PULLQUEUE_EMULATOR_HOST is '{address}', {reason}" in errors
+
+    def test_no_server_of_this_kind(self, folder: Path) -> None:
+        """An address at which something else than HTTP is spoken is refused."""
+        with socket.create_server(("127.0.0.1", 0)) as other:
+
+            def hang_up() -> None:
+                other.accept()[0].close()
+
+            thread = Thread(target=hang_up)
+            thread.start()
+            status, output, errors = run(
+                *python("print('ran')"),
+                folder=folder,
+                PULLQUEUE_EMULATOR_HOST=f"127.0.0.1:{other.getsockname()[1]}",
+            )
+            thread.join()
+
+        assert (status, output) == (2, "")
+        assert "where no server answers" in errors
+
+    def test_something_else_answers(self, folder: Path) -> None:
+        """A server that is none of this kind is not joined."""
+        with answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nno\n") as address:
+            status, output, errors = run(
+                *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
+            )
+
+        assert (status, output) == (2, "")
+        assert f"is '{address}', where what answers is no pullqueue: start one there" in errors
+
+    def test_a_server_that_may_not_be_called_so(self, folder: Path) -> None:
+        """A name that the server does not answer to is told before the program runs."""
+        with serving(folder=folder) as served:
+            refused = requests.get(
+                f"{served.url}/rpc_http", headers={"Host": "elsewhere"}, timeout=5
+            )
+        head = f"HTTP/1.1 {refused.status_code} Forbidden\r\n\r\n"
+        with answering(head.encode() + refused.content) as address:
+            status, output, errors = run(
+                *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
+            )
+
+        assert (status, output) == (2, "")
+        assert "where the server refuses to answer: the Host header is 'elsewhere'" in errors
+        assert "start the server with --allow-host NAME" in errors
+
+    def test_a_server_without_the_sdk(
+        self, folder: Path, no_sdk: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is told before the program runs what to install; other programs need it not."""
+        with monkeypatch.context() as patched:
+            patched.setenv("PYTHONPATH", str(no_sdk))
+            with serving(folder=folder) as served:
+                patched.undo()
+                address = served.url.removeprefix("http://")
+                joined = run(
+                    *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
+                )
+        own = run(*python("print('ran')"), folder=folder, PYTHONPATH=str(no_sdk))
+
+        reason = "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'\n"
+        cannot = "pullqueue: a program on App Engine's SDK cannot use"
+        assert joined == (0, "ran\n", f"{cannot} the server at {address}: {reason}")
+        assert own[:2] == (0, "ran\n")
+        assert own[2].endswith(f"\n{cannot} this server: {reason}")
+
+    def test_two_configurations(self, folder: Path) -> None:
+        """A queue.yaml beside a running server is refused: which one would count?"""
+        status, _, errors = run(
+            "queue.yaml", *python(""), folder=folder, PULLQUEUE_EMULATOR_HOST="127.0.0.1:1"
+        )
+
+        assert status == 2
+        assert "a server with a queue.yaml of its own" in errors

@@ -1,0 +1,49 @@
+"""`pullqueue exec`, run as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
+SHOW_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
+USE_QUEUE = """
+import threading
+from google.appengine.api import taskqueue
+
+def work():
+    queue = taskqueue.Queue("pull")
+    queue.add(taskqueue.Task(payload=b"work", method="PULL", name="mine"))
+    print([task.name for task in queue.lease_tasks(60, 10)])
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+def start(*arguments: str, folder: Path, **variables: str) -> subprocess.Popen[str]:
+    """Start `pullqueue exec` in a folder."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "pullqueue", "exec", *arguments],
+        cwd=folder,
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(*arguments: str, folder: Path, given: str = "", **variables: str) -> tuple[int, str, str]:
+    """Run `pullqueue exec` to its end and give status, output and errors."""
+    process = start(*arguments, folder=folder, **variables)
+    output, errors = process.communicate(given, timeout=30)
+    return process.returncode, output, errors
+
+
+def python(program: str) -> list[str]:
+    """Give the command that runs a program of this interpreter's."""
+    return ["--", sys.executable, "-W", "ignore", "-c", program]
