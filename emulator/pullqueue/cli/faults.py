@@ -8,10 +8,9 @@ from pullqueue.cli._client import Client, Json
 from pullqueue.cli._output import complete_queue, server_options, show_json, show_table
 from pullqueue.cli._values import SECONDS, SHARE
 from pullqueue.engine.calls import VERBS
+from pullqueue.rest.control.fault_words import KINDS, WHEN
 
 _HEAD = ("NUMBER", "KIND", "CALL", "EFFECT", "WHEN", "STRUCK")
-_KINDS = ("fail", "lose_answer", "latency", "empty_leases")
-_WHEN = ("queue", "times", "after", "every", "probability", "seed")
 
 
 @click.group(invoke_without_command=True)
@@ -32,7 +31,7 @@ def faults(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
 
 
 @faults.command
-@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument("kind", type=click.Choice(KINDS))
 @click.argument("call", required=False, type=click.Choice(VERBS), metavar="[CALL]")
 @click.option("--error", help="What the calls fail with, such as TransientError.")
 @click.option("--seconds", type=SECONDS, metavar="SECONDS", help="Of latency, by the manual clock.")
@@ -92,6 +91,6 @@ def _row(fault: Json) -> list[object]:
         fault["kind"],
         fault.get("call", "every lease"),
         fault.get("error", effect),
-        ", ".join(f"{name}={fault[name]}" for name in _WHEN if name in fault) or "always",
+        ", ".join(f"{name}={fault[name]}" for name in WHEN if name in fault) or "always",
         f"{fault['hits']} of {fault['calls']}",
     ]

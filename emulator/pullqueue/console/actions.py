@@ -15,6 +15,7 @@ from pullqueue.console.notices import Notice, Notices
 from pullqueue.console.pages import Pages
 from pullqueue.errors import PullQueueError
 from pullqueue.rest.answers import Json
+from pullqueue.rest.control.fault_words import FIELDS, WHEN
 from pullqueue.rest.errors import ApiError
 from pullqueue.tasks import count_tasks
 
@@ -190,13 +191,8 @@ def _task(form: dict[str, str]) -> Json:
 
 
 def _fault(form: dict[str, str]) -> Json:
-    kind = form.get("kind", "")
-    wanted = {"kind", "queue", *_WHOLE, "probability"}
-    wanted |= {"call"} if kind != "empty_leases" else set()
-    wanted |= {"error"} if kind in ("fail", "lose_answer") else set()
-    wanted |= {"seconds"} if kind == "latency" else set()
     fault: Json = {}
-    for name in wanted:
+    for name in ("kind", *FIELDS.get(form.get("kind", ""), ()), *WHEN):
         text = form.get(name, "").strip()
         if text:
             fault[name] = text

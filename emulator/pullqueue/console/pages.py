@@ -18,7 +18,8 @@ from pullqueue.engine.calls import VERBS
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError, UnknownTaskError
 from pullqueue.rest.answers import Json
-from pullqueue.rest.control.fault_board import ERRORS, KINDS
+from pullqueue.rest.control.fault_board import ERRORS
+from pullqueue.rest.control.fault_words import KINDS, WHEN
 from pullqueue.rest.control.origins import TOKEN_FIELD
 from pullqueue.rest.errors import ApiError
 from pullqueue.tasks import count_tasks
@@ -149,6 +150,7 @@ class Pages:
             "faults",
             faults=self._control.ask("listFaults")["faults"],
             kinds=KINDS,
+            when=WHEN,
             calls=VERBS,
             errors=list(ERRORS),
             queues=[queue["name"] for queue in queues if queue["mode"] == "pull"],

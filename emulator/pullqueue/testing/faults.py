@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
-from pullqueue.clock import from_usec
+from pullqueue.clock import duration_usec, from_usec
 from pullqueue.engine.calls import VERBS, QueueCall
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.errors import (
+    ClockError,
     DeadlineExceededError,
     OverQuotaError,
     PullQueueError,
@@ -162,9 +163,11 @@ class Faults:
 
         Raises:
             ValueError: there is no such verb, or `when` makes no sense.
-            ClockError: the emulator's clock cannot be moved.
+            ClockError: the emulator's clock cannot be moved, or not by so much.
         """
         clock = movable_clock(self._emulator)
+        if duration_usec(by) < 0:
+            raise ClockError(f"a latency of {by!r}: a clock never goes back, give 0 or more")
 
         def wait(_: QueueCall, proceed: Proceed) -> object:
             answer = proceed()

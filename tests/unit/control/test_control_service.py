@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import signal
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
@@ -21,7 +20,6 @@ import pullqueue
 from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.cli._service import Signals
 from pullqueue.rest.control.config_file import ConfigFile
-from pullqueue.rest.control.fault_board import FaultBoard
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.server import Server
 
@@ -203,28 +201,6 @@ def test_credentials_in_queries_are_not_remembered(control: ControlClient, serve
     assert logged["query"] == "access_token=&alt=json&oauth%5Ftoken=&flag"
 
 
-def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who sets, shows, removes or clears faults waits until the one before is done."""
-    board, lock = FaultBoard(emulator), WatchedLock()
-    monkeypatch.setattr(board, "_lock", lock)
-    board.set({"kind": "empty_leases"})
-
-    with ThreadPoolExecutor(4) as pool, lock:
-        done: list[Future[Any]] = [
-            pool.submit(board.set, {"kind": "empty_leases"}),
-            pool.submit(board.shown),
-            pool.submit(board.remove, 1),
-            pool.submit(board.clear),
-        ]
-        assert lock.wait_for(4)
-        assert not any(each.done() for each in done)
-
-    assert all(each.exception() is None for each in done)
-    board.clear()
-    assert board.shown() == []
-    assert emulator.call_path.interceptors == ()
-
-
 def test_a_signal_during_a_reload(
     emulator: Emulator, queue_yaml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,213 +234,6 @@ def test_reloads_at_once(
         assert lock.wait_for(3)
 
     assert sorted(one.result().added for one in reloads) == [(), (), ("more",)]
-
-
-def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
-    """What was saved is there again after a reset: tasks, leases, names, exhausted tasks."""
-    control.post("/queues/pull/tasks", {"tasks": [{"name": "held"}, {"name": "gone"}]})
-    control.post("/queues/pull/lease", {"lease_seconds": 100})
-    control.call("DELETE", "/queues/pull/tasks/gone")
-    before = control.get("/queues").body
-    saved = control.get("/snapshot").body
-    control.post("/reset")
-    clock.advance(50)
-
-    loaded = control.call("PUT", "/snapshot?shift=true", saved)
-
-    assert loaded.body == {"tasks": 1}
-    assert control.get("/queues").body["queues"][0]["leased"] == 1
-    assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 100
-    control.call("PUT", "/snapshot", saved)
-    assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 50
-    refused = control.post("/queues/pull/tasks", {"tasks": [{"name": "gone"}]}).body["refused"]
-    assert refused == {"gone": "tombstoned"}
-    assert before["queues"][0]["leased_last_hour"] == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"format": "pullqueue-snapshot/9"}, "the snapshot's format is 'pullqueue-snapshot/9'"),
-        ({"queues": {"other": {}}}, "the snapshot is damaged ('tasks' is missing): save it anew"),
-        ({"queues": None}, "the snapshot is damaged (a part of it is not what it should be)"),
-    ],
-)
-def test_bad_snapshots(control: ControlClient, change: dict[str, object], message: str) -> None:
-    """They are refused whole, and what is there stays."""
-    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
-    saved = control.get("/snapshot").body
-
-    reply = control.call("PUT", "/snapshot", {**saved, **change})
-
-    assert reply.status == 400
-    assert reply.message.startswith(message)
-    assert control.get("/queues/pull/tasks/stays").status == 200
-
-
-def test_something_else_than_a_snapshot(control: ControlClient) -> None:
-    """A document without a format is told from a damaged snapshot."""
-    reply = control.call("PUT", "/snapshot", {"queue": []})
-
-    assert reply.status == 400
-    assert reply.message == (
-        "this is no snapshot: give one that was saved, as by `pullqueue snapshot save`"
-    )
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"name": 5},
-        {"eta_usec": "soon"},
-        {"eta_usec": True},
-        {"sequence": 2**70},
-        {"payload": "?"},
-        {"tag": 1},
-        {"name": "b"},
-        {"name": "not a name"},
-        {"name": "n" * 501},
-        {"tag": "t" * 501},
-        {"tag": "\ud800"},
-        {"payload": "eHh4" * 2**19},
-        {"eta_usec": 2**62},
-        {"enqueued_usec": -(2**62)},
-        {"retry_count": -1},
-        {"retry_count": 2**31},
-        {"sequence": 0},
-        {"sequence": 2},
-    ],
-)
-def test_snapshots_with_a_bad_task(control: ControlClient, fields: dict[str, object]) -> None:
-    """A field that is no such thing, or a task that stands twice, refuses the snapshot."""
-    control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}, {"name": "b"}]})
-    saved = control.get("/snapshot").body
-    saved["queues"]["pull"]["tasks"][0].update(fields)
-
-    reply = control.call("PUT", "/snapshot", saved)
-
-    assert reply.status == 400
-    assert "snapshot" in reply.message
-    assert control.get("/queues/pull").body["queue"]["tasks"] == 2
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"tombstones": {"not a name": 0}},
-        {"tombstones": {"gone": 2**62}},
-        {"leased": [[2**62, 1]]},
-        {"leased": [[0, -1]]},
-        {"exhausted": [{}]},
-    ],
-)
-def test_snapshots_with_a_bad_part(control: ControlClient, parts: dict[str, object]) -> None:
-    """What is kept beside the tasks is checked as they are."""
-    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
-    saved = control.get("/snapshot").body
-    saved["queues"]["pull"].update(parts)
-
-    reply = control.call("PUT", "/snapshot", saved)
-
-    assert reply.status == 400
-    assert "snapshot is damaged" in reply.message
-    assert control.get("/queues/pull/tasks/stays").status == 200
-
-
-def test_a_snapshot_with_one_sequence_in_two_queues(control: ControlClient) -> None:
-    """Numbers of tasks are unique over all queues, so that every store can keep them."""
-    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
-    control.post("/queues/limited/tasks", {"tasks": [{}]})
-    saved = control.get("/snapshot").body
-    saved["queues"]["limited"]["tasks"][0]["sequence"] = 1
-
-    reply = control.call("PUT", "/snapshot", saved)
-
-    assert reply.status == 400
-    assert "two tasks of one sequence" in reply.message
-
-
-def test_a_snapshot_shifted_out_of_time(control: ControlClient) -> None:
-    """A snapshot whose moments would lie past the year 9999 is refused."""
-    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
-    saved = control.get("/snapshot").body
-    saved["taken_usec"] = -(2**62)
-
-    reply = control.call("PUT", "/snapshot?shift=true", saved)
-
-    assert reply.status == 400
-    assert control.get("/queues/pull/tasks/stays").status == 200
-
-
-def test_a_snapshot_of_other_queues(control: ControlClient) -> None:
-    """Tasks of a queue that is not in queue.yaml are refused."""
-    control.post("/queues/pull/tasks", {"tasks": [{}]})
-    saved = control.get("/snapshot").body
-    saved["queues"]["elsewhere"] = saved["queues"].pop("pull")
-
-    reply = control.call("PUT", "/snapshot", saved)
-
-    assert reply.status == 404
-    assert "queue 'elsewhere' is not in" in reply.message
-
-
-def test_faults(control: ControlClient, server: Server) -> None:
-    """They strike the app's calls, never those of the control routes, and can be taken away."""
-    control.post("/queues/pull/tasks", {"tasks": [{}]})
-    first = control.post("/faults", {"kind": "fail", "call": "lease_tasks", "times": 1}).body
-    control.post("/faults", {"kind": "empty_leases", "queue": "limited"})
-    url = f"{server.url}{QUEUE}/tasks/lease?leaseSecs=0&numTasks=1"
-
-    own = control.post("/queues/pull/lease", {"lease_seconds": 0})
-    struck = requests.post(url, timeout=5)
-    after = requests.post(url, timeout=5)
-
-    assert first["fault"]["error"] == "TransientError"
-    assert len(own.body["tasks"]) == 1
-    assert (struck.status_code, after.status_code) == (503, 200)
-    listed = control.get("/faults").body["faults"]
-    assert [(fault["number"], fault["hits"], fault["calls"]) for fault in listed] == [
-        (1, 1, 2),
-        (2, 0, 0),
-    ]
-    assert control.call("DELETE", "/faults/1").body == {"deleted": 1}
-    assert control.call("DELETE", "/faults/1").status == 404
-    assert control.call("DELETE", "/faults").body == {"deleted": 1}
-
-
-def test_other_faults(control: ControlClient, server: Server) -> None:
-    """Answers that are lost, and calls that take time by the manual clock."""
-    control.post("/faults", {"kind": "lose_answer", "call": "add"})
-    control.post("/faults", {"kind": "latency", "call": "list_tasks", "seconds": 5})
-
-    lost = requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": ""}, timeout=5)
-
-    requests.get(f"{server.url}{QUEUE}/tasks", timeout=5)
-
-    assert lost.status_code == 504
-    assert control.get("/queues/pull").body["queue"]["tasks"] == 1
-    assert control.get("/clock").body["now"] == "2026-01-01T00:00:05+00:00"
-
-
-@pytest.mark.parametrize(
-    ("order", "message"),
-    [
-        ({"kind": "fail"}, "the fault names no call: give one of add, lease_tasks"),
-        ({"kind": "fail", "call": "add", "queue": "no"}, "queue 'no' is not in"),
-        ({"kind": "explode"}, "kind is 'explode': give one of fail, lose_answer"),
-        ({"kind": "fail", "call": "add", "error": "KeyError"}, "error is 'KeyError': give one of"),
-        ({"call": "add"}, "the body has no 'kind': give one of fail, lose_answer"),
-        ({"kind": "fail", "call": "add", "probability": 0}, "probability is 0: give more than 0"),
-        ({"kind": "fail", "call": "add", "probability": 2}, "probability is 2: give 1 or less"),
-    ],
-)
-def test_faults_that_make_no_sense(control: ControlClient, order: object, message: str) -> None:
-    """They are refused, and none is set."""
-    reply = control.post("/faults", order)
-
-    assert reply.status in (400, 404)
-    assert reply.message.startswith(message)
-    assert control.get("/faults").body == {"faults": []}
 
 
 def test_reset(control: ControlClient, server: Server) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from pullqueue import (
+    ClockError,
     DeadlineExceededError,
     DeleteResult,
     Emulator,
@@ -132,6 +133,13 @@ def test_latency(faults: Faults, queue: Queue, clock: ManualClock) -> None:
 
     assert clock.now() == start + timedelta(seconds=40)
     assert task.eta - clock.now() == timedelta(seconds=20)
+
+
+@pytest.mark.parametrize("by", [-1, timedelta(seconds=-1), float("inf"), 1e300])
+def test_a_latency_that_is_none(faults: Faults, by: float | timedelta) -> None:
+    """What no clock can move by is refused where the fault is set, not in the app's call."""
+    with pytest.raises(ClockError, match=r"give 0 or more|give a finite number of seconds"):
+        faults.latency("add", by)
 
 
 def test_empty_leases(faults: Faults, queue: Queue) -> None:

@@ -13,13 +13,11 @@ from pullqueue.engine.calls import VERBS
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
 from pullqueue.rest.answers import Json
+from pullqueue.rest.control.fault_words import FIELDS, WHEN
 from pullqueue.rest.errors import ApiError
 
 if TYPE_CHECKING:
     from pullqueue.testing.faults import Fault, Faults
-
-KINDS: Final = ("fail", "lose_answer", "latency", "empty_leases")
-"""What can happen to a call; see `pullqueue.testing.Faults`."""
 
 ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
     kind.__name__: kind
@@ -40,7 +38,6 @@ _USUAL: Mapping[str, Json] = {
     "lose_answer": {"error": "DeadlineExceededError"},
     "latency": {"seconds": 1},
 }
-_WHEN = ("queue", "times", "after", "every", "probability", "seed")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +66,7 @@ class FaultBoard:
         """
         from pullqueue.testing.faults import Faults  # noqa: PLC0415 - slow, seldom needed
 
+        _check_fields(order)
         faults = Faults(self._emulator)
         order = {**_USUAL.get(order["kind"], {}), **order}
         fault = _MAKERS[order["kind"]](faults, order)
@@ -131,6 +129,13 @@ _MAKERS: Mapping[str, Callable[[Faults, Json], Fault]] = {
 }
 
 
+def _check_fields(order: Json) -> None:
+    kind = order["kind"]
+    for field in order:
+        if field not in ("kind", *FIELDS[kind], *WHEN):
+            raise ApiError(f"a fault of kind {kind!r} has no {field!r}: leave it out")
+
+
 def _verb(order: Json) -> str:
     if "call" not in order:
         raise ApiError(f"the fault names no call: give one of {', '.join(VERBS)}")
@@ -142,4 +147,4 @@ def _error(order: Json) -> type[PullQueueError]:
 
 
 def _when(order: Json) -> Json:
-    return {name: order[name] for name in _WHEN if name in order}
+    return {name: order[name] for name in WHEN if name in order}

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from pullqueue.engine.calls import VERBS
 from pullqueue.engine.events import EventKind
-from pullqueue.rest.control.fault_board import ERRORS, KINDS
+from pullqueue.rest.control.fault_board import ERRORS
+from pullqueue.rest.control.fault_words import KINDS
 from pullqueue.tasks import TaskState
 
 Schema = Mapping[str, Any]

@@ -1,0 +1,107 @@
+"""Control routes on the faults of the server."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import requests
+from control_client import ControlClient
+from locks import WatchedLock
+
+from pullqueue import Emulator
+from pullqueue.rest.control.fault_board import FaultBoard
+from pullqueue.rest.server import Server
+
+QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
+
+
+def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sets, shows, removes or clears faults waits until the one before is done."""
+    board, lock = FaultBoard(emulator), WatchedLock()
+    monkeypatch.setattr(board, "_lock", lock)
+    board.set({"kind": "empty_leases"})
+
+    with ThreadPoolExecutor(4) as pool, lock:
+        done: list[Future[Any]] = [
+            pool.submit(board.set, {"kind": "empty_leases"}),
+            pool.submit(board.shown),
+            pool.submit(board.remove, 1),
+            pool.submit(board.clear),
+        ]
+        assert lock.wait_for(4)
+        assert not any(each.done() for each in done)
+
+    assert all(each.exception() is None for each in done)
+    board.clear()
+    assert board.shown() == []
+    assert emulator.call_path.interceptors == ()
+
+
+def test_faults(control: ControlClient, server: Server) -> None:
+    """They strike the app's calls, never those of the control routes, and can be taken away."""
+    control.post("/queues/pull/tasks", {"tasks": [{}]})
+    first = control.post("/faults", {"kind": "fail", "call": "lease_tasks", "times": 1}).body
+    control.post("/faults", {"kind": "empty_leases", "queue": "limited"})
+    url = f"{server.url}{QUEUE}/tasks/lease?leaseSecs=0&numTasks=1"
+
+    own = control.post("/queues/pull/lease", {"lease_seconds": 0})
+    struck = requests.post(url, timeout=5)
+    after = requests.post(url, timeout=5)
+
+    assert first["fault"]["error"] == "TransientError"
+    assert len(own.body["tasks"]) == 1
+    assert (struck.status_code, after.status_code) == (503, 200)
+    listed = control.get("/faults").body["faults"]
+    assert [(fault["number"], fault["hits"], fault["calls"]) for fault in listed] == [
+        (1, 1, 2),
+        (2, 0, 0),
+    ]
+    assert control.call("DELETE", "/faults/1").body == {"deleted": 1}
+    assert control.call("DELETE", "/faults/1").status == 404
+    assert control.call("DELETE", "/faults").body == {"deleted": 1}
+
+
+def test_other_faults(control: ControlClient, server: Server) -> None:
+    """Answers that are lost, and calls that take time by the manual clock."""
+    control.post("/faults", {"kind": "lose_answer", "call": "add"})
+    control.post("/faults", {"kind": "latency", "call": "list_tasks", "seconds": 5})
+
+    lost = requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": ""}, timeout=5)
+
+    requests.get(f"{server.url}{QUEUE}/tasks", timeout=5)
+
+    assert lost.status_code == 504
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 1
+    assert control.get("/clock").body["now"] == "2026-01-01T00:00:05+00:00"
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ({"kind": "fail"}, "the fault names no call: give one of add, lease_tasks"),
+        ({"kind": "fail", "call": "add", "queue": "no"}, "queue 'no' is not in"),
+        (
+            {"kind": "empty_leases", "call": "add"},
+            "a fault of kind 'empty_leases' has no 'call': leave",
+        ),
+        ({"kind": "fail", "call": "add", "seconds": 1}, "a fault of kind 'fail' has no 'seconds'"),
+        (
+            {"kind": "latency", "call": "add", "seconds": 1e300},
+            "1e+300 is no duration: give a finite",
+        ),
+        ({"kind": "explode"}, "kind is 'explode': give one of fail, lose_answer"),
+        ({"kind": "fail", "call": "add", "error": "KeyError"}, "error is 'KeyError': give one of"),
+        ({"call": "add"}, "the body has no 'kind': give one of fail, lose_answer"),
+        ({"kind": "fail", "call": "add", "probability": 0}, "probability is 0: give more than 0"),
+        ({"kind": "fail", "call": "add", "probability": 2}, "probability is 2: give 1 or less"),
+    ],
+)
+def test_faults_that_make_no_sense(control: ControlClient, order: object, message: str) -> None:
+    """They are refused, and none is set."""
+    reply = control.post("/faults", order)
+
+    assert reply.status in (400, 404)
+    assert reply.message.startswith(message)
+    assert control.get("/faults").body == {"faults": []}

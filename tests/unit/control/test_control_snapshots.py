@@ -1,0 +1,156 @@
+"""Control routes that save and load what the queues hold."""
+
+from __future__ import annotations
+
+import pytest
+from control_client import ControlClient
+
+from pullqueue import ManualClock
+
+
+def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
+    """What was saved is there again after a reset: tasks, leases, names, exhausted tasks."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "held"}, {"name": "gone"}]})
+    control.post("/queues/pull/lease", {"lease_seconds": 100})
+    control.call("DELETE", "/queues/pull/tasks/gone")
+    before = control.get("/queues").body
+    saved = control.get("/snapshot").body
+    control.post("/reset")
+    clock.advance(50)
+
+    loaded = control.call("PUT", "/snapshot?shift=true", saved)
+
+    assert loaded.body == {"tasks": 1}
+    assert control.get("/queues").body["queues"][0]["leased"] == 1
+    assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 100
+    control.call("PUT", "/snapshot", saved)
+    assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 50
+    refused = control.post("/queues/pull/tasks", {"tasks": [{"name": "gone"}]}).body["refused"]
+    assert refused == {"gone": "tombstoned"}
+    assert before["queues"][0]["leased_last_hour"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "pullqueue-snapshot/9"}, "the snapshot's format is 'pullqueue-snapshot/9'"),
+        ({"queues": {"other": {}}}, "the snapshot is damaged ('tasks' is missing): save it anew"),
+        ({"queues": None}, "the snapshot is damaged (a part of it is not what it should be)"),
+    ],
+)
+def test_bad_snapshots(control: ControlClient, change: dict[str, object], message: str) -> None:
+    """They are refused whole, and what is there stays."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
+    saved = control.get("/snapshot").body
+
+    reply = control.call("PUT", "/snapshot", {**saved, **change})
+
+    assert reply.status == 400
+    assert reply.message.startswith(message)
+    assert control.get("/queues/pull/tasks/stays").status == 200
+
+
+def test_something_else_than_a_snapshot(control: ControlClient) -> None:
+    """A document without a format is told from a damaged snapshot."""
+    reply = control.call("PUT", "/snapshot", {"queue": []})
+
+    assert reply.status == 400
+    assert reply.message == (
+        "this is no snapshot: give one that was saved, as by `pullqueue snapshot save`"
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": 5},
+        {"eta_usec": "soon"},
+        {"eta_usec": True},
+        {"sequence": 2**70},
+        {"payload": "?"},
+        {"tag": 1},
+        {"name": "b"},
+        {"name": "not a name"},
+        {"name": "n" * 501},
+        {"tag": "t" * 501},
+        {"tag": "\ud800"},
+        {"payload": "eHh4" * 2**19},
+        {"eta_usec": 2**62},
+        {"enqueued_usec": -(2**62)},
+        {"retry_count": -1},
+        {"retry_count": 2**31},
+        {"sequence": 0},
+        {"sequence": 2},
+    ],
+)
+def test_snapshots_with_a_bad_task(control: ControlClient, fields: dict[str, object]) -> None:
+    """A field that is no such thing, or a task that stands twice, refuses the snapshot."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}, {"name": "b"}]})
+    saved = control.get("/snapshot").body
+    saved["queues"]["pull"]["tasks"][0].update(fields)
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 400
+    assert "snapshot" in reply.message
+    assert control.get("/queues/pull").body["queue"]["tasks"] == 2
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"tombstones": {"not a name": 0}},
+        {"tombstones": {"gone": 2**62}},
+        {"leased": [[2**62, 1]]},
+        {"leased": [[0, -1]]},
+        {"exhausted": [{}]},
+    ],
+)
+def test_snapshots_with_a_bad_part(control: ControlClient, parts: dict[str, object]) -> None:
+    """What is kept beside the tasks is checked as they are."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
+    saved = control.get("/snapshot").body
+    saved["queues"]["pull"].update(parts)
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 400
+    assert "snapshot is damaged" in reply.message
+    assert control.get("/queues/pull/tasks/stays").status == 200
+
+
+def test_a_snapshot_with_one_sequence_in_two_queues(control: ControlClient) -> None:
+    """Numbers of tasks are unique over all queues, so that every store can keep them."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
+    control.post("/queues/limited/tasks", {"tasks": [{}]})
+    saved = control.get("/snapshot").body
+    saved["queues"]["limited"]["tasks"][0]["sequence"] = 1
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 400
+    assert "two tasks of one sequence" in reply.message
+
+
+def test_a_snapshot_shifted_out_of_time(control: ControlClient) -> None:
+    """A snapshot whose moments would lie past the year 9999 is refused."""
+    control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
+    saved = control.get("/snapshot").body
+    saved["taken_usec"] = -(2**62)
+
+    reply = control.call("PUT", "/snapshot?shift=true", saved)
+
+    assert reply.status == 400
+    assert control.get("/queues/pull/tasks/stays").status == 200
+
+
+def test_a_snapshot_of_other_queues(control: ControlClient) -> None:
+    """Tasks of a queue that is not in queue.yaml are refused."""
+    control.post("/queues/pull/tasks", {"tasks": [{}]})
+    saved = control.get("/snapshot").body
+    saved["queues"]["elsewhere"] = saved["queues"].pop("pull")
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 404
+    assert "queue 'elsewhere' is not in" in reply.message
