@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.client import HTTPException
-from typing import IO, Any
+from http.client import HTTPException, HTTPResponse
+from types import TracebackType
+from typing import Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import ProxyHandler, Request, build_opener
@@ -35,16 +36,60 @@ class UnreachableError(click.ClickException):
     """no server answers"""
 
 
+class Answer:
+    """What a server sends, of which nothing goes missing unnoticed."""
+
+    def __init__(self, response: HTTPResponse, url: str) -> None:
+        self._response = response
+        self._url = url
+        self.bytes = response.length or 0
+        """How long it is; 0 where that was not announced."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._response.close()
+
+    def read(self, most: int | None = None) -> bytes:
+        """Give the rest of it, or as much of it as `most`; nothing when it is over.
+
+        Raises:
+            UnreachableError: it breaks off.
+        """
+        try:
+            data = self._response.read(most)
+        except (HTTPException, OSError) as error:
+            raise self._broken_off(reason_of(error)) from None
+        if not data and self._response.length:
+            raise self._broken_off(f"{self._response.length} bytes are missing")
+        return data
+
+    def _broken_off(self, why: str) -> UnreachableError:
+        return UnreachableError(
+            f"the answer of {self._url} broke off ({why}): see whether the server is still there, "
+            "and try again"
+        )
+
+
 class Client:
     """Speaks to one server; no proxy stands between."""
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, timeout: float = _TIMEOUT_SECONDS) -> None:
         """Take an address; None is that of the environment, or the default one.
+
+        `timeout` is for how many seconds the server may say nothing.
 
         Raises:
             ClickException: it is no address.
         """
         self.url = server_url(url)
+        self._timeout = timeout
         self._opener = build_opener(ProxyHandler({}))
 
     def get(self, path: str, /, **query: object) -> Json:
@@ -55,7 +100,7 @@ class Client:
         """Change something."""
         return self._json("POST", path, body=json.dumps(body or {}).encode())
 
-    def put(self, path: str, body: bytes | IO[bytes], **query: object) -> Json:
+    def put(self, path: str, body: bytes, **query: object) -> Json:
         """Replace something."""
         return self._json("PUT", path, query=query, body=body)
 
@@ -69,10 +114,9 @@ class Client:
         path: str,
         *,
         query: Mapping[str, object] | None = None,
-        body: bytes | IO[bytes] | None = None,
-        timeout: float = _TIMEOUT_SECONDS,
-    ) -> IO[bytes]:
-        """Send a request and give the answer's stream.
+        body: bytes | None = None,
+    ) -> Answer:
+        """Send a request and give the answer, for a `with` block.
 
         Raises:
             RefusedError: the server refuses it.
@@ -83,7 +127,7 @@ class Client:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         request = Request(url, body, headers, method=verb)  # noqa: S310 - http(s), see server_url
         try:
-            stream: IO[bytes] = self._opener.open(request, timeout=timeout)
+            return Answer(self._opener.open(request, timeout=self._timeout), self.url)
         except HTTPError as error:
             with error:
                 raise self._refusal(error) from None
@@ -94,7 +138,6 @@ class Client:
                 f"no pullqueue answers at {self.url} ({reason}): start one with `pullqueue serve`, "
                 f"or say where it is with --url or {ADDRESS_VARIABLE}"
             ) from None
-        return stream
 
     def _json(
         self,
@@ -102,10 +145,10 @@ class Client:
         path: str,
         *,
         query: Mapping[str, object] | None = None,
-        body: bytes | IO[bytes] | None = None,
+        body: bytes | None = None,
     ) -> Json:
-        with self.open(verb, path, query=query, body=body) as stream:
-            data = stream.read()
+        with self.open(verb, path, query=query, body=body) as answer:
+            data = answer.read()
         try:
             return dict(json.loads(data))
         except ValueError:

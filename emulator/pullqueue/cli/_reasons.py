@@ -13,11 +13,6 @@ def reason_of(error: BaseException) -> str:
     return f"{text[:1].lower()}{text[1:]}"
 
 
-def unreadable(path: Path, error: OSError) -> click.ClickException:
-    """Give the refusal for a file that cannot be read."""
-    return click.ClickException(f"cannot read {str(path)!r}: {reason_of(error)}")
-
-
 def unwritable(path: Path, error: OSError) -> click.ClickException:
     """Give the refusal for a file that cannot be written."""
     return click.ClickException(f"cannot write {str(path)!r}: {reason_of(error)}")

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from pullqueue.cli._client import Json
+from pullqueue.cli._input import STDIN
 from pullqueue.cli._seed_entries import Entry, Place, checked
 
 if TYPE_CHECKING:
     import yaml
 
 _EXAMPLE = "give the names of queues, each with a list of tasks, such as `pull-queue: [work]`"
+_TOO_DEEP = "nested too deeply: give flatter data"
 
 
 class Seed(NamedTuple):
@@ -35,7 +37,7 @@ def seeds_of(data: bytes, file: Path) -> list[Seed]:
     Raises:
         ClickException: something in it is no task, or the file is neither.
     """
-    name = "<stdin>" if str(file) == "-" else str(file)
+    name = "<stdin>" if str(file) == STDIN else str(file)
     text = _text(data, name)
     if file.suffix == ".jsonl":
         return list(_of_lines(text, name))
@@ -53,7 +55,8 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _of_lines(text: str, name: str) -> Iterator[Seed]:
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not `splitlines`: JSON lets some of the line ends of Unicode stand in texts.
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         place = Place(name, number)
@@ -62,6 +65,10 @@ def _of_lines(text: str, name: str) -> Iterator[Seed]:
         except json.JSONDecodeError as error:
             problem = f"not JSON ({error.msg}): give one object a line"
             raise place._replace(column=error.colno).refusal(problem) from None
+        except ValueError:
+            raise place.refusal("a number has too many digits: put it in quotes") from None
+        except RecursionError:
+            raise place.refusal(_TOO_DEEP) from None
         if not isinstance(fields, dict) or not isinstance(queue := fields.pop("queue", None), str):
             raise place.refusal('no object with a "queue": give one a line, each with its queue')
         yield Seed(
@@ -87,7 +94,7 @@ class _Document:
         except self._yaml.YAMLError as error:
             raise self._syntax_fault(error) from None
         except RecursionError:
-            raise Place(self._name, 1).refusal("nested too deeply: give flatter data") from None
+            raise Place(self._name, 1).refusal(_TOO_DEEP) from None
 
     def _of_root(self, root: yaml.Node | None) -> Iterator[Seed]:
         if root is None:

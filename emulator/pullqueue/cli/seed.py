@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
-from itertools import groupby, islice
 from pathlib import Path
 
 import click
 
-from pullqueue.cli._client import Client, Json, RefusedError, queue_path, task_path
+from pullqueue.cli._client import Client, RefusedError, queue_path, task_path
+from pullqueue.cli._input import content_of
 from pullqueue.cli._output import server_options, show_json
-from pullqueue.cli._reasons import unreadable
 from pullqueue.cli._seed_files import Seed, seeds_of
+from pullqueue.limits import MIB
 from pullqueue.tasks import count_tasks
 
 _BATCH = 100
+_BATCH_BYTES = 8 * MIB
+"""How much is sent at once: half of what a server takes."""
 
 
 @click.command
@@ -38,7 +41,7 @@ def seed(*, file: Path, url: str | None, as_json: bool) -> None:
     name ends in .jsonl has one task a line, each with its `queue`. Nothing is added of a file with
     a fault.
     """  # noqa: D301 - the mark is click's
-    seeds = seeds_of(_content(file), file)
+    seeds = seeds_of(content_of(file), file)
     client = Client(url)
     _check_queues(client, seeds)
     added, refused = 0, 0
@@ -48,11 +51,12 @@ def seed(*, file: Path, url: str | None, as_json: bool) -> None:
         file=sys.stderr,
         hidden=not sys.stderr.isatty(),
     ) as bar:
-        for first, batch in _batches(seeds):
+        for batch in _batches(seeds):
+            tasks = [seed.task for seed in batch]
             try:
-                answer = client.post(task_path(first.queue), {"tasks": batch})
+                answer = client.post(task_path(batch[0].queue), {"tasks": tasks})
             except RefusedError as error:
-                raise _refused(first, batch, error.message, added) from None
+                raise _refused(batch, error.message, added) from None
             added += len(answer["tasks"])
             refused += len(answer["refused"])
             bar.update(len(batch))
@@ -63,12 +67,12 @@ def seed(*, file: Path, url: str | None, as_json: bool) -> None:
         click.echo(f"{count_tasks(added)} added{taken}")
 
 
-def _refused(first: Seed, batch: list[Json], why: str, added: int) -> click.ClickException:
+def _refused(batch: list[Seed], why: str, added: int) -> click.ClickException:
     """Give the refusal of a batch, of which the server does not say which task it does not take."""
-    alone = all(task is first.task for task in batch)
+    alone = all(seed is batch[0] for seed in batch)
     where = "" if alone else "in this task or one after it: "
     before = f"; {count_tasks(added)} were added before" if added else ""
-    return first.place.refusal(f"{where}{why}{before}")
+    return batch[0].place.refusal(f"{where}{why}{before}")
 
 
 def _check_queues(client: Client, seeds: list[Seed]) -> None:
@@ -82,16 +86,18 @@ def _check_queues(client: Client, seeds: list[Seed]) -> None:
             raise place.refusal(f"queue {name!r} is a push queue: name one with `mode: pull`")
 
 
-def _batches(seeds: list[Seed]) -> Iterator[tuple[Seed, list[Json]]]:
-    """Give the tasks in batches for one queue each, with the first one's entry."""
-    for _, entries in groupby(seeds, key=lambda seed: seed.queue):
-        tasks = ((seed, seed.task) for seed in entries for _ in range(seed.copies))
-        while batch := list(islice(tasks, _BATCH)):
-            yield batch[0][0], [task for _, task in batch]
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise unreadable(file, error) from None
+def _batches(seeds: list[Seed]) -> Iterator[list[Seed]]:
+    """Give the entries in batches for one queue each, every entry as often as it is wanted."""
+    batch: list[Seed] = []
+    size = 0
+    for seed in seeds:
+        weight = len(json.dumps(seed.task))
+        for _ in range(seed.copies):
+            full = len(batch) == _BATCH or size + weight > _BATCH_BYTES
+            if batch and (full or batch[0].queue != seed.queue):
+                yield batch
+                batch, size = [], 0
+            batch.append(seed)
+            size += weight
+    if batch:
+        yield batch

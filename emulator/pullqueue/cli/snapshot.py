@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 import click
 
-from pullqueue.cli._client import Client, RefusedError
+from pullqueue.cli._client import Answer, Client, RefusedError
+from pullqueue.cli._input import STDIN, content_of
 from pullqueue.cli._output import server_options, show_json, url_option
-from pullqueue.cli._reasons import unreadable, unwritable
+from pullqueue.cli._reasons import unwritable
 from pullqueue.tasks import count_tasks
 
 _CHUNK_BYTES = 1 << 18
@@ -32,18 +33,20 @@ def snapshot() -> None:
 def save(*, file: Path, url: str | None) -> None:
     """Save to FILE, or to standard output (-)."""
     client = Client(url)
-    with client.open("GET", "/snapshot") as stream:
-        if str(file) == "-":
-            _copy(stream, sys.stdout.buffer)
+    with client.open("GET", "/snapshot") as answer:
+        if str(file) == STDIN:
+            _copy(answer, sys.stdout.buffer)
             return
         part = file.parent / f"{file.name}.part"
         try:
             with part.open("wb") as target:
-                size = _copy(stream, target)
+                size = _copy(answer, target)
             part.replace(file)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise unwritable(file, error) from None
+        finally:
+            with suppress(OSError):
+                part.unlink()
     click.echo(f"{file}: {size} bytes")
 
 
@@ -62,7 +65,7 @@ def load(*, file: Path, shift: bool, url: str | None, as_json: bool) -> None:
     """
     client = Client(url)
     try:
-        answer = client.put("/snapshot", _content(file), shift=shift)
+        answer = client.put("/snapshot", content_of(file), shift=shift)
     except RefusedError as error:
         # The server speaks of what it was sent, a person of the file.
         message = error.message.replace("the body", "it", 1)
@@ -73,20 +76,10 @@ def load(*, file: Path, shift: bool, url: str | None, as_json: bool) -> None:
         click.echo(f"{count_tasks(answer['tasks'])} loaded")
 
 
-def _content(file: Path) -> bytes:
-    if str(file) == "-":
-        return sys.stdin.buffer.read()
-    try:
-        with file.open("rb") as source:
-            return _read(source)
-    except OSError as error:
-        raise unreadable(file, error) from None
-
-
-def _copy(source: IO[bytes], target: IO[bytes]) -> int:
+def _copy(source: Answer, target: IO[bytes]) -> int:
     size = 0
     with click.progressbar(
-        length=int(getattr(source, "headers", {}).get("Content-Length") or 0),
+        length=source.bytes,
         label="Saving",
         file=sys.stderr,
         hidden=not sys.stderr.isatty(),
@@ -96,17 +89,3 @@ def _copy(source: IO[bytes], target: IO[bytes]) -> int:
             size += len(chunk)
             bar.update(len(chunk))
     return size
-
-
-def _read(source: IO[bytes]) -> bytes:
-    chunks = []
-    with click.progressbar(
-        length=os.fstat(source.fileno()).st_size,
-        label="Loading",
-        file=sys.stderr,
-        hidden=not sys.stderr.isatty(),
-    ) as bar:
-        while chunk := source.read(_CHUNK_BYTES):
-            chunks.append(chunk)
-            bar.update(len(chunk))
-    return b"".join(chunks)

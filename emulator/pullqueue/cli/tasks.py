@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from pullqueue.cli._client import Client, Json, queue_path, task_path
+from pullqueue.cli._input import STDIN, content_of
 from pullqueue.cli._output import (
     age,
     confirm,
@@ -19,14 +20,21 @@ from pullqueue.cli._output import (
     shown,
     when,
 )
-from pullqueue.cli._reasons import unreadable
 from pullqueue.cli._values import SECONDS, SIGNED_SECONDS
 from pullqueue.tasks import count_tasks
 
 _STATES = ("available", "leased", "scheduled")
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
 _PREVIEW = 40
-_STDIN = "-"
+
+_seconds_option = click.option(
+    "--seconds",
+    type=SECONDS,
+    metavar="SECONDS",
+    default=60,
+    show_default=True,
+    help="How long, from now.",
+)
 
 
 @click.group
@@ -136,9 +144,9 @@ def add(
     """
     if (payload is None) == (file is None):
         raise click.UsageError("give either a PAYLOAD or --file, and not both")
-    if payload == _STDIN:
-        file = Path(_STDIN)
-    data = _content(file) if file is not None else (payload or "").encode()
+    if payload == STDIN:
+        file = Path(STDIN)
+    data = content_of(file) if file is not None else (payload or "").encode()
     given = {"name": name, "tag": tag, "eta": eta, "countdown": countdown}
     task = {
         "payload_base64": b64encode(data).decode(),
@@ -153,14 +161,7 @@ def add(
 
 @tasks.command
 @queue_argument
-@click.option(
-    "--seconds",
-    type=SECONDS,
-    metavar="SECONDS",
-    default=60,
-    show_default=True,
-    help="How long.",
-)
+@_seconds_option
 @click.option("--max", "count", type=int, default=1, show_default=True, help="How many at most.")
 @click.option("--tag", help="Only those with this tag.")
 @click.option("--by-tag", is_flag=True, help="Only those with the first available task's tag.")
@@ -189,14 +190,7 @@ def lease(
 @tasks.command
 @queue_argument
 @click.argument("task")
-@click.option(
-    "--seconds",
-    type=SECONDS,
-    metavar="SECONDS",
-    default=60,
-    show_default=True,
-    help="How long, from now.",
-)
+@_seconds_option
 @server_options
 def extend(*, queue: str, task: str, seconds: float, url: str | None, as_json: bool) -> None:
     """Let the lease of TASK end later, or sooner."""
@@ -288,12 +282,3 @@ def _row(task: Json) -> list[object]:
 def _preview(payload: Json) -> str:
     text = payload["text"]
     return shown(b64decode(payload["base64"]) if text is None else text, _PREVIEW)
-
-
-def _content(file: Path) -> bytes:
-    if str(file) == _STDIN:
-        return sys.stdin.buffer.read()
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise unreadable(file, error) from None

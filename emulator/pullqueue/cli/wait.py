@@ -14,6 +14,9 @@ from pullqueue.cli._values import SECONDS
 from pullqueue.tasks import count_tasks
 
 _PAUSE_SECONDS = 0.1
+_LEAST_SECONDS = 1.0
+_MOST_SECONDS = 60.0
+"""How long one look may take."""
 _SERVICE_UNAVAILABLE = 503
 
 
@@ -40,16 +43,21 @@ def wait(*, queues: tuple[str, ...], timeout: float, url: str | None) -> int:
 
     The exit status is 1 if that takes too long.
     """
-    client = Client(url)
     end = monotonic() + timeout
     pause = threading.Event()
     for reached in [_ready, *(_is_empty(queue) for queue in queues)]:
-        while (missing := reached(client)) is not None:
+        while (missing := reached(_client(url, end))) is not None:
             if monotonic() >= end:
                 click.echo(f"pullqueue: after {timeout:g} s, {missing}", err=True)
                 return 1
             pause.wait(_PAUSE_SECONDS)
     return 0
+
+
+def _client(url: str | None, end: float) -> Client:
+    """Give a client that waits no longer for an answer than there is time."""
+    left = end - monotonic()
+    return Client(url, timeout=min(max(left, _LEAST_SECONDS), _MOST_SECONDS))
 
 
 def _ready(client: Client) -> str | None:

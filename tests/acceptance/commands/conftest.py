@@ -1,0 +1,58 @@
+"""A running server, and a function that runs a command against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import Done, Run
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.cli import main
+from pullqueue.rest.control.config_file import ConfigFile
+from pullqueue.rest.server import Server
+
+QUEUE_YAML = """\
+queue:
+- name: pull
+  mode: pull
+  retry_parameters:
+    task_retry_limit: 3
+- name: other
+  mode: pull
+- name: push
+  rate: 5/s
+"""
+
+
+@pytest.fixture
+def queue_yaml(tmp_path: Path) -> Path:
+    """Give a queue.yaml."""
+    path = tmp_path / "queue.yaml"
+    path.write_text(QUEUE_YAML)
+    return path
+
+
+@pytest.fixture
+def emulator(queue_yaml: Path) -> Emulator:
+    """Give an emulator whose clock stands still."""
+    return Emulator.from_file(queue_yaml, clock=ManualClock())
+
+
+@pytest.fixture
+def run(
+    emulator: Emulator,
+    queue_yaml: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Iterator[Run]:
+    """Give a function that runs a command against a running server."""
+    with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
+        monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", f"{server.host}:{server.port}")
+
+        def run(*arguments: str) -> Done:
+            status = main(arguments)
+            return Done(status, *capfd.readouterr())
+
+        yield run

@@ -1,0 +1,233 @@
+"""The commands that speak to a running server: queues, tasks, clock, faults."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from io import BytesIO, StringIO, TextIOWrapper
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from commands import PROGRAM, Done, Run
+
+from pullqueue import Emulator
+from pullqueue.engine.calls import VERBS
+from pullqueue.rest.control.fault_words import KINDS
+from pullqueue.rest.server import Server
+
+
+def test_queues(run: Run, emulator: Emulator) -> None:
+    """A table for people, JSON for scripts."""
+    emulator.queue("pull").add(b"work")
+    emulator.queue("pull").lease_tasks(60, 1)
+
+    numbers = "QUEUE    MODE  TASKS  AVAILABLE  LEASED  SCHEDULED  OLDEST"
+    assert run("queues").out.splitlines() == [
+        f"{numbers}  LEASED/MIN  LEASED/HOUR  RETRY LIMIT",
+        "pull     pull      1          0       1          0  0 s              1            1  3",
+        "other    pull      0          0       0          0                   0            0  none",
+        "push     push",
+        "default  push",
+    ]
+    assert json.loads(run("queues", "--json").out)["queues"][0]["leased"] == 1
+
+
+def test_the_life_of_a_task(run: Run) -> None:
+    """Added, listed, leased, extended, released, shown and deleted."""
+    run("tasks", "add", "pull", "hello", "--name", "a", "--tag", "t", "--countdown", "5")
+    assert "scheduled" in run("tasks", "list", "pull").out
+    assert run("clock", "advance", "5").out == "2026-01-01T00:00:05+00:00  (manual clock)\n"
+    assert run("tasks", "lease", "pull", "--by-tag", "--seconds", "90").out.splitlines() == [
+        "TASK  TAG  STATE                    ETA (UTC)            LEASES  BYTES  PAYLOAD",
+        "a     t    leased, 1 min 30 s left  2026-01-01 00:01:35  1 of 3      5  hello",
+    ]
+    assert "leased, 2 h left" in run("tasks", "extend", "pull", "a", "--seconds", "7200").out
+    assert "available" in run("tasks", "release", "pull", "a").out
+    shown = run("tasks", "get", "pull", "a").out.splitlines()
+    assert [line.split("  ")[2].split(",")[0] for line in shown[2:]] == [
+        "added",
+        "leased",
+        "extended",
+        "released",
+    ]
+    assert run("tasks", "get", "pull", "a", "--payload").out == "hello"
+    assert json.loads(run("tasks", "get", "pull", "a", "--json").out)["task"]["tag"] == "t"
+    deleted = run("tasks", "delete", "pull", "a", "b")
+    assert deleted == Done(1, "1 deleted\n", "b is not there\n")
+    taken = run("tasks", "add", "pull", "x", "--name", "a")
+    assert taken.status == 2
+    assert "task 'a' of pull was deleted not long ago" in taken.err
+
+
+def test_listing(run: Run, emulator: Emulator) -> None:
+    """As many as asked for, over several pages; narrowed by state, tag and text."""
+    for place in range(1100):
+        emulator.queue("pull").add(f"n{place}", tag="t" if place == 7 else None)
+
+    assert len(run("tasks", "list", "pull", "--limit", "1050").out.splitlines()) == 1051
+    assert "there are more" in run("tasks", "list", "pull").err
+    listed = run("tasks", "list", "pull", "--limit", "2000", "--json")
+    assert len(json.loads(listed.out)["tasks"]) == 1100
+    assert "n7" in run("tasks", "list", "pull", "--tag", "t").out
+    assert len(run("tasks", "list", "pull", "--search", "n1099").out.splitlines()) == 2
+    assert run("tasks", "list", "pull", "--state", "leased").out == "no tasks in pull\n"
+    push = "push is a push queue: only tasks of pull queues are shown\n"
+    assert run("tasks", "list", "push").out == push
+
+
+def test_payloads_from_files(
+    run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A payload is taken byte for byte; control characters do not reach the terminal."""
+    (tmp_path / "payload").write_bytes(b"\xff\x1b[31m")
+
+    run("tasks", "add", "pull", "--file", str(tmp_path / "payload"), "--name", "a")
+
+    assert emulator.queue("pull").get_task("a").payload == b"\xff\x1b[31m"
+    assert r"\xff\x1b[31m" in run("tasks", "list", "pull").out
+    assert run("tasks", "add", "pull", "--file", "nowhere").status == 2
+
+    for place, arguments in enumerate((["-"], ["--file", "-"])):
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"\xff\n")))
+        run("tasks", "add", "pull", *arguments, "--name", f"in{place}")
+        assert emulator.queue("pull").get_task(f"in{place}").payload == b"\xff\n"
+    monkeypatch.setattr(sys, "stdin", None)
+    assert run("tasks", "add", "pull", "-").err == (
+        "pullqueue: standard input is closed: give a file\n"
+    )
+    assert run("tasks", "add", "pull").status == 2
+
+
+def test_purging_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is done only after yes; where nobody can answer, nothing is done and that is told."""
+    emulator.queue("pull").add(b"work")
+
+    for stdin in (StringIO("n\n"), StringIO(), None):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        refused = run("tasks", "purge", "pull")
+        assert refused.status == 2
+        assert stdin is None or "Delete 1 task of queue 'pull'? [y/N]:" in refused.err
+        assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or give --yes\n")
+    assert len(emulator.queue("pull").list_tasks()) == 1
+
+    assert run("tasks", "purge", "pull", "--yes").out == "1 deleted\n"
+    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
+    assert run("tasks", "purge", "pull", "--json").status == 0
+
+
+def test_stats(run: Run, emulator: Emulator) -> None:
+    """The pull queues, or those that are named."""
+    assert "push" not in run("stats").out
+    assert len(run("stats", "other").out.splitlines()) == 2
+    assert run("stats", "nope").err.startswith("pullqueue: queue 'nope' is not in ")
+    assert json.loads(run("stats", "--json").out)["queues"][1]["name"] == "other"
+
+
+def test_watching(emulator: Emulator) -> None:
+    """--watch shows them again and again, until it is interrupted."""
+    with Server(emulator) as server:
+        order = ["stats", "--watch", "--interval", "0.1", "--json", "--url", server.url]
+        with subprocess.Popen([PROGRAM, *order], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            shown = (line for line in process.stdout if '"queues"' in line)
+            assert len(list(islice(shown, 3))) == 3
+            process.terminate()
+
+
+def test_the_clock(run: Run) -> None:
+    """Shown, advanced by a span, moved to a moment; what makes no sense is refused."""
+    assert run("clock").out == "2026-01-01T00:00:00+00:00  (manual clock)\n"
+    assert run("clock", "advance", "1.5h").out.startswith("2026-01-01T01:30:00")
+    assert run("clock", "move-to", "2026-02-01T00:00:00Z").out.startswith("2026-02-01T00:00:00")
+    assert json.loads(run("clock", "--json").out)["manual"] is True
+    assert "BY is 'long'" in run("clock", "advance", "long").err
+    back = run("clock", "move-to", "2026-01-01T00:00:00Z")
+    assert back.status == 2
+    assert "never goes back" in back.err
+
+
+def test_faults(run: Run) -> None:
+    """Set, listed, removed by number, and all of them."""
+    assert run("faults").out == "no faults\n"
+    run("faults", "add", "fail", "lease_tasks", "--error", "InternalError", "--times", "2")
+    run("faults", "add", "empty_leases", "--queue", "other")
+    assert run("faults").out.splitlines() == [
+        "NUMBER  KIND          CALL         EFFECT         WHEN         STRUCK",
+        "     1  fail          lease_tasks  InternalError  times=2      0 of 0",
+        "     2  empty_leases  every lease  no tasks       queue=other  0 of 0",
+    ]
+    assert run("faults", "remove", "1").out == "1 removed\n"
+    assert run("faults", "clear").out == "1 removed\n"
+    assert run("faults", "remove", "1").err == "pullqueue: there is no fault '1': none is set\n"
+    run("faults", "add", "latency", "add", "--seconds", "2")
+    assert "latency  add   2 s later  always" in run("faults").out
+    assert "there is no fault '1': give one of 3" in run("faults", "remove", "1").err
+
+
+def test_the_help_on_faults_names_them_all(run: Run) -> None:
+    """Every kind of fault and every call that can be struck stands there."""
+    shown = run("faults", "add", "--help").out
+
+    assert [name for name in (*KINDS, *VERBS) if name not in shown] == []
+
+
+def test_reloading(run: Run, queue_yaml: Path) -> None:
+    """What changed is told; a broken file is refused with its place."""
+    queue_yaml.write_text("queue:\n- name: pull\n  mode: pull\n- name: new\n  mode: pull\n")
+    assert run("reload").out.splitlines() == [
+        "added: new",
+        "changed: pull",
+        "disabled: other, push",
+    ]
+    assert run("reload").out == "no queue changed\n"
+    queue_yaml.write_text("queue: [")
+    assert "queue.yaml:1" in run("reload").err
+
+
+def test_refusals_say_what_was_wrong(run: Run) -> None:
+    """The engine's own words, not the short ones of the real service."""
+    done = run("tasks", "list", "pul")
+
+    assert done.status == 2
+    assert "queue 'pul' is not in" in done.err
+    assert "did you mean 'pull'?" in done.err
+
+
+def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:
+    """Columns are aligned for letters of any width, and no tag sends anything to the terminal."""
+    queue = emulator.queue("pull")
+    for name, tag in (
+        ("a", "日本"),
+        ("b", "e\N{COMBINING ACUTE ACCENT}"),
+        ("c", ""),
+        ("d", "\x1b[31m"),
+    ):
+        queue.add(b"work", name=name, tag=tag)
+    queue.add(b"work", name="e", tag="t" * 500)
+
+    lines = run("tasks", "list", "pull").out.splitlines()
+
+    assert "\x1b" not in "".join(lines)
+    assert lines[1].startswith(f"a     日本{' ' * 38}available")
+    assert lines[2].startswith(f"b     e\N{COMBINING ACUTE ACCENT}{' ' * 41}available")
+    assert lines[3].startswith("c     ''  ")
+    assert lines[4].startswith(r"d     \x1b[31m  ")
+    assert lines[5].startswith(f"e     {'t' * 37}...  available")
+
+
+def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is forgotten only after yes, and the question says how much that is."""
+    emulator.queue("pull").add(b"work")
+
+    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
+    refused = run("reset")
+    assert refused.status == 2
+    assert "Forget everything, 1 task of all queues included? [y/N]:" in refused.err
+    assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or give --yes\n")
+    assert len(emulator.queue("pull").list_tasks()) == 1
+
+    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
+    assert run("reset").out == "everything is forgotten\n"
+    assert emulator.queue("pull").list_tasks() == []

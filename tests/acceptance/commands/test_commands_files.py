@@ -1,0 +1,188 @@
+"""Commands that put what a file holds into a running server, or the other way round."""
+
+from __future__ import annotations
+
+import json
+import sys
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+from commands import Done, Run
+from odd_servers import answering
+
+from pullqueue import Emulator
+
+
+def test_snapshots(
+    run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is saved can be loaded again; a broken file changes nothing."""
+    file = tmp_path / "state.json"
+    emulator.queue("pull").add(b"work", name="a")
+
+    saved = run("snapshot", "save", str(file))
+    run("reset", "--yes")
+    loaded = run("snapshot", "load", str(file), "--shift")
+
+    assert saved.out == f"{file}: {file.stat().st_size} bytes\n"
+    assert loaded.out == "1 task loaded\n"
+    assert emulator.queue("pull").get_task("a").payload == b"work"
+    file.write_text("{}")
+    assert run("snapshot", "load", str(file)).err == (
+        f"pullqueue: {file}: this is no snapshot: give one that was saved, as by `pullqueue "
+        "snapshot save`; nothing was changed\n"
+    )
+    file.write_text("queue:")
+    assert f"{file}: it is not JSON: " in run("snapshot", "load", str(file)).err
+    assert "cannot write '.': " in run("snapshot", "save", ".").err
+    assert run("snapshot", "load", "nowhere").status == 2
+    assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 2
+    saved_to_stdout = run("snapshot", "save", "-").out
+    assert json.loads(saved_to_stdout)["format"] == "pullqueue-snapshot/1"
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(saved_to_stdout.encode())))
+    assert json.loads(run("snapshot", "load", "-", "--json").out) == {"tasks": 1}
+
+
+def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """Tasks of a YAML file: texts, data as JSON, many of one kind, names and times."""
+    file = tmp_path / "seed.yaml"
+    file.write_text(
+        "pull:\n"
+        "- just text\n"
+        "- {payload: {order: 17}, tag: t, count: 250}\n"
+        "- {payload: x, name: a, eta: 2026-01-01T00:01:00Z}\n"
+        "other:\n"
+        "- {payload_base64: /w==, countdown: 5}\n"
+    )
+
+    first = run("seed", str(file))
+    second = run("seed", str(file), "--json")
+
+    assert first == Done(0, "253 tasks added\n", "")
+    assert json.loads(second.out) == {"added": 252, "refused": 1}
+    queue = emulator.queue("pull")
+    assert queue.list_tasks(1, tag="t")[0].payload == b'{"order": 17}'
+    assert queue.get_task("a").eta.isoformat() == "2026-01-01T00:01:00+00:00"
+    assert emulator.queue("other").list_tasks()[0].payload == b"\xff"
+
+
+def test_a_snapshot_that_breaks_off(run: Run, tmp_path: Path) -> None:
+    """Half a snapshot is no backup: the one before it stays, and nothing else is left."""
+    file = tmp_path / "backup" / "state.json"
+    file.parent.mkdir()
+    file.write_text("the one before")
+
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
+        done = run("snapshot", "save", str(file), "--url", address)
+
+    assert done.status == 2
+    assert "broke off (998 bytes are missing): see whether the server is still there" in done.err
+    assert [path.read_text() for path in file.parent.iterdir()] == ["the one before"]
+
+
+def test_seeding_more_than_a_request_holds(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """Large tasks are sent in as many requests as they need."""
+    file = tmp_path / "seed.yaml"
+    file.write_text(f"pull:\n- {{payload: {'x' * 900_000}, count: 20}}\n")
+
+    assert run("seed", str(file)) == Done(0, "20 tasks added\n", "")
+    assert emulator.queue("pull").fetch_statistics().tasks == 20
+
+
+def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """One JSON object a line, each with its queue."""
+    file = tmp_path / "seed.jsonl"
+    file.write_text(
+        '{"queue": "pull", "payload": "a\u2028b"}\r\n\n{"queue": "other", "payload": [1]}\n'
+    )
+
+    assert run("seed", str(file)).out == "2 tasks added\n"
+    assert emulator.queue("pull").list_tasks()[0].payload.decode() == "a\u2028b"
+    assert run("seed", "no.yaml").err == (
+        "pullqueue: cannot read 'no.yaml': no such file or directory\n"
+    )
+    assert emulator.queue("other").list_tasks()[0].payload == b"[1]"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.yaml", "", "1:1: the file is empty: give the names of queues, each with a list"),
+        ("a.yaml", "- a\n", "1:1: the file is no mapping: give the names of queues"),
+        ("a.yaml", "[a]: []\n", "1:1: this is no name of a queue: give"),
+        ("a.yaml", "pull: a\n", "1:7: queue 'pull' has no list of tasks: begin each with `- `"),
+        ("a.yaml", "pull: []\npull: []\n", "2:1: queue 'pull' stands here again: write one list"),
+        ("a.yaml", "pull:\n- size: 1\n", "2:9: a task has no 'size': give one of count, countdown"),
+        ("a.yaml", "pull:\n- [a]: 1\n", "2:8: a task has no '?': give one of count"),
+        ("a.yaml", "pull: [{tag: a, tag: b}]\n", "1:17: 'tag' stands twice in one task"),
+        ("a.yaml", "pull: [{count: 0}]\n", "1:16: count is 0: give a whole number, 1 or more"),
+        (
+            "a.yaml",
+            "pull: [{count: 2, name: a}]\n",
+            "1:16: a task has either name or count, and not both: leave one out",
+        ),
+        (
+            "a.yaml",
+            "pull: [{payload: a, payload_base64: YQ==}]\n",
+            "1:37: a task has either payload or payload_base64, and not both: leave one out",
+        ),
+        ("a.yaml", "pull: [{payload_base64: '%'}]\n", "1:25: payload_base64 is '%': give base64"),
+        ("a.yaml", "pull: [2026-01-01]\n", "1:8: the payload holds what JSON has no word for"),
+        ("a.yaml", "pull: [2026-13-01]\n", "1:8: '2026-13-01' cannot be read (month must be in"),
+        ("a.yaml", "pull: [{eta: 2026-01-01}]\n", "1:14: eta is '2026-01-01': give a moment with"),
+        ("a.yaml", "pull: [{eta: soon}]\n", "1:14: eta is 'soon': give a moment with its time"),
+        ("a.yaml", "pull: [{countdown: .inf}]\n", "1:20: countdown is inf: give a number of"),
+        ("a.yaml", "pull: [{tag: 17}]\n", "1:14: tag is 17: give text; put it in quotes"),
+        ("a.yaml", "pull: [{name: a b}]\n", "1:15: task name is 'a b': give letters"),
+        ("a.yaml", f"pull: [{{tag: {'t' * 501}}}]\n", "1:14: tag has 501 characters"),
+        ("a.yaml", f"pull:\n- {'p' * (1 << 20)}p\n", "2:3: payload has 1048577 bytes"),
+        ("a.yaml", "pull: [a\n", "1:7: `[` is never closed: `]` is missing"),
+        ("a.yaml", "pull:\n\t- a\n", "2:1: a tab is used for indentation: YAML permits spaces"),
+        ("a.yaml", "a: []\n---\nb: []\n", "2:1: a second document begins here: give one"),
+        (
+            "a.yaml",
+            f"pull: {'[' * 5000}{']' * 5000}\n",
+            "1:1: nested too deeply: give flatter data",
+        ),
+        ("a.yaml", "pull:\n- \udcff\n", "2:3: byte 0xff is not UTF-8: save the file as UTF-8"),
+        ("a.jsonl", '\n{"payload": 1}\n', '2:1: no object with a "queue": give one a line'),
+        ("a.jsonl", '{"queue": \n', "1:11: not JSON (Expecting value): give one object a line"),
+        (
+            "a.jsonl",
+            f'{{"queue": "pull", "count": {"9" * 5000}}}',
+            "1:1: a number has too many digits",
+        ),
+        ("a.jsonl", f"\n{'[' * 99_999}", "2:1: nested too deeply: give flatter data"),
+        ("a.yaml", "pull: [a]\nnope: [a]\n", "2:1: queue 'nope' is not in"),
+        ("a.yaml", "push: [a]\n", "1:1: queue 'push' is a push queue: name one with `mode: pull`"),
+    ],
+)
+def test_seeds_that_make_no_sense(
+    run: Run, tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    """What is wrong is told on one line with its place, and nothing is added before."""
+    file = tmp_path / name
+    file.write_text(text, errors="surrogateescape")
+
+    done = run("seed", str(file))
+
+    assert done.status == 2
+    assert done.err.startswith(f"pullqueue: {file}:{message}")
+    assert done.err.count("\n") == 1
+    assert run("tasks", "list", "pull").out == "no tasks in pull\n"
+
+
+def test_seeds_that_the_server_refuses(run: Run, tmp_path: Path) -> None:
+    """What only the server can tell has its place as well, and what was added before is told."""
+    file = tmp_path / "seed.yaml"
+    late = "- {eta: 2100-01-01T00:00:00Z}\n"
+
+    file.write_text(f"pull:\n- {{count: 100}}\n{late}")
+    alone = run("seed", str(file)).err
+    file.write_text(f"pull:\n- a\n{late}")
+    among_others = run("seed", str(file)).err
+
+    assert alone.startswith(f"pullqueue: {file}:3:3: eta is 2100-01-01T00:00:00+00:00: at most ")
+    assert alone.endswith(" from now are permitted; 100 tasks were added before\n")
+    assert among_others.startswith(f"pullqueue: {file}:2:3: in this task or one after it: eta is")

@@ -1,0 +1,208 @@
+"""How the commands find their server, and what they say when they are asked wrongly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import PROGRAM, Done, Run
+from odd_servers import answering, silent
+
+from pullqueue import Emulator, TransientError
+from pullqueue.engine.calls import QueueCall
+from pullqueue.rest.server import Server
+
+
+def test_waiting(run: Run, emulator: Emulator) -> None:
+    """It ends at once when all is well, and with status 1 when it takes too long."""
+    emulator.queue("pull").add(b"work")
+
+    assert run("wait", "--empty", "other") == Done(0, "", "")
+    late = run("wait", "--empty", "pull", "--timeout", "0.1")
+    assert late.status == 1
+    assert "queue 'pull' has 1 task, 0 of them leased" in late.err
+    away = run("wait", "--url", "http://127.0.0.1:9", "--timeout", "0")
+    assert away.status == 1
+    assert "no pullqueue answers at http://127.0.0.1:9" in away.err
+    assert run("wait", "--empty", "nope").status == 2
+
+
+def test_waiting_for_a_server_that_is_not_ready(run: Run, emulator: Emulator) -> None:
+    """Its own reason is told."""
+
+    def away(_call: QueueCall, _proceed: Callable[[], object]) -> object:
+        raise TransientError("the store is away")
+
+    emulator.call_path.add(away)
+    done = run("wait", "--timeout", "0")
+
+    assert done.status == 1
+    assert done.err.endswith(" is not ready: the store is away\n")
+
+
+def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
+    """A server that starts later is waited for."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+        waiting = subprocess.Popen([PROGRAM, "wait", "--url", f"127.0.0.1:{port}"])
+        nobody.accept()[0].close()  # it has looked, and found no server
+    with Server(emulator, port=port):
+        assert waiting.wait(30) == 0
+
+
+def test_waiting_for_a_server_that_says_nothing() -> None:
+    """It waits no longer for an answer than it was told to wait at all."""
+    with silent() as address:
+        done = subprocess.run(
+            [PROGRAM, "wait", "--timeout", "0", "--url", address],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+
+    assert done.returncode == 1
+    assert (
+        f"after 0 s, no pullqueue answers at http://{address} (timed out): start one" in done.stderr
+    )
+
+
+@pytest.mark.parametrize("order", [("queues",), ("credentials", "a@b"), ("snapshot", "save", "-")])
+def test_an_answer_that_breaks_off(run: Run, order: tuple[str, ...]) -> None:
+    """A server that goes in the middle of its answer is told of; half an answer is none."""
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
+        done = run(*order, "--url", address)
+
+    assert done.status == 2
+    assert done.err.startswith(f"pullqueue: the answer of http://{address} broke off (")
+    assert done.err.count("\n") == 1
+
+
+def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is not there, an address that is none, and something else that answers."""
+    assert "start one with `pullqueue serve`" in run("queues", "--url", "127.0.0.1:9").err
+    for address in (
+        *("ftp://x", "localhost", "localhost:x", ":1", "//h:1"),
+        *("http://", "http://h:0", "http://h:99999", "http://a b"),
+    ):
+        assert run("queues", "--url", address).err == (
+            f"pullqueue: --url is {address!r}, which is no address: give HOST:PORT, such as "
+            "localhost:8124\n"
+        )
+    monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", "a b:1")
+    assert run("queues").err == (
+        "pullqueue: PULLQUEUE_EMULATOR_HOST is 'a b:1', which is no address: give HOST:PORT, such "
+        "as localhost:8124, or unset the variable\n"
+    )
+
+
+@pytest.mark.parametrize("path", ["elsewhere", "console"])
+def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None:
+    """Routes that the server does not have are not ours, whatever it is that answers."""
+    with Server(emulator) as server:
+        url = f"{server.url}/{path}"
+        done = run("queues", "--url", f"{url}/")
+
+    assert done.status == 2
+    assert done.err == (
+        f"pullqueue: what answers at {url} is no pullqueue, or one of another version: say where "
+        "it is with --url or PULLQUEUE_EMULATOR_HOST\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("tasks", "lease", "pull", "--seconds", "nan"),
+        ("tasks", "extend", "pull", "a", "--seconds", "-1"),
+        ("tasks", "add", "pull", "x", "--countdown", "inf"),
+        ("wait", "--timeout", "soon"),
+        ("stats", "--interval", "0"),
+    ],
+)
+def test_numbers_that_are_none(run: Run, order: tuple[str, ...]) -> None:
+    """What is no number of seconds is refused before anything is asked of the server."""
+    done = run(*order)
+
+    assert done.status == 2
+    assert f"{order[-1]!r} is none: give a number of seconds" in done.err
+
+
+def test_a_full_disk(emulator: Emulator) -> None:
+    """Output that cannot be written is told in one line."""
+    with Server(emulator) as server, Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [PROGRAM, "queues", "--url", server.url],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 2
+    assert done.stderr == "pullqueue: the output cannot be written: no space left on device\n"
+
+
+def test_an_interrupt(emulator: Emulator) -> None:
+    """Ctrl-C is how to end what is shown again and again: it is no failure."""
+    emulator.queue("pull").add(b"work")
+    with Server(emulator) as server:
+        watching: list[str | Path] = [PROGRAM, "stats", "--watch", "--json", "--url", server.url]
+        with subprocess.Popen(watching, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert '"queues"' in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+
+
+def test_the_summary_of_each_command_is_whole(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lists of commands show no sentence that breaks off, on a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = [
+        run(*group, "--help").out.partition("\nCommands:\n")[2].splitlines()
+        for group in ((), ("tasks",), ("faults",), ("snapshot",), ("clock",))
+    ]
+
+    assert all(shown)
+    assert [line for lines in shown for line in lines if line.endswith("...")] == []
+
+
+def test_commands_that_are_not_there(run: Run) -> None:
+    """A slip of the finger is told what was meant; the exit status is that of wrong usage."""
+    slip, far = run("queus"), run("frobnicate")
+
+    assert slip.status == far.status == 2
+    assert slip.err.endswith("\n\npullqueue: there is no command 'queus': did you mean 'queues'?\n")
+    assert far.err.endswith("'frobnicate': `pullqueue --help` lists them\n")
+    assert run("--nope").status == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(run: Run, shell: str) -> None:
+    """Each shell gets a script."""
+    assert "_PULLQUEUE_COMPLETE" in run("completion", shell).out
+
+
+def test_completion_of_queues(emulator: Emulator) -> None:
+    """The names of the running server's pull queues are offered."""
+    with Server(emulator) as server:
+        done = subprocess.run(
+            [PROGRAM],
+            env={
+                **os.environ,
+                "_PULLQUEUE_COMPLETE": "bash_complete",
+                "COMP_WORDS": "pullqueue tasks list ",
+                "COMP_CWORD": "3",
+                "PULLQUEUE_EMULATOR_HOST": f"127.0.0.1:{server.port}",
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    assert done.stdout.splitlines() == ["plain,pull", "plain,other"]
