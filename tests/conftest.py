@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,17 @@ def _time_zone() -> Iterator[None]:
 def pytest_runtest_makereport() -> Iterator[None]:
     """Let nothing be skipped unnoticed in CI: what is missing there is a failure."""
     outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]
+    _refuse_skip(outcome)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    """See to the same where a whole module would be skipped."""
+    outcome = yield
+    _refuse_skip(outcome)
+
+
+def _refuse_skip(outcome: Any) -> None:
+    report = outcome.get_result()
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI"):
         report.outcome = "failed"
