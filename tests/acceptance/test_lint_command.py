@@ -1,4 +1,4 @@
-"""`pullqueue lint`, `explain`, `schema` and `convert`, as they are called."""
+"""`pullqueue lint`, as it is called."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from pullqueue.cli.convert import convert
-from pullqueue.cli.explain import explain
 from pullqueue.cli.lint import lint
-from pullqueue.cli.schema import schema
 
 GOOD = "queue:\n- name: jobs\n  mode: pull\n"
+
+
 BAD = "queue:\n- name: jobs\n  mode: pull\n  rate: 5/s\n"
+
+
 WARNED = "queue:\n- name: mail\n  rate: 0\n"
+
 
 MAIN = "from pullqueue.cli import main; raise SystemExit(main())"
 
@@ -395,94 +397,3 @@ def test_watch_checks_again_after_a_change(folder: Path) -> None:
         process.send_signal(2)
         assert process.stderr.readline() == "stopped\n"
         assert process.wait() == 0
-
-
-def test_explain_prints_a_rules_documentation() -> None:
-    """`explain` says what a rule finds, why, and how to do it right."""
-    text = CliRunner().invoke(explain, ["QY305"]).stdout
-    assert text.startswith(
-        "QY305 retry-field-on-pull\n\nSeverity: error, warning in profile sdk\n\n"
-        "An age limit, a backoff or doublings on a pull queue.\n"
-    )
-    assert "\nBad:\n\n    queue:\n    - name: jobs\n      mode: pull\n" in text
-    assert text.endswith("Source: gcloud's checks before a deployment.\n")
-    assert "No comment can hide it" in CliRunner().invoke(explain, ["yaml-syntax"]).stdout
-    assert "Severity: off, info in profile rest" in CliRunner().invoke(explain, ["QY407"]).stdout
-    assert "(100000 times)" in CliRunner().invoke(explain, ["QY011"]).stdout
-
-
-def test_explain_lists_all_rules() -> None:
-    """`explain --list` has a line for each rule, `explain all` everything."""
-    lines = CliRunner().invoke(explain, ["--list"]).stdout.splitlines()
-    assert len(lines) == 81
-    assert lines[0] == f"QY001  {'yaml-syntax':<28} error    The file is not valid YAML."
-    assert CliRunner().invoke(explain, ["all"]).stdout.count("\nSource: ") == 81
-
-
-@pytest.mark.parametrize("arguments", [[], ["zzz"]])
-def test_explain_refuses_what_is_no_rule(arguments: list[str]) -> None:
-    """Without a rule, or with a wrong one, `explain` is used wrongly."""
-    assert CliRunner().invoke(explain, arguments).exit_code == 2
-
-
-def test_schema_is_printed_in_both_drafts() -> None:
-    """`schema` prints the published schema, and its twin in draft 7."""
-    new = json.loads(CliRunner().invoke(schema).stdout)
-    old = json.loads(CliRunner().invoke(schema, ["--draft", "7"]).stdout)
-    assert (new.pop("$schema"), old.pop("$schema")) == (
-        "https://json-schema.org/draft/2020-12/schema",
-        "http://json-schema.org/draft-07/schema#",
-    )
-    assert new == old
-
-
-XML = """<?xml version="1.0"?>
-<!-- our queues -->
-<queue-entries xmlns="http://appengine.google.com/ns/1.0">
-  <total-storage-limit>120M</total-storage-limit>
-  <queue><name>jobs</name><mode>pull</mode><acl><user-email>a@example.com</user-email></acl></queue>
-</queue-entries>
-"""
-YAML = """\
-# our queues
-total_storage_limit: 120M
-queue:
-- name: jobs
-  mode: pull
-  acl:
-  - user_email: a@example.com
-"""
-
-
-def test_convert_writes_a_queue_yaml(folder: Path) -> None:
-    """A queue.xml becomes a queue.yaml, on standard output or in a file."""
-    (folder / "queue.xml").write_text(XML)
-    done = CliRunner().invoke(convert, ["queue.xml"])
-    assert (done.exit_code, done.stdout, done.stderr) == (0, YAML, "")
-    assert CliRunner().invoke(convert, ["-"], input=XML).stdout == YAML
-    assert CliRunner().invoke(convert, ["queue.xml", "-o", "queue.yaml"]).exit_code == 0
-    assert (folder / "queue.yaml").read_text() == YAML
-    again = CliRunner().invoke(convert, ["queue.xml", "-o", "queue.yaml"])
-    assert again.exit_code == 2
-    assert '"queue.yaml" is there already' in again.stderr
-    forced = CliRunner().invoke(convert, ["queue.xml", "-o", "queue.yaml", "--force"])
-    assert forced.exit_code == 0
-
-
-def test_convert_tells_what_is_lost_and_what_is_wrong(folder: Path) -> None:
-    """What has no place is told, and what production would refuse in the result."""
-    (folder / "queue.xml").write_text(
-        "<queue-entries><queue><name>a_b</name><rate>1/s</rate><foo/></queue></queue-entries>"
-    )
-    done = CliRunner().invoke(convert, ["queue.xml"])
-    assert done.exit_code == 1
-    assert 'queue.xml: queue "a_b": <foo> has no place in queue.yaml\n' in done.stderr
-    assert "queue.yaml:2:9: QY201 name-format" in done.stderr
-
-
-def test_convert_refuses_other_files(folder: Path) -> None:
-    """What is no queue.xml is told in a line, with status 2."""
-    (folder / "x").write_text("queue:")
-    done = CliRunner().invoke(convert, ["x"])
-    assert done.exit_code == 2
-    assert done.stderr.startswith("pullqueue: x: not XML: ")
