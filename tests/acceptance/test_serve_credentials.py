@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -16,6 +17,9 @@ from google.auth.transport.requests import AuthorizedSession
 from google.oauth2.service_account import Credentials
 from rest_clients import CLIENTS_YAML, key_file
 from served import serving, start_serve
+
+from pullqueue import ConfigFileError
+from pullqueue.cli._secret import secret_of
 
 PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
 
@@ -111,6 +115,54 @@ class TestSecretFile:
         assert path.stat().st_mode & 0o777 == 0o600
         assert re.fullmatch("[0-9a-f]{64}\n", first)
         assert path.read_text() == first
+
+    def test_it_is_whole_or_not_there(self, tmp_path: Path) -> None:
+        """Where it cannot be written, nothing is left that the next server would stumble over."""
+        resource = pytest.importorskip("resource")
+        path = tmp_path / "secret.txt"
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+        try:
+            with pytest.raises(ConfigFileError, match=r"no secret in .*: File too large"):
+                secret_of(path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+        assert list(tmp_path.iterdir()) == []
+        assert len(secret_of(path)) == 64
+
+    def test_servers_that_start_at_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All go by the secret of the one that was first."""
+        path = tmp_path / "secret.txt"
+        link = os.link
+        first: list[str] = []
+
+        def link_second(source: Path, target: Path) -> None:
+            monkeypatch.setattr(os, "link", link)
+            first.append(secret_of(path))
+            link(source, target)
+
+        monkeypatch.setattr(os, "link", link_second)
+
+        assert [secret_of(path)] == first
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_in_a_folder_without_links(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is made there, too, for the owner alone."""
+        path = tmp_path / "secret.txt"
+
+        def refuse(*_: Path) -> None:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+        monkeypatch.setattr(os, "link", refuse)
+
+        assert secret_of(path) == secret_of(path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert list(tmp_path.iterdir()) == [path]
 
     @pytest.mark.parametrize(
         ("content", "complaint"),

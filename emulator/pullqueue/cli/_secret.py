@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from pullqueue.errors import ConfigFileError
 
-ONLY_THE_OWNER = 0o600
-"""Who may read files that hold secrets."""
-
+_ONLY_THE_OWNER = 0o600
 _FEWEST_CHARACTERS = 32
 _BYTES = 32
 
@@ -23,8 +20,8 @@ def secret_of(path: Path) -> str:
         ConfigFileError: the file can be neither read nor written, or holds no secret.
     """
     try:
-        with suppress(FileExistsError):
-            write_privately(path, f"{secrets.token_hex(_BYTES)}\n")
+        if not path.exists():
+            _make(path)
         secret = path.read_text("utf-8").strip()
     except OSError as error:
         raise ConfigFileError(f"no secret in {str(path)!r}: {error.strerror}") from None
@@ -38,6 +35,22 @@ def secret_of(path: Path) -> str:
     return secret
 
 
+def _make(path: Path) -> None:
+    """Make a secret; where several servers do so at once, one is left for all."""
+    text = f"{secrets.token_hex(_BYTES)}\n"
+    # Whole before it has its name: nobody must find half a secret, now or after a full disk.
+    whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        write_privately(whole, text)
+        try:
+            os.link(whole, path)
+        except OSError:
+            if not path.exists():  # no other server was quicker: there are no links here
+                write_privately(path, text)
+    finally:
+        whole.unlink(missing_ok=True)
+
+
 def write_privately(path: Path, text: str) -> None:
     """Write a file that is for its owner alone.
 
@@ -45,6 +58,6 @@ def write_privately(path: Path, text: str) -> None:
         FileExistsError: it is there.
         OSError: it cannot be written.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, ONLY_THE_OWNER)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _ONLY_THE_OWNER)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
