@@ -43,7 +43,7 @@ class SqlBase(TaskStore):
 
     # -- what each database does in its own way --------------------------------------------------
 
-    _passing_error: type[Exception]
+    _passing_errors: tuple[type[Exception], ...]
     """What the driver raises for a reason that may pass."""
 
     @abstractmethod
@@ -163,7 +163,7 @@ class SqlBase(TaskStore):
         until_usec: int | None = None,
     ) -> None:
         """Remember an operation like `_record`; each step begins with name and retry count."""
-        told = steps[: self._limits.events_kept]
+        told = steps[: max(1, self._limits.events_kept)]  # the latest is told, whatever is kept
         if len(told) == 1:
             ((name, retry_count, *_),) = told
             names, retry_counts = name, str(retry_count)
@@ -208,5 +208,5 @@ class SqlBase(TaskStore):
             yield
             return
         # What the caller asked for is done, and must not be told to have failed.
-        with suppress(self._passing_error):
+        with suppress(*self._passing_errors):
             yield

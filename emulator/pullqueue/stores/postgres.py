@@ -16,7 +16,7 @@ from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.names import NameSource
 from pullqueue.engine.store import Draft, Lease, LeaseRequest, RetryLimit, StoreFactory
-from pullqueue.errors import TransientError
+from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores import postgres_statements as sql
 from pullqueue.stores.postgres_pool import Pool
@@ -45,7 +45,9 @@ def postgres_store(url: str) -> StoreFactory:
 class PostgresStore(SqlStore):
     """Keeps tasks in a PostgreSQL database."""
 
-    _passing_error = psycopg.OperationalError
+    # Internal errors are those of a transaction that the server has ended, or does not take because
+    # another server has become the one to write to.
+    _passing_errors = (psycopg.OperationalError, psycopg.InternalError)
 
     def __init__(
         self, address: Address, *, clock: Clock, limits: Limits, names: NameSource
@@ -183,11 +185,10 @@ class PostgresStore(SqlStore):
         try:
             session = self._pool.take()
             yield session.begun()
-        except (psycopg.OperationalError, psycopg.InternalError, TimeoutError) as error:
-            # Internal errors are those of a transaction that the server has ended, or does not
-            # take because another server has become the one to write to.
-            reason = str(error).strip().partition("\n")[0]
-            raise TransientError(f"the store's database: {reason}; try again") from error
+        except (*self._passing_errors, TimeoutError) as error:
+            raise TransientError(f"the store's database: {_reason(error)}; try again") from error
+        except psycopg.Error as error:
+            raise InternalError(f"the store's database: {_reason(error)}") from error
         finally:
             if session is not None:
                 self._pool.give_back(session)
@@ -230,3 +231,7 @@ class PostgresStore(SqlStore):
 def _own(session: Session) -> PostgresSession:
     assert isinstance(session, PostgresSession)  # noqa: S101 - this store makes no other
     return session
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

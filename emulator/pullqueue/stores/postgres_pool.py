@@ -25,6 +25,7 @@ class Pool:
         self._wait_seconds = wait_seconds
         self._idle: deque[PostgresSession] = deque()
         self._free = threading.Semaphore(size)
+        self._is_closed = False
 
     def take(self) -> PostgresSession:
         """Give a session that is connected; one that the server has left is passed over.
@@ -38,8 +39,7 @@ class Pool:
                 "(?connections=NUMBER permits more)"
             )
         try:
-            while self._idle:
-                session = self._idle.pop()
+            while (session := self._popped()) is not None:
                 if session.is_connected():
                     return session
                 session.close()
@@ -55,8 +55,18 @@ class Pool:
         else:
             session.close()
         self._free.release()
+        if self._is_closed:
+            self.close()
 
     def close(self) -> None:
-        """Close all sessions that nobody uses."""
-        while self._idle:
-            self._idle.pop().close()
+        """Close all sessions that nobody uses, and the others when they are given back."""
+        self._is_closed = True
+        while (session := self._popped()) is not None:
+            session.close()
+
+    def _popped(self) -> PostgresSession | None:
+        # Not looked for first: another thread could take the last one in between.
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None

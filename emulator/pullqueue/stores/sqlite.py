@@ -92,7 +92,7 @@ def _parsed(url: str) -> tuple[Path, str]:
 class SqliteStore(SqlStore):
     """Keeps tasks in an SQLite file, one operation at a time."""
 
-    _passing_error = sqlite3.OperationalError
+    _passing_errors = (sqlite3.OperationalError,)
 
     def __init__(
         self, path: Path, synchronous: str, *, clock: Clock, limits: Limits, names: NameSource
@@ -199,10 +199,12 @@ class SqliteStore(SqlStore):
         """Remember what has to be taken back if a transaction comes to nothing."""
         self._unsettled.clear()
         self._unwritten_before = self._unwritten.copy()
+        self._next_event_before = self._next_event
 
     def _undo(self) -> None:
         """Take back what a transaction that came to nothing has reckoned."""
         self._unwritten = self._unwritten_before
+        self._next_event = self._next_event_before
         for queue_name, tasks, stored_bytes in self._unsettled:
             self._tasks[queue_name] -= tasks
             self._bytes[queue_name] -= stored_bytes

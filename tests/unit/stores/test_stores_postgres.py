@@ -18,6 +18,7 @@ from stores import own_schema, postgres_url
 from pullqueue import (
     DeleteResult,
     Emulator,
+    InternalError,
     Limits,
     ManualClock,
     NameTakenError,
@@ -34,6 +35,7 @@ from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryP
 from pullqueue.stores import store_from_url
 from pullqueue.stores.postgres import PostgresStore
 from pullqueue.stores.postgres_server import connect, parsed, prepare
+from pullqueue.stores.postgres_session import PostgresSession
 from pullqueue.stores.schema import STEPS
 
 STORAGE_BYTES = 2_000
@@ -329,6 +331,35 @@ def test_a_connection_that_cannot_be_opened(url: str, monkeypatch: pytest.Monkey
     emulator.close()
 
 
+def test_what_is_given_back_to_a_closed_store(url: str) -> None:
+    """A connection that was in use when the store was closed is closed, too."""
+    emulator = Emulator(CONFIG, store=url)
+    store = emulator._store
+    assert isinstance(store, PostgresStore)
+
+    with store._session() as session:
+        assert isinstance(session, PostgresSession)
+        emulator.close()
+        assert session.is_connected()
+
+    assert not session.is_connected()
+
+
+def test_a_schema_that_is_gone(url: str) -> None:
+    """That cannot be tried again, and is said so."""
+    emulator = Emulator(CONFIG, store=url)
+    with connect(parsed(url)) as connection:
+        connection.execute("ALTER TABLE tasks RENAME TO elsewhere")
+        try:
+            with pytest.raises(
+                InternalError, match=r'^the store\'s database: relation "tasks" does not exist$'
+            ):
+                emulator.queue("pull").add()
+        finally:
+            connection.execute("ALTER TABLE elsewhere RENAME TO tasks")
+    emulator.close()
+
+
 def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Adding without names, leasing, extending and deleting ask the database once."""
     emulator = Emulator(CONFIG, store=url)
@@ -441,6 +472,23 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
         "the store's database: terminating connection due to administrator command; try again"
     )
     assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [1]
+    emulator.close()
+
+
+def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
+    """Old records are thrown away later, here too."""
+    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
+    store = emulator._store
+    assert isinstance(store, PostgresStore)
+    store._touched["pull"] = 1_000_000
+
+    with store._session() as session:
+        session.change("SET default_transaction_read_only = on", {})
+        store._touch(session, "pull", 1)
+
+    assert store._touched["pull"] == 0
+    with pytest.raises(TransientError, match="in a read-only transaction; try again"):
+        emulator.queue("pull").add()
     emulator.close()
 
 
