@@ -62,7 +62,11 @@ class Emulator:
         )
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
-        self.reconfigure(config)
+        try:
+            self.reconfigure(config)
+        except BaseException:
+            self._store.close()
+            raise
 
     @classmethod
     def from_file(

@@ -51,6 +51,8 @@ class MemoryStore(TaskStore):
         with self._lock:
             now_usec, queue = self._now(queue_name)
             tasks, refused = queue.prepare(drafts, self._names, self._next_sequence, now_usec)
+            if not tasks:
+                return Insertion([], refused)
             if storage_limit_bytes is not None:
                 self._check_storage(tasks, storage_limit_bytes)
             if self._limits.tasks_in_memory is not None:

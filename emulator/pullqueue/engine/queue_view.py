@@ -172,5 +172,6 @@ def _retry_limit(settings: QueueSettings) -> RetryLimit:
     if retry is None or retry.task_retry_limit is None:
         # An age limit alone gives up no task of a pull queue (as in Google's stub).
         return RetryLimit()
-    age_seconds = retry.task_age_limit_seconds or 0
-    return RetryLimit(leases=retry.task_retry_limit, age_usec=age_seconds * USEC_PER_SECOND)
+    age_usec = (retry.task_age_limit_seconds or 0) * USEC_PER_SECOND
+    # queue.yaml bounds no age, but a database bounds numbers.
+    return RetryLimit(leases=retry.task_retry_limit, age_usec=min(age_usec, LAST_USEC))

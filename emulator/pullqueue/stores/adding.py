@@ -14,6 +14,7 @@ from pullqueue.errors import (
 from pullqueue.stores import statements as sql
 from pullqueue.stores.base import SqlBase
 from pullqueue.stores.session import Session
+from pullqueue.tasks import Task
 
 
 class SqlAdder(SqlBase):
@@ -53,22 +54,36 @@ class SqlAdder(SqlBase):
         stored = self._store(session, queue_name, named)
         if len(stored) == len(named):
             return Insertion(stored, {})
-        # A name may be that of a task whose end has come.
-        self._catch_up(session)
-        added = {task.name for task in stored}
-        taken = self._taken(session, queue_name, named)
+        return self._insert_others(session, queue_name, drafts, named, stored)
+
+    def _insert_others(
+        self,
+        session: Session,
+        queue_name: str,
+        drafts: Sequence[Draft],
+        named: Sequence[Draft],
+        stored: Sequence[Task],
+    ) -> Insertion:
+        """Find out whose names are given and taken, and let the others get other names."""
+        added: dict[str | None, Task] = {task.name: task for task in stored}
         refused: dict[str, type[NameTakenError]] = {}
-        again: list[Draft] = []
-        for draft, (name, *_) in zip(drafts, named, strict=True):
-            given = draft[DRAFT_NAME]
-            if given is not None and given in taken and given not in added:
-                refused[given] = taken[given]
-            elif name not in added:
-                again.append(draft)
-        more = self._insert(session, queue_name, again)
-        return Insertion(
-            sorted([*stored, *more.added], key=lambda task: task.sequence), refused | more.refused
-        )
+        while len(added) + len(refused) < len(drafts):
+            # A name may be that of a task whose end has come.
+            self._catch_up(session)
+            taken = self._taken(session, queue_name, drafts)
+            refused |= {name: taken[name] for name in taken if name not in added}
+            named = self._named(
+                [
+                    made if draft[DRAFT_NAME] or made[DRAFT_NAME] in added else draft
+                    for draft, made in zip(drafts, named, strict=True)
+                ]
+            )
+            done = added.keys() | refused.keys()
+            again = [draft for draft in named if draft[DRAFT_NAME] not in done]
+            if again:
+                tasks = self._store(session, queue_name, again)
+                added.update((task.name, task) for task in tasks)
+        return Insertion([added[name] for name, *_ in named if name in added], refused)
 
     def _named(self, drafts: Sequence[Draft]) -> Sequence[Draft]:
         """Give a name to the drafts that have none."""
@@ -91,13 +106,18 @@ class SqlAdder(SqlBase):
     def _taken(
         self, session: Session, queue_name: str, drafts: Sequence[Draft]
     ) -> dict[str, type[NameTakenError]]:
-        """Give those names that are taken, and by what."""
-        names = session.listed([name for name, *_ in drafts if name is not None])
-        parameters = {"queue": queue_name, "names": names, "now_usec": session.now_usec}
-        return {
+        """Give those names that are taken, in the order of the drafts, and by what."""
+        names = [name for name, *_ in drafts if name is not None]
+        parameters = {
+            "queue": queue_name,
+            "names": session.listed(names),
+            "now_usec": session.now_usec,
+        }
+        found = {
             name: TombstonedTaskError if is_tombstone else TaskAlreadyExistsError
             for name, is_tombstone in session.rows(sql.NAMES, parameters)
         }
+        return {name: found[name] for name in names if name in found}
 
     def _check_storage(self, session: Session, drafts: Sequence[Draft], limit_bytes: int) -> None:
         needed = self._held(session, None)[1]

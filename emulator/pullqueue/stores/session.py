@@ -16,8 +16,8 @@ class Session(ABC):
     """A connection for the length of one operation.
 
     Each statement is a transaction unless it stands in one. Statements are written once for all
-    databases. They name their parameters as `:name`, a list of
-    values as `IN_LIST(name)`, and the lock on what they read as `LOCK_ROWS`.
+    databases. They name their parameters as `:name`, a list of values as `IN_LIST(name)`, and the
+    lock on what they read as `LOCK_ROWS`.
     """
 
     @property

@@ -121,6 +121,19 @@ def test_one_large_operation_is_told(queue: Queue) -> None:
     assert len(queue.events()) in (LIMITS.events_kept, 60)
 
 
+def test_no_record(url: str, clock: ManualClock) -> None:
+    """Where no events are kept, the latest operation is told all the same."""
+    emulator = Emulator(config_of(2), clock=clock, limits=Limits(events_kept=0), store=url)
+    emulator.reset()
+    queue = emulator.queue("pull")
+    queue.add(name="one")
+    queue.delete_tasks("one")
+    queue.add(name="two")
+
+    assert [event.task_name for event in queue.events()] == ["two"]
+    emulator.close()
+
+
 def test_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> None:
     """The latest are kept, in the order in which they went, as they were."""
     queue = emulator.queue("limited")
@@ -222,6 +235,67 @@ def test_a_batch_with_names_that_are_taken(queue: Queue) -> None:
         "gone": TombstonedTaskError,
         "task2": TaskAlreadyExistsError,
     }
+
+
+def test_made_up_names_that_are_taken(queue: Queue, emulator: Emulator) -> None:
+    """However many are, others are found, and each task comes back in its place."""
+    taken = 1_100
+    names = [NewTask(name=f"task{number}") for number in range(taken)]
+    for start in range(0, taken, 100):
+        queue.add_many(names[start : start + 100])
+    emulator.names = map("task{}".format, count()).__next__
+
+    added = queue.add_many([NewTask(b"first"), NewTask(b"second", name="x"), NewTask(b"third")])
+
+    assert [task.payload for task in added] == [b"first", b"second", b"third"]
+    assert [queue.get_task(task.name) for task in added] == added
+    assert {task.name for task in added} <= {"x", *(f"task{taken + more}" for more in range(4))}
+
+
+@pytest.mark.parametrize("limit_bytes", [None, 500])
+def test_which_name_is_refused_first(url: str, clock: ManualClock, limit_bytes: int | None) -> None:
+    """The first in the batch, whatever the order in which the store finds them."""
+    config = QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=limit_bytes)
+    emulator = Emulator(config, clock=clock, store=url)
+    emulator.reset()
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name="a"), NewTask(name="z")])
+    queue.delete_tasks("a")
+
+    refused = queue.insert([NewTask(name="z"), NewTask(name="new"), NewTask(name="a")]).refused
+
+    assert list(refused.items()) == [("z", TaskAlreadyExistsError), ("a", TombstonedTaskError)]
+    emulator.close()
+
+
+def test_nothing_is_added_to_what_is_too_much(url: str, clock: ManualClock) -> None:
+    """A taken name is told as such, also where less may be stored than is."""
+    emulator = Emulator(config_of(2), clock=clock, store=url)
+    emulator.reset()
+    emulator.queue("pull").add(name="heavy")
+    emulator.reconfigure(QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=1))
+
+    with pytest.raises(TaskAlreadyExistsError):
+        emulator.queue("pull").add(name="heavy")
+    assert emulator.queue("pull").add_many([]) == []
+    emulator.close()
+
+
+def test_an_age_that_no_task_reaches(url: str, clock: ManualClock) -> None:
+    """queue.yaml permits any; such a task is leased like others, and never given up."""
+    retry = RetryParameters(task_retry_limit=1, task_age_limit_seconds=10**20)
+    settings = QueueSettings(name="pull", mode=QueueMode.PULL, retry_parameters=retry)
+    emulator = Emulator(QueueConfig(queues=(settings,)), clock=clock, store=url)
+    emulator.reset()
+    queue = emulator.queue("pull")
+    queue.add(name="one")
+
+    for _ in range(2):
+        assert [task.name for task in queue.lease_tasks(10, 1)] == ["one"]
+        clock.advance(10)
+
+    assert queue.exhausted == []
+    emulator.close()
 
 
 def test_the_name_of_a_task_whose_end_has_come(emulator: Emulator, clock: ManualClock) -> None:
@@ -371,6 +445,39 @@ class TestSqlite:
         assert queue.fetch_statistics().tasks == 62
         assert [event.task_name for event in queue.events()][-2:] == ["n62", "n0"]
         assert len(queue.events()) == 64
+
+    def test_the_order_of_the_record_after_failures(
+        self, store: Emulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever failed in between, the record goes on where it was."""
+        queue = store.queue("pull")
+
+        def fail(*_: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        queue.add(name="first")
+        with monkeypatch.context() as patch:
+            patch.setattr(store._store, "_touch", fail)
+            with pytest.raises(TransientError):
+                queue.add_many([NewTask(name="refused"), NewTask(name="refused-too")])
+        queue.add(name="second")
+        with monkeypatch.context() as patch:
+            patch.setattr(store._store, "_renumber", fail)
+            with pytest.raises(TransientError):
+                store.restore(store.export())
+        queue.add(name="third")
+
+        assert [event.task_name for event in queue.events()] == ["first", "second", "third"]
+
+    def test_a_file_that_was_opened_in_vain(self, tmp_path: Path) -> None:
+        """An emulator that cannot be made leaves its file to the next."""
+        url = f"sqlite:///{tmp_path / 'tasks.db'}"
+        with pytest.raises(AttributeError, match="queues"):
+            Emulator("queue.yaml", store=url)  # type: ignore[arg-type]
+
+        emulator = Emulator(config_of(2), store=url)
+        assert emulator.queue("pull").fetch_statistics().tasks == 0
+        emulator.close()
 
     @pytest.mark.parametrize("count", [1, 2])
     def test_the_record_can_wait(
