@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import psycopg
@@ -193,7 +194,7 @@ def servers(url: str, options: Options) -> Iterator[Figure]:
     costs = medians(
         {str(count): partial(seconds_per_task, count) for count in runs}, rounds=options.rounds
     )
-    idle = _median([run.idle for run in runs[2]])
+    idle = median([run.idle for run in runs[2]])
     yield Figure(
         suite=SUITE,
         what="psycopg: two servers, a task's life",
@@ -205,7 +206,7 @@ def servers(url: str, options: Options) -> Iterator[Figure]:
         limit=1 / LEAST_GAIN if idle > IDLE else None,
     )
     work = {
-        count: _median([(run.server_share + run.database_share) / run.tasks for run in done])
+        count: median([(run.server_share + run.database_share) / run.tasks for run in done])
         for count, done in runs.items()
     }
     yield Figure(
@@ -225,13 +226,9 @@ def servers(url: str, options: Options) -> Iterator[Figure]:
         yield Figure(
             suite=SUITE,
             what=f"psycopg: two servers, {what}",
-            value=100 * _median(values),
+            value=100 * median(values),
             unit="% of a CPU",
         )
-
-
-def _median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]
 
 
 def _run(url: str, count: int, options: Options) -> _Run:

@@ -81,6 +81,9 @@ class StoreSide:
         self.queue.delete_tasks(name)
 
 
+Work = Callable[[Side, Iterator[str]], object]
+
+
 def measure(options: Options) -> Iterator[Figure]:
     """Measure SQLite, and PostgreSQL where there is a server."""
     with ExitStack() as stack:
@@ -109,7 +112,7 @@ def _compared(
 ) -> Iterator[Figure]:
     """Do the same to both sides, in turns."""
     adds = peer == "sqlite3"
-    for what, count, work in _works():
+    for what, (count, work) in _WORKS.items():
         taken = medians(
             {name: _timed(side, work, count) for name, side in (("ours", ours), (peer, bare))},
             rounds=options.rounds,
@@ -125,47 +128,29 @@ def _compared(
         )
 
 
-def _timed(side: Side, work: Callable[..., object], count: int) -> Callable[[], float]:
+def _timed(side: Side, work: Work, count: int) -> Callable[[], float]:
     return lambda: _seconds_each(side, work, count, clock_of(side.application))
 
 
-def _seconds_each(
-    side: Side, work: Callable[[Side], object], count: int, clock: Callable[[], float]
-) -> float:
+def _seconds_each(side: Side, work: Work, count: int, clock: Callable[[], float]) -> float:
     # Enough to be leased and deleted, and everything prepared that is prepared once.
     for _ in range(3 * LEASE // BATCH):
         side.add_batch()
-    work(side)
     held = iter(side.lease(LEASE))
-    if work in (_extend, _delete):
-        names = [next(held) for _ in range(count)]
-        started = clock()
-        for name in names:
-            work(side, name)
-    else:
-        started = clock()
-        for _ in range(count):
-            work(side)
+    work(side, held)
+    started = clock()
+    for _ in range(count):
+        work(side, held)
     return (clock() - started) / count
 
 
-def _works() -> list[tuple[str, int, Callable[..., object]]]:
-    return [
-        ("add 1", SINGLES, lambda side: side.add()),
-        (f"add {BATCH}", 10, lambda side: side.add_batch()),
-        ("lease 1", SINGLES, lambda side: side.lease(1)),
-        (f"lease {BATCH}", 10, lambda side: side.lease(BATCH)),
-        (f"lease {LEASE}", 1, lambda side: side.lease(LEASE)),
-        ("extend 1", SINGLES, _extend),
-        ("delete 1", SINGLES, _delete),
-    ]
-
-
-def _extend(side: Side, name: str = "none") -> None:
-    if name != "none":
-        side.extend(name)
-
-
-def _delete(side: Side, name: str = "none") -> None:
-    if name != "none":
-        side.delete(name)
+_WORKS: dict[str, tuple[int, Work]] = {
+    "add 1": (SINGLES, lambda side, _: side.add()),
+    f"add {BATCH}": (10, lambda side, _: side.add_batch()),
+    "lease 1": (SINGLES, lambda side, _: side.lease(1)),
+    f"lease {BATCH}": (10, lambda side, _: side.lease(BATCH)),
+    f"lease {LEASE}": (1, lambda side, _: side.lease(LEASE)),
+    "extend 1": (SINGLES, lambda side, held: side.extend(next(held))),
+    "delete 1": (SINGLES, lambda side, held: side.delete(next(held))),
+}
+"""How often in a row each is done, and how; it is given the names of some tasks that are held."""
