@@ -1,0 +1,137 @@
+"""How tasks come into each store: which names and tags are taken, and in which order."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from store_rules import config_of
+
+from pullqueue import (
+    DeleteResult,
+    Emulator,
+    ManualClock,
+    NewTask,
+    OverQuotaError,
+    Queue,
+    TaskAlreadyExistsError,
+    TombstonedTaskError,
+    UnknownTaskError,
+)
+from pullqueue.config.model import QueueConfig
+
+
+def test_a_batch_with_names_that_are_taken(queue: Queue) -> None:
+    """The others are added, in the order given; made up names pass over what is taken."""
+    queue.add(name="task2")
+    queue.add(name="gone")
+    queue.delete_tasks("gone")
+    queue._store._names = map("task{}".format, count(1)).__next__  # type: ignore[attr-defined]
+
+    batch = [NewTask(), NewTask(name="gone"), NewTask(), NewTask(name="task2"), NewTask(name="x")]
+    with pytest.raises(TombstonedTaskError) as excinfo:
+        queue.add_many(batch)
+
+    assert {task.name for task in excinfo.value.added} == {"task1", "task3", "x"}
+    assert excinfo.value.refused == {
+        "gone": TombstonedTaskError,
+        "task2": TaskAlreadyExistsError,
+    }
+
+
+def test_made_up_names_that_are_taken(queue: Queue, emulator: Emulator) -> None:
+    """However many are, others are found, and each task comes back in its place."""
+    taken = 1_100
+    names = [NewTask(name=f"task{number}") for number in range(taken)]
+    for start in range(0, taken, 100):
+        queue.add_many(names[start : start + 100])
+    emulator.names = map("task{}".format, count()).__next__
+
+    added = queue.add_many([NewTask(b"first"), NewTask(b"second", name="x"), NewTask(b"third")])
+
+    assert [task.payload for task in added] == [b"first", b"second", b"third"]
+    assert [queue.get_task(task.name) for task in added] == added
+    assert {task.name for task in added} <= {"x", *(f"task{taken + more}" for more in range(4))}
+
+
+@pytest.mark.parametrize("limit_bytes", [None, 500])
+def test_which_name_is_refused_first(url: str, clock: ManualClock, limit_bytes: int | None) -> None:
+    """The first in the batch, whatever the order in which the store finds them."""
+    config = QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=limit_bytes)
+    emulator = Emulator(config, clock=clock, store=url)
+    emulator.reset()
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name="a"), NewTask(name="z")])
+    queue.delete_tasks("a")
+
+    refused = queue.insert([NewTask(name="z"), NewTask(name="new"), NewTask(name="a")]).refused
+
+    assert list(refused.items()) == [("z", TaskAlreadyExistsError), ("a", TombstonedTaskError)]
+    emulator.close()
+
+
+def test_nothing_is_added_to_what_is_too_much(url: str, clock: ManualClock) -> None:
+    """A taken name is told as such, also where less may be stored than is."""
+    emulator = Emulator(config_of(2), clock=clock, store=url)
+    emulator.reset()
+    emulator.queue("pull").add(name="heavy")
+    emulator.reconfigure(QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=1))
+
+    with pytest.raises(TaskAlreadyExistsError):
+        emulator.queue("pull").add(name="heavy")
+    assert emulator.queue("pull").add_many([]) == []
+    emulator.close()
+
+
+def test_the_name_of_a_task_whose_end_has_come(emulator: Emulator, clock: ManualClock) -> None:
+    """It is taken by a tombstone, though nobody looked since."""
+    queue = emulator.queue("limited")
+    clock.advance(300)
+    queue.add(name="one")
+    for _ in range(2):
+        queue.lease_tasks(200, 1)
+        clock.advance(200)
+
+    with pytest.raises(TombstonedTaskError):
+        queue.add(name="one")
+    assert [task.name for task in queue.exhausted] == ["one"]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "ü", "\ud800", "x" * 600, ""])
+def test_a_name_that_no_task_can_have(queue: Queue, name: str) -> None:
+    """It is unknown, whatever a database thinks of it."""
+    assert queue.delete_tasks([name, "b"]) == [DeleteResult.UNKNOWN] * 2
+    assert queue.delete_tasks(name) == [DeleteResult.UNKNOWN]
+    with pytest.raises(UnknownTaskError):
+        queue.get_task(name)
+    with pytest.raises(UnknownTaskError):
+        queue.modify_lease(name, 10)
+    queue.free_names([name])
+
+
+@pytest.mark.parametrize("tag", ["", "\0", "=", "é" * 500, "'; --"])
+def test_any_tag(queue: Queue, tag: str) -> None:
+    """A tag comes back as it was, and is another than none."""
+    queue.add(tag=tag)
+    queue.add()
+
+    assert [task.tag for task in queue.lease_tasks_by_tag(10, 10, tag)] == [tag]
+    assert [task.tag for task in queue.lease_tasks_by_tag(10, 10)] == [None]
+
+
+def test_an_add_that_is_refused_changes_nothing(url: str, clock: ManualClock) -> None:
+    """Over the storage limit nothing is stored, and what is held is reckoned as before."""
+    config = QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=10)
+    emulator = Emulator(config, clock=clock, store=url)
+    emulator.reset()
+    queue = emulator.queue("pull")
+    queue.add(b"1234", name="a")
+
+    with pytest.raises(OverQuotaError) as excinfo:
+        queue.add_many([NewTask(payload=b"12", name="b"), NewTask(payload=b"12", name="c")])
+
+    assert (excinfo.value.needed_bytes, excinfo.value.limit_bytes) == (11, 10)
+    assert emulator.bytes_stored == 5
+    assert queue.fetch_statistics().tasks == 1
+    assert queue.add(b"1234", name="b").name == "b"
+    emulator.close()
