@@ -1,0 +1,277 @@
+"""The connections of a PostgreSQL store: how many there are, and what becomes of lost ones."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+from shared_store import CONFIG, emptied, together
+from stores import postgres_url
+
+from pullqueue import (
+    Emulator,
+    InternalError,
+    ManualClock,
+    NewTask,
+    TransientError,
+)
+from pullqueue.stores.postgres import PostgresStore
+from pullqueue.stores.postgres_server import connect, parsed
+from pullqueue.stores.postgres_session import PostgresSession
+
+FILES = 1100
+"""More than `select` can watch."""
+
+
+@pytest.fixture
+def url() -> str:
+    """Give the URL of an empty store."""
+    return emptied("postgres")
+
+
+def test_connections_are_bounded(url: str) -> None:
+    """Any number of threads share as many connections as the URL says."""
+    emulator = Emulator(CONFIG, store=f"{url}&connections=2&application_name=bounded")
+    queue = emulator.queue("pull")
+    most = 0
+
+    def use() -> None:
+        for _ in range(10):
+            queue.add()
+
+    together(use, use)
+    with psycopg.connect(postgres_url()) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bounded'"
+        ).fetchone()
+        most = row[0] if row else 0
+
+    assert 1 <= most <= 2
+    assert queue.fetch_statistics().tasks == 80
+    emulator.close()
+
+
+def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits too long for one is told so, and can try again; nothing is taken from the pool."""
+    monkeypatch.setattr("pullqueue.stores.postgres.WAIT_SECONDS", 0.01)
+    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
+    store = emulator._store
+    assert isinstance(store, PostgresStore)
+
+    with (
+        store._session(),
+        pytest.raises(
+            TransientError,
+            match=r"^the store's database: all 1 connections were in use for 0.01 seconds",
+        ),
+    ):
+        emulator.queue("pull").add()
+
+    assert emulator.queue("pull").add(name="later").name == "later"
+    emulator.close()
+
+
+def test_a_connection_that_cannot_be_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves its place in the pool to the next one."""
+    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
+    store = emulator._store
+    store.close()  # it has one that is idle
+
+    def fail() -> None:
+        raise psycopg.OperationalError("connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._pool, "_make", fail)  # type: ignore[attr-defined]
+        with pytest.raises(TransientError, match="connection refused"):
+            emulator.queue("pull").add()
+
+    assert emulator.queue("pull").add(name="later").name == "later"
+    emulator.close()
+
+
+def test_what_is_given_back_to_a_closed_store(url: str) -> None:
+    """A connection that was in use when the store was closed is closed, too."""
+    emulator = Emulator(CONFIG, store=url)
+    store = emulator._store
+    assert isinstance(store, PostgresStore)
+
+    with store._session() as session:
+        assert isinstance(session, PostgresSession)
+        emulator.close()
+        assert session.is_connected()
+
+    assert not session.is_connected()
+
+
+def test_a_schema_that_is_gone(url: str) -> None:
+    """That cannot be tried again, and is said so."""
+    emulator = Emulator(CONFIG, store=url)
+    with connect(parsed(url)) as connection:
+        connection.execute("ALTER TABLE tasks RENAME TO elsewhere")
+        try:
+            with pytest.raises(
+                InternalError, match=r'^the store\'s database: relation "tasks" does not exist$'
+            ):
+                emulator.queue("pull").add()
+        finally:
+            connection.execute("ALTER TABLE elsewhere RENAME TO tasks")
+    emulator.close()
+
+
+def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adding without names, leasing, extending and deleting ask the database once."""
+    emulator = Emulator(CONFIG, store=url)
+    queue = emulator.queue("pull")
+    names = [task.name for task in queue.add_many([NewTask(tag="red")] * 9)]
+    trips = 0
+    wait = psycopg.Connection.wait
+
+    def counted(connection: psycopg.Connection[object], *given: object, **more: object) -> object:
+        nonlocal trips
+        trips += 1
+        return wait(connection, *given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(psycopg.Connection, "wait", counted)
+    calls: dict[str, Callable[[], object]] = {
+        "add": queue.add,
+        "add one of a name": lambda: queue.add(name="one"),
+        "add many": lambda: queue.add_many([NewTask()] * 100),
+        "lease one": lambda: queue.lease_tasks(60, 1),
+        "lease some": lambda: queue.lease_tasks(60, 2),
+        "lease many": lambda: queue.lease_tasks(60, 40),
+        "lease by tag": lambda: queue.lease_tasks_by_tag(60, 1, "red"),
+        "extend": lambda: queue.modify_lease(names[0], 90),
+        "give back": lambda: queue.modify_lease(names[0], 0),
+        "delete": lambda: queue.delete_tasks(names[0]),
+        "delete some": lambda: queue.delete_tasks(names[1:]),
+    }
+    taken: dict[str, int] = {}
+    for call, make in calls.items():
+        trips = 0
+        make()
+        taken[call] = trips
+    monkeypatch.undo()
+    emulator.close()
+
+    assert taken == dict.fromkeys(calls, 1)
+
+
+def test_more_open_files_than_select_takes(url: str) -> None:
+    """A server with thousands of open files can use its database."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < FILES + 100:
+        pytest.skip("no more files may be opened here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, FILES + 100), hard))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(FILES):
+            stack.enter_context(Path(os.devnull).open())
+        emulator = Emulator(CONFIG, store=url)
+        stack.callback(emulator.close)
+
+        emulator.queue("pull").add(name="one")
+
+        assert emulator.queue("pull").get_task("one").name == "one"
+
+
+def end_all(application: str) -> None:
+    """Close all connections of an application from the server's side."""
+    with psycopg.connect(postgres_url()) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE application_name = %s",
+            (application,),
+        )
+
+
+def test_idle_connections_that_were_closed_are_replaced(url: str) -> None:
+    """A restart of the database between two calls is not noticed."""
+    emulator = Emulator(CONFIG, store=f"{url}&application_name=idle")
+    queue = emulator.queue("pull")
+    queue.add(name="one")
+
+    end_all("idle")
+
+    assert queue.get_task("one").name == "one"
+    emulator.close()
+
+
+def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
+    """The caller is told that it may try again, and can."""
+    emulator = Emulator(CONFIG, store=f"{url}&application_name=lost")
+    queue = emulator.queue("pull")
+    queue.add(name="one")
+    address = parsed(url)
+    blocker = connect(address)
+    blocker.autocommit = False
+    blocker.execute("LOCK TABLE tasks")
+    failures: list[Exception] = []
+
+    def lease() -> None:
+        try:
+            queue.lease_tasks(60, 1)
+        except TransientError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=lease)
+    thread.start()
+    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'lost' AND "
+        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
+            pass
+    end_all("lost")
+    thread.join(timeout=30)
+    blocker.close()
+
+    (failure,) = failures
+    # psycopg before 3.2.7 tells at what it happened, too.
+    assert str(failure).replace("consuming input failed: ", "") == (
+        "the store's database: terminating connection due to administrator command; try again"
+    )
+    assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [1]
+    emulator.close()
+
+
+def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
+    """Old records are thrown away later, here too."""
+    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
+    store = emulator._store
+    assert isinstance(store, PostgresStore)
+    store._touched["pull"] = 1_000_000
+
+    with store._session() as session:
+        session.change("SET default_transaction_read_only = on", {})
+        store._touch(session, "pull", 1)
+
+    assert store._touched["pull"] == 0
+    with pytest.raises(TransientError, match="in a read-only transaction; try again"):
+        emulator.queue("pull").add()
+    emulator.close()
+
+
+def test_records_that_cannot_be_swept(url: str, clock: ManualClock) -> None:
+    """Old records are thrown away later; what was leased is leased."""
+    emulator = Emulator(CONFIG, clock=clock, store=f"{url}&options=-c lock_timeout%3D50ms")
+    queue = emulator.queue("pull")
+    queue.add(name="one")
+    store = emulator._store
+    assert isinstance(store, PostgresStore)
+    store._touched["pull"] = 1_000_000
+    blocker = connect(parsed(url))
+    blocker.autocommit = False
+    blocker.execute(
+        "SELECT pg_advisory_lock(hashtextextended(current_schema() || ': sweeping', 0))"
+    )
+
+    held = queue.lease_tasks(60, 1)
+    blocker.close()
+
+    assert [task.name for task in held] == ["one"]
+    assert queue.fetch_statistics().leased == 1
+    emulator.close()

@@ -1,0 +1,119 @@
+"""Opening a PostgreSQL store: what its schema must be, and what is refused and left as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from shared_store import CONFIG, THREADS, together
+from sqlalchemy import Connection, text
+from stores import own_schema, postgres_url
+
+from pullqueue import (
+    Emulator,
+    StoreError,
+)
+from pullqueue.stores import store_from_url
+from pullqueue.stores.postgres_server import connect, parsed, prepare
+from pullqueue.stores.schema import STEPS
+
+
+@pytest.fixture
+def schema() -> Iterator[str]:
+    """Give the name of a schema that is not there, and remove it in the end."""
+    name = str(parsed(own_schema("opening")).schema)
+    with psycopg.connect(postgres_url(), autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE".encode())
+        yield name
+        connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE".encode())
+
+
+def refused(schema: str) -> str:
+    """Give the message with which a schema is refused."""
+    with pytest.raises(StoreError) as excinfo:
+        Emulator(CONFIG, store=f"{postgres_url()}?schema={schema}")
+    return str(excinfo.value)
+
+
+def test_many_servers_start_at_once(schema: str) -> None:
+    """One makes the tables, and all can use them."""
+
+    def start() -> None:
+        emulator = Emulator(CONFIG, store=f"{postgres_url()}?schema={schema}")
+        emulator.queue("pull").add()
+        emulator.close()
+
+    together(start, start)
+
+    emulator = Emulator(CONFIG, store=f"{postgres_url()}?schema={schema}")
+    assert emulator.queue("pull").fetch_statistics().tasks == 2 * THREADS
+    emulator.close()
+
+
+def test_another_program_s_schema(schema: str) -> None:
+    """It is refused and left as it is."""
+    with psycopg.connect(postgres_url(), autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
+        connection.execute(f"CREATE TABLE {schema}.bookmarks (url text)".encode())
+
+        message = refused(schema)
+
+        tables = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)
+        ).fetchall()
+    assert message == (
+        f"schema {schema!r} of {postgres_url()} is another program's: name another, as in "
+        "?schema=NAME"
+    )
+    assert tables == [("bookmarks",)]
+
+
+def test_a_newer_version(schema: str) -> None:
+    """It is refused."""
+    address = parsed(f"{postgres_url()}?schema={schema}")
+    prepare(address)
+    connection = connect(address)
+    connection.execute("UPDATE schema_version SET number = 99")
+    connection.close()
+
+    assert "was written by a newer pullqueue (version 99, known here: 1)" in refused(schema)
+
+
+def test_the_schema_is_led_forward(schema: str) -> None:
+    """The steps it has not seen are taken, once, and it keeps its tasks."""
+    url = f"{postgres_url()}?schema={schema}"
+    emulator = Emulator(CONFIG, store=url)
+    emulator.queue("pull").add(name="kept")
+    emulator.close()
+
+    def extend(connection: Connection) -> None:
+        connection.execute(text("ALTER TABLE events ADD COLUMN note text"))
+
+    for _ in range(2):
+        prepare(parsed(url), steps=(*STEPS, extend))
+
+    connection = connect(parsed(url))
+    version = connection.execute("SELECT number FROM schema_version").fetchone()
+    tasks = connection.execute("SELECT name FROM tasks").fetchall()
+    connection.close()
+    assert (version, tasks) == ((len(STEPS) + 1,), [("kept",)])
+
+
+def test_no_server() -> None:
+    """The message has the address, without the password, and the reason."""
+    with pytest.raises(StoreError) as excinfo:
+        Emulator(CONFIG, store="postgresql://me:secret@127.0.0.1:1/db")
+
+    message = str(excinfo.value)
+    assert message.startswith("store postgresql://me:***@127.0.0.1:1/db cannot be opened: ")
+    assert "Connection refused" in message
+
+
+@pytest.mark.parametrize(
+    "query", ["schema=no-dash", "schema=1st", "connections=0", "connections=many"]
+)
+def test_a_bad_option(query: str) -> None:
+    """Options are checked before anything is connected to."""
+    with pytest.raises(StoreError, match=query.partition("=")[0]):
+        store_from_url(f"postgresql://127.0.0.1/db?{query}")
