@@ -17,8 +17,9 @@ from typing import Any
 from google.appengine.runtime.default_api_stub import DefaultApiStub
 
 from benchmarks.measuring import Figure, Options
-from benchmarks.rest import ANSWER, OF_THE_EMPTY_VIEW, serving
+from benchmarks.rest import OF_THE_EMPTY_VIEW
 from benchmarks.rest_client import HOST, Connection, request_bytes
+from benchmarks.rest_servers import ANSWER, serving
 from pullqueue.sdk import connect
 from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, remote_api, taskqueue

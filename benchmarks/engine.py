@@ -9,23 +9,25 @@ import gc
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import median
-from typing import Protocol
 
-from benchmarks.bare import BareIndexes, Given, HeapAndDict
+from benchmarks.bare import BareIndexes, HeapAndDict
+from benchmarks.engine_sides import (
+    BATCH,
+    LEASE_SECONDS,
+    PAYLOAD,
+    TAGS,
+    BareSide,
+    EngineSide,
+    Side,
+    fill,
+)
 from benchmarks.measuring import Figure, Options
-from pullqueue import Emulator, NewTask
-from pullqueue.clock import USEC_PER_SECOND, Clock
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 
 SUITE = "engine"
-BATCH = 100
 FEW = 10
-TAGS = [f"tag{number:02d}" for number in range(100)]
-PAYLOAD = b"x" * 100
-LEASE_SECONDS = 3600
 MOST_REPEATS = 50
 SINGLES = 500
 
@@ -35,108 +37,6 @@ OF_UNTAGGED = 1.5
 LARGEST_GROWTH = 3.0
 LONGEST_LIST_MS = 2.0
 MOST_BYTES = 700.0
-
-CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
-
-
-class Side(Protocol):
-    """Something that holds tasks."""
-
-    def prepared(self, start: int, end: int) -> list[Callable[[], object]]:
-        """Give calls that add the tasks of these numbers, a batch each."""
-
-    def lease(self, count: int) -> Sequence[object]:
-        """Lease tasks and keep their names."""
-
-    def delete(self) -> None:
-        """Delete what was leased last."""
-
-
-class SteppingClock(Clock):
-    """A number, as the bare structures have it, so that its own cost is on neither side."""
-
-    def __init__(self) -> None:
-        self.usec = 0
-
-    def now_usec(self) -> int:
-        """Give the number."""
-        return self.usec
-
-
-class EngineSide:
-    """A queue as its users drive it."""
-
-    def __init__(self) -> None:
-        self.clock = SteppingClock()
-        self.queue = Emulator(CONFIG, clock=self.clock).queue("q")
-        self._held: list[list[str]] = []
-
-    def prepared(self, start: int, end: int) -> list[Callable[[], object]]:
-        """Give calls that add batches, each a moment after the one before."""
-        batches = [new_tasks(first, min(first + BATCH, end)) for first in range(start, end, BATCH)]
-        return [lambda batch=batch: self._add(batch) for batch in batches]  # type: ignore[misc]
-
-    def _add(self, batch: list[NewTask]) -> None:
-        self.clock.usec += 1000
-        self.queue.add_many(batch)
-
-    def lease(self, count: int) -> Sequence[object]:
-        """Lease tasks and keep their names."""
-        self._held.append([task.name for task in self.queue.lease_tasks(LEASE_SECONDS, count)])
-        return self._held[-1]
-
-    def delete(self) -> None:
-        """Delete what was leased last."""
-        self.queue.delete_tasks(self._held.pop())
-
-
-class BareSide:
-    """The same with one of the bare structures."""
-
-    def __init__(self, structure: BareIndexes | HeapAndDict) -> None:
-        self._structure = structure
-        self._now_usec = 0
-        self._held: list[list[str]] = []
-
-    def prepared(self, start: int, end: int) -> list[Callable[[], object]]:
-        """Give calls that add batches, each a moment after the one before."""
-        batches = [given(first, min(first + BATCH, end)) for first in range(start, end, BATCH)]
-        return [lambda batch=batch: self._add(batch) for batch in batches]  # type: ignore[misc]
-
-    def _add(self, batch: list[Given]) -> None:
-        self._now_usec += 1000
-        self._structure.add(batch, self._now_usec)
-
-    def lease(self, count: int) -> Sequence[object]:
-        """Lease tasks and keep their names."""
-        until_usec = self._now_usec + LEASE_SECONDS * USEC_PER_SECOND
-        leased = self._structure.lease(self._now_usec, until_usec, count)
-        self._held.append([task if isinstance(task, str) else task.name for task in leased])
-        return self._held[-1]
-
-    def delete(self) -> None:
-        """Delete what was leased last."""
-        self._structure.delete(self._held.pop())
-
-
-def new_tasks(start: int, end: int) -> list[NewTask]:
-    """Give tasks to add, with names and tags."""
-    return [NewTask(payload, name, tag) for name, payload, tag in given(start, end)]
-
-
-def given(start: int, end: int) -> list[Given]:
-    """Give the same in the bare structures' form."""
-    return [(f"n{number:08d}", PAYLOAD, TAGS[number % len(TAGS)]) for number in range(start, end)]
-
-
-def fill(side: Side, depth: int) -> None:
-    """Bring a side to a depth, a tenth of it leased."""
-    for add in side.prepared(0, depth // 10):
-        add()
-    while side.lease(1000):
-        pass
-    for add in side.prepared(depth // 10, depth):
-        add()
 
 
 def measure(options: Options) -> Iterator[Figure]:
@@ -294,7 +194,7 @@ def _grown_bytes(side: str, depth: int, *, lease: bool) -> int:
 
 _GROW = """
 import gc, os, sys
-from benchmarks import engine
+from benchmarks import engine_sides as sides
 from benchmarks.bare import HeapAndDict
 
 def resident():
@@ -302,10 +202,10 @@ def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 name, depth, lease = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-engine.given = lambda start, end: [
-    (f"n{n:08d}", b"%0100d" % n, engine.TAGS[n % 100]) for n in range(start, end)
+sides.given = lambda start, end: [
+    (f"n{n:08d}", b"%0100d" % n, sides.TAGS[n % 100]) for n in range(start, end)
 ]
-side = engine.EngineSide() if name == "engine" else engine.BareSide(HeapAndDict())
+side = sides.EngineSide() if name == "engine" else sides.BareSide(HeapAndDict())
 before = resident()
 for start in range(0, depth, 10_000):
     for add in side.prepared(start, min(start + 10_000, depth)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks.engine import CONFIG, PAYLOAD
+from benchmarks.engine_sides import CONFIG, PAYLOAD
 from benchmarks.measuring import Figure, Options, medians
 from benchmarks.sdk import google_side
 from pullqueue import Emulator, ManualClock

@@ -8,33 +8,22 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from functools import partial
 from statistics import median
 
 import requests
-from flask import Flask, Response, request
 
 from benchmarks.measuring import Figure, Options, medians, seconds_of
 from benchmarks.moto_peer import moto
 from benchmarks.rest_client import HOST, Connection, request_bytes, seconds_per_request
-from pullqueue import Emulator, NewTask
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.rest.http_server import HttpServer
-from pullqueue.rest.server import Server, shorten_pauses
-from pullqueue.sdk.environment import BRIDGE_PATH
+from benchmarks.rest_servers import DEPTH, Address, serving
 
 SUITE = "rest"
-DEPTH = 100_000
 QUEUES = "/taskqueue/v1beta2/projects/s~app/taskqueues"
 TASK = json.dumps({"queueName": "q", "payloadBase64": base64.b64encode(b"x" * 100).decode()})
-ANSWER = "/answer"
 LEASE_ONE = "tasks/lease?numTasks=1&leaseSecs=600000"
 LEASE_MANY = "tasks/lease?numTasks=1000&leaseSecs=0"
 
@@ -44,12 +33,6 @@ OF_A_HAND_MADE_ANSWER = 2.0
 OF_MOTO = 1 / 4
 LONGEST_ANSWER_MS = 50.0
 
-CONFIG = QueueConfig(
-    queues=tuple(
-        QueueSettings(name=name, mode=QueueMode.PULL) for name in ("q", "deep", "large", "cycle")
-    )
-)
-
 
 def measure(options: Options) -> Iterator[Figure]:
     """Measure all of it."""
@@ -58,78 +41,6 @@ def measure(options: Options) -> Iterator[Figure]:
         yield from _large_leases(address, options)
         yield from _longest_answers(address, options)
         yield from _cycles(address, options)
-
-
-# -- the servers ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Address:
-    """Where the two servers listen."""
-
-    emulator: int
-    empty: int
-
-
-@contextmanager
-def serving() -> Iterator[Address]:
-    """Run an emulator and an empty view in one process of their own."""
-    command = [sys.executable, "-m", "benchmarks.rest", "--serve"]
-    process = subprocess.Popen(  # noqa: S603 - this very module
-        command, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None  # noqa: S101 - it was asked for
-        emulator, empty = json.loads(process.stdout.readline())
-        yield Address(emulator=emulator, empty=empty)
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def serve() -> None:
-    """Serve until terminated; the ports are the first line of output."""
-    shorten_pauses()
-    emulator = Emulator(CONFIG)
-    for name, size, count in (("deep", 100, DEPTH), ("large", 1024, 1000)):
-        batch = [NewTask(payload=b"x" * size)] * 100
-        for _ in range(count // 100):
-            emulator.queue(name).add_many(batch)
-    with Server(emulator) as server, ExitStack() as stack:
-        empty = HttpServer((HOST, 0), empty_app())
-        empty.prepare()
-        stack.callback(empty.stop)
-        threading.Thread(target=empty.serve, daemon=True).start()
-        print(json.dumps([server.port, empty.bind_addr[1]]), flush=True)
-        threading.Event().wait()
-
-
-def empty_app() -> Flask:
-    """Give an application whose view gives a constant, as long as it is asked to be.
-
-    Another view, in the place of the bridge, repeats the bytes that were put there last.
-    """
-    app = Flask("empty")
-    answers = [b""]
-
-    def put() -> Response:
-        answers[0] = request.get_data()
-        return Response(status=204)
-
-    def repeat() -> Response:
-        return Response(answers[0], content_type="application/octet-stream")
-
-    app.add_url_rule(ANSWER, view_func=put, methods=["PUT"])
-    app.add_url_rule(BRIDGE_PATH, view_func=repeat, methods=["POST"])
-
-    def view(size: int) -> Response:
-        return Response(b'"' + b"x" * (size - 2) + b'"', content_type="application/json")
-
-    app.add_url_rule("/constant/<int:size>", view_func=view, methods=["GET", "POST"])
-    return app
-
-
-# -- the figures ---------------------------------------------------------------------------------
 
 
 def _rates(address: Address, options: Options) -> Iterator[Figure]:
@@ -294,19 +205,3 @@ def _cycles(address: Address, options: Options) -> Iterator[Figure]:
             peer_value=of_moto * 1e3,
             limit=limit,
         )
-
-
-def main() -> None:
-    """Serve, or print the figures."""
-    if sys.argv[1:] == ["--serve"]:
-        serve()
-        return
-    for figure in measure(Options()):
-        peer = "" if figure.peer_value is None else f" / {figure.peer_value:9.2f}  {figure.peer}"
-        share = "" if figure.ratio is None else f" = {figure.ratio:.2f}"
-        verdict = "" if figure.met is None else ("  met" if figure.met else "  MISSED")
-        print(f"{figure.what}: {figure.value:.2f} {figure.unit}{peer}{share}{verdict}")
-
-
-if __name__ == "__main__":
-    main()
