@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from rest_answers import Call
 from rest_app import CONFIG, ROOT
 from werkzeug.test import TestResponse
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.rest.app import create_app
 from pullqueue.rest.server import Server
-
-Call = Callable[..., TestResponse]
+from pullqueue.rest.tokens import Tokens
 
 
 @pytest.fixture
@@ -43,6 +43,18 @@ def call(client: FlaskClient) -> Call:
         return client.open(f"{ROOT}/{path}", method=verb, **options)
 
     return call
+
+
+@pytest.fixture
+def tokens(clock: ManualClock) -> Tokens:
+    """Give the tokens of the guarded application."""
+    return Tokens(clock)
+
+
+@pytest.fixture
+def guarded(emulator: Emulator, tokens: Tokens) -> FlaskClient:
+    """Give a client of an application that enforces the acl."""
+    return create_app(emulator, tokens=tokens, acl=True).test_client()
 
 
 @pytest.fixture

@@ -5,29 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from rest_answers import Call, refusal
 from rest_app import CONFIG, ROOT
-from werkzeug.test import TestResponse
 
 from pullqueue import Emulator, Limits
 from pullqueue.rest.app import create_app
 
-Call = Callable[..., TestResponse]
-
 FORM = "application/x-www-form-urlencoded"
 TASK = '{"payloadBase64": "aGk=", "id": "one"}'
-
-
-def refusal(response: TestResponse) -> tuple[int, str, str]:
-    """Give status, reason and message of an answer that must be the envelope."""
-    assert response.content_type == "application/json; charset=UTF-8"
-    error = response.get_json()["error"]
-    assert error["code"] == response.status_code
-    return response.status_code, error["errors"][0]["reason"], error["message"]
 
 
 class TestBodies:

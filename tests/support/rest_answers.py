@@ -1,0 +1,32 @@
+"""What the tests of REST look at in an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from werkzeug.test import TestResponse
+
+Call = Callable[..., TestResponse]
+"""Calls the API with a verb and a path below the queues."""
+
+NOW_USEC = 1_767_225_600_000_000
+"""2026-01-01T00:00:00Z, where the clock stands."""
+
+
+def answer(response: TestResponse) -> dict[str, Any]:
+    """Give the JSON of an answer that must be a success."""
+    assert response.status_code == 200, response.text
+    return dict(response.json or {})
+
+
+def refusal(response: TestResponse) -> tuple[int, str, str]:
+    """Give status, reason and message of an answer that must be the envelope."""
+    assert response.content_type == "application/json; charset=UTF-8"
+    assert response.json is not None, response.text
+    error = response.json["error"]
+    (detail,) = error["errors"]
+    assert error["code"] == response.status_code
+    assert detail["domain"] == "global"
+    assert detail["message"] == error["message"]
+    return response.status_code, detail["reason"], error["message"]
