@@ -48,6 +48,7 @@ def test_waiting_for_a_server_that_is_not_ready(run: Run, emulator: Emulator) ->
 def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
     """A server that starts later is waited for."""
     with socket.create_server(("127.0.0.1", 0)) as nobody:
+        nobody.settimeout(30)
         port = nobody.getsockname()[1]
         waiting = subprocess.Popen([PROGRAM, "wait", "--url", f"127.0.0.1:{port}"])
         nobody.accept()[0].close()  # it has looked, and found no server
