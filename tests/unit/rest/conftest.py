@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -62,3 +64,10 @@ def server(emulator: Emulator) -> Iterator[Server]:
     """Give a running server."""
     with Server(emulator) as server:
         yield server
+
+
+@pytest.fixture
+def connection(server: Server) -> Iterator[HTTPConnection]:
+    """Give a connection that is kept."""
+    with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+        yield connection

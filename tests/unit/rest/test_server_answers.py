@@ -1,0 +1,139 @@
+"""pullqueue.rest.http_server: what the server refuses by itself, and answers in parts."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+
+import pytest
+from flask import Response
+from plain_http import QUEUE, ask, raw
+
+from pullqueue import Emulator
+from pullqueue.rest.server import Server
+
+
+class TestRefusalsOfTheServer:
+    @pytest.mark.parametrize(
+        ("request_bytes", "status"),
+        [
+            (b"GARBAGE\r\n\r\n", 400),
+            (b"get / HTTP/1.1\r\n\r\n", 400),
+            (b"GET / HTTP/9.9\r\n\r\n", 505),
+            (b"GET / HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400),
+            (b"GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+            (b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000 + b"\r\n\r\n", 413),
+            (b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\n\r\n", 414),
+        ],
+    )
+    def test_they_come_in_the_envelope(
+        self, server: Server, request_bytes: bytes, status: int
+    ) -> None:
+        """What the server refuses before the application sees it is JSON, too."""
+        line, answer = raw(server, request_bytes)
+
+        assert line.startswith(f"HTTP/1.1 {status} ")
+        assert answer["error"]["code"] == status
+        assert answer["error"]["errors"][0]["domain"] == "global"
+
+    def test_a_body_in_broken_chunks(self, server: Server) -> None:
+        """Chunks that are none are the client's mistake."""
+        line, answer = raw(
+            server,
+            f"POST {QUEUE}/tasks HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".encode(),
+        )
+
+        assert line.startswith("HTTP/1.1 400 ")
+        assert answer["error"]["errors"][0]["reason"] == "badRequest"
+
+    def test_a_body_that_ends_too_soon(self, server: Server, emulator: Emulator) -> None:
+        """A client that goes away within its body has added nothing."""
+        head = f"POST {QUEUE}/tasks HTTP/1.1\r\nContent-Length: 99\r\n\r\n".encode()
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(head + b'{"payloadBase64": ""}')
+            plain.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: plain.recv(65536), b""))
+
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert emulator.queue("pull").list_tasks() == []
+
+    def test_a_body_in_chunks(self, connection: HTTPConnection) -> None:
+        """A body whose length is not announced is read to its end."""
+        connection.request("POST", f"{QUEUE}/tasks", iter([b'{"payloadBase64":', b'"aGk="}']))
+
+        assert connection.getresponse().status == 200
+
+    def test_an_oversized_body_leaves_a_readable_answer(
+        self, server: Server, connection: HTTPConnection
+    ) -> None:
+        """The sender of 17 MiB gets to read 413, and can go on with another connection."""
+        connection.request("POST", f"{QUEUE}/tasks", b"x" * (17 * 1024 * 1024))
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+
+        assert response.status == 413
+        assert answer["error"]["errors"][0]["reason"] == "uploadTooLarge"
+        assert ask(connection).status == 200
+
+    @pytest.mark.parametrize(("size", "closes"), [(1024 * 1024, False), (400 * 1024 * 1024, True)])
+    def test_a_body_that_nobody_reads(self, server: Server, size: int, *, closes: bool) -> None:
+        """A small body is passed over; before a large one, the connection is closed."""
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(
+                f"POST /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode()
+            )
+            if not closes:
+                plain.sendall(b"x" * size)
+            head = plain.recv(65536)
+
+        assert head.startswith(b"HTTP/1.1 404 ")
+        assert (b"Connection: close\r\n" in head) is closes
+
+    def test_chunks_that_nobody_reads(self, server: Server) -> None:
+        """The rest of a body in chunks is never taken for the next request."""
+        head = "POST /nope HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(head.encode())
+            answer = b"".join(iter(lambda: plain.recv(65536), b""))
+
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert b"Connection: close\r\n" in answer
+
+
+class TestAnswersInParts:
+    @pytest.fixture
+    def streaming(self, emulator: Emulator) -> Iterator[Server]:
+        """Give a server with a view that answers bit by bit."""
+        server = Server(emulator)
+
+        def view(parts: int) -> Response:
+            return Response(b"part" for _ in range(parts))
+
+        server._app.add_url_rule("/stream/<int:parts>", view_func=view)
+        with server:
+            yield server
+
+    @pytest.mark.parametrize("parts", [0, 1, 3])
+    def test_in_chunks(self, streaming: Server, parts: int) -> None:
+        """An answer of unknown length arrives whole, and the connection is kept."""
+        with closing(HTTPConnection(streaming.host, streaming.port, timeout=5)) as connection:
+            for _ in range(2):
+                connection.request("GET", f"/stream/{parts}")
+                response = connection.getresponse()
+                assert response.headers["Transfer-Encoding"] == "chunked"
+                assert response.read() == b"part" * parts
+                assert not response.will_close
+
+    @pytest.mark.parametrize("parts", [0, 3])
+    def test_to_old_clients(self, streaming: Server, parts: int) -> None:
+        """A client of HTTP/1.0 is told the end by the end of the connection."""
+        with socket.create_connection((streaming.host, streaming.port), timeout=5) as plain:
+            plain.sendall(f"GET /stream/{parts} HTTP/1.0\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: plain.recv(65536), b""))
+
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert body == b"part" * parts
