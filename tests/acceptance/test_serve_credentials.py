@@ -24,11 +24,11 @@ from pullqueue.cli._secret import secret_of
 PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
 
 
-def session(key: Path) -> AuthorizedSession:
-    """Give a session that asks for tokens with a key file."""
+def session(key: Path, url: str) -> AuthorizedSession:
+    """Give a session that asks a server for tokens with a key file."""
     scopes = ["https://www.googleapis.com/auth/taskqueue"]
     account = Credentials.from_service_account_file(str(key), scopes=scopes)  # type: ignore[no-untyped-call]
-    return AuthorizedSession(account)  # type: ignore[no-untyped-call]
+    return AuthorizedSession(account.with_token_uri(f"{url}/token"))  # type: ignore[no-untyped-call]
 
 
 def credentials(*arguments: str, **environment: str) -> tuple[int, str, str]:
@@ -94,13 +94,13 @@ class TestSecretFile:
         secret = ("--auth", "acl", "--secret-file", "secret.txt")
         with serving(*secret, folder=folder) as served:
             key = key_file(served, folder / "key.json")
-            with session(key) as first:
+            with session(key, served.url) as first:
                 assert first.get(f"{served.url}{PULL_QUEUE}").status_code == 200
                 with serving(*secret, folder=folder) as other:
                     assert first.get(f"{other.url}{PULL_QUEUE}").status_code == 200
 
-        port = served.url.rpartition(":")[2]
-        with serving(*secret, "--port", port, folder=folder) as again, session(key) as second:
+        # Not at the same port: another process may have taken it.
+        with serving(*secret, folder=folder) as again, session(key, again.url) as second:
             assert second.get(f"{again.url}{PULL_QUEUE}").status_code == 200
 
     def test_it_is_made_for_the_owner_alone(self, folder: Path) -> None:
