@@ -26,6 +26,8 @@ from pullqueue.tasks import NewTask
 
 __tracebackhide__ = is_refusal
 
+_MOST_LISTED = 2**63 - 1
+"""The largest number that every store can be asked for."""
 _is_task_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 
 
@@ -91,6 +93,17 @@ def max_tasks(count: object, limits: Limits) -> int:
         raise InvalidMaxTasksError(
             f"max_tasks is {count!r}: give a whole number from 1 to {limits.tasks_per_lease}"
         )
+    return count
+
+
+def listed_tasks(count: object) -> int:
+    """Check the number of tasks a list asks for.
+
+    Raises:
+        InvalidMaxTasksError: it is no whole number from 0 on.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_LISTED:
+        raise InvalidMaxTasksError(f"limit is {count!r}: give a whole number, 0 or more")
     return count
 
 

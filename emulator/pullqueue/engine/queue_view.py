@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
+from pullqueue.engine import checks
 from pullqueue.engine.calls import CallPath, on_call_path
 from pullqueue.engine.events import Event
 from pullqueue.engine.statistics import QueueStatistics
@@ -107,10 +108,14 @@ class QueueView:
 
         `state` and `tag` narrow the list; `after` is the last task of the page before, or its
         eta (microseconds) and sequence.
+
+        Raises:
+            InvalidMaxTasksError: `limit` is no whole number from 0 on.
         """
+        count = checks.listed_tasks(limit)
         behind = None if after is None else after[:2]
         task_filter = TaskFilter(state=state, tag=tag, after=behind)
-        return self._store.list_tasks(self.name, task_filter, limit=limit)
+        return self._store.list_tasks(self.name, task_filter, limit=count)
 
     @on_call_path
     def fetch_statistics(self) -> QueueStatistics:

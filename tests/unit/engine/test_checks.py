@@ -173,3 +173,15 @@ def test_the_longest_tag_to_lease_by() -> None:
     assert checks.tag_bytes("ä" * 500, LIMITS) == 1000
     with pytest.raises(InvalidTagError, match="tag has 501 characters"):
         checks.tag_bytes("x" * 501, LIMITS)
+
+
+@pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", None, True])
+def test_another_number_of_tasks_to_list(count: object) -> None:
+    """What no store can be asked for is refused by all alike."""
+    with pytest.raises(InvalidMaxTasksError, match=r"limit is .*: give a whole number, 0 or more"):
+        checks.listed_tasks(count)
+
+
+def test_a_number_of_tasks_to_list() -> None:
+    """None, and more than there can be, are permitted."""
+    assert [checks.listed_tasks(count) for count in (0, 2**63 - 1)] == [0, 2**63 - 1]
