@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 import requests
 from browser import Browser, show, started
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    NoSuchElementException,
+    StaleElementReferenceException,
+    WebDriverException,
+)
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -120,7 +124,24 @@ class Site:
     def press(self, label: str) -> None:
         """Press the button, or follow the link, with this text."""
         path = f"//*[self::button or self::a or self::summary][normalize-space()='{label}']"
-        self.browser.find_element(By.XPATH, path).click()
+        self._click(By.XPATH, path)
+
+    def click(self, selector: str) -> None:
+        """Click on an element."""
+        self._click(By.CSS_SELECTOR, selector)
+
+    def _click(self, by: str, what: str) -> None:
+        # Again where the page has put a new element in its place between finding and clicking,
+        # which the browser tells of in several ways.
+        patience = WebDriverWait(
+            self.browser, 10, poll_frequency=0.05, ignored_exceptions=[WebDriverException]
+        )
+
+        def clicked(browser: Browser) -> bool:
+            browser.find_element(by, what).click()
+            return True
+
+        patience.until(clicked, what)
 
     def fill(self, selector: str, text: str) -> None:
         """Write into a field."""
@@ -345,10 +366,10 @@ def test_live(site: Site, emulator: Emulator, server: Server) -> None:
     site.wait_for("more", "#tasks")
     assert site.browser.switch_to.active_element.get_attribute("id") == "delete-news"
 
-    site.find("#live").click()
+    site.click("#live")
     assert site.find("#live").get_attribute("aria-pressed") == "false"
     emulator.queue("pull").add(b"work", name="unseen")
-    site.find("#live").click()
+    site.click("#live")
     site.wait_for("unseen", "#tasks")
 
     server.stop()
@@ -386,7 +407,7 @@ def test_faults(site: Site, emulator: Emulator) -> None:
     site.press("Set fault")
     site.wait_for("The fault is set.", "#status")
     site.wait_for("TransientError", "#faults")
-    site.find("#remove-1").click()
+    site.click("#remove-1")
     site.wait_for("No faults are set.", "#faults")
 
 
@@ -395,7 +416,7 @@ def test_requests(site: Site, server: Server) -> None:
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
     requests.post(url, json={"payloadBase64": "YQ=="}, timeout=5)
     site.open("/requests")
-    site.find("#request-1").click()
+    site.click("#request-1")
     site.wait_for('"payloadBase64": "YQ=="')
     site.wait_for("taskqueues#task")
     site.open("/requests")
