@@ -65,7 +65,8 @@ def _figures(count: int, taken: list[Times]) -> Iterator[Figure]:
                 unit="us/call",
                 peer="an empty Flask view",
                 peer_value=peer_value * 1e6,
-                limit=OF_THE_EMPTY_VIEW if count == 1 else None,
+                # An app's calls; those over a plain socket only tell what of it is ours.
+                limit=OF_THE_EMPTY_VIEW if count == 1 and client is App else None,
             )
 
 
