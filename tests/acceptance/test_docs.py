@@ -21,12 +21,19 @@ from markdown_it import MarkdownIt
 
 import pullqueue
 import pullqueue.testing
+from pullqueue.rest.access import ACCEPTED_SCOPES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
 SHOWN = {"python", "console", "yaml", "toml", "ini", "json", "text", "xml", "http"}
+DOCUMENTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 INSTALLING = re.compile(r"(python -m )?pip install|git clone|cd |docker |sudo |pre-commit install")
+FROM_AN_INDEX = re.compile(
+    r"pipx run (?!--spec )"
+    r"|(pip install|additional_dependencies:)[^&\n]*?(?<![/\w])pullqueue(?!\S* @ )"
+)
+"""What names pullqueue alone, so that it is looked for on PyPI, which need not have it yet."""
 ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue")
 """How what stands on other machines begins."""
 
@@ -52,9 +59,7 @@ def test_no_block_is_left_out(page: Path) -> None:
     assert [line for line in lines if not INSTALLING.match(line)] == []
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
 def test_no_block_is_overlooked(page: Path) -> None:
     """What a reader sees as code is what the tests see: none is indented, or fenced otherwise."""
     tokens = MarkdownIt().parse(page.read_text("utf-8"))
@@ -65,6 +70,56 @@ def test_no_block_is_overlooked(page: Path) -> None:
         (block.language, block.text) for block in blocks_of(page)
     ]
     assert [text for text in indented if not text.startswith(ELSEWHERE)] == []
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_what_is_installed_can_be_had(page: Path) -> None:
+    """pullqueue comes from a checkout or a repository, and the page says how else."""
+    blocks = [block.text for block in blocks_of(page)]
+
+    assert [text for text in blocks if FROM_AN_INDEX.search(text)] == []
+    if "/path/to/pullqueue" in "".join(blocks) and page.name != "install.md":
+        assert re.search(r"\((\.\./how-to/)?install\.md\)", page.read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("text", "alone"),
+    [
+        ("pip install pullqueue", True),
+        ("python -m pip install 'pullqueue[pytest]' requests", True),
+        ("- run: pipx run pullqueue lint", True),
+        ("additional_dependencies: [pullqueue]", True),
+        ("pip install '/path/to/pullqueue[pytest]' requests", False),
+        ("pip install 'pullqueue[sql] @ git+https://git.example.com/pullqueue.git'", False),
+        ('pipx run --spec "$PULLQUEUE" pullqueue lint', False),
+        ("pip install . && pullqueue serve", False),
+    ],
+)
+def test_what_needs_an_index_is_told_from_what_does_not(text: str, *, alone: bool) -> None:
+    """The name alone is found, behind whatever stands before it; paths and URLs are let pass."""
+    assert bool(FROM_AN_INDEX.search(text)) == alone
+
+
+def test_each_extra_is_told(project: dict[str, dict[str, list[str]]]) -> None:
+    """The page of the installation has each extra that a user could want, and no others."""
+    text = (DOCS / "how-to" / "install.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+    assert told == project["optional-dependencies"].keys() - {"docs", "benchmark", "dev"}
+
+
+@pytest.fixture
+def project() -> dict[str, dict[str, list[str]]]:
+    """What pyproject.toml says of the project."""
+    return dict(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"])
+
+
+def test_each_scope_is_told() -> None:
+    """The page of workers with REST has every scope that a token may be for."""
+    text = (DOCS / "how-to" / "rest-workers.md").read_text("utf-8")
+
+    assert [scope for scope in ACCEPTED_SCOPES if f"`{scope.split('/')[-1]}`" not in text] == []
 
 
 READERS: dict[str, Callable[[str], object]] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-_INSTALLING = re.compile(r"^\s*pip install .*\n?", re.MULTILINE)
+_INSTALLING = re.compile(r"^\s*pip install .*\n?|pipx run --spec \S+ ", re.MULTILINE)
 
 
 def scripts_of(path: Path) -> list[str]:
@@ -22,7 +22,7 @@ def scripts_of(path: Path) -> list[str]:
 
 
 def _installed(script: str) -> str:
-    return _INSTALLING.sub("", script).replace("pipx run ", "")
+    return _INSTALLING.sub("", script)
 
 
 def _of_github(workflow: Mapping[str, Any]) -> Iterator[str]:
