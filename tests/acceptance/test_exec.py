@@ -12,6 +12,15 @@ from urllib.request import urlopen
 import pytest
 from executing import QUEUE_YAML, SHOW_ENVIRONMENT, python, run, start
 
+ADD = """
+from google.appengine.api import taskqueue
+
+def add(payloads):
+    tasks = [taskqueue.Task(payload=payload, method="PULL") for payload in payloads]
+    taskqueue.Queue("pull").add(tasks)
+
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -37,6 +46,34 @@ class TestCommand:
 
         with pytest.raises(URLError):
             urlopen(f"http://{address}/_emulator/clock", timeout=5)
+
+    @pytest.mark.parametrize(
+        ("payloads", "last"),
+        [
+            ([], []),
+            (["a"], ["pullqueue: 1 task was left and is gone with this server"]),
+            (["a", "b"], ["pullqueue: 2 tasks were left and are gone with this server"]),
+        ],
+    )
+    def test_what_was_left(self, folder: Path, payloads: list[str], last: list[str]) -> None:
+        """Tasks that go away with the server are told of; nothing is said where there are none."""
+        status, _, errors = run(*python(f"{ADD}add({payloads})\nexit(3)"), folder=folder)
+
+        assert status == 3
+        assert [line for line in errors.splitlines() if " gone " in line] == last
+
+    def test_what_was_left_under_faults(self, folder: Path) -> None:
+        """The faults that a program has set are not for the count."""
+        fault = '{"kind": "fail", "call": "fetch_statistics"}'
+        program = (
+            f"{ADD}add(['a'])\nimport os, urllib.request\n"
+            "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/faults'\n"
+            f"urllib.request.urlopen(url, {fault.encode()!r}, 10).close()\n"
+        )
+        status, _, errors = run(*python(program), folder=folder)
+
+        assert status == 0
+        assert errors.splitlines()[-1] == "pullqueue: 1 task was left and is gone with this server"
 
     def test_what_it_is_told(self, folder: Path) -> None:
         """The environment names the server in every way that clients look for it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
@@ -13,6 +14,8 @@ import requests
 from executing import QUEUE_YAML, SHOW_ENVIRONMENT, USE_QUEUE, python, run
 from odd_servers import answering
 from served import serving
+
+from pullqueue.cli import main
 
 
 @pytest.fixture
@@ -30,6 +33,47 @@ def no_sdk(tmp_path: Path) -> Path:
         "import sys\nsys.modules['google'] = None\n"
     )
     return tmp_path / "without"
+
+
+class TestAnotherServer:
+    """One that runs at the usual address, and was not named."""
+
+    @pytest.fixture
+    def execute(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> Callable[..., list[str]]:
+        """Give a function that runs exec where an address is the usual one, and gives its lines."""
+        monkeypatch.chdir(folder)
+        monkeypatch.delenv("PULLQUEUE_EMULATOR_HOST", raising=False)
+
+        def execute(*arguments: str, usual: str) -> list[str]:
+            monkeypatch.setattr("pullqueue.cli.exec.DEFAULT_ADDRESS", usual)
+            assert main(["exec", *arguments, "--", sys.executable, "-c", ""]) == 0
+            return capfd.readouterr().err.splitlines()
+
+        return execute
+
+    def test_it_is_hinted_at(self, folder: Path, execute: Callable[..., list[str]]) -> None:
+        """It is told how to join it; a queue.yaml that was named would be in the way."""
+        with serving(folder=folder) as served:
+            usual = served.url.removeprefix("http://")
+            plain = execute(usual=usual)
+            named = execute("queue.yaml", usual=usual)
+
+        told = f"pullqueue: a server runs at {usual}, which this command does not use: set "
+        assert [line for line in plain if not line.startswith("pullqueue listening")] == [
+            f"{told}PULLQUEUE_EMULATOR_HOST={usual} to join it"
+        ]
+        assert f"{told}PULLQUEUE_EMULATOR_HOST={usual}, without 'queue.yaml', to join it" in named
+
+    @pytest.mark.parametrize("body", [b"no", b"3", b"{}"])
+    def test_something_else(self, execute: Callable[..., list[str]], body: bytes) -> None:
+        """Nothing is said of a server that is no pullqueue, or where there is none."""
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n"
+        with answering(head.encode() + body) as usual:
+            something = execute(usual=usual)
+
+        assert [len(something), len(execute(usual="127.0.0.1:1"))] == [1, 1]
 
 
 class TestJoining:
@@ -134,7 +178,7 @@ class TestJoining:
         cannot = "pullqueue: a program on App Engine's SDK cannot use"
         assert joined == (0, "ran\n", f"{cannot} the server at {address}: {reason}")
         assert own[:2] == (0, "ran\n")
-        assert own[2].endswith(f"\n{cannot} this server: {reason}")
+        assert f"\n{cannot} this server: {reason}" in own[2]
 
     def test_two_configurations(self, folder: Path) -> None:
         """A queue.yaml beside a running server is refused: which one would count?"""

@@ -151,7 +151,7 @@ class Client:
             data = answer.read()
         try:
             return dict(json.loads(data))
-        except ValueError:
+        except (ValueError, TypeError):
             raise self._stranger() from None
 
     def _refusal(self, error: HTTPError) -> click.ClickException:

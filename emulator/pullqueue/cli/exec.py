@@ -12,11 +12,13 @@ from contextlib import closing, contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.address import ADDRESS_VARIABLE, is_host_and_port
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
 from pullqueue.cli._addresses import host_and_port
+from pullqueue.cli._client import Client
 from pullqueue.cli._reasons import reason_of
 from pullqueue.cli._serving import (
     found_file,
@@ -27,7 +29,12 @@ from pullqueue.cli._serving import (
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 
+if TYPE_CHECKING:
+    from pullqueue.rest.server import Server
+
 _ANSWER_SECONDS = 5
+_LOOK_SECONDS = 0.5
+"""For how long a server that nobody named may hold up the command."""
 
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
@@ -106,6 +113,7 @@ def exec(  # noqa: A001 - the command's name
             )
         _check_answers(address)
         return _run(command, address)
+    hint = _hint_at_the_usual_server(queue_yaml)
     with _started(
         queue_yaml or found_file(Path()),
         limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None),
@@ -113,7 +121,24 @@ def exec(  # noqa: A001 - the command's name
         port=port,
         api_upstream=api_upstream,
     ) as address:
+        if hint:
+            click.echo(hint, err=True)
         return _run(command, address)
+
+
+def _hint_at_the_usual_server(queue_yaml: Path | None) -> str | None:
+    """Give what to say where a pullqueue that could have been meant runs already."""
+    try:
+        found = Client(DEFAULT_ADDRESS, timeout=_LOOK_SECONDS).get("/version")
+    except click.ClickException:
+        return None
+    if "version" not in found:
+        return None
+    advice = "" if queue_yaml is None else f", without {str(queue_yaml)!r},"
+    return (
+        f"pullqueue: a server runs at {DEFAULT_ADDRESS}, which this command does not use: set "
+        f"{ADDRESS_VARIABLE}={DEFAULT_ADDRESS}{advice} to join it"
+    )
 
 
 def _no_command(ctx: click.Context) -> click.UsageError:
@@ -146,6 +171,16 @@ def _started(
         if not is_installed():
             _warn_of_missing_sdk("this server", str(SdkMissingError()))
         yield f"{server.host}:{server.port}"
+        _tell_what_was_left(server)
+
+
+def _tell_what_was_left(server: Server) -> None:
+    """Say how many tasks go away with a server, if any."""
+    with server.site.unseen():
+        left = sum(queue.fetch_statistics().tasks for queue in server.emulator.queues)
+    if left:
+        tasks = "1 task was left and is" if left == 1 else f"{left} tasks were left and are"
+        click.echo(f"pullqueue: {tasks} gone with this server", err=True)
 
 
 def _check_answers(address: str) -> None:
