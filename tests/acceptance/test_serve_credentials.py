@@ -24,6 +24,31 @@ from pullqueue.cli._secret import secret_of
 PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
 
 
+OTHER_FILES = [
+    b"notes",
+    b"\xff",
+    b"[]",
+    b"{}",
+    json.dumps(
+        {
+            "type": "service_account",
+            "private_key_id": "0123456789abcdef0123456789abcdef01234567",
+            "auth_uri": "https://accounts.google.com/o/oauth2/auth",
+            "token_uri": "https://oauth2.googleapis.com/token",
+        }
+    ).encode(),
+    json.dumps(
+        {
+            "type": "service_account",
+            "private_key_id": "0123456789abcdef0123456789abcdef01234567",
+            "auth_uri": "https://accounts.google.com/o/oauth2/auth",
+            "token_uri": "https://accounts.google.com/o/oauth2/token",
+        }
+    ).encode(),
+]
+"""Text, bytes, JSON, and Google's keys as they are and were."""
+
+
 def session(key: Path, url: str) -> AuthorizedSession:
     """Give a session that asks a server for tokens with a key file."""
     scopes = ["https://www.googleapis.com/auth/taskqueue"]
@@ -209,13 +234,52 @@ class TestCredentials:
     def test_to_a_file(self, folder: Path, tmp_path: Path) -> None:
         """A key file is for its owner alone, also where an open one stood before."""
         path = tmp_path / "key.json"
-        path.write_text("old")
-        path.chmod(0o644)
+        path.touch(0o644)
         with serving(folder=folder) as served:
             key_file(served, path)
 
         assert json.loads(path.read_text())["type"] == "service_account"
         assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_a_key_made_anew(self, folder: Path, tmp_path: Path) -> None:
+        """A key that pullqueue made is overwritten, also by another server; a link stays one."""
+        path = tmp_path / "key.json"
+        path.symlink_to(tmp_path / "linked.json")
+        with serving(folder=folder) as served, serving(folder=folder) as other:
+            key_file(served, path)
+            key_file(other, path, "second@example.com")
+
+        assert json.loads(path.read_text())["client_email"] == "second@example.com"
+        assert path.is_symlink()
+
+    @pytest.mark.parametrize("content", OTHER_FILES)
+    def test_a_file_that_is_somebody_elses(
+        self, folder: Path, tmp_path: Path, content: bytes
+    ) -> None:
+        """What is no key of pullqueue's is kept, unless it is to be overwritten by force."""
+        path = tmp_path / "key.json"
+        path.write_bytes(content)
+        order = ("a@b", "--output", str(path))
+        with serving(folder=folder) as served:
+            refused = credentials(*order, "--url", served.url)
+            kept = path.read_bytes()
+            forced = credentials(*order, "--url", served.url, "--force")
+
+        assert refused[:2] == (2, "")
+        assert refused[2] == (
+            f"pullqueue: '{path}' is there, and is no key that pullqueue made: name another file, "
+            "or overwrite it with --force\n"
+        )
+        assert kept == content
+        assert forced == (0, "", "")
+        assert json.loads(path.read_text())["client_email"] == "a@b"
+
+    def test_what_is_no_file(self) -> None:
+        """A device is not replaced by a file."""
+        status, _, errors = credentials("a@b", "--output", os.devnull)
+
+        assert status == 2
+        assert f"'{os.devnull}' is there, and is no key" in errors
 
     def test_no_address(self, folder: Path) -> None:
         """What is no e-mail address is refused with the server's own words."""

@@ -21,13 +21,16 @@ from pullqueue.cli._secret import write_privately
     type=click.Path(path_type=Path, dir_okay=False),
     help="The file to write; standard output, if not given.",
 )
-def credentials(*, email: str, url: str | None, output: Path | None) -> None:
+@click.option("--force", is_flag=True, help="Overwrite any file, not just keys made here.")
+def credentials(*, email: str, url: str | None, output: Path | None, force: bool) -> None:
     """Write the key file of a service account called EMAIL.
 
     The running server makes the key and gives tokens for it, until it is stopped; one with a
     --secret-file, also when it runs again. Use the file as any that was downloaded from Google:
     with google-auth, or as GOOGLE_APPLICATION_CREDENTIALS.
     """
+    if output is not None and not force:
+        _check_replaceable(output)
     body = json.dumps({"email": email}).encode()
     with Client(url).open("POST", "/credentials", body=body) as answer:
         key = answer.read().decode()
@@ -35,7 +38,35 @@ def credentials(*, email: str, url: str | None, output: Path | None) -> None:
         click.echo(key, nl=False)
         return
     try:
-        output.unlink(missing_ok=True)
-        write_privately(output, key)
+        target = output.resolve()  # a link stays one
+        target.unlink(missing_ok=True)
+        write_privately(target, key)
     except OSError as error:
         raise unwritable(output, error) from None
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to overwrite what could be somebody's only copy of something.
+
+    Raises:
+        ClickException: the file has content, and is no key that a pullqueue made.
+    """
+    if path.exists() and not _is_replaceable(path):
+        raise click.ClickException(
+            f"{str(path)!r} is there, and is no key that pullqueue made: name another file, or "
+            "overwrite it with --force"
+        )
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Tell whether a file is empty, or a key whose server and id are a pullqueue's."""
+    try:
+        text = path.read_text("utf-8") if path.is_file() else "other"
+        if not text:
+            return True
+        key = json.loads(text)
+        root = str(key["token_uri"]).removesuffix("token")
+        # Ids of Google's keys are hexadecimal; those of a pullqueue's are signed, behind a point.
+        return key["auth_uri"] == f"{root}auth" and "." in key["private_key_id"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
