@@ -191,9 +191,12 @@ def test_what_git_ignores_is_left_out(folder: Path) -> None:
 
 
 def test_nothing_to_check_is_told(folder: Path) -> None:
-    """A folder without a queue.yaml is no fault, and is told."""
+    """Where no file is found nothing was checked, which must not look like success."""
     done = run()
-    assert (done.exit_code, done.stderr) == (0, "no queue.yaml found\n")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        'pullqueue: no queue.yaml found in ".": name the file, or a folder that has one\n',
+    )
 
 
 def test_folder_named_in_vain_is_refused(folder: Path) -> None:

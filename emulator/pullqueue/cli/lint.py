@@ -66,7 +66,8 @@ def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as cl
     `# queue-lint: ignore-file[RULE]` in the whole file. Settings can stand in pyproject.toml under
     [tool.pullqueue.lint].
 
-    Exit status: 0 nothing found, 1 findings, 2 wrong usage or unreadable files, 3 internal error.
+    Exit status: 0 nothing found, 1 findings, 2 wrong usage, no file or unreadable ones, 3 internal
+    error.
     """
     from pullqueue.lint.command import Arguments, run  # noqa: PLC0415 - only a run needs it
 

@@ -114,10 +114,8 @@ def _run_stdin(arguments: Arguments, project: Project, job: Job) -> int:
 
 def _run_files(arguments: Arguments, project: Project, job: Job) -> int:
     inputs = _inputs(arguments, project)
-    if not inputs and not arguments.paths:
-        click.echo("no queue.yaml found", err=True)
     outcomes, failures = lint_files(inputs, job)
-    failures += _without_file(arguments.paths, inputs)
+    failures += _without_file(_paths(arguments), inputs)
     if arguments.fix and not arguments.diff:
         failures += _write(outcomes)
     for failure in failures:
@@ -128,11 +126,15 @@ def _run_files(arguments: Arguments, project: Project, job: Job) -> int:
 
 def _inputs(arguments: Arguments, project: Project) -> list[Input]:
     exclude = (*project.exclude, *arguments.exclude)
-    return find_inputs(arguments.paths or (".",), exclude=exclude)
+    return find_inputs(_paths(arguments), exclude=exclude)
+
+
+def _paths(arguments: Arguments) -> tuple[str, ...]:
+    return arguments.paths or (".",)
 
 
 def _without_file(paths: Sequence[str], inputs: Sequence[Input]) -> list[str]:
-    """Tell of the folders that were named in vain."""
+    """Tell of the folders that were searched in vain: a slip in CI must not look like success."""
     return [
         f'no queue.yaml found in "{name}": name the file, or a folder that has one'
         for name in paths
