@@ -63,6 +63,21 @@ def test_faults(control: ControlClient, server: Server) -> None:
     assert control.call("DELETE", "/faults").body == {"deleted": 1}
 
 
+def test_latency_by_the_clock_of_the_system() -> None:
+    """It is refused in the words of one who started a server, and nothing is set."""
+    emulator = Emulator.from_text("queue: [{name: pull, mode: pull}]")
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        reply = control.post("/faults", {"kind": "latency", "call": "lease_tasks", "seconds": 1})
+        listed = control.get("/faults").body["faults"]
+
+    assert (reply.status, listed) == (400, [])
+    assert reply.message == (
+        "latency moves the clock, and this one is the system's: start the server with "
+        "--clock manual"
+    )
+
+
 def test_other_faults(control: ControlClient, server: Server) -> None:
     """Answers that are lost, and calls that take time by the manual clock."""
     control.post("/faults", {"kind": "lose_answer", "call": "add"})

@@ -60,20 +60,29 @@ class FaultBoard:
         """Set a fault and give it; the order is as the schema wants it.
 
         Raises:
-            ApiError: the order makes no sense.
+            ApiError: the order makes no sense, or wants to move the system's clock.
             UnknownQueueError: it names a queue that is not there.
-            ClockError: the clock cannot be moved, as latency would.
+            ClockError: the time that latency would move is not frozen.
         """
         from pullqueue.testing.faults import Faults  # noqa: PLC0415 - slow, seldom needed
 
         _check_fields(order)
         faults = Faults(self._emulator)
         order = {**_USUAL.get(order["kind"], {}), **order}
+        if order["kind"] == "latency":
+            self._check_clock()
         fault = _MAKERS[order["kind"]](faults, order)
         with self._lock:
             number = next(self._numbers)
             held = self._set[number] = _Set(order=order, faults=faults, fault=fault)
         return _shown(number, held)
+
+    def _check_clock(self) -> None:
+        if not hasattr(self._emulator.clock, "move_to"):
+            raise ApiError(
+                "latency moves the clock, and this one is the system's: start the server with "
+                "--clock manual"
+            )
 
     def shown(self) -> list[Json]:
         """Give all faults, the oldest first."""
