@@ -23,11 +23,14 @@ def faults(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
     calls of the app through every door, never these commands or the console.
     """
     if ctx.invoked_subcommand is None:
-        answer = Client(url).get("/faults")
-        if as_json:
-            show_json(answer)
-        else:
-            show_table(_HEAD, map(_row, answer["faults"]), empty="no faults")
+        _list(url, as_json=as_json)
+
+
+@faults.command("list")
+@server_options
+def list_faults(*, url: str | None, as_json: bool) -> None:
+    """List the faults that are set, as `faults` alone does."""
+    _list(url, as_json=as_json)
 
 
 @faults.command
@@ -75,6 +78,14 @@ def remove(*, number: int, url: str | None, as_json: bool) -> None:
 def clear(*, url: str | None, as_json: bool) -> None:
     """Take all faults away."""
     _deleted(Client(url).delete("/faults"), as_json=as_json)
+
+
+def _list(url: str | None, *, as_json: bool) -> None:
+    answer = Client(url).get("/faults")
+    if as_json:
+        show_json(answer)
+    else:
+        show_table(_HEAD, map(_row, answer["faults"]), empty="no faults")
 
 
 def _deleted(answer: Json, *, as_json: bool) -> None:

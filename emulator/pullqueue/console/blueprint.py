@@ -53,6 +53,7 @@ def install(app: Flask, site: Site) -> None:
 def _add_pages(console: Blueprint, pages: Pages) -> None:
     for path, view in (
         ("/", pages.queues),
+        ("/queues", _to_console),
         (_QUEUE, pages.queue),
         (f"{_QUEUE}/purge", pages.confirm_purge),
         (_TASK, pages.task),

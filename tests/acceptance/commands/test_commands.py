@@ -158,6 +158,8 @@ def test_faults(run: Run) -> None:
         "     1  fail          lease_tasks  InternalError  times=2      0 of 0",
         "     2  empty_leases  every lease  no tasks       queue=other  0 of 0",
     ]
+    assert run("faults", "list") == run("faults")
+    assert run("faults", "list", "--json") == run("faults", "--json")
     assert run("faults", "remove", "1").out == "1 removed\n"
     assert run("faults", "clear").out == "1 removed\n"
     assert run("faults", "remove", "1").err == "pullqueue: there is no fault '1': none is set\n"
