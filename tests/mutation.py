@@ -1,6 +1,6 @@
 """Mutation testing of the engine: change one thing in its source, and see whether a test notices.
 
-    python tests/mutation.py                      # all of engine/ and clock.py: about an hour
+    python tests/mutation.py                      # all of engine/ and clock.py: half an hour
     python tests/mutation.py engine/index.py      # one module
     python tests/mutation.py --list engine/index.py
 

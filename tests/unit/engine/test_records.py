@@ -34,6 +34,15 @@ class TestTombstones:
         tombstones.expire(15)
         assert "a" not in tombstones
 
+    def test_restored_names_are_free_in_their_own_order(self) -> None:
+        """Whatever their order in the snapshot, the first to be free is free first."""
+        tombstones = Tombstones(10)
+        tombstones.restore({"late": 1000, "soon": 12})
+
+        tombstones.expire(12)
+
+        assert set(tombstones) == {"late"}
+
     def test_restored_names_do_not_hold_up_others(self) -> None:
         """A name that was brought back and is free late does not keep an earlier one taken."""
         tombstones = Tombstones(10)
