@@ -196,6 +196,11 @@ def test_the_root_leads_to_the_console(client: FlaskClient) -> None:
     assert client.get("/console").status_code == 200
 
 
+def test_the_folder_of_the_queues_leads_to_them(client: FlaskClient) -> None:
+    """Who cuts a queue's name off its address gets the overview."""
+    assert client.get("/console/queues").headers["Location"] == "/console/"
+
+
 def test_half_a_pair_of_surrogates(site: Site, client: FlaskClient) -> None:
     """JSON may name half a character; it is shown as it was sent."""
     site.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
