@@ -311,6 +311,29 @@ def test_failure_shows_the_queues(run: Run) -> None:
     result.stdout.no_fnmatch_line("*unseen*")
 
 
+def test_failure_shows_the_faults(run: Run) -> None:
+    """The report tells which faults were set and how often each struck."""
+    result = run("""
+        from pullqueue import TransientError
+
+        def test_fails(pullqueue_emulator, pullqueue_faults):
+            pullqueue_faults.fail("lease_tasks", TransientError)
+            pullqueue_faults.empty_leases(times=1)
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.lease_tasks_by_tag(60, 1)
+            assert 0
+    """)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*- pullqueue -*",
+            "fault in lease_tasks: struck 0 of 0 calls",
+            "fault in lease_tasks, lease_tasks_by_tag: struck 1 of 1 calls",
+        ]
+    )
+
+
 def test_import_of_the_plugin_is_cheap() -> None:
     """The module that every pytest run loads pulls in no module of pullqueue."""
     code = (

@@ -10,6 +10,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event
 from pullqueue.engine.queue import Queue
 from pullqueue.tasks import Task, TaskState
+from pullqueue.testing.faults import faults_of
 from pullqueue.testing.interception import observing
 
 _TASKS_SHOWN = 5
@@ -19,11 +20,12 @@ _PAYLOAD_SHOWN = 60
 
 @observing()
 def describe(emulator: Emulator) -> str:
-    """Give the state of an emulator's pull queues and what happened in them last."""
+    """Give the state of an emulator's pull queues, what happened in them last, and the faults."""
     lines = [f"the time is {emulator.clock.now().isoformat()}"]
     for queue in emulator.queues:
         if queue.mode is QueueMode.PULL:
             lines += describe_queue(queue)
+    lines += [str(fault) for fault in faults_of(emulator)]
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
+from pullqueue import errors
 from pullqueue.clock import duration_usec, from_usec
 from pullqueue.engine.calls import VERBS, QueueCall
 from pullqueue.engine.emulator import Emulator
@@ -24,7 +25,7 @@ from pullqueue.errors import (
     QueueError,
     TaskError,
 )
-from pullqueue.testing.interception import LEASES, intercepted, verb_of
+from pullqueue.testing.interception import LEASES, Step, intercepted, verb_of
 from pullqueue.testing.moving import movable_clock, queue_of
 
 Proceed = Callable[[], object]
@@ -90,8 +91,13 @@ class Fault:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __str__(self) -> str:
         verbs = ", ".join(sorted(self._verbs))
-        return f"<fault in {verbs}: struck {self.hits} of {self.calls} calls>"
+        name = self._choice.queue_name
+        where = "" if name is None else f" on queue {name!r}"
+        return f"fault in {verbs}{where}: struck {self.hits} of {self.calls} calls"
 
     def __call__(self, call: QueueCall, proceed: Proceed) -> object:
         """Strike a call, if it is one of those, or let it through."""
@@ -116,6 +122,13 @@ class Fault:
         return self._random.random() < self._choice.probability
 
 
+def faults_of(emulator: Emulator) -> list[Fault]:
+    """Give the faults that are set in an emulator's calls, the oldest first."""
+    steps = reversed(emulator.call_path.interceptors)
+    found = (step.interceptor for step in steps if isinstance(step, Step))
+    return [fault for fault in found if isinstance(fault, Fault)]
+
+
 class Faults:
     """Faults in the calls to an emulator, the same through every door.
 
@@ -123,7 +136,8 @@ class Faults:
         faults.fail("lease_tasks", TransientError, times=3)
 
     Each method gives the fault it makes; its `hits` tell how often it has struck. Faults last until
-    `clear`, or the end of a `with` block. The test's own questions, by the assertions of
+    `clear`, or the end of a `with` block. `lease_tasks` and `lease_tasks_by_tag` are two calls: a
+    fault in one does not strike the other. The test's own questions, by the assertions of
     `pullqueue.testing`, are never struck.
     """
 
@@ -270,7 +284,10 @@ def _made(source: object, where: str) -> PullQueueError:
     if isinstance(source, PullQueueError):
         return source
     if not (isinstance(source, type) and issubclass(source, PullQueueError)):
-        raise TypeError(f"{source!r} is no error of pullqueue: give one, such as TransientError")
+        name = _name_here(source) or "TransientError"
+        raise TypeError(
+            f"{source!r} is no error of pullqueue: give one of its own, such as pullqueue.{name}"
+        )
     error: type[PullQueueError] = source
     message = f"{error.__doc__} (injected by the test)"
     if issubclass(error, OverQuotaError):
@@ -280,6 +297,13 @@ def _made(source: object, where: str) -> PullQueueError:
     if issubclass(error, QueueError):
         return error(message, queue_name=where)
     return error(message)
+
+
+def _name_here(source: object) -> str | None:
+    """Give the name of pullqueue's error that goes by the same name as another's."""
+    name = (source if isinstance(source, type) else type(source)).__name__
+    here = getattr(errors, name, None)
+    return name if isinstance(here, type) and issubclass(here, PullQueueError) else None
 
 
 def _raise(error: PullQueueError) -> object:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from pullqueue.engine.calls import CallPath, Interceptor, QueueCall
 from pullqueue.errors import InternalError
@@ -62,13 +63,21 @@ def _short(argument: object) -> str:
     return repr(argument)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """Lets the app's calls pass an interceptor, and the test's own pass it by."""
+
+    interceptor: Interceptor
+
+    def __call__(self, call: QueueCall, proceed: Callable[[], object]) -> object:
+        """Let a call pass."""
+        return proceed() if _observing.get() else self.interceptor(call, proceed)
+
+
 @contextmanager
 def intercepted(path: CallPath, interceptor: Interceptor) -> Iterator[None]:
     """Let the app's calls pass an interceptor inside the block; the test's own pass it by."""
-
-    def step(call: QueueCall, proceed: Callable[[], object]) -> object:
-        return proceed() if _observing.get() else interceptor(call, proceed)
-
+    step = Step(interceptor)
     path.add(step)
     try:
         yield

@@ -22,7 +22,7 @@ from pullqueue import (
     UnknownQueueError,
     UnknownTaskError,
 )
-from pullqueue.testing import Faults, assert_available, assert_empty, assert_leased
+from pullqueue.testing import Faults, assert_available, assert_empty, assert_leased, describe
 
 
 def outcomes(queue: Queue, calls: int) -> str:
@@ -121,6 +121,39 @@ def test_an_error_of_ones_own(faults: Faults, queue: Queue) -> None:
 
     with pytest.raises(InternalError, match=r"^the disk is full$"):
         queue.delete_tasks("one")
+
+
+def test_an_error_of_the_same_name(faults: Faults) -> None:
+    """Another package's error is refused with the name of pullqueue's own."""
+    other = type("TransientError", (Exception,), {"__module__": "google.appengine.api.taskqueue"})
+
+    for error, name in (
+        (other, "TransientError"),
+        (other("x"), "TransientError"),
+        (KeyError, "TransientError"),
+        (type("InternalError", (Exception,), {}), "InternalError"),
+    ):
+        with pytest.raises(TypeError, match=rf"no error of pullqueue: .* pullqueue\.{name}$"):
+            faults.fail("add", error)
+
+
+def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) -> None:
+    """The state of an emulator tells which faults are set, in their order, and their hits."""
+    faults.fail("delete_tasks", TransientError, queue="work")
+    faults.empty_leases()
+    faults.fail("lease_tasks_by_tag", TransientError)
+
+    with pytest.raises(TransientError):
+        queue.lease_tasks_by_tag(60, 1)
+    queue.lease_tasks(60, 1)
+
+    assert describe(emulator).splitlines()[-3:] == [
+        "fault in delete_tasks on queue 'work': struck 0 of 0 calls",
+        "fault in lease_tasks, lease_tasks_by_tag: struck 1 of 1 calls",
+        "fault in lease_tasks_by_tag: struck 1 of 1 calls",
+    ]
+    faults.clear()
+    assert "fault" not in describe(emulator)
 
 
 def test_latency(faults: Faults, queue: Queue, clock: ManualClock) -> None:
