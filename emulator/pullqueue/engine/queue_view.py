@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
 from pullqueue.engine import checks
@@ -17,6 +17,18 @@ from pullqueue.tasks import Task, TaskState
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueMode, QueueSettings
+
+
+class AnyTask(Protocol):
+    """A task of this package or of App Engine's SDK."""
+
+    @property
+    def name(self) -> str | None:
+        """Its name; None before it is added without one."""
+
+    @property
+    def payload(self) -> bytes | str | None:
+        """What it carries."""
 
 
 class QueueView:
@@ -138,7 +150,7 @@ class QueueView:
         """The tasks that used up their leases, oldest first, as they were at the end."""
         return self._store.exhausted(self.name)
 
-    def history(self, task: Task | str) -> list[Event]:
+    def history(self, task: AnyTask | str) -> list[Event]:
         """Give what happened to a task (or to the task of a name), oldest first."""
         return self._store.events(self.name, name_of(task))
 
@@ -159,16 +171,20 @@ class QueueView:
         return from_usec(change_usec)
 
 
-def name_of(task: Task | str) -> str:
-    """Give the name of a task, or a name itself.
+def name_of(task: AnyTask | str) -> str:
+    """Give the name of a task, be it the SDK's, or a name itself.
 
     Raises:
-        InvalidTaskNameError: it is neither.
+        InvalidTaskNameError: it is neither, or a task that has no name yet.
     """
     if isinstance(task, str):
         return task
     if isinstance(task, Task):
         return task.name
+    if hasattr(task, "payload") and hasattr(task, "name"):
+        if isinstance(task.name, str):
+            return task.name
+        raise InvalidTaskNameError(f"{task!r} has no name: add it first, or give it one")
     raise InvalidTaskNameError(f"{task!r} is neither a task nor the name of one")
 
 

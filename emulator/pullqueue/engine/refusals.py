@@ -21,9 +21,9 @@ def unknown_task(queue_name: str, task_name: str) -> UnknownTaskError:
 
 
 def deleted_task(queue_name: str, task_name: str) -> TombstonedTaskError:
-    """Say that the task of a name was deleted."""
+    """Say that the task of a name is gone: a tombstone does not tell how it went."""
     return TombstonedTaskError(
-        f"task {task_name!r} of queue {queue_name!r} was deleted",
+        f"task {task_name!r} of queue {queue_name!r} was deleted, or given up after its last lease",
         queue_name=queue_name,
         task_name=task_name,
     )

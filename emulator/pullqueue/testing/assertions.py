@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.queue_view import name_of
+from pullqueue.engine.queue_view import AnyTask, name_of
 from pullqueue.tasks import Task, count_tasks
 from pullqueue.testing.describing import describe_payload, describe_queue, describe_task
 from pullqueue.testing.interception import observing
@@ -55,7 +55,7 @@ def assert_leased(queue: Queue, count: int | None = None) -> None:
 
 
 def assert_exhausted(
-    queue: Queue, task: Task | str | None = None, count: int | None = None
+    queue: Queue, task: AnyTask | str | None = None, count: int | None = None
 ) -> None:
     """Assert that a task used up its leases and was deleted; or `count` tasks, or any.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.queue_view import name_of
+from pullqueue.engine.queue_view import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
 from pullqueue.testing.interception import observing
@@ -14,7 +14,7 @@ _LEASE_SECONDS = 60
 
 
 @observing()
-def exhaust(queue: Queue, task: Task | str) -> Task:
+def exhaust(queue: Queue, task: AnyTask | str) -> Task:
     """Lease a task and let the lease run out, until the queue's retry limit deletes it.
 
     Gives the task as it was at its end. Moves the clock. As a worker would, it leases every task

@@ -87,7 +87,11 @@ class TestChangeLease:
         deleted = refusal(call("POST", "pull/tasks/one?newLeaseSeconds=1", json=held))
 
         assert unknown[:2] == (404, "notFound")
-        assert deleted == (400, "invalid", "task 'one' of queue 'pull' was deleted")
+        assert deleted == (
+            400,
+            "invalid",
+            "task 'one' of queue 'pull' was deleted, or given up after its last lease",
+        )
 
     @pytest.mark.parametrize("name", ["pull", "projects/app/taskqueues/pull"])
     def test_patch_needs_the_queue_name_alone(

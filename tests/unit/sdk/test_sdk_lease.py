@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from freezegun import freeze_time
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator, EventKind, InvalidTaskNameError, ManualClock
 from pullqueue.clock import from_usec, to_usec
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
+from pullqueue.testing import assert_exhausted, exhaust
 
 pytestmark = pytest.mark.usefixtures("stub")
 
@@ -216,6 +217,16 @@ class TestModify:
             queue.modify_task_lease(leased, 60)
         with pytest.raises(taskqueue.Error, match="queue 'pull' has no task 'stranger'"):
             queue.modify_task_lease(stranger, 60)
+
+    def test_given_up(self, emulator: Emulator) -> None:
+        """What is said of a task that is gone is true of one that used up its leases."""
+        add(b"work", queue="once", name="lost")
+        (task,) = taskqueue.Queue("once").lease_tasks(60, 1)
+        taskqueue.Queue("once").modify_task_lease(task, 0)
+
+        assert emulator.queue("once").exhausted
+        with pytest.raises(taskqueue.TombstonedTaskError, match="or given up after its last lease"):
+            taskqueue.Queue("once").modify_task_lease(task, 60)
 
     def test_in_another_queue(self) -> None:
         """The task has to be of the queue: of the wrong, unknown or push queue it is refused."""
@@ -436,3 +447,18 @@ def test_purge() -> None:
     assert queue.fetch_statistics().tasks == 0
     with pytest.raises(taskqueue.UnknownQueueError):
         taskqueue.Queue("nowhere").purge()
+
+
+class TestHelpers:
+    def test_tasks_of_the_sdk(self, emulator: Emulator) -> None:
+        """The helpers for tests take the client's tasks as they take the engine's."""
+        queue = emulator.queue("twice")
+        (task,) = add(b"work", queue="twice")
+
+        with pytest.raises(AssertionError, match=r"which permits 2 leases, is not exhausted"):
+            assert_exhausted(queue, task)
+        assert exhaust(queue, task).payload == b"work"
+        assert_exhausted(queue, task, count=1)
+        assert queue.history(task)[-1].kind is EventKind.EXHAUSTED
+        with pytest.raises(InvalidTaskNameError, match="has no name: add it first"):
+            queue.history(taskqueue.Task(payload=b"", method="PULL"))

@@ -6,7 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from pullqueue import Emulator, EventKind, Limits, ManualClock, Queue, UnknownTaskError
+from pullqueue import (
+    Emulator,
+    EventKind,
+    InvalidTaskNameError,
+    Limits,
+    ManualClock,
+    Queue,
+    UnknownTaskError,
+)
 from pullqueue.testing import exhaust
 
 
@@ -63,3 +71,16 @@ def test_exhaust_an_unknown_task(limited: Queue) -> None:
     """A task that is not there cannot be exhausted."""
     with pytest.raises(UnknownTaskError):
         exhaust(limited, "one")
+
+
+def test_exhaust_a_task_without_a_name(limited: Queue) -> None:
+    """A task of another kind that has no name yet is told from what is no task at all."""
+
+    class Unnamed:
+        name = None
+        payload = b""
+
+    with pytest.raises(InvalidTaskNameError, match=r"has no name: add it first"):
+        exhaust(limited, Unnamed())
+    with pytest.raises(InvalidTaskNameError, match=r"^5 is neither a task nor the name of one$"):
+        exhaust(limited, 5)  # type: ignore[arg-type] # what is proved
