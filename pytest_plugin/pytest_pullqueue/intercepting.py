@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import responses
 from requests import PreparedRequest
+from responses.registries import FirstMatchRegistry
 from werkzeug.test import Client
 
 from pullqueue.engine.emulator import Emulator
@@ -30,7 +31,24 @@ _TOKEN_INFO = re.compile(
 )
 _OAUTH_URL = "https://oauth2.googleapis.com/"
 
+_JWT_GRANT = b"grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer"
+"""In the body of a service account's request for a token (RFC 7523)."""
+
 _Answer = tuple[int, dict[str, str], bytes]
+
+
+class _Registry(FirstMatchRegistry):
+    """Tells whoever asks for a token at an unknown address which key would be good."""
+
+    def find(self, request: PreparedRequest) -> tuple[responses.BaseResponse | None, list[str]]:
+        """Give who answers a request, or why nobody does."""
+        match, reasons = super().find(request)
+        if match is None and reasons and _asks_for_token(request):
+            reasons[-1] += (
+                f"\n\npullqueue_responses gives no tokens at {request.url}, the token_uri of the "
+                "key: make a key with pullqueue_responses.credentials(email)"
+            )
+        return match, reasons
 
 
 class AnsweredRequests:
@@ -76,8 +94,13 @@ class AnsweredRequests:
 @contextmanager
 def requests_of_test(emulator: Emulator, *, acl: bool) -> Iterator[AnsweredRequests]:
     """Answer the calls that code under test makes with `requests`, until the test ends."""
-    with errors_raised(), responses.RequestsMock(assert_all_requests_are_fired=False) as mock:
+    mocked = responses.RequestsMock(assert_all_requests_are_fired=False, registry=_Registry)
+    with errors_raised(), mocked as mock:
         yield AnsweredRequests(emulator, mock, acl=acl)
+
+
+def _asks_for_token(request: PreparedRequest) -> bool:
+    return isinstance(request.body, str | bytes) and _JWT_GRANT in _body(request)
 
 
 def _body(request: PreparedRequest) -> bytes:

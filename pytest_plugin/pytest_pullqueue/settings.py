@@ -54,6 +54,9 @@ class Settings:
     """Where `pullqueue_clock` starts: `"2026-01-01T00:00Z"` or an aware datetime."""
 
 
+_MEANT = {"auth": "to have callers checked say acl=True, else "}
+"""For a name that a user of `pullqueue serve` would guess: what is meant."""
+
 _MARKER_ARGUMENTS = frozenset(f.name for f in fields(Settings)) - {"config_base"}
 
 
@@ -112,8 +115,9 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
         raise SettingsError(f"{where} takes no positional arguments, but got {marker.args[0]!r}")
     for name in marker.kwargs:
         if name not in _MARKER_ARGUMENTS:
+            hint = _MEANT.get(name, "")
             raise SettingsError(
-                f"{where} has no argument {name!r}: use one of "
+                f"{where} has no argument {name!r}: {hint}use one of "
                 f"{', '.join(sorted(_MARKER_ARGUMENTS))}"
             )
     if {"config", "queues"} <= marker.kwargs.keys():

@@ -298,3 +298,42 @@ def test_responses(run: Run) -> None:
     """)
 
     result.assert_outcomes(passed=4)
+
+
+def test_responses_and_a_key_from_elsewhere(run: Run) -> None:
+    """A key that was not made by the fixture is refused with the way to make one."""
+    result = run("""
+        import pytest
+        import requests
+        from google.auth.exceptions import RefreshError, TransportError
+        from google.auth.transport.requests import AuthorizedSession
+        from google.oauth2 import service_account
+
+        QUEUE = "https://www.googleapis.com/taskqueue/v1beta2/projects/s~app/taskqueues/pull-queue"
+
+        def ask(key):
+            credentials = service_account.Credentials.from_service_account_info(
+                key, scopes=["https://www.googleapis.com/auth/taskqueue"])
+            with AuthorizedSession(credentials) as session:
+                session.get(QUEUE + "/tasks")
+
+        def test_unknown_address(pullqueue_responses):
+            key = pullqueue_responses.credentials("worker@example.com")
+            key["token_uri"] = "http://127.0.0.1:8124/token"
+            with pytest.raises(TransportError, match=(
+                    r"gives no tokens at http://127.0.0.1:8124/token, the token_uri of the key: "
+                    r"make a key with pullqueue_responses.credentials\\(email\\)")):
+                ask(key)
+            for body in ("{}", iter([b"{}"])):
+                with pytest.raises(requests.ConnectionError) as refused:
+                    requests.post("http://127.0.0.1:8124/token", data=body)
+                assert "gives no tokens" not in str(refused.value)
+
+        def test_unknown_key(pullqueue_responses):
+            key = pullqueue_responses.credentials("worker@example.com")
+            key["private_key_id"] = "google's"
+            with pytest.raises(RefreshError, match="in a test by credentials"):
+                ask(key)
+    """)
+
+    result.assert_outcomes(passed=2)

@@ -136,6 +136,10 @@ def test_start_and_rate(pullqueue_emulator):
             "queue=['a']",
             "@pytest.mark.pullqueue has no argument 'queue': use one of acl, config, *",
         ),
+        (
+            "auth='acl'",
+            "@pytest.mark.pullqueue has no argument 'auth': to have callers checked say acl=True*",
+        ),
         ("config='a', queues=['b']", "@pytest.mark.pullqueue has both config and queues: *"),
         ("queues='a'", "@pytest.mark.pullqueue: argument queues is 'a': give a list of *"),
         ("queues=[{'name': object}]", "@pytest.mark.pullqueue: *not JSON serializable*"),

@@ -169,5 +169,6 @@ class Tokens:
         except BadData:
             raise GrantError(
                 "the key is unknown: it is of another server, or of an earlier run without "
-                "--secret-file; get one with `pullqueue credentials`"
+                "--secret-file; get one with `pullqueue credentials`, or in a test by "
+                "credentials(email) of pullqueue_responses or pullqueue_server"
             ) from None
