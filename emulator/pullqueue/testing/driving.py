@@ -51,7 +51,8 @@ def drain(emulator: Emulator, worker: Worker, *, max_calls: int = 1000) -> int:
     Time passes as the worker lets it: `time.sleep` moves the clock and returns at once; where
     nothing can be leased yet, the clock goes to the next moment that changes this. A worker that
     loops for ever is stopped from outside, once the queues are empty: where it leases from the same
-    queue in vain, or sleeps, for the third time in a row.
+    queue in vain, or sleeps, for the third time in a row. What the worker raises is not caught: it
+    ends `drain`. To have a worker started anew when it fails, give one that catches.
 
     Raises:
         AssertionError: after `max_calls` calls of the worker, or as many leases or pauses of it,
