@@ -43,6 +43,7 @@ PAGES = (
     "/queues/pull?state=exhausted",
     "/queues/pull/tasks/task-leased",
     "/queues/pull/tasks/task-binary",
+    "/queues/pull/tasks/task-lost",
     "/queues/pull/purge",
     "/queues/push",
     "/exhausted",
@@ -232,6 +233,43 @@ def test_every_page_can_be_read_by_all(
     # The page that is not there is answered so.
     log = [message for message in log_of(site.browser) if "404 (NOT FOUND)" not in message]
     assert log == []
+
+
+@pytest.mark.parametrize("width", [305, 375])
+def test_the_head_of_a_narrow_page(
+    site: Site, emulator: Emulator, clock: ManualClock, width: int
+) -> None:
+    """On a phone, and beside a scrollbar, name, time and the live button share one line."""
+    clock.advance(0.123)
+    show(site.browser, width=width)
+    site.open("/")
+
+    middles = evaluate(
+        site.browser,
+        "return ['.brand', '.now', '#live'].map((part) => {"
+        "const box = document.querySelector(part).getBoundingClientRect();"
+        "return (box.top + box.bottom) / 2; })",
+    )
+    assert max(middles) - min(middles) < 3
+    assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width
+
+
+def test_a_step_of_a_life_is_one_line(site: Site, emulator: Emulator, clock: ManualClock) -> None:
+    """On a desk even the longest step, a lease, needs no second line."""
+    clock.advance(0.123)
+    queue = emulator.queue("pull")
+    queue.add(name="quick")
+    clock.advance(0.5)
+    queue.lease_tasks(86_399.111, 1)
+    show(site.browser)
+    site.open("/queues/pull/tasks/quick")
+
+    added, leased = evaluate(
+        site.browser,
+        "return [...document.querySelectorAll('.life li')].map((each) => each.offsetHeight)",
+    )
+    assert "< 1 s later" in site.text("#life")
+    assert leased == added
 
 
 def test_payloads_are_text_and_never_markup(

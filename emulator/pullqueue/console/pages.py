@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from flask import Response, render_template, request, url_for
@@ -15,6 +15,7 @@ from pullqueue.console.control import Control
 from pullqueue.console.formatting import views_of
 from pullqueue.console.notices import Notices
 from pullqueue.engine.calls import VERBS
+from pullqueue.engine.events import EventKind
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError, UnknownTaskError
 from pullqueue.rest.answers import Json
@@ -29,6 +30,15 @@ _PAGE_SIZES = ("25", "100", "500")
 _FILTERS = ("state", "tag", "search", "limit")
 
 _log = logging.getLogger("pullqueue.console")
+
+
+class _Gone(NamedTuple):
+    """What is known of a task that is not there any more."""
+
+    text: str
+    is_exhausted: bool = False
+    task: Json | None = None
+    """As it was at its end."""
 
 
 class Pages:
@@ -88,20 +98,20 @@ class Pages:
         """One task and its life; where it is gone, what is remembered of it."""
         events = self._control.ask("getHistory", queue=queue, task=task)["events"]
         found: Json | None = None
-        gone: str | None = None
+        gone: _Gone | None = None
         try:
             found = self._control.ask("getTask", queue=queue, task=task)["task"]
         except PullQueueError as error:
-            if not events and isinstance(error, UnknownTaskError):
-                raise
-            gone = str(error)
-        views = views_of(found["payload"]) if found else {}
+            gone = self._gone(queue, task, events, error)
+        shown = gone.task if gone else found
+        views = views_of(shown["payload"]) if shown else {}
         view = request.args.get("view", "")
         return self._page(
             "task",
             queue=self._control.ask("getQueue", queue=queue)["queue"],
             name=task,
             task=found,
+            shown=shown,
             gone=gone,
             events=events,
             views=views,
@@ -220,6 +230,25 @@ class Pages:
             _log.error("a page failed through a fault of the console", exc_info=error)
         surroundings = self._control.surroundings()
         return self._rendered("refusal", text=text, status=status, **surroundings)
+
+    def _gone(self, queue: str, name: str, events: list[Json], error: PullQueueError) -> _Gone:
+        """Tell what became of a task; a name that nothing is known of is refused."""
+        kind = events[-1]["kind"] if events else None
+        exhausted: Json | None = None
+        if kind in (None, EventKind.EXHAUSTED.value):
+            listed = self._control.ask("listQueueExhausted", {"limit": "1000"}, queue=queue)
+            exhausted = next((task for task in listed["tasks"] if task["name"] == name), None)
+        if kind is None and exhausted is None and isinstance(error, UnknownTaskError):
+            raise error
+        if kind == EventKind.EXHAUSTED.value or exhausted:
+            leases = (exhausted or events[-1])["retry_count"]
+            many = "1 lease" if leases == 1 else f"{leases} leases"
+            return _Gone(
+                f"Task {name} was given up after {many}.", is_exhausted=True, task=exhausted
+            )
+        if kind == EventKind.DELETED.value:
+            return _Gone(f"Task {name} was deleted.")
+        return _Gone(f"{error}.")
 
     def _confirm(self, *, title: str, text: str, verb: str, action: str, back: str) -> Response:
         return self._page("confirm", title=title, text=text, verb=verb, action=action, back=back)

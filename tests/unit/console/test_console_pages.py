@@ -10,7 +10,7 @@ import html5lib
 import pytest
 from flask.testing import FlaskClient
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.rest.app import create_app
 from pullqueue.rest.control.site import Site
 
@@ -31,6 +31,7 @@ PAGES = (
     "/queues/pull/tasks/a",
     "/queues/pull/tasks/a?view=hex",
     "/queues/pull/tasks/a/delete",
+    "/queues/pull/tasks/lost",
     "/exhausted",
     "/requests",
     "/requests/1",
@@ -171,6 +172,69 @@ def test_payloads_are_downloads(client: FlaskClient) -> None:
     assert answer.content_type == "application/octet-stream"
     assert answer.headers["Content-Disposition"] == 'attachment; filename="a"'
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_an_exhausted_task(client: FlaskClient, site: Site) -> None:
+    """Its page says that it was given up, as a warning, and shows what it was at its end."""
+    queue = site.emulator.queue("pull")
+    queue.add(b"x" * 300, name="heavy", tag="stone")
+    for _ in range(2):
+        queue.lease_tasks(0, 10)
+
+    page = client.get("/console/queues/pull/tasks/lost").text
+    heavy = client.get("/console/queues/pull/tasks/heavy").text
+
+    assert '<p class="notice error">Task lost was given up after 2 leases.</p>' in page
+    assert "<dd>2 of 2</dd>" in "".join(page.split("\n"))
+    assert '<pre class="payload" tabindex="0">lost</pre>' in page
+    assert '<span class="tag">stone</span>' in heavy
+    assert "Only the beginning is shown" in heavy
+    for text in (page, heavy):
+        assert "Download" not in text
+        assert "Delete…" not in text
+
+
+def test_a_deleted_task(client: FlaskClient, site: Site) -> None:
+    """A task that was deleted is not said to be given up, nor one whose name had been given up."""
+    queue = site.emulator.queue("pull")
+    queue.delete_tasks("a")
+    queue.free_names()
+    queue.add(name="lost")
+    queue.delete_tasks("lost")
+    queue.add(name="all")
+    queue.purge()
+
+    for name, text in (
+        ("a", "Task a was deleted."),
+        ("lost", "Task lost was deleted."),
+        ("all", "was deleted, or given up after its last lease."),
+    ):
+        page = client.get(f"/console/queues/pull/tasks/{name}").text
+
+        assert '<p class="notice">' in page
+        assert text in page
+        assert 'class="payload"' not in page
+
+
+@pytest.mark.parametrize(("events", "exhausted"), [(0, 1000), (100, 0)])
+def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int) -> None:
+    """Where its life or the task itself is forgotten, the page tells the rest."""
+    limits = Limits(events_kept=events, exhausted_kept=exhausted)
+    emulator = Emulator.from_text(CONFIG, clock=ManualClock(), limits=limits)
+    emulator.queue("pull").add(b"lost", name="lost", tag="t")
+    for _ in range(2):
+        emulator.queue("pull").lease_tasks(0, 1)
+    emulator.queue("pull").free_names()
+
+    answer = (
+        create_app(emulator, site=Site(emulator))
+        .test_client()
+        .get("/console/queues/pull/tasks/lost")
+    )
+
+    assert answer.status_code == 200
+    assert "Task lost was given up after 2 leases." in answer.text
+    assert ('<pre class="payload"' in answer.text) is bool(exhausted)
 
 
 def test_a_fault_of_the_console(
