@@ -92,7 +92,7 @@ def pullqueue_emulator(
     """The test's own `pullqueue.Emulator`: the queues of queue.yaml, empty.
 
     Its time is the process's: frozen where the test has `pullqueue_clock` or another freezer. When
-    the test fails, its report tells the state of the queues and what happened last.
+    the test fails, its report tells the state of the queues, what happened last, and the faults.
     """
     from pytest_pullqueue.emulator import emulator_of_test  # noqa: PLC0415
 

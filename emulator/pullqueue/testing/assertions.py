@@ -59,6 +59,8 @@ def assert_exhausted(
 ) -> None:
     """Assert that a task used up its leases and was deleted; or `count` tasks, or any.
 
+    `task` may be one of App Engine's SDK.
+
     Raises:
         AssertionError: it is not so.
     """

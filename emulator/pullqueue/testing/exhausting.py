@@ -17,8 +17,9 @@ _LEASE_SECONDS = 60
 def exhaust(queue: Queue, task: AnyTask | str) -> Task:
     """Lease a task and let the lease run out, until the queue's retry limit deletes it.
 
-    Gives the task as it was at its end. Moves the clock. As a worker would, it leases every task
-    that stands before this one as well, and lets those leases run out, too.
+    `task` may be one of App Engine's SDK. Gives the task as it was at its end. Moves the clock. As
+    a worker would, it leases every task that stands before this one as well, and lets those leases
+    run out, too.
 
     Raises:
         ValueError: the queue has no `task_retry_limit`, so that its tasks are never given up.
