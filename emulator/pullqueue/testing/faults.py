@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
-from pullqueue import errors
 from pullqueue.clock import duration_usec, from_usec
 from pullqueue.engine.calls import VERBS, QueueCall
 from pullqueue.engine.emulator import Emulator
@@ -20,16 +19,13 @@ from pullqueue.engine.store import Lease
 from pullqueue.errors import (
     ClockError,
     DeadlineExceededError,
-    OverQuotaError,
     PullQueueError,
-    QueueError,
-    TaskError,
 )
+from pullqueue.testing.injected import ErrorSource, made
 from pullqueue.testing.interception import LEASES, Step, intercepted, verb_of
 from pullqueue.testing.moving import movable_clock, queue_of
 
 Proceed = Callable[[], object]
-ErrorSource = PullQueueError | type[PullQueueError]
 
 
 class When(TypedDict, total=False):
@@ -152,8 +148,8 @@ class Faults:
             ValueError: there is no such verb, or `when` makes no sense.
             TypeError: `error` is none of pullqueue's.
         """
-        _made(error, "")
-        return self._add({verb}, when, lambda call, _: _raise(_made(error, call.queue.name)))
+        made(error, "")
+        return self._add({verb}, when, lambda call, _: _raise(made(error, call.queue.name)))
 
     def lose_answer(
         self, verb: str, error: ErrorSource = DeadlineExceededError, **when: Unpack[When]
@@ -164,11 +160,11 @@ class Faults:
             ValueError: there is no such verb, or `when` makes no sense.
             TypeError: `error` is none of pullqueue's.
         """
-        _made(error, "")
+        made(error, "")
 
         def lose(call: QueueCall, proceed: Proceed) -> object:
             proceed()
-            raise _made(error, call.queue.name)
+            raise made(error, call.queue.name)
 
         return self._add({verb}, when, lose)
 
@@ -277,33 +273,6 @@ class _Lapse:
                 self._rival()
             finally:
                 self._rival_at_work = False
-
-
-def _made(source: object, where: str) -> PullQueueError:
-    """Give an error, or make one of a class with what the class asks for."""
-    if isinstance(source, PullQueueError):
-        return source
-    if not (isinstance(source, type) and issubclass(source, PullQueueError)):
-        name = _name_here(source) or "TransientError"
-        raise TypeError(
-            f"{source!r} is no error of pullqueue: give one of its own, such as pullqueue.{name}"
-        )
-    error: type[PullQueueError] = source
-    message = f"{error.__doc__} (injected by the test)"
-    if issubclass(error, OverQuotaError):
-        return error(message, limit_bytes=0, needed_bytes=0)
-    if issubclass(error, TaskError):
-        return error(message, queue_name=where, task_name="")
-    if issubclass(error, QueueError):
-        return error(message, queue_name=where)
-    return error(message)
-
-
-def _name_here(source: object) -> str | None:
-    """Give the name of pullqueue's error that goes by the same name as another's."""
-    name = (source if isinstance(source, type) else type(source)).__name__
-    here = getattr(errors, name, None)
-    return name if isinstance(here, type) and issubclass(here, PullQueueError) else None
 
 
 def _raise(error: PullQueueError) -> object:
