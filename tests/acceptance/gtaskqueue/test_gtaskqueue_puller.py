@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pullqueue import Emulator, Queue
+from pullqueue import Queue
 from pullqueue.gtaskqueue.api import TaskQueueApi
 from pullqueue.gtaskqueue.programs import Order
 from pullqueue.gtaskqueue.puller import Puller, gtaskqueue_puller
@@ -23,19 +23,6 @@ SCRIPT = Path(sys.executable).with_name("gtaskqueue_puller")
 
 
 UPPER = "import sys; open(sys.argv[2], 'w').write(open(sys.argv[1]).read().upper())"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """Give a running server with one pull queue."""
-    with Server(Emulator.from_text("queue: [{name: pull, mode: pull}]")) as server:
-        yield server
-
-
-@pytest.fixture
-def queue(server: Server) -> Queue:
-    """Give its queue."""
-    return server.emulator.queue("pull")
 
 
 def puller_of(server: Server, program: str, *, output_url: str | None = None) -> Puller:

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from click.testing import CliRunner, Result
 
-from pullqueue import Emulator, Queue
+from pullqueue import Queue
 from pullqueue.gtaskqueue.command import gtaskqueue
 from pullqueue.rest.server import Server
 
 Run = Callable[..., Result]
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """Give a running server with one pull queue."""
-    with Server(Emulator.from_text("queue: [{name: pull, mode: pull}]")) as server:
-        yield server
-
-
-@pytest.fixture
-def queue(server: Server) -> Queue:
-    """Give its queue."""
-    return server.emulator.queue("pull")
 
 
 @pytest.fixture

@@ -1,0 +1,23 @@
+"""A running server for Google's two commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pullqueue import Emulator, Queue
+from pullqueue.rest.server import Server
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Give a running server with one pull queue."""
+    with Server(Emulator.from_text("queue: [{name: pull, mode: pull}]")) as server:
+        yield server
+
+
+@pytest.fixture
+def queue(server: Server) -> Queue:
+    """Give its queue."""
+    return server.emulator.queue("pull")
