@@ -167,23 +167,17 @@ def _memory(depth: int) -> Iterator[Figure]:
     """Fill a queue in a process of its own, and see what it grew by."""
     for what, lease in (("memory, added", False), ("memory, leased", True)):
         grown = {side: _grown_bytes(side, depth, lease=lease) for side in ("engine", "heap")}
-        yield Figure(
+        bytes_of = {side: grown[side] / depth - len(PAYLOAD) for side in grown}
+        figure = Figure(
             suite=SUITE,
             what=what,
             depth=depth,
-            value=grown["engine"] / depth - len(PAYLOAD),
+            value=bytes_of["engine"],
             unit="bytes/task",
             limit=MOST_BYTES,
         )
-        yield Figure(
-            suite=SUITE,
-            what=what,
-            depth=depth,
-            value=grown["engine"] / depth - len(PAYLOAD),
-            unit="bytes/task",
-            peer="heap and dict",
-            peer_value=grown["heap"] / depth - len(PAYLOAD),
-        )
+        yield figure
+        yield replace(figure, peer="heap and dict", peer_value=bytes_of["heap"], limit=None)
 
 
 def _grown_bytes(side: str, depth: int, *, lease: bool) -> int:

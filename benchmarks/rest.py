@@ -175,22 +175,13 @@ def _cycles(address: Address, options: Options) -> Iterator[Figure]:
             (message,) = sqs(theirs, "ReceiveMessage", VisibilityTimeout=600)["Messages"]
             sqs(theirs, "DeleteMessage", ReceiptHandle=message["ReceiptHandle"])
 
-        def per_cycle(work: Callable[[], None]) -> Callable[[], float]:
-            def measured() -> float:
-                begin, count = time.perf_counter(), 0
-                while time.perf_counter() - begin < options.seconds:
-                    work()
-                    count += 1
-                return (time.perf_counter() - begin) / count
-
-            return measured
-
+        cycles = {
+            "insert, lease and delete one task of 1 KB with requests": cycle,
+            "three requests of an empty Flask view with requests": empty_cycle,
+            "moto": their_cycle,
+        }
         taken = medians(
-            {
-                "insert, lease and delete one task of 1 KB with requests": per_cycle(cycle),
-                "three requests of an empty Flask view with requests": per_cycle(empty_cycle),
-                "moto": per_cycle(their_cycle),
-            },
+            {what: partial(_seconds_per_cycle, work, options) for what, work in cycles.items()},
             rounds=options.rounds,
         )
     of_moto = taken.pop("moto")
@@ -205,3 +196,11 @@ def _cycles(address: Address, options: Options) -> Iterator[Figure]:
             peer_value=of_moto * 1e3,
             limit=limit,
         )
+
+
+def _seconds_per_cycle(work: Callable[[], None], options: Options) -> float:
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < options.seconds:
+        work()
+        count += 1
+    return (time.perf_counter() - begin) / count
