@@ -48,9 +48,9 @@ class NewTask(NamedTuple):
 class Task(NamedTuple):
     """A task as a queue holds it at one moment; later changes do not show in it.
 
-    A tuple that begins with (eta_usec, sequence): the order of a queue is the order of its tasks,
-    and the queue's indexes hold the tasks themselves. That makes it smaller and several times
-    cheaper to make than a dataclass, in the place where an emulator spends its time and memory.
+    A tuple that begins with (eta_usec, sequence): the order of a queue is the order of its tasks.
+    That makes it smaller and several times cheaper to make than a dataclass, in the place where an
+    emulator spends its time and memory.
     """
 
     eta_usec: int
