@@ -1,7 +1,7 @@
 """The peers of the engine: nothing but the structures that hold and order tasks.
 
-No checks, no records, no names made up, no limits, no lock. The indexes give tasks back, as the
-engine does; the heap gives names.
+No checks, no records, no names made up, no limits, no lock, and no `Task` made to be handed out:
+leases give what the indexes hold, or the names in the heap.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from heapq import heapify, heappop, heappush
 
 from pullqueue.engine.fields import NAME, Fields, FieldsByName
 from pullqueue.engine.orders import TaskOrders
-from pullqueue.tasks import Task, make_task
 
 Given = tuple[str, bytes, str | None]
 """A task to add: its name, payload and tag."""
@@ -25,8 +24,8 @@ class BareIndexes:
         self.orders = TaskOrders()
         self._sequence = 0
 
-    def add(self, given: Sequence[Given], now_usec: int) -> list[Task]:
-        """Make tasks, store them and give them back."""
+    def add(self, given: Sequence[Given], now_usec: int) -> None:
+        """Make tasks and store them."""
         tasks: list[Fields] = [
             (now_usec, sequence, name, "q", payload, tag, 0, now_usec, 0)
             for sequence, (name, payload, tag) in enumerate(given, self._sequence)
@@ -34,9 +33,8 @@ class BareIndexes:
         self._sequence += len(tasks)
         self.orders.put(tasks)
         self.tasks.update({task[NAME]: task for task in tasks})
-        return list(map(make_task, tasks))
 
-    def lease(self, now_usec: int, until_usec: int, count: int) -> list[Task]:
+    def lease(self, now_usec: int, until_usec: int, count: int) -> list[Fields]:
         """Move the first due tasks behind `until_usec`."""
         due = self.orders.due(now_usec, count)
         leased: list[Fields] = [
@@ -46,7 +44,7 @@ class BareIndexes:
         self.orders.take(due)
         self.orders.put(leased)
         self.tasks.update({task[NAME]: task for task in leased})
-        return list(map(make_task, leased))
+        return leased
 
     def delete(self, names: Sequence[str]) -> None:
         """Take tasks out."""
