@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, request
-from werkzeug.routing import Map
+from werkzeug.routing import Map, MapAdapter
 
 from pullqueue.console import blueprint as console
 from pullqueue.engine.emulator import Emulator
@@ -16,6 +17,7 @@ from pullqueue.rest import answers, batch, bodies, discovery, errors, fields, oa
 from pullqueue.rest.access import Guard
 from pullqueue.rest.api import METHODS, Method
 from pullqueue.rest.control import routes
+from pullqueue.rest.control.request_log import STARTED_KEY
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.methods import Call, queue_of
 from pullqueue.rest.parameters import Parameters
@@ -46,11 +48,26 @@ class _App(Flask):
     url_map_class = _Map  # type: ignore[assignment]  # made with host_matching alone
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Let X-HTTP-Method-Override replace the verb of a POST, before it is routed."""
+        """Note the time, and let X-HTTP-Method-Override replace a POST's verb before it is routed."""
+        environ[STARTED_KEY] = perf_counter()
         verb = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE", "").upper()
         if environ["REQUEST_METHOD"] == "POST" and _VERB.fullmatch(verb):
             environ["REQUEST_METHOD"] = verb
         return super().wsgi_app(environ, start_response)
+
+    def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
+        """Route by the path alone: the Host header is looked at once, by a check of its own."""
+        if request is None:
+            return super().create_url_adapter(None)
+        return MapAdapter(
+            self.url_map,
+            server_name="",
+            script_name=request.root_path,
+            subdomain="",
+            url_scheme=request.scheme,
+            path_info=request.path,
+            default_method=request.method,
+        )
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """Give a view as it is: none is a coroutine, and to find out anew each time costs."""
@@ -80,7 +97,8 @@ def create_app(
         for method in methods:
             app.add_url_rule(
                 f"/taskqueue/{version}/projects/{method.path}",
-                endpoint=f"{version}.{method.id}",
+                # Without dots: what stands before one, Flask takes for a blueprint.
+                endpoint=f"{version}/{method.id.replace('.', '/')}",
                 view_func=_view(emulator, guard, version, method),
                 methods=[method.verb],
             )
@@ -127,7 +145,7 @@ def _view(
             guard.check(token, call.queue, method.right)
         reply = method.handle(call)
         if reply.body is None:
-            return Response(status=204, headers=reply.headers)
+            return _Response(status=204, headers=reply.headers)
         body = fields.chosen(reply.body, wanted)
         text = answers.pretty(body) if indented else answers.compact(body)
         return _response(text.encode(), reply.headers, current)
@@ -136,7 +154,7 @@ def _view(
 
 
 def _response(body: bytes, headers: Mapping[str, str], current: Request) -> Response:
-    response = Response(body, headers=headers, content_type=answers.JSON_TYPE)
+    response = _Response(body, headers=headers, content_type=answers.JSON_TYPE)
     if _takes_gzip(current):
         response.set_data(answers.zipped(body))
         response.headers["Content-Encoding"] = "gzip"

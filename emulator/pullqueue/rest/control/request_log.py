@@ -22,7 +22,7 @@ _SECRET_PATHS = ("/token", "/tokeninfo")
 _SECRET_PARAMETERS = ("access_token", "oauth_token")
 """Parameters of the query that are credentials."""
 
-_STARTED_KEY = "pullqueue.started"
+STARTED_KEY = "pullqueue.started"
 """Where the WSGI environment holds when the request came in."""
 
 _log = logging.getLogger("pullqueue.requests")
@@ -66,7 +66,6 @@ class RequestLog:
 
     def install(self, app: Flask) -> None:
         """Record every request of an app."""
-        app.before_request(_start)
         app.after_request(self._record)
 
     def latest(self, limit: int, *, before: int | None = None) -> list[LoggedRequest]:
@@ -95,7 +94,7 @@ class RequestLog:
         path, environ = current.path, current.environ
         if path.startswith(_OWN_PATHS):
             return response
-        seconds = perf_counter() - environ.get(_STARTED_KEY, perf_counter())
+        seconds = perf_counter() - environ[STARTED_KEY]
         secret = path.startswith(_SECRET_PATHS)
         body = environ.get(BODY_KEY, b"")
         answer = b"" if response.is_streamed else response.get_data()
@@ -133,7 +132,3 @@ def _shown_query(query: str) -> str:
         secret = unquote_plus(name) in _SECRET_PARAMETERS
         parts.append(f"{name}{equals}{'' if secret else value}")
     return "&".join(parts)
-
-
-def _start() -> None:
-    request.environ[_STARTED_KEY] = perf_counter()
