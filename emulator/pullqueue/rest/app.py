@@ -48,7 +48,7 @@ class _App(Flask):
     url_map_class = _Map  # type: ignore[assignment]  # made with host_matching alone
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Note the time, and let X-HTTP-Method-Override replace a POST's verb before it is routed."""
+        """Note the time, and let X-HTTP-Method-Override replace the verb of a POST."""
         environ[STARTED_KEY] = perf_counter()
         verb = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE", "").upper()
         if environ["REQUEST_METHOD"] == "POST" and _VERB.fullmatch(verb):

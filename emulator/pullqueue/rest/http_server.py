@@ -7,20 +7,15 @@ import math
 import os
 import socket
 from concurrent.futures import Future
-from io import BufferedReader, BytesIO, RawIOBase
-from typing import TYPE_CHECKING
 
 from cheroot import wsgi
-from cheroot.server import ChunkedRFile, HTTPConnection, HTTPRequest
+from cheroot.server import HTTPConnection
 
 from pullqueue.errors import ServerAddressError
-from pullqueue.limits import KIB, MIB
-from pullqueue.rest.answers import JSON_TYPE, pretty
-from pullqueue.rest.errors import ApiError, envelope
+from pullqueue.limits import KIB
+from pullqueue.rest.http_request import Gateway, Request
+from pullqueue.rest.http_streams import stream
 from pullqueue.rest.workers import FREE, Workers
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 _log = logging.getLogger("pullqueue.rest")
 
@@ -28,102 +23,10 @@ _BACKLOG = 512
 """Connections that may wait to be accepted; 200 workers that start together all get in."""
 _HEADER_BYTES = 128 * KIB
 """Request line and headers of one request."""
-_UNREAD_BYTES = MIB
-"""How much of a body that no view has read is read, so that the connection can be kept."""
 _TICK_SECONDS = 0.02
 """How often the server looks whether it is to stop."""
 _NEXT_REQUEST_SECONDS = 0.002
 """How long a worker waits for the next request of the client it has answered."""
-
-
-class _Request(HTTPRequest):
-    """A request whose refusals by the server itself come in the envelope, too."""
-
-    _head = b""
-    """Headers that wait for the body, so that both leave as one packet."""
-
-    def send_headers(self) -> None:
-        """Close the connection where the application says so, or too much of a body is unread."""
-        if (b"Connection", b"close") in self.outheaders or self._leaves_much_unread():
-            self.close_connection = True
-        held = BytesIO()
-        wfile, self.conn.wfile = self.conn.wfile, held
-        try:
-            super().send_headers()
-        finally:
-            self.conn.wfile = wfile
-        self._head = held.getvalue()
-        if self.chunked_write:
-            self._send(b"")
-
-    def _leaves_much_unread(self) -> bool:
-        """Tell whether what is left of the body must be neither read nor taken for a request."""
-        if isinstance(self.rfile, ChunkedRFile):
-            return not self.rfile.closed
-        unread: int = self.rfile.remaining
-        return unread > _UNREAD_BYTES
-
-    def write(self, chunk: bytes) -> None:
-        """Send a part of the body; with the first one, the headers."""
-        self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self.chunked_write else chunk)
-
-    def respond(self) -> None:
-        """Answer, with or without a body."""
-        super().respond()
-        if self._head:
-            self._send(b"")
-
-    def _send(self, data: bytes) -> None:
-        head, self._head = self._head, b""
-        self.conn.socket.sendall(head + data)
-
-    def simple_response(self, status: object, msg: str = "") -> None:
-        code, _, name = str(status).partition(" ")
-        refusal = ApiError(msg or name, status=int(code), reason="badRequest")
-        body = pretty(envelope(refusal)).encode()
-        self.close_connection = True
-        head = (
-            f"{self.server.protocol} {status}\r\nContent-Length: {len(body)}\r\n"
-            f"Content-Type: {JSON_TYPE}\r\nConnection: close\r\n\r\n"
-        )
-        try:
-            self.conn.wfile.write(head.encode("latin-1") + body)
-        except OSError:
-            _log.debug("a refused client was gone before it could be told")
-
-
-class _Incoming(RawIOBase):
-    """What a client sends, as a file."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
-        self.pauses = False
-        """Whether nothing is to be read: what was read before is all there is for now."""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
-        return None if self.pauses else self._socket.recv_into(buffer)
-
-
-class _Reader(BufferedReader):
-    """Reads requests; the lines of a request one by one through cheroot's own cost far more.
-
-    That one is written in Python, for what is sent as much as for what is read.
-    """
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._incoming = _Incoming(sock)
-        super().__init__(self._incoming)
-
-    def has_data(self) -> bool:
-        """Tell whether more was read than was asked for so far."""
-        self._incoming.pauses = True
-        try:
-            return bool(self.peek(1))
-        finally:
-            self._incoming.pauses = False
 
 
 class _Connection(HTTPConnection):
@@ -133,14 +36,13 @@ class _Connection(HTTPConnection):
     Clients that are gone are noticed by the end of their stream.
     """
 
-    RequestHandlerClass = _Request
+    RequestHandlerClass = Request
     met = False
     """Whether the connection waited for its first request once."""
     requests_begun = 0
 
-    def __init__(self, server: HttpServer, sock: socket.socket, makefile: object) -> None:
-        super().__init__(server, sock, makefile)
-        self.rfile = _Reader(sock)
+    def __init__(self, server: HttpServer, sock: socket.socket, _makefile: object) -> None:
+        super().__init__(server, sock, stream)
 
     def communicate(self) -> bool:
         """Answer a request, and those that follow at once; tell whether to keep the connection.
@@ -162,16 +64,13 @@ class _Connection(HTTPConnection):
         """Wait a moment for the next request, unless others wait or the server is to stop."""
         if self.server.requests.qsize or not self.server.ready:
             return False
-        if self.rfile.has_data():
-            return True
-        patience = self.socket.gettimeout()
         self.socket.settimeout(_NEXT_REQUEST_SECONDS)
         try:
-            self.socket.recv(1, socket.MSG_PEEK)
+            self.rfile.peek()
         except OSError:  # it has timed out, or is gone: which, the watching thread finds out
             return False
         finally:
-            self.socket.settimeout(patience)
+            self.socket.settimeout(self.server.timeout)
         return True
 
     @property
@@ -202,6 +101,7 @@ class HttpServer(wsgi.Server):
             request_queue_size=_BACKLOG,
             shutdown_timeout=0,  # a request that is only half sent holds up no stop
         )
+        self.gateway = Gateway
         self._workers = Workers(self.requests)
 
     def stop(self) -> None:
