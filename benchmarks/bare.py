@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from pullqueue.engine.fields import NAME, Fields, FieldsByName
+from pullqueue.engine.fields import NAME, Fields
 from pullqueue.engine.orders import TaskOrders
 
 Given = tuple[str, bytes, str | None]
@@ -17,10 +17,10 @@ Given = tuple[str, bytes, str | None]
 
 
 class BareIndexes:
-    """The engine's own indexes and a dict by name."""
+    """The engine's own orders of tasks and a dict by name."""
 
     def __init__(self) -> None:
-        self.tasks = FieldsByName()
+        self.tasks: dict[str, Fields] = {}
         self.orders = TaskOrders()
         self._sequence = 0
 

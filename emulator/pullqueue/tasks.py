@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
 from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 from pullqueue.clock import from_usec
@@ -103,3 +105,8 @@ def count_tasks(count: int) -> str:
 
 make_task = partial(tuple.__new__, Task)
 """Makes a task of a tuple of all its fields: what calling `Task` does, in half the time."""
+
+
+def make_tasks(all_fields: Iterable[tuple[object, ...]]) -> list[Task]:
+    """Make tasks of tuples of all their fields."""
+    return list(map(tuple.__new__, repeat(Task), all_fields))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec, to_usec
-from pullqueue.engine.store import DRAFT_ETA_USEC, DRAFT_NAME, Draft
+from pullqueue.engine.store import Draft
 from pullqueue.errors import (
     ClockError,
     DuplicateTaskNameError,
@@ -44,11 +44,9 @@ def drafts_of(tasks: Sequence[NewTask], limits: Limits, now_usec: Callable[[], i
             f"{len(tasks)} tasks in one batch: at most {limits.tasks_per_add} can be added at a "
             "time; split the batch"
         )
-    drafts = _drafts(tasks, limits)
-    names = [name for draft in drafts if (name := draft[DRAFT_NAME]) is not None]
+    drafts, names, etas_usec = _drafts(tasks, limits)
     if names:
         _check_names(names, limits)
-    etas_usec = [usec for draft in drafts if (usec := draft[DRAFT_ETA_USEC]) is not None]
     if etas_usec:
         _check_etas(etas_usec, limits, now_usec())
     return drafts
@@ -120,11 +118,13 @@ def tag_bytes(tag: object, limits: Limits) -> int:
     return _utf8_bytes(tag)
 
 
-def _drafts(tasks: Iterable[object], limits: Limits) -> list[Draft]:
-    # What can be checked of all names, or of all etas, at once is left out; what is as it should
-    # be passes without a call.
+def _drafts(tasks: Iterable[object], limits: Limits) -> tuple[list[Draft], list[str], list[int]]:
+    """Give drafts, and what is left to be checked of all at once: the names and etas given."""
     most, longest_tag = limits.task_bytes, limits.tag_characters
     drafts: list[Draft] = []
+    names: list[str] = []
+    etas_usec: list[int] = []
+    # What is as it should be passes without a call.
     for task in tasks:
         if not isinstance(task, NewTask):
             raise InvalidTaskError(f"{task!r} is no task to add: give a pullqueue.NewTask")
@@ -140,14 +140,18 @@ def _drafts(tasks: Iterable[object], limits: Limits) -> list[Draft]:
         if name is not None:
             if not isinstance(name, str):
                 raise _no_name(name, limits)
+            names.append(name)
             size += len(name)
         if tag is not None:
             if not isinstance(tag, str) or len(tag) > longest_tag:
                 raise _no_tag(tag, limits)
             size += len(tag) if tag.isascii() else _utf8_bytes(tag)
-        eta_usec = None if eta is None else _eta_usec(eta)
+        eta_usec = None
+        if eta is not None:
+            eta_usec = _eta_usec(eta)
+            etas_usec.append(eta_usec)
         drafts.append((name, data, tag, eta_usec, size))
-    return drafts
+    return drafts, names, etas_usec
 
 
 def _check_names(names: Sequence[str], limits: Limits) -> None:

@@ -6,10 +6,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
+from operator import itemgetter
 from typing import NamedTuple
 
 from pullqueue.clock import from_usec
-from pullqueue.engine.fields import NAME, RETRY_COUNT, Fields
+from pullqueue.engine.fields import RETRY_COUNT, Fields, names_of
+
+_retry_count = itemgetter(RETRY_COUNT)
 
 
 class EventKind(Enum):
@@ -52,12 +55,15 @@ class Event(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One operation on some tasks; names only, so that payloads are not kept alive."""
+    """One operation on some tasks; names only, so that payloads are not kept alive.
+
+    In tuples, which the garbage collector lets go of.
+    """
 
     usec: int
     kind: EventKind
-    names: list[str]
-    retry_counts: list[int]
+    names: tuple[str, ...]
+    retry_counts: tuple[int, ...]
     until_usec: int | None
 
 
@@ -78,8 +84,8 @@ class EventLog:
         self, kind: EventKind, usec: int, tasks: Sequence[Fields], until_usec: int | None = None
     ) -> None:
         """Remember that one operation did `kind` to `tasks`."""
-        names = [task[NAME] for task in tasks]
-        counts = [task[RETRY_COUNT] for task in tasks]
+        names = names_of(tasks)
+        counts = tuple(map(_retry_count, tasks))
         self._entries.append(Entry(usec, kind, names, counts, until_usec))
         self._count += len(names)
         while self._count > self._kept and len(self._entries) > 1:

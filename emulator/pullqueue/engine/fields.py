@@ -9,6 +9,7 @@ handed out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T", bound=Sequence[Any])
@@ -16,21 +17,25 @@ _T = TypeVar("_T", bound=Sequence[Any])
 Fields = tuple[int, int, str, str, bytes, str | None, int, int, int]
 """Begins with (eta_usec, sequence), by which a queue is in order; `task[:]` makes one of a task."""
 
-
-class FieldsByName(dict[str, Fields]):
-    """The tasks of a queue by their names.
-
-    A class of its own, since the garbage collector lets go of a plain dict of such tuples as well,
-    takes it up again with the next task that is added, and then goes through all of it.
-    """
-
-
 ETA_USEC: Final = 0
 NAME: Final = 2
 PAYLOAD: Final = 4
 TAG: Final = 5
 RETRY_COUNT: Final = 6
 STORED_BYTES: Final = 8
+
+_name = itemgetter(NAME)
+_stored_bytes = itemgetter(STORED_BYTES)
+
+
+def names_of(tasks: Iterable[Fields]) -> tuple[str, ...]:
+    """Give the names of tasks, in their order."""
+    return tuple(map(_name, tasks))
+
+
+def weight_of(tasks: Iterable[Fields]) -> int:
+    """Give what tasks count against total_storage_limit together, in bytes."""
+    return sum(map(_stored_bytes, tasks))
 
 
 def fitting(tasks: Iterable[_T], payload_bytes: int) -> list[_T]:

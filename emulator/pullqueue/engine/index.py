@@ -20,12 +20,15 @@ class OrderedIndex(Generic[Entry]):
     A list of sorted chunks with the last entry of each chunk beside it. Finding an entry costs two
     binary searches, moving it costs shifting one chunk, whatever the depth; a run of neighbours
     (the tasks of one lease, or of one batch) is put in, and taken out, as one slice.
+
+    A chunk is a list where single entries come and go, and a tuple elsewhere: the interpreter's
+    garbage collector lets go of a tuple of such tuples, but goes through a list time and again.
     """
 
     __slots__ = ("_chunks", "_lasts", "_size")
 
     def __init__(self) -> None:
-        self._chunks: list[list[Entry]] = []
+        self._chunks: list[list[Entry] | tuple[Entry, ...]] = []
         self._lasts: list[Entry] = []
         self._size = 0
 
@@ -87,7 +90,7 @@ class OrderedIndex(Generic[Entry]):
                 return
             position = bisect_left(self._lasts, entries[start])
             end = bisect_left(entries, self._lasts[position], start + 1)
-            _merge(self._chunks[position], entries[start:end])
+            self._chunks[position] = _merged(self._chunks[position], entries[start:end])
             self._split(position)
             start = end
 
@@ -101,10 +104,10 @@ class OrderedIndex(Generic[Entry]):
         while start < len(entries):
             position = bisect_left(self._lasts, entries[start])
             end = bisect_right(entries, self._lasts[position], start + 1)
-            chunk = self._chunks[position]
-            _take_out(chunk, entries[start:end])
-            if chunk:
-                self._lasts[position] = chunk[-1]
+            left = _without(self._chunks[position], entries[start:end])
+            if left:
+                self._chunks[position] = left
+                self._lasts[position] = left[-1]
             else:
                 del self._chunks[position], self._lasts[position]
             start = end
@@ -115,14 +118,14 @@ class OrderedIndex(Generic[Entry]):
             self._append((entry,))
             return
         position = bisect_left(lasts, entry)
-        chunk = self._chunks[position]
+        chunk = self._opened(position)
         insort(chunk, entry)
         if len(chunk) > 2 * _CHUNK:
             self._split(position)
 
     def _remove_one(self, entry: Entry) -> None:
         position = bisect_left(self._lasts, entry)
-        chunk = self._chunks[position]
+        chunk = self._opened(position)
         place = bisect_left(chunk, entry)
         del chunk[place]
         if not chunk:
@@ -135,39 +138,47 @@ class OrderedIndex(Generic[Entry]):
             self._chunks.append([])
             self._lasts.append(entries[-1])
         position = len(self._chunks) - 1
-        self._chunks[position].extend(entries)
+        self._opened(position).extend(entries)
         self._lasts[position] = entries[-1]
         self._split(position)
+
+    def _opened(self, position: int) -> list[Entry]:
+        """Give a chunk as a list, to be changed."""
+        chunk = self._chunks[position]
+        if isinstance(chunk, tuple):
+            chunk = self._chunks[position] = list(chunk)
+        return chunk
 
     def _split(self, position: int) -> None:
         chunk = self._chunks[position]
         if len(chunk) <= 2 * _CHUNK:
             return
-        parts = [chunk[start : start + _CHUNK] for start in range(0, len(chunk), _CHUNK)]
+        parts = [tuple(chunk[start : start + _CHUNK]) for start in range(0, len(chunk), _CHUNK)]
         self._chunks[position : position + 1] = parts
         self._lasts[position : position + 1] = [part[-1] for part in parts]
 
 
-def _merge(chunk: list[Entry], run: Sequence[Entry]) -> None:
+def _merged(chunk: Sequence[Entry], run: Sequence[Entry]) -> tuple[Entry, ...]:
     place = bisect_left(chunk, run[0])
     if run[-1] < chunk[place]:
-        chunk[place:place] = run
-    elif len(run) * _SEARCHES_PER_SORT < len(chunk):
-        for entry in run:
-            insort(chunk, entry, place)
-    else:
-        chunk.extend(run)
-        chunk.sort()
+        return (*chunk[:place], *run, *chunk[place:])
+    if len(run) * _SEARCHES_PER_SORT >= len(chunk):
+        return tuple(sorted((*chunk, *run)))
+    merged = list(chunk)
+    for entry in run:
+        insort(merged, entry, place)
+    return tuple(merged)
 
 
-def _take_out(chunk: list[Entry], run: Sequence[Entry]) -> None:
+def _without(chunk: Sequence[Entry], run: Sequence[Entry]) -> tuple[Entry, ...]:
     place = bisect_left(chunk, run[0])
     behind = place + len(run)
     # Both are sorted and every entry of the run is in the chunk: where the run's last lies
     # `len(run)` places on, nothing else can lie between.
     if behind <= len(chunk) and chunk[behind - 1] is run[-1]:
-        del chunk[place:behind]
-        return
+        return (*chunk[:place], *chunk[behind:])
+    left = list(chunk)
     for entry in run:
-        place = bisect_left(chunk, entry, place)
-        del chunk[place]
+        place = bisect_left(left, entry, place)
+        del left[place]
+    return tuple(left)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pullqueue.clock import Clock
 from pullqueue.engine import refusals
 from pullqueue.engine.events import Event
-from pullqueue.engine.fields import STORED_BYTES, Fields
+from pullqueue.engine.fields import Fields, weight_of
 from pullqueue.engine.memory_queue import MemoryQueue
 from pullqueue.engine.names import NameSource
 from pullqueue.engine.store import (
@@ -24,7 +24,7 @@ from pullqueue.engine.store import (
 )
 from pullqueue.errors import StoreFullError, is_refusal
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, Task, make_task
+from pullqueue.tasks import DeleteResult, Task, make_tasks
 
 __tracebackhide__ = is_refusal
 
@@ -59,7 +59,7 @@ class MemoryStore(TaskStore):
                 self._check_count(len(tasks), self._limits.tasks_in_memory)
             queue.insert(tasks, now_usec)
             self._next_sequence += len(tasks)
-            return Insertion(list(map(make_task, tasks)), refused)
+            return Insertion(make_tasks(tasks), refused)
 
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
         """Lease the first due tasks; see `TaskStore.lease`."""
@@ -204,6 +204,6 @@ class MemoryStore(TaskStore):
             )
 
     def _check_storage(self, tasks: Sequence[Fields], limit_bytes: int) -> None:
-        needed = self.bytes_stored() + sum(task[STORED_BYTES] for task in tasks)
+        needed = self.bytes_stored() + weight_of(tasks)
         if needed > limit_bytes:
             raise refusals.over_quota(len(tasks), needed, limit_bytes)

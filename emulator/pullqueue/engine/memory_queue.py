@@ -15,12 +15,11 @@ from pullqueue.engine import refusals
 from pullqueue.engine.events import EventKind, EventLog
 from pullqueue.engine.fields import (
     ETA_USEC,
-    NAME,
     RETRY_COUNT,
-    STORED_BYTES,
     Fields,
-    FieldsByName,
     fitting,
+    names_of,
+    weight_of,
 )
 from pullqueue.engine.last_leases import LastLeases
 from pullqueue.engine.names import NameSource
@@ -35,14 +34,14 @@ from pullqueue.engine.store import (
     RetryLimit,
     TaskFilter,
 )
-from pullqueue.engine.tombstones import Tombstones
+from pullqueue.engine.taken_names import TakenNames
 from pullqueue.errors import (
     NameTakenError,
     TaskAlreadyExistsError,
     TombstonedTaskError,
 )
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, Task, TaskState, make_task
+from pullqueue.tasks import DeleteResult, Task, TaskState, make_task, make_tasks
 
 
 class MemoryQueue:
@@ -54,14 +53,13 @@ class MemoryQueue:
         self.exhausted: deque[Task] = deque(maxlen=limits.exhausted_kept)
         self.events = EventLog(limits.events_kept)
         self.call_rate = CallRate()
-        self._tasks = FieldsByName()
+        self._names = TakenNames(limits.tombstone_seconds * USEC_PER_SECOND)
         self._orders = TaskOrders()
         self._last_leases = LastLeases()
-        self._tombstones = Tombstones(limits.tombstone_seconds * USEC_PER_SECOND)
         self._leased = LeaseCounter()
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._orders)
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -69,8 +67,9 @@ class MemoryQueue:
         """Let everything happen that was due by now: exhaustion, and the end of tombstones."""
         while (end_usec := self._last_leases.first_usec()) is not None and end_usec <= now_usec:
             names = self._last_leases.names_at(end_usec)
-            self._exhaust([self._tasks[name] for name in names], end_usec)
-        self._tombstones.expire(now_usec)
+            tasks = [task for name in names if (task := self._names.task(name))]
+            self._exhaust(tasks, end_usec)
+        self._names.expire(now_usec)
 
     def next_change_usec(self, now_usec: int) -> int | None:
         """Give the next moment at which something changes by itself, or None."""
@@ -107,8 +106,8 @@ class MemoryQueue:
     def insert(self, tasks: Sequence[Fields], now_usec: int) -> None:
         """Store prepared tasks."""
         self._orders.put(tasks)
-        self._tasks.update({task[NAME]: task for task in tasks})
-        self.bytes_stored += _weight(tasks)
+        self._names.put(tasks)
+        self.bytes_stored += weight_of(tasks)
         self.events.record(EventKind.ADDED, now_usec, tasks)
 
     def lease(self, request: LeaseRequest, now_usec: int) -> list[Task]:
@@ -128,7 +127,7 @@ class MemoryQueue:
         self._leased.add(now_usec, len(leased))
         self.events.record(EventKind.LEASED, now_usec, leased, until_usec)
         self._last_leases.limit(leased, request.retry_limit)
-        return list(map(make_task, leased))
+        return make_tasks(leased)
 
     def modify_lease(
         self,
@@ -157,14 +156,14 @@ class MemoryQueue:
         results: list[DeleteResult] = []
         deleted: dict[str, Fields] = {}
         for name in names:
-            task = self._tasks.pop(name, None)
-            if task is not None:
-                deleted[name] = task
-                results.append(DeleteResult.DELETED)
-            elif name in deleted or name in self._tombstones:
+            held = self._names.get(name)
+            if held is None:
+                results.append(DeleteResult.UNKNOWN)
+            elif isinstance(held, int) or name in deleted:
                 results.append(DeleteResult.TOMBSTONED)
             else:
-                results.append(DeleteResult.UNKNOWN)
+                deleted[name] = held
+                results.append(DeleteResult.DELETED)
         if deleted:
             tasks = list(deleted.values())
             self._drop(tasks, now_usec)
@@ -175,14 +174,13 @@ class MemoryQueue:
         """Delete every task."""
         purged = list(self._orders)
         if purged:
-            self._tasks.clear()
             self._drop(purged, now_usec)
             self.events.record(EventKind.PURGED, now_usec, purged)
         return len(purged)
 
     def free_names(self, names: Iterable[str] | None) -> None:
         """Free the names of deleted tasks: some, or all (None)."""
-        self._tombstones.free(names)
+        self._names.free(names)
 
     def change_retry_limit(self, retry_limit: RetryLimit, now_usec: int) -> None:
         """Hold the tasks that are here to another limit."""
@@ -194,16 +192,16 @@ class MemoryQueue:
 
     def get(self, name: str) -> Task:
         """Give one task; see `TaskStore.get`."""
-        task = self._tasks.get(name)
-        if task is not None:
-            return make_task(task)
-        if name in self._tombstones:
+        held = self._names.get(name)
+        if held is None:
+            raise refusals.unknown_task(self.name, name)
+        if isinstance(held, int):
             raise refusals.deleted_task(self.name, name)
-        raise refusals.unknown_task(self.name, name)
+        return make_task(held)
 
     def list_tasks(self, task_filter: TaskFilter, limit: int, now_usec: int) -> list[Task]:
         """Give the first tasks that pass the filter."""
-        return list(map(make_task, islice(self._orders.passing(task_filter, now_usec), limit)))
+        return make_tasks(islice(self._orders.passing(task_filter, now_usec), limit))
 
     def counts(self, now_usec: int) -> QueueCounts:
         """Give the numbers of the queue."""
@@ -223,35 +221,33 @@ class MemoryQueue:
     def export(self) -> QueueContents:
         """Give everything but the events."""
         return QueueContents(
-            tasks=list(map(make_task, self._orders)),
+            tasks=make_tasks(self._orders),
             exhausted=list(self.exhausted),
-            tombstones=dict(self._tombstones),
+            tombstones=self._names.tombstones(),
             leased=self._leased.seconds(),
         )
 
     def restore(self, contents: QueueContents) -> None:
         """Take what `export` gave; the queue is new and empty."""
         tasks = [task[:] for task in contents.tasks]
-        self._tasks.update({task[NAME]: task for task in tasks})
+        self._names.restore(contents.tombstones)
+        self._names.put(tasks)
         self._orders.put(tasks)
-        self.bytes_stored = _weight(tasks)
+        self.bytes_stored = weight_of(tasks)
         self.exhausted.extend(contents.exhausted)
-        self._tombstones.restore(contents.tombstones)
         self._leased.restore(contents.leased)
 
     # -- parts -----------------------------------------------------------------------------------
 
     def _taken(self, names: Sequence[str | None]) -> dict[str, type[NameTakenError]]:
         """Give those names that are taken, and by what."""
-        if self._tasks.keys().isdisjoint(names) and self._tombstones.keys().isdisjoint(names):
+        if self._names.keys().isdisjoint(names):
             return {}
-        taken: dict[str, type[NameTakenError]] = {}
-        for name in filter(None, names):
-            if name in self._tasks:
-                taken[name] = TaskAlreadyExistsError
-            elif name in self._tombstones:
-                taken[name] = TombstonedTaskError
-        return taken
+        return {
+            name: TaskAlreadyExistsError if self._names.task(name) else TombstonedTaskError
+            for name in names
+            if name is not None and name in self._names
+        }
 
     def _named(self, given: Sequence[str | None], source: NameSource) -> Sequence[str]:
         """Give a name to those that have none."""
@@ -262,7 +258,7 @@ class MemoryQueue:
 
     def _made_up(self, source: NameSource, used: set[str | None]) -> str:
         name = source()
-        while name in self._tasks or name in self._tombstones or name in used:
+        while name in self._names or name in used:
             name = source()
         used.add(name)
         return name
@@ -275,23 +271,16 @@ class MemoryQueue:
     def _replace(self, old: Sequence[Fields], new: Sequence[Fields]) -> None:
         self._orders.take(old)
         self._orders.put(new)
-        self._tasks.update({task[NAME]: task for task in new})
+        self._names.put(new)
 
     def _drop(self, tasks: Sequence[Fields], gone_usec: int) -> None:
-        """Take tasks out that `_tasks` has lost already."""
         self._orders.take(tasks)
-        names = [task[NAME] for task in tasks]
+        names = names_of(tasks)
         self._last_leases.lift(names)
-        self._tombstones.add(names, gone_usec)
-        self.bytes_stored -= _weight(tasks)
+        self._names.bury(names, gone_usec)
+        self.bytes_stored -= weight_of(tasks)
 
     def _exhaust(self, tasks: Sequence[Fields], gone_usec: int) -> None:
-        for task in tasks:
-            del self._tasks[task[NAME]]
         self._drop(tasks, gone_usec)
-        self.exhausted.extend(map(make_task, tasks))
+        self.exhausted.extend(make_tasks(tasks))
         self.events.record(EventKind.EXHAUSTED, gone_usec, tasks)
-
-
-def _weight(tasks: Sequence[Fields]) -> int:
-    return sum([task[STORED_BYTES] for task in tasks])

@@ -21,8 +21,8 @@ class TaskOrders:
     def __init__(self) -> None:
         self._all: OrderedIndex[Fields] = OrderedIndex()
         self._by_tag: dict[str | None, OrderedIndex[Fields]] = {}
-        # Those that were ever leased: of what lies ahead, that which is not scheduled.
-        self._leased: OrderedIndex[Fields] = OrderedIndex()
+        # Of what lies ahead, these are scheduled, and the others leased.
+        self._never_leased: OrderedIndex[Fields] = OrderedIndex()
 
     def __len__(self) -> int:
         return len(self._all)
@@ -34,7 +34,7 @@ class TaskOrders:
         """Put tasks where they belong."""
         run = sorted(tasks)
         self._all.add(run)
-        self._leased.add(_leased(run))
+        self._never_leased.add(_never_leased(run))
         for tag, group in _grouped(run).items():
             index = self._by_tag.get(tag)
             if index is None:
@@ -45,7 +45,7 @@ class TaskOrders:
         """Take tasks out; each must be as it was put in."""
         run = sorted(tasks)
         self._all.remove(run)
-        self._leased.remove(_leased(run))
+        self._never_leased.remove(_never_leased(run))
         for tag, group in _grouped(run).items():
             index = self._by_tag[tag]
             index.remove(group)
@@ -86,11 +86,11 @@ class TaskOrders:
 
     def count_leased(self, now_usec: int) -> int:
         """Count the tasks that are leased."""
-        return self._leased.count_after(now_usec)
+        return self._all.count_after(now_usec) - self.count_scheduled(now_usec)
 
     def count_scheduled(self, now_usec: int) -> int:
         """Count the tasks that wait for their first moment."""
-        return self._all.count_after(now_usec) - self.count_leased(now_usec)
+        return self._never_leased.count_after(now_usec)
 
     def next_eta_usec(self, now_usec: int) -> int | None:
         """Give the next eta that lies ahead, or None."""
@@ -98,12 +98,12 @@ class TaskOrders:
 
     def last_lease_end_usec(self, now_usec: int) -> int | None:
         """Give the end of the longest lease now held, or None."""
-        last_usec = next((task[ETA_USEC] for task in reversed(self._leased)), now_usec)
-        return last_usec if last_usec > now_usec else None
+        ahead = takewhile(lambda task: task[ETA_USEC] > now_usec, reversed(self._all))
+        return next((task[ETA_USEC] for task in ahead if task[RETRY_COUNT]), None)
 
 
-def _leased(run: Iterable[Fields]) -> list[Fields]:
-    return [task for task in run if task[RETRY_COUNT]]
+def _never_leased(run: Iterable[Fields]) -> list[Fields]:
+    return [task for task in run if not task[RETRY_COUNT]]
 
 
 def _grouped(run: Iterable[Fields]) -> dict[str | None, list[Fields]]:

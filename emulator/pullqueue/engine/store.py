@@ -21,7 +21,6 @@ stored. The weight is that of payload, tag and, where it is given, name. A plain
 made for each task that is added.
 """
 DRAFT_NAME: Final = 0
-DRAFT_ETA_USEC: Final = 3
 DRAFT_BYTES: Final = 4
 
 

@@ -60,8 +60,8 @@ def joined(values: Iterable[object]) -> str:
 def entry_of(row: Row) -> Entry:
     """Make an entry of the record of `usec, kind, names, retry_counts, until_usec`."""
     usec, kind, names, retry_counts, until_usec = row
-    counts = [int(count) for count in retry_counts.split(",")]
-    return Entry(usec, EventKind(kind), names.split(","), counts, until_usec)
+    counts = tuple(map(int, retry_counts.split(",")))
+    return Entry(usec, EventKind(kind), tuple(names.split(",")), counts, until_usec)
 
 
 def possible_name(name: str) -> bool:

@@ -1,57 +1,85 @@
-"""pullqueue.engine.tombstones, .rates and .names."""
+"""pullqueue.engine.taken_names, .rates and .names."""
 
 from __future__ import annotations
 
 import re
 
+from pullqueue.engine.fields import Fields
 from pullqueue.engine.names import random_names
 from pullqueue.engine.rates import CallRate, LeaseCounter
-from pullqueue.engine.tombstones import Tombstones
+from pullqueue.engine.taken_names import TakenNames
 
 SECOND = 1_000_000
 
 
-class TestTombstones:
+def a_task(name: str) -> Fields:
+    """Make a task."""
+    return (0, 1, name, "q", b"", None, 0, 0, 1)
+
+
+class TestTakenNames:
     def test_a_name_is_taken_for_its_time(self) -> None:
         """It is taken until its lifetime has passed, and free at that very microsecond."""
-        tombstones = Tombstones(10)
-        tombstones.add(["a", "b"], 5)
+        names = TakenNames(10)
+        names.bury(("a", "b"), 5)
 
-        tombstones.expire(14)
-        assert "a" in tombstones
-        tombstones.expire(15)
-        assert "a" not in tombstones
-        assert "b" not in tombstones
+        names.expire(14)
+        assert names.tombstones() == {"a": 15, "b": 15}
+        names.expire(15)
+        assert not names
 
     def test_a_name_taken_again(self) -> None:
         """The end of an older tombstone does not free a name that was taken anew."""
-        tombstones = Tombstones(10)
-        tombstones.add(["a"], 0)
-        tombstones.add(["a"], 5)
+        names = TakenNames(10)
+        names.bury(("a",), 0)
+        names.bury(("a",), 5)
 
-        tombstones.expire(10)
-        assert "a" in tombstones
-        tombstones.expire(15)
-        assert "a" not in tombstones
+        names.expire(10)
+        assert names.tombstones() == {"a": 15}
+        names.expire(15)
+        assert not names
+
+    def test_the_end_of_a_tombstone_leaves_a_new_task(self) -> None:
+        """Where a name was freed early and given to a task, the task stays."""
+        names = TakenNames(10)
+        names.bury(("a",), 0)
+        names.free(["a"])
+        names.put([a_task("a")])
+
+        names.expire(10)
+        assert names.task("a") == a_task("a")
+
+    def test_only_tombstones_are_freed(self) -> None:
+        """A task keeps its name, whether its name is given or all are."""
+        names = TakenNames(10)
+        names.put([a_task("here")])
+        names.bury(("gone",), 0)
+
+        names.free(["here", "unknown"])
+        assert set(names) == {"here", "gone"}
+        names.free(None)
+        assert names.task("here") == a_task("here")
+        assert names.task("gone") is None
+        assert set(names) == {"here"}
 
     def test_restored_names_are_free_in_their_own_order(self) -> None:
         """Whatever their order in the snapshot, the first to be free is free first."""
-        tombstones = Tombstones(10)
-        tombstones.restore({"late": 1000, "soon": 12})
+        names = TakenNames(10)
+        names.restore({"late": 1000, "soon": 12})
 
-        tombstones.expire(12)
+        names.expire(12)
 
-        assert set(tombstones) == {"late"}
+        assert set(names) == {"late"}
 
     def test_restored_names_do_not_hold_up_others(self) -> None:
         """A name that was brought back and is free late does not keep an earlier one taken."""
-        tombstones = Tombstones(10)
-        tombstones.restore({"late": 1000, "soon": 12})
-        tombstones.add(["a"], 5)
+        names = TakenNames(10)
+        names.restore({"late": 1000, "soon": 12})
+        names.bury(("a",), 5)
 
-        tombstones.expire(15)
+        names.expire(15)
 
-        assert set(tombstones) == {"late"}
+        assert set(names) == {"late"}
 
 
 class TestLeaseCounter:
