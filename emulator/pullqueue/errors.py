@@ -147,7 +147,7 @@ class TaskAlreadyExistsError(NameTakenError):
 
 
 class TombstonedTaskError(NameTakenError):
-    """a task of this name was deleted not long ago"""
+    """a task of this name was deleted or given up not long ago"""
 
 
 class TransientError(PullQueueError):

@@ -154,7 +154,11 @@ def add(
     }
     answer = Client(url).post(task_path(queue), {"tasks": [task]})
     if answer["refused"]:
-        taken = "exists" if answer["refused"][name] == "exists" else "was deleted not long ago"
+        taken = (
+            "exists"
+            if answer["refused"][name] == "exists"
+            else "was deleted or given up not long ago"
+        )
         raise click.ClickException(f"task {name!r} of {queue} {taken}: choose another name")
     _answer(answer, as_json=as_json, empty="")
 

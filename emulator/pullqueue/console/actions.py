@@ -41,7 +41,7 @@ class Actions:
             answer = self._control.ask("addTasks", body={"tasks": [_task(form)]}, queue=queue)
             if answer["refused"]:
                 name, why = next(iter(answer["refused"].items()))
-                is_or_was = "exists" if why == "exists" else "was deleted not long ago"
+                is_or_was = "exists" if why == "exists" else "was deleted or given up not long ago"
                 raise ApiError(f"task {name!r} {is_or_was}: choose another name")
         except PullQueueError as error:
             return self._pages.queue_page(queue, form, str(error))

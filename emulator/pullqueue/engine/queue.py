@@ -73,7 +73,9 @@ class Queue(QueueView):
         added, refused = self.insert(tasks)
         if refused:
             name, error = next(iter(refused.items()))
-            state = "was deleted not long ago" if error is TombstonedTaskError else "exists"
+            state = (
+                "was deleted or given up not long ago" if error is TombstonedTaskError else "exists"
+            )
             raise error(
                 f"task {name!r} of queue {self.name!r} {state}: choose another name, or give none",
                 queue_name=self.name,
