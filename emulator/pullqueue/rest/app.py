@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, request
+from werkzeug.datastructures import Headers
 from werkzeug.routing import Map, MapAdapter
 
 from pullqueue.console import blueprint as console
@@ -33,7 +34,16 @@ _EVERYTHING: fields.Fields = {}
 
 
 class _Response(Response):
-    default_mimetype = "application/json"
+    default_mimetype: str | None = "application/json"
+
+
+class _Answer(_Response):
+    """An answer of the API: its headers are complete, and it has no type where it has no body."""
+
+    default_mimetype = None
+
+    def get_wsgi_headers(self, environ: WSGIEnvironment) -> Headers:  # noqa: ARG002
+        return self.headers
 
 
 class _Map(Map):
@@ -145,7 +155,7 @@ def _view(
             guard.check(token, call.queue, method.right)
         reply = method.handle(call)
         if reply.body is None:
-            return _Response(status=204, headers=reply.headers)
+            return _Answer(status=204, headers=reply.headers)
         body = fields.chosen(reply.body, wanted)
         text = answers.pretty(body) if indented else answers.compact(body)
         return _response(text.encode(), reply.headers, current)
@@ -154,7 +164,7 @@ def _view(
 
 
 def _response(body: bytes, headers: Mapping[str, str], current: Request) -> Response:
-    response = _Response(body, headers=headers, content_type=answers.JSON_TYPE)
+    response = _Answer(body, headers=headers, content_type=answers.JSON_TYPE)
     if _takes_gzip(current):
         response.set_data(answers.zipped(body))
         response.headers["Content-Encoding"] = "gzip"

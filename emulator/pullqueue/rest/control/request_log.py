@@ -37,7 +37,8 @@ class LoggedRequest(NamedTuple):
     """When it was answered, by the emulator's clock, in microseconds since the epoch."""
     verb: str
     path: str
-    query: str
+    sent_query: str
+    """Credentials included."""
     client: str
     """The address it came from."""
     status: int
@@ -49,6 +50,17 @@ class LoggedRequest(NamedTuple):
     answer_bytes: int
     answer: bytes
     """The first 4 KiB of what was answered."""
+
+    @property
+    def query(self) -> str:
+        """The query as text, without the values of its credentials."""
+        text = self.sent_query.encode("latin-1").decode("utf-8", "replace")
+        parts = []
+        for part in text.split("&"):
+            name, equals, value = part.partition("=")
+            secret = unquote_plus(name) in _SECRET_PARAMETERS
+            parts.append(f"{name}{equals}{'' if secret else value}")
+        return "&".join(parts)
 
 
 class RequestLog:
@@ -105,7 +117,7 @@ class RequestLog:
                 usec=self._emulator.clock.now_usec(),
                 verb=current.method,
                 path=path,
-                query=_shown_query(environ["QUERY_STRING"]),
+                sent_query=environ["QUERY_STRING"],
                 client=environ.get("REMOTE_ADDR", ""),
                 status=response.status_code,
                 seconds=seconds,
@@ -121,14 +133,3 @@ class RequestLog:
             facts = {"verb": logged.verb, "path": path, "status": logged.status}
             _log.debug("%s %s %d", *facts.values(), extra=facts)
         return response
-
-
-def _shown_query(query: str) -> str:
-    """Give a query as text, without the values of its credentials."""
-    text = query.encode("latin-1").decode("utf-8", "replace")
-    parts = []
-    for part in text.split("&"):
-        name, equals, value = part.partition("=")
-        secret = unquote_plus(name) in _SECRET_PARAMETERS
-        parts.append(f"{name}{equals}{'' if secret else value}")
-    return "&".join(parts)
