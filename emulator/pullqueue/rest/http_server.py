@@ -25,7 +25,7 @@ _HEADER_BYTES = 128 * KIB
 """Request line and headers of one request."""
 _TICK_SECONDS = 0.02
 """How often the server looks whether it is to stop."""
-_NEXT_REQUEST_SECONDS = 0.002
+_NEXT_REQUEST_SECONDS = 0.005
 """How long a worker waits for the next request of the client it has answered."""
 
 
