@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, request
 from werkzeug.datastructures import Headers
-from werkzeug.routing import Map, MapAdapter
+from werkzeug.routing import Map, MapAdapter, Rule
 
 from pullqueue.console import blueprint as console
 from pullqueue.engine.emulator import Emulator
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
+_WITH_RULE = {"return_rule": True}
+_KNOWN_PATHS = 128
 _EVERYTHING: fields.Fields = {}
 
 
@@ -51,10 +54,34 @@ class _Map(Map):
 
     def __init__(self, *, host_matching: bool) -> None:
         super().__init__(host_matching=host_matching, strict_slashes=False, merge_slashes=False)
+        self.found = lru_cache(_KNOWN_PATHS)(self._find)
+        """Where a verb and a path lead; remembered, since workers ask for the same few."""
+
+    def _find(self, verb: str, path: str) -> tuple[Rule, Mapping[str, Any]]:
+        return MapAdapter(self, "", "/", "", "http", path, verb).match(return_rule=True)
+
+
+class _Adapter(MapAdapter):
+    """Routes a request by its path alone: the Host header is looked at by a check of its own."""
+
+    map: _Map
+
+    def __init__(self, routes: _Map, request: Request) -> None:
+        super().__init__(
+            routes, "", request.root_path, "", request.scheme, request.path, request.method
+        )
+
+    def match(self, *more: Any, **options: Any) -> Any:  # noqa: ANN401 - as it is overridden
+        """Give the rule and the values in the path, as Flask asks for them."""
+        if more or options != _WITH_RULE:
+            return super().match(*more, **options)
+        rule, values = self.map.found(self.default_method, self.path_info)
+        return rule, dict(values)
 
 
 class _App(Flask):
     response_class = _Response
+    url_map: _Map
     url_map_class = _Map  # type: ignore[assignment]  # made with host_matching alone
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -66,18 +93,10 @@ class _App(Flask):
         return super().wsgi_app(environ, start_response)
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Route by the path alone: the Host header is looked at once, by a check of its own."""
+        """Give what finds the route of a request."""
         if request is None:
             return super().create_url_adapter(None)
-        return MapAdapter(
-            self.url_map,
-            server_name="",
-            script_name=request.root_path,
-            subdomain="",
-            url_scheme=request.scheme,
-            path_info=request.path,
-            default_method=request.method,
-        )
+        return _Adapter(self.url_map, request)
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """Give a view as it is: none is a coroutine, and to find out anew each time costs."""
@@ -133,7 +152,7 @@ def _view(
     def view(project: str, taskqueue: str, task: str = "") -> Response:
         # The request itself: each use of Flask's stand-in for it would look it up again.
         current: Request = request._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001
-        data = bodies.read(current)
+        data = bodies.read(current, limit=emulator.limits.rest_body_bytes)
         parameters = Parameters(
             current.environ["QUERY_STRING"].encode("latin-1"), bodies.as_form(current, data)
         )

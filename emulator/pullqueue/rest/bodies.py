@@ -24,8 +24,8 @@ _DRAINED_CHUNKS = 4_096
 """How much of an oversized body is read and dropped, so that its sender gets to see the answer."""
 
 
-def read(request: Request) -> bytes:
-    """Give the body of a request, at most `request.max_content_length` bytes.
+def read(request: Request, *, limit: int | None = None) -> bytes:
+    """Give the body of a request, at most `limit` bytes; if absent, as many as Flask permits.
 
     Raises:
         ApiError: it is larger than the limit, or does not arrive as announced.
@@ -35,7 +35,8 @@ def read(request: Request) -> bytes:
     in_chunks = environ.get("wsgi.input_terminated")
     if announced == "0" and not in_chunks:
         return b""
-    limit = request.max_content_length
+    if limit is None:
+        limit = request.max_content_length
     try:
         if announced.isdecimal() and int(announced) <= (limit or 0) and not in_chunks:
             # Most bodies: known to be small enough, so that nobody has to watch over the reading.

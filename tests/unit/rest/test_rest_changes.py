@@ -147,6 +147,7 @@ class TestDelete:
         response = call("DELETE", "pull/tasks/one")
 
         assert (response.status_code, response.data) == (204, b"")
+        assert response.content_type is None
         assert answer(call("GET", "pull/tasks")) == {"kind": "taskqueues#tasks"}
 
     def test_a_missing_task(self, call: Call) -> None:
