@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
+_LARGE_BYTES = 1 << 16
+"""What is longer leaves in many packets anyway, and is better not copied."""
+
+
 class _Incoming(RawIOBase):
     """What a client sends, as a file."""
 
@@ -60,9 +64,13 @@ class Writer:
         """Send bytes, and before them what was kept."""
         if self._holds:
             self._holds, self._held = False, data
-        else:
-            held, self._held = self._held, b""
-            self._socket.sendall(held + data)
+            return
+        held, self._held = self._held, b""
+        if len(data) <= _LARGE_BYTES:
+            data = held + data
+        elif held:
+            self._socket.sendall(held)
+        self._socket.sendall(data)
 
     def flush(self) -> None:
         """Send what was kept."""

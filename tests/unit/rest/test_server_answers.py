@@ -137,3 +137,16 @@ class TestAnswersInParts:
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert body == b"part" * parts
+
+
+@pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 5_000_000])
+def test_a_large_answer(emulator: Emulator, size: int) -> None:
+    """It arrives whole, and the connection is kept."""
+    server = Server(emulator)
+    server._app.add_url_rule("/large", view_func=lambda: Response(b"x" * size))
+    with server, closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+        for _ in range(2):
+            connection.request("GET", "/large")
+            response = connection.getresponse()
+            assert response.read() == b"x" * size
+            assert not response.will_close
