@@ -87,9 +87,9 @@ class _App(Flask):
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Note the time, and let X-HTTP-Method-Override replace the verb of a POST."""
         environ[STARTED_KEY] = perf_counter()
-        verb = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE", "").upper()
-        if environ["REQUEST_METHOD"] == "POST" and _VERB.fullmatch(verb):
-            environ["REQUEST_METHOD"] = verb
+        verb = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE")
+        if verb and environ["REQUEST_METHOD"] == "POST" and _VERB.fullmatch(verb.upper()):
+            environ["REQUEST_METHOD"] = verb.upper()
         return super().wsgi_app(environ, start_response)
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
