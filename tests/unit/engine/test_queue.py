@@ -108,7 +108,7 @@ class TestAddMany:
         queue.add(name="gone")
         queue.delete_tasks("gone")
 
-        with pytest.raises(TombstonedTaskError, match="'gone' of queue 'pull' was deleted not lo"):
+        with pytest.raises(TombstonedTaskError, match="'gone' of queue 'pull' was deleted or given"):
             queue.add(name="gone")
 
     def test_a_made_up_name_is_free(self, queue: Queue) -> None:
