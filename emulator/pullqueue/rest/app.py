@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, request
-from werkzeug.datastructures import Headers
 from werkzeug.routing import Map, MapAdapter, Rule
 
 from pullqueue.console import blueprint as console
@@ -41,12 +40,14 @@ class _Response(Response):
 
 
 class _Answer(_Response):
-    """An answer of the API: its headers are complete, and it has no type where it has no body."""
+    """An answer of the API, of which nothing is left to be worked out when it is sent."""
 
     default_mimetype = None
 
-    def get_wsgi_headers(self, environ: WSGIEnvironment) -> Headers:  # noqa: ARG002
-        return self.headers
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Send it: status and headers as they are, and the body unless it was not asked for."""
+        start_response(self.status, self.headers.to_wsgi_list())
+        return () if environ["REQUEST_METHOD"] == "HEAD" else self.iter_encoded()
 
 
 class _Map(Map):
