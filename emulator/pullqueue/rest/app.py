@@ -94,10 +94,8 @@ class _App(Flask):
         return super().wsgi_app(environ, start_response)
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Give what finds the route of a request."""
-        if request is None:
-            return super().create_url_adapter(None)
-        return _Adapter(self.url_map, request)
+        """Give what finds the route of a request; outside of one, no address is ever made."""
+        return None if request is None else _Adapter(self.url_map, request)
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         """Give a view as it is: none is a coroutine, and to find out anew each time costs."""
