@@ -11,9 +11,10 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.measuring import Figure, Options, medians
@@ -34,6 +35,11 @@ SINGLES = 300
 MANY_QUEUES = 100
 LEASE_SECONDS = 3600
 LEASES_PER_TASK = 1_000_000
+DEEPEST_PEER = 100_000
+FEW_ROUNDS = 3
+"""Of what is deeper than that."""
+QUICK = 20_000
+"""How many tasks make a round, where the queue holds fewer."""
 
 SLOWEST_SHALLOW = 1.0
 """Of Google's stub's time, up to 1 000 tasks deep."""
@@ -43,6 +49,10 @@ SLOWEST_MANY_QUEUES = 1 / 10
 """The same for single adds with 100 queues."""
 LARGEST_GROWTH = 1.5
 """Of the time for a task, between 1 000 and 1 000 000 tasks."""
+
+
+_Times = dict[str, dict[str, float]]
+"""Of each side, for each thing that is done: microseconds a task."""
 
 
 class MovingClock(Clock):
@@ -158,28 +168,38 @@ def measure(options: Options) -> Iterator[Figure]:
     os.environ.setdefault("HTTP_HOST", "localhost")
     shallow: dict[str, float] = {}
     shallow_peer: dict[str, float] = {}
-    for depth in options.depths:
-        sides = {"pullqueue": pullqueue_side}
-        if depth <= 100_000:
-            sides[PEER] = google_side
-        rounds = options.rounds if depth <= 100_000 else min(options.rounds, 3)
-        taken = [_round(sides, depth) for _ in range(rounds)]
+    for depth, taken in _taken(options).items():
         for what in taken[0]["pullqueue"]:
-            median = medians(
-                {name: iter([one[name][what] for one in taken]).__next__ for name in sides},
-                rounds=rounds,
-                collect=False,
-            )
-            yield _figure(what, depth, median, shallow)
-            if PEER in median:
-                before = shallow_peer.setdefault(what, median[PEER])
+            typical = {name: median(one[name][what] for one in taken) for name in taken[0]}
+            yield _figure(what, depth, typical, shallow)
+            if PEER in typical:
+                before = shallow_peer.setdefault(what, typical[PEER])
                 if depth > min(options.depths):
-                    yield _growth_of_peer(what, depth, median[PEER], before, min(options.depths))
+                    yield _growth_of_peer(what, depth, typical[PEER], before, min(options.depths))
     yield from _many_queues(options)
 
 
-def _round(sides: Mapping[str, Callable[[], Side]], depth: int) -> dict[str, dict[str, float]]:
-    return {name: _times(make(), depth) for name, make in sides.items()}
+def _taken(options: Options) -> dict[int, list[_Times]]:
+    """Measure every depth in each round, and the least before and behind: it is their peer."""
+    least = min(options.depths)
+    taken: dict[int, list[_Times]] = {depth: [] for depth in options.depths}
+    for number in range(options.rounds):
+        for depth in taken:
+            if depth <= DEEPEST_PEER or number < FEW_ROUNDS:
+                taken[depth] += _round(depth)
+                taken[least] += _round(least)
+    return taken
+
+
+def _round(depth: int) -> list[_Times]:
+    """Measure a depth once, or several times where that is quickly done."""
+    sides = {"pullqueue": pullqueue_side}
+    if depth <= DEEPEST_PEER:
+        sides[PEER] = google_side
+    return [
+        {name: _times(make(), depth) for name, make in sides.items()}
+        for _ in range(max(1, QUICK // depth))
+    ]
 
 
 def _times(side: Side, depth: int) -> dict[str, float]:
@@ -194,12 +214,12 @@ def _times(side: Side, depth: int) -> dict[str, float]:
         return {what: taken / depth * 1e6 for what, taken in seconds.items()}
 
 
-def _figure(what: str, depth: int, median: dict[str, float], shallow: dict[str, float]) -> Figure:
-    ours = median["pullqueue"]
-    if PEER in median:
+def _figure(what: str, depth: int, typical: dict[str, float], shallow: dict[str, float]) -> Figure:
+    ours = typical["pullqueue"]
+    if PEER in typical:
         shallow.setdefault(what, ours)
         limit = SLOWEST_DEEP if depth >= 100_000 else SLOWEST_SHALLOW
-        peer, value = PEER, median[PEER]
+        peer, value = PEER, typical[PEER]
     else:
         limit, peer, value = LARGEST_GROWTH, "itself, shallow", shallow[what]
     return Figure(
@@ -246,14 +266,14 @@ def _many_queues(options: Options) -> Iterator[Figure]:
 
         return add
 
-    median = medians({name: adding(make) for name, make in sides.items()}, rounds=options.rounds)
+    typical = medians({name: adding(make) for name, make in sides.items()}, rounds=options.rounds)
     yield Figure(
         suite=SUITE,
         what=f"add singly, {MANY_QUEUES} queues",
-        value=median["pullqueue"],
+        value=typical["pullqueue"],
         unit="us/task",
         peer=PEER,
-        peer_value=median[PEER],
+        peer_value=typical[PEER],
         limit=SLOWEST_MANY_QUEUES,
     )
 
