@@ -33,6 +33,14 @@ def test_a_moment_survives_the_round_trip(moment: datetime) -> None:
     assert from_usec(to_usec(moment)) == moment.astimezone(UTC)
 
 
+@pytest.mark.parametrize(
+    "moment", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]
+)
+def test_the_first_and_the_last_moment(moment: datetime) -> None:
+    """The whole of the years 1 to 9999 can be told."""
+    assert from_usec(to_usec(moment)) == moment
+
+
 @pytest.mark.parametrize("moment", [datetime(2026, 1, 1), "2026-01-01", 5, None])  # noqa: DTZ001
 def test_a_moment_must_be_an_aware_datetime(moment: object) -> None:
     """Naive datetimes and other things are refused, with an example of what to give."""

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from pullqueue.engine import checks
 from pullqueue.engine.calls import on_call_path
-from pullqueue.engine.queue_view import QueueView, name_of
+from pullqueue.engine.queue_view import AnyTask, QueueView, name_of
 from pullqueue.engine.store import (
     Draft,
     Insertion,
@@ -209,8 +209,8 @@ class Queue(QueueView):
         )
 
     @on_call_path
-    def delete_tasks(self, tasks: Task | str | Iterable[Task | str]) -> list[DeleteResult]:
-        """Delete one task or many, given as tasks or names, leased or not.
+    def delete_tasks(self, tasks: AnyTask | str | Iterable[AnyTask | str]) -> list[DeleteResult]:
+        """Delete one task or many, given as tasks (the SDK's, too) or names, leased or not.
 
         Gives one result per task, in order; unknown and already deleted ones are no error.
 
@@ -218,8 +218,11 @@ class Queue(QueueView):
             InvalidTaskNameError: something given is neither a task nor a name; nothing is deleted.
         """
         self._check_usable()
-        given = [tasks] if isinstance(tasks, Task | str) else tasks
-        return self._store.delete(self.name, [name_of(task) for task in given])
+        if isinstance(tasks, Task | str) or not isinstance(tasks, Iterable):
+            names = [name_of(tasks)]
+        else:
+            names = [name_of(task) for task in tasks]
+        return self._store.delete(self.name, names)
 
     @on_call_path
     def purge(self) -> int:

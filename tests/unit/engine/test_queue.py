@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -34,6 +35,21 @@ from pullqueue import (
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 
 START = ManualClock.DEFAULT_START
+
+
+@dataclass(frozen=True)
+class OtherTask:
+    """A task as another library might have it."""
+
+    payload: bytes
+    name: str | None
+
+
+@dataclass(frozen=True)
+class WithoutPayload:
+    """Something that has a name, but is no task."""
+
+    name: str
 
 
 def pull(name: str, *, leases: int | None = None, age_seconds: int | None = None) -> QueueSettings:
@@ -108,7 +124,9 @@ class TestAddMany:
         queue.add(name="gone")
         queue.delete_tasks("gone")
 
-        with pytest.raises(TombstonedTaskError, match="'gone' of queue 'pull' was deleted or given"):
+        with pytest.raises(
+            TombstonedTaskError, match="'gone' of queue 'pull' was deleted or given"
+        ):
             queue.add(name="gone")
 
     def test_a_made_up_name_is_free(self, queue: Queue) -> None:
@@ -408,12 +426,25 @@ class TestDelete:
         assert queue.delete_tasks(task for task in tasks) == [DeleteResult.DELETED] * 3
         assert queue.delete_tasks([]) == []
 
+    def test_a_task_of_another_kind(self, queue: Queue) -> None:
+        """What has a payload and a name is a task, as the SDK's is, and is known by its name."""
+        queue.add(name="here")
+
+        assert queue.delete_tasks([OtherTask(b"", "here")]) == [DeleteResult.DELETED]
+        assert queue.delete_tasks(OtherTask(b"", "here")) == [DeleteResult.TOMBSTONED]
+        with pytest.raises(InvalidTaskNameError, match="has no name: add it first, or give it one"):
+            queue.delete_tasks([OtherTask(b"", None)])
+        with pytest.raises(InvalidTaskNameError, match="is neither a task nor the name of one"):
+            queue.delete_tasks([WithoutPayload("here")])  # type: ignore[list-item]
+
     def test_something_that_is_no_task(self, queue: Queue) -> None:
         """Nothing is deleted when one of the things given cannot be a task."""
         queue.add(name="here")
 
         with pytest.raises(InvalidTaskNameError, match="5 is neither a task nor the name of one"):
             queue.delete_tasks(["here", 5])  # type: ignore[list-item]
+        with pytest.raises(InvalidTaskNameError, match="5 is neither a task nor the name of one"):
+            queue.delete_tasks(5)  # type: ignore[arg-type]
 
         assert len(queue.list_tasks()) == 1
 
