@@ -187,7 +187,8 @@ def _taken(options: Options) -> dict[int, list[_Times]]:
         for depth in taken:
             if depth <= DEEPEST_PEER or number < FEW_ROUNDS:
                 taken[depth] += _round(depth)
-                taken[least] += _round(least)
+                if depth > least:
+                    taken[least] += _round(least)
     return taken
 
 
@@ -218,7 +219,7 @@ def _figure(what: str, depth: int, typical: dict[str, float], shallow: dict[str,
     ours = typical["pullqueue"]
     if PEER in typical:
         shallow.setdefault(what, ours)
-        limit = SLOWEST_DEEP if depth >= 100_000 else SLOWEST_SHALLOW
+        limit = SLOWEST_DEEP if depth >= DEEPEST_PEER else SLOWEST_SHALLOW
         peer, value = PEER, typical[PEER]
     else:
         limit, peer, value = LARGEST_GROWTH, "itself, shallow", shallow[what]

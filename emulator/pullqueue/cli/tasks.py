@@ -223,7 +223,11 @@ def delete(*, queue: str, names: tuple[str, ...], url: str | None, as_json: bool
     else:
         click.echo(f"{len(names) - len(missing)} deleted")
         for each in missing:
-            was = "was deleted before" if each["result"] == "tombstoned" else "is not there"
+            was = (
+                "was deleted or given up before"
+                if each["result"] == "tombstoned"
+                else "is not there"
+            )
             click.echo(f"{each['task']} {was}", err=True)
     return 1 if missing else 0
 

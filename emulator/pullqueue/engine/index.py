@@ -10,6 +10,8 @@ from typing import Any, Generic, TypeVar
 _CHUNK = 512
 _SEARCHES_PER_SORT = 10
 """A chunk is sorted anew for a run longer than this part of it, and searched for a shorter one."""
+_SEARCHES_PER_COPY = 10
+"""A chunk is copied to a tuple after a run longer than this part of it."""
 
 Entry = TypeVar("Entry", bound=tuple[Any, ...])
 
@@ -21,8 +23,9 @@ class OrderedIndex(Generic[Entry]):
     binary searches, moving it costs shifting one chunk, whatever the depth; a run of neighbours
     (the tasks of one lease, or of one batch) is put in, and taken out, as one slice.
 
-    A chunk is a list where single entries come and go, and a tuple elsewhere: the interpreter's
-    garbage collector lets go of a tuple of such tuples, but goes through a list time and again.
+    A chunk is a list while few entries come and go, and a tuple again when many of them move: the
+    interpreter's garbage collector lets go of a tuple of such tuples, but goes through a list time
+    and again.
     """
 
     __slots__ = ("_chunks", "_lasts", "_size")
@@ -90,7 +93,9 @@ class OrderedIndex(Generic[Entry]):
                 return
             position = bisect_left(self._lasts, entries[start])
             end = bisect_left(entries, self._lasts[position], start + 1)
-            self._chunks[position] = _merged(self._chunks[position], entries[start:end])
+            chunk = self._opened(position)
+            _merge(chunk, entries[start:end])
+            self._close(position, end - start)
             self._split(position)
             start = end
 
@@ -104,10 +109,11 @@ class OrderedIndex(Generic[Entry]):
         while start < len(entries):
             position = bisect_left(self._lasts, entries[start])
             end = bisect_right(entries, self._lasts[position], start + 1)
-            left = _without(self._chunks[position], entries[start:end])
-            if left:
-                self._chunks[position] = left
-                self._lasts[position] = left[-1]
+            chunk = self._opened(position)
+            _take_out(chunk, entries[start:end])
+            if chunk:
+                self._lasts[position] = chunk[-1]
+                self._close(position, end - start)
             else:
                 del self._chunks[position], self._lasts[position]
             start = end
@@ -149,6 +155,12 @@ class OrderedIndex(Generic[Entry]):
             chunk = self._chunks[position] = list(chunk)
         return chunk
 
+    def _close(self, position: int, moved: int) -> None:
+        """Make a tuple of a chunk again, if so much of it was moved that this costs little more."""
+        chunk = self._chunks[position]
+        if moved * _SEARCHES_PER_COPY >= len(chunk):
+            self._chunks[position] = tuple(chunk)
+
     def _split(self, position: int) -> None:
         chunk = self._chunks[position]
         if len(chunk) <= 2 * _CHUNK:
@@ -158,27 +170,26 @@ class OrderedIndex(Generic[Entry]):
         self._lasts[position : position + 1] = [part[-1] for part in parts]
 
 
-def _merged(chunk: Sequence[Entry], run: Sequence[Entry]) -> tuple[Entry, ...]:
+def _merge(chunk: list[Entry], run: Sequence[Entry]) -> None:
     place = bisect_left(chunk, run[0])
     if run[-1] < chunk[place]:
-        return (*chunk[:place], *run, *chunk[place:])
-    if len(run) * _SEARCHES_PER_SORT >= len(chunk):
-        return tuple(sorted((*chunk, *run)))
-    merged = list(chunk)
-    for entry in run:
-        insort(merged, entry, place)
-    return tuple(merged)
+        chunk[place:place] = run
+    elif len(run) * _SEARCHES_PER_SORT < len(chunk):
+        for entry in run:
+            insort(chunk, entry, place)
+    else:
+        chunk.extend(run)
+        chunk.sort()
 
 
-def _without(chunk: Sequence[Entry], run: Sequence[Entry]) -> tuple[Entry, ...]:
+def _take_out(chunk: list[Entry], run: Sequence[Entry]) -> None:
     place = bisect_left(chunk, run[0])
     behind = place + len(run)
     # Both are sorted and every entry of the run is in the chunk: where the run's last lies
     # `len(run)` places on, nothing else can lie between.
     if behind <= len(chunk) and chunk[behind - 1] is run[-1]:
-        return (*chunk[:place], *chunk[behind:])
-    left = list(chunk)
+        del chunk[place:behind]
+        return
     for entry in run:
-        place = bisect_left(left, entry, place)
-        del left[place]
-    return tuple(left)
+        place = bisect_left(chunk, entry, place)
+        del chunk[place]

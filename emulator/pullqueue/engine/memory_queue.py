@@ -67,8 +67,7 @@ class MemoryQueue:
         """Let everything happen that was due by now: exhaustion, and the end of tombstones."""
         while (end_usec := self._last_leases.first_usec()) is not None and end_usec <= now_usec:
             names = self._last_leases.names_at(end_usec)
-            tasks = [task for name in names if (task := self._names.task(name))]
-            self._exhaust(tasks, end_usec)
+            self._exhaust([cast("Fields", self._names[name]) for name in names], end_usec)
         self._names.expire(now_usec)
 
     def next_change_usec(self, now_usec: int) -> int | None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from pullqueue.engine import checks
 from pullqueue.engine.calls import on_call_path
-from pullqueue.engine.queue_view import AnyTask, QueueView, name_of
+from pullqueue.engine.queue_view import AnyTask, QueueView, is_task, name_of
 from pullqueue.engine.store import (
     Draft,
     Insertion,
@@ -218,7 +218,7 @@ class Queue(QueueView):
             InvalidTaskNameError: something given is neither a task nor a name; nothing is deleted.
         """
         self._check_usable()
-        if isinstance(tasks, Task | str) or not isinstance(tasks, Iterable):
+        if isinstance(tasks, str) or is_task(tasks) or not isinstance(tasks, Iterable):
             names = [name_of(tasks)]
         else:
             names = [name_of(task) for task in tasks]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
 from pullqueue.engine import checks
@@ -179,13 +179,16 @@ def name_of(task: AnyTask | str) -> str:
     """
     if isinstance(task, str):
         return task
-    if isinstance(task, Task):
-        return task.name
-    if hasattr(task, "payload") and hasattr(task, "name"):
-        if isinstance(task.name, str):
-            return task.name
+    if not is_task(task):
+        raise InvalidTaskNameError(f"{task!r} is neither a task nor the name of one")
+    if not isinstance(task.name, str):
         raise InvalidTaskNameError(f"{task!r} has no name: add it first, or give it one")
-    raise InvalidTaskNameError(f"{task!r} is neither a task nor the name of one")
+    return task.name
+
+
+def is_task(value: object) -> TypeGuard[AnyTask]:
+    """Tell whether something is a task, be it the SDK's."""
+    return isinstance(value, Task) or (hasattr(value, "payload") and hasattr(value, "name"))
 
 
 def _retry_limit(settings: QueueSettings) -> RetryLimit:

@@ -44,7 +44,9 @@ class TakenNames(dict[str, Fields | int]):
 
     def free(self, names: Iterable[str] | None) -> None:
         """Free names of tasks that are gone before their time; all of them where None is given."""
-        for name in self.tombstones() if names is None else names:
+        if names is None:
+            names = [name for _, buried in self._due for name in buried]
+        for name in names:
             if isinstance(self.get(name), int):
                 del self[name]
 

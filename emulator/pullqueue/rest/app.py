@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
-_WITH_RULE = {"return_rule": True}
 _KNOWN_PATHS = 128
+_LONGEST_KNOWN_PATH = 200
 _EVERYTHING: fields.Fields = {}
 
 
@@ -55,8 +55,11 @@ class _Map(Map):
 
     def __init__(self, *, host_matching: bool) -> None:
         super().__init__(host_matching=host_matching, strict_slashes=False, merge_slashes=False)
-        self.found = lru_cache(_KNOWN_PATHS)(self._find)
-        """Where a verb and a path lead; remembered, since workers ask for the same few."""
+        self._known = lru_cache(_KNOWN_PATHS)(self._find)
+
+    def found(self, verb: str, path: str) -> tuple[Rule, Mapping[str, Any]]:
+        """Tell where a verb and a path lead; remembered, since workers ask for the same few."""
+        return (self._known if len(path) <= _LONGEST_KNOWN_PATH else self._find)(verb, path)
 
     def _find(self, verb: str, path: str) -> tuple[Rule, Mapping[str, Any]]:
         return MapAdapter(self, "", "/", "", "http", path, verb).match(return_rule=True)
@@ -72,10 +75,10 @@ class _Adapter(MapAdapter):
             routes, "", request.root_path, "", request.scheme, request.path, request.method
         )
 
-    def match(self, *more: Any, **options: Any) -> Any:  # noqa: ANN401 - as it is overridden
+    def match(self, *more: Any, return_rule: bool = False, **options: Any) -> Any:  # noqa: ANN401
         """Give the rule and the values in the path, as Flask asks for them."""
-        if more or options != _WITH_RULE:
-            return super().match(*more, **options)
+        if more or options or not return_rule:
+            return super().match(*more, return_rule=return_rule, **options)  # type: ignore[call-overload]
         rule, values = self.map.found(self.default_method, self.path_info)
         return rule, dict(values)
 

@@ -6,6 +6,7 @@ import logging
 import sys
 from email.utils import formatdate
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from cheroot import wsgi
@@ -15,7 +16,7 @@ from pullqueue.clock import USEC_PER_SECOND, SystemClock
 from pullqueue.limits import MIB
 from pullqueue.rest.answers import JSON_TYPE, pretty
 from pullqueue.rest.errors import ApiError, envelope
-from pullqueue.rest.http_heads import environ_name, usual_head
+from pullqueue.rest.http_heads import environ_name, has_clear_length, usual_head
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -25,6 +26,23 @@ _clock = SystemClock()
 
 _UNREAD_BYTES = MIB
 """How much of a body that no view has read is read, so that the connection can be kept."""
+_MOST_TRAILERS = 100
+_UNCLEAR_END = (
+    "where the body ends is not clear: give one Content-Length in digits, or, with HTTP/1.1, "
+    "Transfer-Encoding alone"
+)
+_CLEARER = {
+    "Absolute URI not allowed if server is not a proxy.": "the request names a server, or its path "
+    "begins with two slashes: give a path with one slash at its start"
+}
+"""What is said instead of cheroot's own words."""
+
+
+class _Headers(dict[bytes, bytes]):
+    def __setitem__(self, name: bytes, value: bytes) -> None:
+        if name == b"Content-Length" and self.get(name, value) != value:
+            raise ValueError(_UNCLEAR_END)
+        super().__setitem__(name, value)
 
 
 class Request(HTTPRequest):
@@ -44,6 +62,19 @@ class Request(HTTPRequest):
         self.inheaders = head.headers
         self.close_connection = head.headers.get(b"Connection") == b"close"
         self.ready = True
+
+    def read_request_headers(self) -> bool:
+        """Refuse what leaves open where the body ends: a proxy might see another end."""
+        self.inheaders = _Headers()
+        if not super().read_request_headers():  # type: ignore[no-untyped-call]
+            return False
+        encoded = b"Transfer-Encoding" in self.inheaders
+        twice = encoded and b"Content-Length" in self.inheaders
+        too_new = encoded and self.response_protocol == "HTTP/1.0"
+        if has_clear_length(self.inheaders) and not twice and not too_new:
+            return True
+        self.simple_response("400 Bad Request", _UNCLEAR_END)
+        return False
 
     def send_headers(self) -> None:
         """Close the connection where the application says so, or too much of a body is unread."""
@@ -67,11 +98,22 @@ class Request(HTTPRequest):
         """Answer, with or without a body."""
         super().respond()
         self.conn.wfile.flush()
+        if self.chunked_read and not self.close_connection:
+            self._pass_trailers()
+
+    def _pass_trailers(self) -> None:
+        """Read what stands behind the last chunk; it would be taken for the next request."""
+        try:
+            trailers = sum(1 for _ in islice(self.rfile.read_trailer_lines(), _MOST_TRAILERS))
+        except (ValueError, OSError):
+            self.close_connection = True
+        else:
+            self.close_connection = trailers == _MOST_TRAILERS
 
     def simple_response(self, status: object, msg: str = "") -> None:
         """Refuse the request, and close the connection."""
         code, _, name = str(status).partition(" ")
-        refusal = ApiError(msg or name, status=int(code), reason="badRequest")
+        refusal = ApiError(_CLEARER.get(msg, msg) or name, status=int(code), reason="badRequest")
         body = pretty(envelope(refusal)).encode()
         self.close_connection = True
         head = (

@@ -57,7 +57,7 @@ class Writer:
         self._held = b""
 
     def hold_next(self) -> None:
-        """Keep what is written next until there is more."""
+        """Keep what is written next until there is more; cheroot itself writes the headers."""
         self._holds = True
 
     def write(self, data: bytes) -> None:

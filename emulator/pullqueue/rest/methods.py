@@ -171,7 +171,11 @@ def delete_task(call: Call) -> Reply:
     """tasks.delete: delete one task, leased or not."""
     result = call.queue.delete_tasks(call.task_name)[0]
     if result is not DeleteResult.DELETED:
-        state = "was deleted before" if result is DeleteResult.TOMBSTONED else "is not there"
+        state = (
+            "was deleted or given up before"
+            if result is DeleteResult.TOMBSTONED
+            else "is not there"
+        )
         explanation = f"task {call.task_name!r} of queue {call.queue.name!r} {state}"
         raise ApiError(texts.TASK_NAME_INVALID, explanation=explanation)
     return Reply()

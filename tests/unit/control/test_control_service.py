@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
@@ -199,6 +200,23 @@ def test_credentials_in_queries_are_not_remembered(control: ControlClient, serve
     logged = control.get("/requests").body["requests"][0]
 
     assert logged["query"] == "access_token=&alt=json&oauth%5Ftoken=&flag"
+
+
+def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server: Server) -> None:
+    """Neither those of a form nor those of the calls in a batch."""
+    form = b"access_token=one&oauth_token=two&fields=id"
+    part = b"GET /x?access_token=three HTTP/1.1\r\nAuthorization: Bearer four\r\nX: 5\r\n"
+    with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+        for body in (form, part):
+            connection.request("POST", f"{QUEUE}/tasks", body)
+            connection.getresponse().read()
+
+    logged = control.get("/requests").body["requests"][:2]
+
+    assert [b64decode(one["body"]["base64"]) for one in logged] == [
+        b"GET /x?access_token= HTTP/1.1\r\nAuthorization:\r\nX: 5\r\n",
+        b"access_token=&oauth_token=&fields=id",
+    ]
 
 
 def test_a_signal_during_a_reload(

@@ -184,7 +184,10 @@ def test_the_life_of_a_task(control: ControlClient, clock: ManualClock) -> None:
     assert left == 25.0
     assert stale.message.startswith("task 'a' of queue 'pull' is not held by the caller")
     assert deleted.body == {"deleted": 1}
-    assert (again.status, again.message) == (404, "task 'a' of queue 'pull' was deleted before")
+    assert (again.status, again.message) == (
+        404,
+        "task 'a' of queue 'pull' was deleted or given up before",
+    )
     events = control.get(f"{TASKS}/a/history").body["events"]
     assert [event["kind"] for event in events] == [
         "added",

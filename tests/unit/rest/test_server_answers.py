@@ -1,8 +1,9 @@
-"""pullqueue.rest.http_server: what the server refuses by itself, and answers in parts."""
+"""pullqueue.rest.http_request: what the server refuses by itself, and answers in parts."""
 
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -38,6 +39,63 @@ class TestRefusalsOfTheServer:
         assert line.startswith(f"HTTP/1.1 {status} ")
         assert answer["error"]["code"] == status
         assert answer["error"]["errors"][0]["domain"] == "global"
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            "HTTP/1.1\r\nContent-Length: -1",
+            "HTTP/1.1\r\nContent-Length: +4",
+            "HTTP/1.1\r\nContent-Length: 0_4",
+            "HTTP/1.1\r\nContent-Length: 4\r\nContent-Length: 0",
+            "HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked",
+            "HTTP/1.0\r\nConnection: Keep-Alive\r\nTransfer-Encoding: chunked",
+        ],
+    )
+    def test_a_body_whose_end_is_not_clear(self, server: Server, head: str) -> None:
+        """A proxy might take the rest for a request: so nothing of it is read, or answered."""
+        line, answer = raw(
+            server, f"POST {QUEUE}/tasks {head}\r\n\r\nGET / HTTP/1.1\r\n\r\n".encode()
+        )
+
+        assert line.startswith("HTTP/1.1 400 ")
+        assert answer["error"]["message"].startswith("where the body ends is not clear: give one")
+
+    def test_the_same_length_twice(self, connection: HTTPConnection) -> None:
+        """It leaves no doubt."""
+        body = b'{"payloadBase64": ""}'
+        connection.putrequest("POST", f"{QUEUE}/tasks")
+        for name in ("Content-Length", "content-length"):
+            connection.putheader(name, str(len(body)))
+        connection.endheaders(body)
+
+        assert connection.getresponse().status == 200
+
+    @pytest.mark.parametrize(
+        ("trailers", "kept"),
+        [
+            ("", True),
+            ("X-Sum: 1\r\nX-More: 2\r\n", True),
+            ("X: 1\n", False),
+            ("X: 1\r\n" * 200, False),
+        ],
+    )
+    def test_trailers(self, server: Server, trailers: str, *, kept: bool) -> None:
+        """What stands behind the last chunk is not taken for the next request."""
+        head = f"POST {QUEUE}/tasks HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        chunks = f'15\r\n{{"payloadBase64": ""}}\r\n0\r\n{trailers}\r\n'
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(f"{head}{chunks}GET {QUEUE} HTTP/1.1\r\n\r\n".encode())
+            plain.shutdown(socket.SHUT_WR)
+            answers = b"".join(iter(lambda: plain.recv(65536), b""))
+
+        assert re.findall(rb"^HTTP/1.1 (\d+)", answers, re.MULTILINE) == [b"200"] * (1 + kept)
+
+    def test_a_path_with_two_slashes_at_its_start(self, server: Server) -> None:
+        """Whoever gave a root URL with a slash at its end is told what to do."""
+        line, answer = raw(server, f"GET /{QUEUE} HTTP/1.1\r\n\r\n".encode())
+
+        assert line.startswith("HTTP/1.1 400 ")
+        assert "give a path with one slash at its start" in answer["error"]["message"]
 
     def test_a_body_in_broken_chunks(self, server: Server) -> None:
         """Chunks that are none are the client's mistake."""

@@ -48,6 +48,9 @@ UNUSUAL = [
     b"GET / HTTP/1.1\r\nno header\r\n\r\n",
     b"POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n",
     b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: 1_0\r\n\r\n",
+    b"POST / HTTP/1.1\r\ncontent-length: 5\r\nContent-Length: 5\r\n\r\n",
     b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n",
     b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
     b"POST / HTTP/1.1\r\nExpect: 100-continue\r\n\r\n",
@@ -87,6 +90,7 @@ def test_an_unusual_head(sent: bytes) -> None:
         (b"Content-Length", "CONTENT_LENGTH"),
         (b"X-Forwarded-For", "HTTP_X_FORWARDED_FOR"),
         (b"Host", "HTTP_HOST"),
+        (b"X-" + b"A" * 100, f"HTTP_X_{'A' * 100}"),
     ],
 )
 def test_names_in_the_environment(header: bytes, name: str) -> None:

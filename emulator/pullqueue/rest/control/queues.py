@@ -114,7 +114,11 @@ def delete_task(call: Call) -> Answer:
     name = call.values["task"]
     result = call.queue.delete_tasks(name)[0]
     if result is not DeleteResult.DELETED:
-        was = "was deleted before" if result is DeleteResult.TOMBSTONED else "is not there"
+        was = (
+            "was deleted or given up before"
+            if result is DeleteResult.TOMBSTONED
+            else "is not there"
+        )
         message = f"task {name!r} of queue {call.queue.name!r} {was}"
         raise ApiError(message, status=404, reason="notFound")
     return Answer(body={"deleted": 1})

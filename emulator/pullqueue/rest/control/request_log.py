@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import Counter, deque
 from time import perf_counter
@@ -21,6 +22,7 @@ _SECRET_PATHS = ("/token", "/tokeninfo")
 """Paths whose bodies and answers are credentials."""
 _SECRET_PARAMETERS = ("access_token", "oauth_token")
 """Parameters of the query that are credentials."""
+_CREDENTIALS = re.compile(rb"((?:access|oauth)_token=)[^&\s]*|([Aa]uthorization:)[^\r\n]*")
 
 STARTED_KEY = "pullqueue.started"
 """Where the WSGI environment holds when the request came in."""
@@ -37,8 +39,7 @@ class LoggedRequest(NamedTuple):
     """When it was answered, by the emulator's clock, in microseconds since the epoch."""
     verb: str
     path: str
-    sent_query: str
-    """Credentials included."""
+    query: str
     client: str
     """The address it came from."""
     status: int
@@ -50,17 +51,6 @@ class LoggedRequest(NamedTuple):
     answer_bytes: int
     answer: bytes
     """The first 4 KiB of what was answered."""
-
-    @property
-    def query(self) -> str:
-        """The query as text, without the values of its credentials."""
-        text = self.sent_query.encode("latin-1").decode("utf-8", "replace")
-        parts = []
-        for part in text.split("&"):
-            name, equals, value = part.partition("=")
-            secret = unquote_plus(name) in _SECRET_PARAMETERS
-            parts.append(f"{name}{equals}{'' if secret else value}")
-        return "&".join(parts)
 
 
 class RequestLog:
@@ -106,7 +96,7 @@ class RequestLog:
         path, environ = current.path, current.environ
         if path.startswith(_OWN_PATHS):
             return response
-        seconds = perf_counter() - environ[STARTED_KEY]
+        seconds = perf_counter() - environ.get(STARTED_KEY, perf_counter())
         secret = path.startswith(_SECRET_PATHS)
         body = environ.get(BODY_KEY, b"")
         answer = b"" if response.is_streamed else response.get_data()
@@ -117,14 +107,14 @@ class RequestLog:
                 usec=self._emulator.clock.now_usec(),
                 verb=current.method,
                 path=path,
-                sent_query=environ["QUERY_STRING"],
+                query=_shown_query(environ["QUERY_STRING"]),
                 client=environ.get("REMOTE_ADDR", ""),
                 status=response.status_code,
                 seconds=seconds,
                 body_bytes=len(body),
-                body=b"" if secret else body[:_EXCERPT_BYTES],
+                body=b"" if secret else _excerpt(body),
                 answer_bytes=len(answer),
-                answer=b"" if secret else answer[:_EXCERPT_BYTES],
+                answer=b"" if secret else _excerpt(answer),
             )
             self._requests.append(logged)
             self.counts[logged.verb, logged.status] += 1
@@ -133,3 +123,24 @@ class RequestLog:
             facts = {"verb": logged.verb, "path": path, "status": logged.status}
             _log.debug("%s %s %d", *facts.values(), extra=facts)
         return response
+
+
+def _shown_query(query: str) -> str:
+    """Give a query as text, without the values of its credentials."""
+    text = query.encode("latin-1").decode("utf-8", "replace")
+    if "token" not in text and "%" not in text:
+        return text
+    parts = []
+    for part in text.split("&"):
+        name, equals, value = part.partition("=")
+        secret = unquote_plus(name) in _SECRET_PARAMETERS
+        parts.append(f"{name}{equals}{'' if secret else value}")
+    return "&".join(parts)
+
+
+def _excerpt(body: bytes) -> bytes:
+    """Give the beginning of a body, without credentials in a form or in the calls of a batch."""
+    beginning = body[:_EXCERPT_BYTES]
+    if b"_token=" in beginning or b"uthorization:" in beginning:
+        return _CREDENTIALS.sub(rb"\1\2", beginning)
+    return beginning
