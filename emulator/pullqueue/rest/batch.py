@@ -84,6 +84,12 @@ def _answer(app: Flask, part: Message, inherited: _Headers, boundary: str) -> by
     return head + answer.get_data() + b"\r\n"
 
 
+class _Received(AnyResponse):
+    """An answer as it came: one without a body is given no type."""
+
+    default_mimetype = None
+
+
 def _call(app: Flask, part: Message, inherited: _Headers) -> AnyResponse:
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
@@ -97,7 +103,7 @@ def _call(app: Flask, part: Message, inherited: _Headers) -> AnyResponse:
     environ = _environ(words[0].upper(), words[1], headers, body)
     if not environ["PATH_INFO"].startswith(_BELOW):
         raise ApiError(NOT_FOUND, status=404, reason="notFound")
-    return AnyResponse.from_app(app.wsgi_app, environ, buffered=True)
+    return _Received.from_app(app.wsgi_app, environ, buffered=True)
 
 
 def _environ(verb: str, target: str, headers: _Headers, body: bytes) -> WSGIEnvironment:

@@ -168,3 +168,16 @@ def test_parts_in_parts_without_end(client: FlaskClient) -> None:
 
     assert response.status_code == 400
     assert "too deep" in response.text
+
+
+def test_an_answer_without_a_body(client: FlaskClient, emulator: Emulator) -> None:
+    """Where there is nothing, it is given no type, neither alone nor in a batch."""
+    for name in ("one", "two"):
+        emulator.queue("pull").add(name=name)
+
+    (answer,) = send(client, part(f"DELETE {ROOT}/pull/tasks/one HTTP/1.1\r\n\r\n"))
+    alone = client.delete(f"{ROOT}/pull/tasks/two")
+
+    assert inner(answer) == ("HTTP/1.1 204 NO CONTENT", {})
+    assert "Content-Type" not in str(answer.get_payload())
+    assert "Content-Type" not in alone.headers
