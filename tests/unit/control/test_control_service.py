@@ -219,6 +219,23 @@ def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server
     ]
 
 
+def test_following_a_file_that_is_written_in_steps(
+    queue_yaml: Path, emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is there between two steps is not put in force, and is no fault."""
+    caplog.set_level(logging.INFO, "pullqueue")
+    file = ConfigFile(queue_yaml)
+    for text in ("", "queue:\n", "queue:\n- name: other\n  mode: pull\n"):
+        queue_yaml.write_text(text)
+        file.follow(emulator, changes=True, now=False)
+    assert not caplog.messages
+
+    file.follow(emulator, changes=True, now=False)
+
+    (message,) = caplog.messages
+    assert message.endswith("is in force: added other; disabled pull, limited, push")
+
+
 def test_a_signal_during_a_reload(
     emulator: Emulator, queue_yaml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ class ConfigFile:
         """Why the file as it is now is not in force; None where it is."""
         self.loaded: datetime | None = None
         """When it was last read anew with success, by the emulator's clock."""
-        self._seen = self._stamp()
+        self._seen = self._looked_at = self._stamp()
         self._lock = threading.Lock()
 
     def reload(self, emulator: Emulator) -> Changes:
@@ -73,8 +73,14 @@ class ConfigFile:
             return changes
 
     def follow(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
-        """Read the file anew `now`, or if it `changes`; log what is wrong with it."""
-        if not now and not (changes and self._stamp() != self._seen):
+        """Read the file anew `now`, or if it `changes`; log what is wrong with it.
+
+        A change counts once the file was found the same twice: it may be written in several steps,
+        and half of a `queue.yaml` can be a valid one.
+        """
+        before, self._looked_at = self._looked_at, self._stamp()
+        changed = changes and self._looked_at == before != self._seen
+        if not now and not changed:
             return
         try:
             self.reload(emulator)
