@@ -103,6 +103,18 @@ def count_tasks(count: int) -> str:
     return "1 task" if count == 1 else f"{count} tasks"
 
 
+def taken_by(*, existing: bool) -> str:
+    """Say of a task why its name is taken: it is there, or was until not long ago."""
+    return "exists" if existing else "was deleted or given up not long ago"
+
+
+def not_deleted(result: DeleteResult) -> str:
+    """Say of a task why it could not be deleted."""
+    if result is DeleteResult.TOMBSTONED:
+        return "was deleted or given up before"
+    return "is not there"
+
+
 make_task = partial(tuple.__new__, Task)
 """Makes a task of a tuple of all its fields: what calling `Task` does, in half the time."""
 

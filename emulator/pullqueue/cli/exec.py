@@ -28,6 +28,7 @@ from pullqueue.cli._serving import (
 )
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
+from pullqueue.tasks import count_tasks
 
 if TYPE_CHECKING:
     from pullqueue.rest.server import Server
@@ -179,8 +180,8 @@ def _tell_what_was_left(server: Server) -> None:
     with server.site.unseen():
         left = sum(queue.fetch_statistics().tasks for queue in server.emulator.queues)
     if left:
-        tasks = "1 task was left and is" if left == 1 else f"{left} tasks were left and are"
-        click.echo(f"pullqueue: {tasks} gone with this server", err=True)
+        fate = "was left and is" if left == 1 else "were left and are"
+        click.echo(f"pullqueue: {count_tasks(left)} {fate} gone with this server", err=True)
 
 
 def _check_answers(address: str) -> None:

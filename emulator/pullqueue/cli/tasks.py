@@ -21,7 +21,7 @@ from pullqueue.cli._output import (
     when,
 )
 from pullqueue.cli._values import SECONDS, SIGNED_SECONDS
-from pullqueue.tasks import count_tasks
+from pullqueue.tasks import DeleteResult, count_tasks, not_deleted, taken_by
 
 _STATES = ("available", "leased", "scheduled")
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
@@ -154,11 +154,7 @@ def add(
     }
     answer = Client(url).post(task_path(queue), {"tasks": [task]})
     if answer["refused"]:
-        taken = (
-            "exists"
-            if answer["refused"][name] == "exists"
-            else "was deleted or given up not long ago"
-        )
+        taken = taken_by(existing=answer["refused"][name] == "exists")
         raise click.ClickException(f"task {name!r} of {queue} {taken}: choose another name")
     _answer(answer, as_json=as_json, empty="")
 
@@ -223,12 +219,7 @@ def delete(*, queue: str, names: tuple[str, ...], url: str | None, as_json: bool
     else:
         click.echo(f"{len(names) - len(missing)} deleted")
         for each in missing:
-            was = (
-                "was deleted or given up before"
-                if each["result"] == "tombstoned"
-                else "is not there"
-            )
-            click.echo(f"{each['task']} {was}", err=True)
+            click.echo(f"{each['task']} {not_deleted(DeleteResult(each['result']))}", err=True)
     return 1 if missing else 0
 
 

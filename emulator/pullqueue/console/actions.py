@@ -17,7 +17,7 @@ from pullqueue.errors import PullQueueError
 from pullqueue.rest.answers import Json
 from pullqueue.rest.control.fault_words import FIELDS, WHEN
 from pullqueue.rest.errors import ApiError
-from pullqueue.tasks import count_tasks
+from pullqueue.tasks import count_tasks, taken_by
 
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _WHOLE = ("times", "after", "every", "seed")
@@ -41,8 +41,8 @@ class Actions:
             answer = self._control.ask("addTasks", body={"tasks": [_task(form)]}, queue=queue)
             if answer["refused"]:
                 name, why = next(iter(answer["refused"].items()))
-                is_or_was = "exists" if why == "exists" else "was deleted or given up not long ago"
-                raise ApiError(f"task {name!r} {is_or_was}: choose another name")
+                taken = taken_by(existing=why == "exists")
+                raise ApiError(f"task {name!r} {taken}: choose another name")
         except PullQueueError as error:
             return self._pages.queue_page(queue, form, str(error))
         name = answer["tasks"][0]["name"]

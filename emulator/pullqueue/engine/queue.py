@@ -22,7 +22,7 @@ from pullqueue.errors import (
     TombstonedTaskError,
     is_refusal,
 )
-from pullqueue.tasks import DeleteResult, NewTask, Task
+from pullqueue.tasks import DeleteResult, NewTask, Task, taken_by
 
 __tracebackhide__ = is_refusal
 
@@ -73,9 +73,7 @@ class Queue(QueueView):
         added, refused = self.insert(tasks)
         if refused:
             name, error = next(iter(refused.items()))
-            state = (
-                "was deleted or given up not long ago" if error is TombstonedTaskError else "exists"
-            )
+            state = taken_by(existing=error is not TombstonedTaskError)
             raise error(
                 f"task {name!r} of queue {self.name!r} {state}: choose another name, or give none",
                 queue_name=self.name,

@@ -16,7 +16,7 @@ from pullqueue.rest.answers import Json
 from pullqueue.rest.errors import ApiError
 from pullqueue.rest.parameters import Parameters
 from pullqueue.rest.projects import Project
-from pullqueue.tasks import DeleteResult
+from pullqueue.tasks import DeleteResult, not_deleted
 
 EMPTY_HEADER = "X-Pullqueue-Empty"
 """Says why a lease gave no tasks though there may be some."""
@@ -171,12 +171,8 @@ def delete_task(call: Call) -> Reply:
     """tasks.delete: delete one task, leased or not."""
     result = call.queue.delete_tasks(call.task_name)[0]
     if result is not DeleteResult.DELETED:
-        state = (
-            "was deleted or given up before"
-            if result is DeleteResult.TOMBSTONED
-            else "is not there"
-        )
-        explanation = f"task {call.task_name!r} of queue {call.queue.name!r} {state}"
+        why = not_deleted(result)
+        explanation = f"task {call.task_name!r} of queue {call.queue.name!r} {why}"
         raise ApiError(texts.TASK_NAME_INVALID, explanation=explanation)
     return Reply()
 

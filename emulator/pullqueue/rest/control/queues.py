@@ -18,7 +18,7 @@ from pullqueue.rest.control.operations import Answer, Call
 from pullqueue.rest.control.schemas import SIGNED_64
 from pullqueue.rest.control.shapes import PREVIEW_BYTES, moment_of, queue_json, task_json
 from pullqueue.rest.errors import ApiError
-from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
+from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState, not_deleted
 
 _PAGE = 1_000
 _SEARCHED = 100_000
@@ -114,12 +114,7 @@ def delete_task(call: Call) -> Answer:
     name = call.values["task"]
     result = call.queue.delete_tasks(name)[0]
     if result is not DeleteResult.DELETED:
-        was = (
-            "was deleted or given up before"
-            if result is DeleteResult.TOMBSTONED
-            else "is not there"
-        )
-        message = f"task {name!r} of queue {call.queue.name!r} {was}"
+        message = f"task {name!r} of queue {call.queue.name!r} {not_deleted(result)}"
         raise ApiError(message, status=404, reason="notFound")
     return Answer(body={"deleted": 1})
 
