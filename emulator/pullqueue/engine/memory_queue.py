@@ -67,7 +67,7 @@ class MemoryQueue:
         """Let everything happen that was due by now: exhaustion, and the end of tombstones."""
         while (end_usec := self._last_leases.first_usec()) is not None and end_usec <= now_usec:
             names = self._last_leases.names_at(end_usec)
-            self._exhaust([cast("Fields", self._names[name]) for name in names], end_usec)
+            self._exhaust(cast("list[Fields]", self._names.held(names)), end_usec)
         self._names.expire(now_usec)
 
     def next_change_usec(self, now_usec: int) -> int | None:
@@ -152,22 +152,15 @@ class MemoryQueue:
 
     def delete(self, names: Iterable[str], now_usec: int) -> list[DeleteResult]:
         """Delete tasks by name; one result for each."""
-        results: list[DeleteResult] = []
-        deleted: dict[str, Fields] = {}
-        for name in names:
-            held = self._names.get(name)
-            if held is None:
-                results.append(DeleteResult.UNKNOWN)
-            elif isinstance(held, int) or name in deleted:
-                results.append(DeleteResult.TOMBSTONED)
-            else:
-                deleted[name] = held
-                results.append(DeleteResult.DELETED)
-        if deleted:
-            tasks = list(deleted.values())
+        given = list(names)
+        held = dict(zip(given, self._names.held(given), strict=True))
+        tasks = [task for task in held.values() if isinstance(task, tuple)]
+        if tasks:
             self._drop(tasks, now_usec)
             self.events.record(EventKind.DELETED, now_usec, tasks)
-        return results
+        if len(tasks) == len(given):
+            return [DeleteResult.DELETED] * len(tasks)
+        return _told_apart(given, held)
 
     def purge(self, now_usec: int) -> int:
         """Delete every task."""
@@ -191,7 +184,7 @@ class MemoryQueue:
 
     def get(self, name: str) -> Task:
         """Give one task; see `TaskStore.get`."""
-        held = self._names.get(name)
+        (held,) = self._names.held([name])
         if held is None:
             raise refusals.unknown_task(self.name, name)
         if isinstance(held, int):
@@ -240,12 +233,9 @@ class MemoryQueue:
 
     def _taken(self, names: Sequence[str | None]) -> dict[str, type[NameTakenError]]:
         """Give those names that are taken, and by what."""
-        if self._names.keys().isdisjoint(names):
-            return {}
         return {
-            name: TaskAlreadyExistsError if self._names.task(name) else TombstonedTaskError
-            for name in names
-            if name is not None and name in self._names
+            name: TombstonedTaskError if isinstance(held, int) else TaskAlreadyExistsError
+            for name, held in self._names.taken(names).items()
         }
 
     def _named(self, given: Sequence[str | None], source: NameSource) -> Sequence[str]:
@@ -270,7 +260,7 @@ class MemoryQueue:
     def _replace(self, old: Sequence[Fields], new: Sequence[Fields]) -> None:
         self._orders.take(old)
         self._orders.put(new)
-        self._names.put(new)
+        self._names.replace(new)
 
     def _drop(self, tasks: Sequence[Fields], gone_usec: int) -> None:
         self._orders.take(tasks)
@@ -283,3 +273,18 @@ class MemoryQueue:
         self._drop(tasks, gone_usec)
         self.exhausted.extend(make_tasks(tasks))
         self.events.record(EventKind.EXHAUSTED, gone_usec, tasks)
+
+
+def _told_apart(names: Sequence[str], held: dict[str, Fields | int | None]) -> list[DeleteResult]:
+    """Tell of each name what became of what it stood for; a task is deleted but once."""
+    results: list[DeleteResult] = []
+    deleted: set[str] = set()
+    for name in names:
+        if held[name] is None:
+            results.append(DeleteResult.UNKNOWN)
+        elif isinstance(held[name], int) or name in deleted:
+            results.append(DeleteResult.TOMBSTONED)
+        else:
+            deleted.add(name)
+            results.append(DeleteResult.DELETED)
+    return results

@@ -219,7 +219,7 @@ class Queue(QueueView):
         if isinstance(tasks, str) or is_task(tasks) or not isinstance(tasks, Iterable):
             names = [name_of(tasks)]
         else:
-            names = [name_of(task) for task in tasks]
+            names = list(map(name_of, tasks))
         return self._store.delete(self.name, names)
 
     @on_call_path

@@ -26,7 +26,7 @@ class TestTakenNames:
         names.expire(14)
         assert names.tombstones() == {"a": 15, "b": 15}
         names.expire(15)
-        assert not names
+        assert names.held(["a", "b"]) == [None, None]
 
     def test_a_name_taken_again(self) -> None:
         """The end of an older tombstone does not free a name that was taken anew."""
@@ -37,7 +37,7 @@ class TestTakenNames:
         names.expire(10)
         assert names.tombstones() == {"a": 15}
         names.expire(15)
-        assert not names
+        assert "a" not in names
 
     def test_the_end_of_a_tombstone_leaves_a_new_task(self) -> None:
         """Where a name was freed early and given to a task, the task stays."""
@@ -47,7 +47,7 @@ class TestTakenNames:
         names.put([a_task("a")])
 
         names.expire(10)
-        assert names.task("a") == a_task("a")
+        assert names.held(["a"]) == [a_task("a")]
 
     def test_only_tombstones_are_freed(self) -> None:
         """A task keeps its name, whether its name is given or all are."""
@@ -56,11 +56,9 @@ class TestTakenNames:
         names.bury(("gone",), 0)
 
         names.free(["here", "unknown"])
-        assert set(names) == {"here", "gone"}
+        assert names.held(["here", "gone"]) == [a_task("here"), 10]
         names.free(None)
-        assert names.task("here") == a_task("here")
-        assert names.task("gone") is None
-        assert set(names) == {"here"}
+        assert names.held(["here", "gone"]) == [a_task("here"), None]
 
     def test_restored_names_are_free_in_their_own_order(self) -> None:
         """Whatever their order in the snapshot, the first to be free is free first."""
@@ -69,7 +67,7 @@ class TestTakenNames:
 
         names.expire(12)
 
-        assert set(names) == {"late"}
+        assert names.held(["late", "soon"]) == [1000, None]
 
     def test_restored_names_do_not_hold_up_others(self) -> None:
         """A name that was brought back and is free late does not keep an earlier one taken."""
@@ -79,7 +77,22 @@ class TestTakenNames:
 
         names.expire(15)
 
-        assert set(names) == {"late"}
+        assert names.held(["late", "soon", "a"]) == [1000, None, None]
+
+    def test_what_changed_of_late_is_known_with_the_rest(self) -> None:
+        """Each name stands for what it was last given, however many changed since, and when."""
+        names = TakenNames(10)
+        tasks = [a_task(f"n{number}") for number in range(5_000)]
+        names.put(tasks)
+        leased = [(1, *task[1:]) for task in tasks]
+        for start in range(0, 5_000, 500):
+            names.replace(leased[start : start + 500])
+        names.bury(("n1", "n4999"), 5)
+
+        assert names.held(["n0", "n4999", "n4998"]) == [leased[0], 15, leased[4998]]
+        assert names.held(["n1", "unknown", "n2"]) == [15, None, leased[2]]
+        assert names.taken(["n1", None, "unknown", "n3"]) == {"n1": 15, "n3": leased[3]}
+        assert names.tombstones() == {"n1": 15, "n4999": 15}
 
 
 class TestLeaseCounter:
