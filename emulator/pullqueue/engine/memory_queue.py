@@ -66,8 +66,8 @@ class MemoryQueue:
     def catch_up(self, now_usec: int) -> None:
         """Let everything happen that was due by now: exhaustion, and the end of tombstones."""
         while (end_usec := self._last_leases.first_usec()) is not None and end_usec <= now_usec:
-            names = self._last_leases.names_at(end_usec)
-            self._exhaust(cast("list[Fields]", self._names.held(names)), end_usec)
+            held = self._names.held(self._last_leases.names_at(end_usec))
+            self._exhaust(cast("list[Fields]", list(held.values())), end_usec)
         self._names.expire(now_usec)
 
     def next_change_usec(self, now_usec: int) -> int | None:
@@ -153,7 +153,7 @@ class MemoryQueue:
     def delete(self, names: Iterable[str], now_usec: int) -> list[DeleteResult]:
         """Delete tasks by name; one result for each."""
         given = list(names)
-        held = dict(zip(given, self._names.held(given), strict=True))
+        held = self._names.held(given)
         tasks = [task for task in held.values() if isinstance(task, tuple)]
         if tasks:
             self._drop(tasks, now_usec)
@@ -184,7 +184,7 @@ class MemoryQueue:
 
     def get(self, name: str) -> Task:
         """Give one task; see `TaskStore.get`."""
-        (held,) = self._names.held([name])
+        held = self._names.held([name])[name]
         if held is None:
             raise refusals.unknown_task(self.name, name)
         if isinstance(held, int):

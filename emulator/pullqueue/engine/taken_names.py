@@ -38,10 +38,12 @@ class TakenNames:
     def __contains__(self, name: str) -> bool:
         return name in self._all()
 
-    def held(self, names: Sequence[str]) -> list[Fields | int | None]:
-        """Give for each name its task, or the moment it is free again, or None where it is free."""
-        found = list(map(self._recent.get, names))
-        return list(map(self._all().get, names)) if None in found else found
+    def held(self, names: Sequence[str]) -> dict[str, Fields | int | None]:
+        """Give names with their tasks, or the moments they are free again, or None if they are."""
+        found = dict(zip(names, map(self._recent.get, names), strict=True))
+        if None in found.values():
+            return dict(zip(names, map(self._all().get, names), strict=True))
+        return found
 
     def taken(self, names: Iterable[str | None]) -> dict[str, Fields | int]:
         """Give those of some names that are taken, with what they stand for."""

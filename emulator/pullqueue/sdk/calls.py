@@ -130,8 +130,8 @@ def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
 
 def delete(queue: Queue, request: Any, response: Any) -> None:
     """Delete tasks by name, as many as there are."""
-    results = queue.delete_tasks(list(map(text_of, request.task_name)))
-    response.result.extend(list(map(_DELETE_CODES.__getitem__, results)))
+    results = queue.delete_tasks(map(text_of, request.task_name))
+    response.result.extend(map(_DELETE_CODES.__getitem__, results))
 
 
 def fetch_queue_stats(queue: Queue, response: Any) -> None:

@@ -26,7 +26,7 @@ class TestTakenNames:
         names.expire(14)
         assert names.tombstones() == {"a": 15, "b": 15}
         names.expire(15)
-        assert names.held(["a", "b"]) == [None, None]
+        assert names.held(["a", "b"]) == {"a": None, "b": None}
 
     def test_a_name_taken_again(self) -> None:
         """The end of an older tombstone does not free a name that was taken anew."""
@@ -47,7 +47,7 @@ class TestTakenNames:
         names.put([a_task("a")])
 
         names.expire(10)
-        assert names.held(["a"]) == [a_task("a")]
+        assert names.held(["a"]) == {"a": a_task("a")}
 
     def test_only_tombstones_are_freed(self) -> None:
         """A task keeps its name, whether its name is given or all are."""
@@ -56,9 +56,9 @@ class TestTakenNames:
         names.bury(("gone",), 0)
 
         names.free(["here", "unknown"])
-        assert names.held(["here", "gone"]) == [a_task("here"), 10]
+        assert names.held(["here", "gone"]) == {"here": a_task("here"), "gone": 10}
         names.free(None)
-        assert names.held(["here", "gone"]) == [a_task("here"), None]
+        assert names.held(["here", "gone"]) == {"here": a_task("here"), "gone": None}
 
     def test_restored_names_are_free_in_their_own_order(self) -> None:
         """Whatever their order in the snapshot, the first to be free is free first."""
@@ -67,7 +67,7 @@ class TestTakenNames:
 
         names.expire(12)
 
-        assert names.held(["late", "soon"]) == [1000, None]
+        assert names.held(["late", "soon"]) == {"late": 1000, "soon": None}
 
     def test_restored_names_do_not_hold_up_others(self) -> None:
         """A name that was brought back and is free late does not keep an earlier one taken."""
@@ -77,7 +77,7 @@ class TestTakenNames:
 
         names.expire(15)
 
-        assert names.held(["late", "soon", "a"]) == [1000, None, None]
+        assert names.held(["late", "soon", "a"]) == {"late": 1000, "soon": None, "a": None}
 
     def test_what_changed_of_late_is_known_with_the_rest(self) -> None:
         """Each name stands for what it was last given, however many changed since, and when."""
@@ -89,9 +89,9 @@ class TestTakenNames:
             names.replace(leased[start : start + 500])
         names.bury(("n1", "n4999"), 5)
 
-        assert names.held(["n0", "n4999", "n4998"]) == [leased[0], 15, leased[4998]]
-        assert names.held(["n1", "unknown", "n2"]) == [15, None, leased[2]]
-        assert names.taken(["n1", None, "unknown", "n3"]) == {"n1": 15, "n3": leased[3]}
+        assert names.held(["n0", "n4999"]) == {"n0": leased[0], "n4999": 15}
+        assert names.held(["n1", "other"]) == {"n1": 15, "other": None}
+        assert names.taken(["n1", None, "other", "n3"]) == {"n1": 15, "n3": leased[3]}
         assert names.tombstones() == {"n1": 15, "n4999": 15}
 
 
