@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 _KNOWN_PATHS = 128
 _LONGEST_KNOWN_PATH = 200
+_TASK_PATH = re.compile(
+    r"(?P<tasks>/taskqueue/[^/]+/projects/[^/]+/taskqueues/[^/]+/tasks/)"
+    r"(?!lease\Z)(?P<name>[A-Za-z0-9_-]+)",
+    re.ASCII,
+)
+_ANY_TASK = "any"
 _EVERYTHING: fields.Fields = {}
 
 
@@ -57,12 +63,23 @@ class _Map(Map):
         super().__init__(host_matching=host_matching, strict_slashes=False, merge_slashes=False)
         self._known = lru_cache(_KNOWN_PATHS)(self._find)
 
-    def found(self, verb: str, path: str) -> tuple[Rule, Mapping[str, Any]]:
-        """Tell where a verb and a path lead; remembered, since workers ask for the same few."""
-        return (self._known if len(path) <= _LONGEST_KNOWN_PATH else self._find)(verb, path)
+    def found(self, verb: str, path: str) -> tuple[Rule, dict[str, Any]]:
+        """Tell where a verb and a path lead.
 
-    def _find(self, verb: str, path: str) -> tuple[Rule, Mapping[str, Any]]:
-        return MapAdapter(self, "", "/", "", "http", path, verb).match(return_rule=True)
+        It is remembered: workers ask for the same few paths, but for the names of tasks.
+        """
+        if len(path) > _LONGEST_KNOWN_PATH:
+            return self._find(verb, path)
+        task = _TASK_PATH.fullmatch(path)
+        if task is None:
+            rule, values = self._known(verb, path)
+            return rule, dict(values)
+        rule, values = self._known(verb, f"{task['tasks']}{_ANY_TASK}")
+        return rule, {**values, "task": task["name"]}
+
+    def _find(self, verb: str, path: str) -> tuple[Rule, dict[str, Any]]:
+        rule, values = MapAdapter(self, "", "/", "", "http", path, verb).match(return_rule=True)
+        return rule, dict(values)
 
 
 class _Adapter(MapAdapter):
@@ -79,8 +96,7 @@ class _Adapter(MapAdapter):
         """Give the rule and the values in the path, as Flask asks for them."""
         if more or options or not return_rule:
             return super().match(*more, return_rule=return_rule, **options)  # type: ignore[call-overload]
-        rule, values = self.map.found(self.default_method, self.path_info)
-        return rule, dict(values)
+        return self.map.found(self.default_method, self.path_info)
 
 
 class _App(Flask):
