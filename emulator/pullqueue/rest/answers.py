@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
-from functools import cache
-from itertools import chain, repeat
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, TypeAlias
 
@@ -16,9 +14,6 @@ JSON_TYPE = "application/json; charset=UTF-8"
 """Some clients parse nothing that is called otherwise."""
 
 _FASTEST = 1
-_NESTED = frozenset({dict, list})
-_ROWS = 50
-"""Objects written in one go: few enough that a copy of their text stays near the processor."""
 
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -35,7 +30,7 @@ def pretty(value: Json) -> str:
     thousand tasks then takes several times as long as this.
     """
     parts: list[str] = []
-    _write(value, "", parts.append)
+    _write(value, "\n", parts.append)
     parts.append("\n")
     return "".join(parts)
 
@@ -45,50 +40,25 @@ def zipped(body: bytes) -> bytes:
     return gzip.compress(body, _FASTEST, mtime=0)
 
 
-def _write(value: object, margin: str, put: Callable[[str], None]) -> None:
-    inner = margin + " "
+def _write(value: object, line: str, put: Callable[[str], None]) -> None:
+    """Write a value; `line` is what begins a line: the end of the one before, and the margin."""
+    inner = f"{line} "
     if isinstance(value, dict) and value:
-        before = "{\n"
+        before = f"{{{inner}"
         for key, item in value.items():
-            if isinstance(item, str):
-                put(f"{before}{inner}{_quoted(key)}: {_quoted(item)}")
+            if type(item) is str:
+                put(f"{before}{_quoted(key)}: {_quoted(item)}")
             else:
-                put(f"{before}{inner}{_quoted(key)}: ")
+                put(f"{before}{_quoted(key)}: ")
                 _write(item, inner, put)
-            before = ",\n"
-        put(f"\n{margin}}}")
+            before = f",{inner}"
+        put(f"{line}}}")
     elif isinstance(value, list) and value:
-        if all(map(_is_flat, value)):
-            _write_rows(value, inner, put)
-        else:
-            for before, item in zip(chain(["[\n"], repeat(",\n")), value, strict=False):
-                put(before + inner)
-                _write(item, inner, put)
-        put(f"\n{margin}]")
+        before = f"[{inner}"
+        for item in value:
+            put(before)
+            _write(item, inner, put)
+            before = f",{inner}"
+        put(f"{line}]")
     else:
         put(_compact(value))
-
-
-def _is_flat(value: object) -> bool:
-    return type(value) is dict and bool(value) and _NESTED.isdisjoint(map(type, value.values()))
-
-
-def _write_rows(values: list[Json], margin: str, put: Callable[[str], None]) -> None:
-    """Write objects of text and numbers, as leases and lists have them by the thousand.
-
-    The library's encoder writes many in one go, with a new line in its separator. Since no text
-    holds a new line as such, where one object ends and the next begins cannot be mistaken.
-    """
-    inner = margin + " "
-    encode = _row_encoder(inner)
-    before = "[\n"
-    for start in range(0, len(values), _ROWS):
-        rows = encode(values[start : start + _ROWS])[2:-2]
-        rows = rows.replace(f"}},\n{inner}{{", f"\n{margin}}},\n{margin}{{\n{inner}")
-        put(f"{before}{margin}{{\n{inner}{rows}\n{margin}}}")
-        before = ",\n"
-
-
-@cache
-def _row_encoder(margin: str) -> Callable[[list[Json]], str]:
-    return json.JSONEncoder(separators=(f",\n{margin}", ": ")).encode
