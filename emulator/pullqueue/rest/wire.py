@@ -15,7 +15,7 @@ from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError
 from pullqueue.rest import texts
-from pullqueue.rest.answers import Json
+from pullqueue.rest.answers import Json, Plain
 from pullqueue.rest.errors import ApiError
 from pullqueue.rest.projects import Project
 from pullqueue.tasks import NewTask, Task
@@ -74,9 +74,9 @@ def queue_json(queue: Queue, project: Project, *, statistics: bool) -> Json:
     return answer
 
 
-def encoded_payload(payload: bytes) -> str:
+def encoded_payload(payload: bytes) -> Plain:
     """Give a payload in URL-safe base64, padded."""
-    return binascii.b2a_base64(payload, newline=False).translate(_TO_URL_SAFE).decode()
+    return Plain(binascii.b2a_base64(payload, newline=False).translate(_TO_URL_SAFE).decode())
 
 
 def decoded_payload(text: str) -> bytes:

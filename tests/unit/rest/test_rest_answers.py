@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullqueue.rest.answers import compact, pretty, zipped
+from pullqueue.rest.answers import Plain, compact, pretty, zipped
 
 values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -38,6 +38,15 @@ def test_text_that_looks_like_structure(text: str) -> None:
 def test_compact(value: dict[str, Any]) -> None:
     """Answers that are not indented have no space between their parts."""
     assert compact(value) == json.dumps(value, separators=(",", ":"))
+
+
+@given(st.text(alphabet="AZaz09-_=", max_size=9))
+def test_text_known_to_be_plain(text: str) -> None:
+    """Text that needs no look is written as any other."""
+    plain, usual = ({"items": [{"payloadBase64": value}]} for value in (Plain(text), text))
+
+    assert pretty(plain) == pretty(usual)
+    assert compact(plain) == compact(usual)
 
 
 def test_zipped() -> None:

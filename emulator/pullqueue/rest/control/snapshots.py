@@ -5,6 +5,7 @@ Task payloads are base64; moments are microseconds since the epoch, so that noth
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode, b64encode
 from typing import Any
 
@@ -13,7 +14,7 @@ from pullqueue.engine.checks import drafts_of
 from pullqueue.engine.store import DRAFT_BYTES, QueueContents
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import Limits
-from pullqueue.rest.answers import Json, compact
+from pullqueue.rest.answers import Json
 from pullqueue.rest.control.operations import Answer, Call
 from pullqueue.rest.errors import ApiError
 from pullqueue.tasks import NewTask, Task
@@ -35,7 +36,7 @@ def save(call: Call) -> Answer:
         "taken_usec": call.emulator.clock.now_usec(),
         "queues": {name: _queue_json(held) for name, held in contents.items()},
     }
-    return Answer(body=compact(document))
+    return Answer(body=json.dumps(document, separators=(",", ":")))
 
 
 def load(call: Call) -> Answer:
