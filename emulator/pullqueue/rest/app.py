@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from pullqueue.rest.control.site import Site
 from pullqueue.rest.methods import Call, queue_of
 from pullqueue.rest.parameters import Parameters
 from pullqueue.rest.projects import Project
+from pullqueue.rest.remembering import remembering
 from pullqueue.rest.tokens import Tokens
 from pullqueue.sdk import bridge
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
-_KNOWN_PATHS = 128
-_LONGEST_KNOWN_PATH = 200
 _TASK_PATH = re.compile(
     r"(?P<tasks>/taskqueue/[^/]+/projects/[^/]+/taskqueues/[^/]+/tasks/)"
     r"(?!lease\Z)(?P<name>[A-Za-z0-9_-]+)",
@@ -61,25 +59,19 @@ class _Map(Map):
 
     def __init__(self, *, host_matching: bool) -> None:
         super().__init__(host_matching=host_matching, strict_slashes=False, merge_slashes=False)
-        self._known = lru_cache(_KNOWN_PATHS)(self._find)
+        self._known = remembering(self._find)
 
-    def found(self, verb: str, path: str) -> tuple[Rule, dict[str, Any]]:
-        """Tell where a verb and a path lead.
-
-        It is remembered: workers ask for the same few paths, but for the names of tasks.
-        """
-        if len(path) > _LONGEST_KNOWN_PATH:
-            return self._find(verb, path)
+    def found(self, path: str, verb: str) -> tuple[Rule, dict[str, Any]]:
+        """Tell where a path and a verb lead; but for names of tasks, workers ask for a few only."""
         task = _TASK_PATH.fullmatch(path)
         if task is None:
-            rule, values = self._known(verb, path)
+            rule, values = self._known(path, verb)
             return rule, dict(values)
-        rule, values = self._known(verb, f"{task['tasks']}{_ANY_TASK}")
+        rule, values = self._known(f"{task['tasks']}{_ANY_TASK}", verb)
         return rule, {**values, "task": task["name"]}
 
-    def _find(self, verb: str, path: str) -> tuple[Rule, dict[str, Any]]:
-        rule, values = MapAdapter(self, "", "/", "", "http", path, verb).match(return_rule=True)
-        return rule, dict(values)
+    def _find(self, path: str, verb: str) -> tuple[Rule, Mapping[str, Any]]:
+        return MapAdapter(self, "", "/", "", "http", path, verb).match(return_rule=True)
 
 
 class _Adapter(MapAdapter):
@@ -96,7 +88,7 @@ class _Adapter(MapAdapter):
         """Give the rule and the values in the path, as Flask asks for them."""
         if more or options or not return_rule:
             return super().match(*more, return_rule=return_rule, **options)  # type: ignore[call-overload]
-        return self.map.found(self.default_method, self.path_info)
+        return self.map.found(self.path_info, self.default_method)
 
 
 class _App(Flask):

@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 from cheroot.server import comma_separated_headers  # type: ignore[attr-defined]  # not in the stubs
 
-_HEAD = re.compile(
+from pullqueue.rest.remembering import remembering
+
+_REQUEST_LINE = re.compile(
     rb"(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) "
     rb"((/(?!/)[!\"$&->@-~]*)(?:\?([!\"$-~]*))?) HTTP/1\.1\r\n"
-    rb"((?:[!#-'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*\r\n)*)\r\n"
 )
-"""Nothing escaped in the path, no server before it, and each header in a line of its own."""
+"""Nothing escaped in the path, and no server before it."""
+_HEADERS = re.compile(rb"(?:[!#-'*+.^_`|~0-9A-Za-z-]+:[^\r\n]*\r\n)*")
+"""Each in a line of its own."""
 _HEADER = re.compile(rb"([^:]+):([^\r]*)\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _LISTS = frozenset(comma_separated_headers)
 """Headers that may be repeated, which is as one with commas."""
 _UNUSUAL = frozenset({b"Transfer-Encoding", b"Expect"})
-_KNOWN_NAMES = 256
-_LONGEST_KNOWN = 64
+
+
+class Headers(NamedTuple):
+    """The headers of a request."""
+
+    values: Mapping[bytes, bytes]
+    """By name, as cheroot has them."""
+    environ: Mapping[str, str]
+    """As they are in the WSGI environment."""
 
 
 class Head(NamedTuple):
@@ -37,26 +46,19 @@ class Head(NamedTuple):
     uri: bytes
     path: bytes
     query: bytes
-    headers: dict[bytes, bytes]
+    headers: Headers
 
 
 def usual_head(arrived: bytes) -> Head | None:
     """Give the head at the beginning of what has arrived; None if it is not whole, or not usual."""
-    match = _HEAD.match(arrived)
-    if match is None:
+    line = _REQUEST_LINE.match(arrived)
+    end = arrived.find(b"\r\n\r\n")
+    if line is None or end < 0:
         return None
-    method, uri, path, query, lines = match.groups(b"")
-    sent = _HEADER.findall(lines)
-    headers: dict[bytes, bytes] = {}
-    for sent_name, sent_value in sent:
-        name, value = sent_name.title(), sent_value.strip()
-        before = headers.get(name) if name in _LISTS else None
-        headers[name] = b"%b, %b" % (before, value) if before else value
-    if not _UNUSUAL.isdisjoint(headers) or not has_clear_length(headers):
-        return None
-    if len(headers) < len(sent) and lines.lower().count(b"content-length:") > 1:
-        return None
-    return Head(match.end(), method, uri, path, query, headers)
+    lines = arrived[line.end() : end + 2]
+    headers = _usual_headers(lines)
+    method, uri, path, query = line.groups(b"")
+    return None if headers is None else Head(end + 4, method, uri, path, query, headers)
 
 
 def has_clear_length(headers: Mapping[bytes, bytes]) -> bool:
@@ -64,14 +66,28 @@ def has_clear_length(headers: Mapping[bytes, bytes]) -> bool:
     return _LENGTH.fullmatch(headers.get(b"Content-Length", b"0")) is not None
 
 
-def environ_name(header: bytes) -> str:
-    """Give the name of a header in the WSGI environment."""
-    return (_known_name if len(header) <= _LONGEST_KNOWN else _environ_name)(header)
+def environ_of(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Give headers as the WSGI environment has them (PEP 3333)."""
+    return {_environ_name(name): value.decode("latin-1") for name, value in headers.items()}
+
+
+@remembering
+def _usual_headers(lines: bytes) -> Headers | None:
+    if not _HEADERS.fullmatch(lines):
+        return None
+    sent = _HEADER.findall(lines)
+    values: dict[bytes, bytes] = {}
+    for sent_name, sent_value in sent:
+        name, value = sent_name.title(), sent_value.strip()
+        before = values.get(name) if name in _LISTS else None
+        values[name] = b"%b, %b" % (before, value) if before else value
+    if not _UNUSUAL.isdisjoint(values) or not has_clear_length(values):
+        return None
+    if len(values) < len(sent) and lines.lower().count(b"content-length:") > 1:
+        return None
+    return Headers(values, environ_of(values))
 
 
 def _environ_name(header: bytes) -> str:
     name = header.decode("latin-1").upper().replace("-", "_")
     return name if name in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{name}"
-
-
-_known_name = lru_cache(_KNOWN_NAMES)(_environ_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from itertools import islice
@@ -16,7 +17,7 @@ from pullqueue.clock import USEC_PER_SECOND, SystemClock
 from pullqueue.limits import MIB
 from pullqueue.rest.answers import JSON_TYPE, pretty
 from pullqueue.rest.errors import ApiError, envelope
-from pullqueue.rest.http_heads import environ_name, has_clear_length, usual_head
+from pullqueue.rest.http_heads import environ_of, has_clear_length, usual_head
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -48,19 +49,23 @@ class _Headers(dict[bytes, bytes]):
 class Request(HTTPRequest):
     """A request whose refusals by the server itself come in the envelope, too."""
 
+    header_environ: Mapping[str, str]
+    """The headers, as the WSGI environment has them."""
+
     def parse_request(self) -> None:
         """Read a usual head at one go, and leave others to cheroot."""
         head = usual_head(self.conn.rfile.peek())
         if head is None:
             super().parse_request()
+            self.header_environ = environ_of(self.inheaders)
             return
         self.conn.rfile.read(head.size)
         self.started_request = True
         self.method, self.uri, self.path, self.qs = head.method, head.uri, head.path, head.query
         self.authority = b""
         self.request_protocol, self.response_protocol = b"HTTP/1.1", "HTTP/1.1"
-        self.inheaders = head.headers
-        self.close_connection = head.headers.get(b"Connection") == b"close"
+        self.inheaders, self.header_environ = head.headers
+        self.close_connection = self.inheaders.get(b"Connection") == b"close"
         self.ready = True
 
     def read_request_headers(self) -> bool:
@@ -132,7 +137,8 @@ class Gateway(wsgi.Gateway_10):
     def get_environ(self) -> WSGIEnvironment:  # type: ignore[override]  # the stubs say: nothing
         """Give the environment of a request."""
         request, server = self.req, self.req.server
-        environ = {
+        return {
+            **request.header_environ,
             "ACTUAL_SERVER_PROTOCOL": server.protocol,
             "PATH_INFO": request.path.decode("latin-1"),
             "QUERY_STRING": request.qs.decode("latin-1"),
@@ -154,9 +160,6 @@ class Gateway(wsgi.Gateway_10):
             "wsgi.url_scheme": "http",
             "wsgi.version": self.version,
         }
-        for name, value in request.inheaders.items():
-            environ[environ_name(name)] = value.decode("latin-1")
-        return environ
 
 
 @lru_cache(maxsize=1)

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from pullqueue.rest import texts
 from pullqueue.rest.answers import Json
 from pullqueue.rest.errors import ApiError
+from pullqueue.rest.remembering import remembering
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _INT32 = 2**31
@@ -90,15 +91,19 @@ class Parameters:
             raise ApiError.parameter(message, "callback")
 
     def _read(self, encoded: bytes) -> None:
-        try:
-            pairs = parse_qsl(
-                encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX
-            )
-        except UnicodeDecodeError:
-            message = "the parameters are not UTF-8: encode them so"
-            raise ApiError(message, reason="badRequest") from None
-        except ValueError:
-            message = f"more than {_MAX} parameters: leave out what the method does not know"
-            raise ApiError(message, reason="badRequest") from None
-        for name, value in pairs:
+        for name, value in _pairs(encoded):
             self._values.setdefault(name, value)
+
+
+@remembering
+def _pairs(encoded: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX
+        )
+    except UnicodeDecodeError:
+        message = "the parameters are not UTF-8: encode them so"
+        raise ApiError(message, reason="badRequest") from None
+    except ValueError:
+        message = f"more than {_MAX} parameters: leave out what the method does not know"
+        raise ApiError(message, reason="badRequest") from None

@@ -10,7 +10,7 @@ import pytest
 from cheroot.server import HTTPRequest
 from plain_http import QUEUE
 
-from pullqueue.rest.http_heads import environ_name, usual_head
+from pullqueue.rest.http_heads import environ_of, usual_head
 from pullqueue.rest.http_server import HttpServer
 from pullqueue.rest.server import Server
 
@@ -73,7 +73,7 @@ def test_a_usual_head(sent: bytes) -> None:
         expected.uri,
         expected.path,
         expected.qs,
-        expected.inheaders,
+        (expected.inheaders, environ_of(expected.inheaders)),
     )
 
 
@@ -83,19 +83,29 @@ def test_an_unusual_head(sent: bytes) -> None:
     assert usual_head(sent) is None
 
 
-@pytest.mark.parametrize(
-    ("header", "name"),
-    [
-        (b"Content-Type", "CONTENT_TYPE"),
-        (b"Content-Length", "CONTENT_LENGTH"),
-        (b"X-Forwarded-For", "HTTP_X_FORWARDED_FOR"),
-        (b"Host", "HTTP_HOST"),
-        (b"X-" + b"A" * 100, f"HTTP_X_{'A' * 100}"),
-    ],
-)
-def test_names_in_the_environment(header: bytes, name: str) -> None:
-    """Headers are called there as PEP 3333 has it."""
-    assert environ_name(header) == name
+def test_headers_in_the_environment() -> None:
+    """They are called there as PEP 3333 has it."""
+    headers = {
+        b"Content-Type": b"text/plain",
+        b"Content-Length": b"3",
+        b"X-Forwarded-For": b"gr\xfc\xdf",
+    }
+
+    assert environ_of(headers) == {
+        "CONTENT_TYPE": "text/plain",
+        "CONTENT_LENGTH": "3",
+        "HTTP_X_FORWARDED_FOR": "grüß",
+    }
+
+
+def test_long_headers() -> None:
+    """Headers too long to be remembered are read all the same."""
+    sent = b"GET / HTTP/1.1\r\nX-Long: %b\r\n\r\n" % (b"a" * 5_000)
+
+    head = usual_head(sent)
+
+    assert head is not None
+    assert head.headers.environ == {"HTTP_X_LONG": "a" * 5_000}
 
 
 @pytest.mark.parametrize("line", [f"GET {QUEUE}", f"GET {QUEUE.replace('~', '%7E')}"])

@@ -98,7 +98,7 @@ class RequestLog:
         path, environ = current.path, current.environ
         if path.startswith(_OWN_PATHS):
             return response
-        seconds = perf_counter() - environ.get(STARTED_KEY, perf_counter())
+        seconds = perf_counter() - environ[STARTED_KEY]
         secret = path.startswith(_SECRET_PATHS)
         body = environ.get(BODY_KEY, b"")
         answer = b"" if response.is_streamed else response.get_data()
