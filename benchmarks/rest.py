@@ -185,9 +185,9 @@ def _cycles(address: Address, options: Options) -> Iterator[Figure]:
             "moto": their_cycle,
         }
         # In many short turns: a machine's speed may change within a second.
-        seconds = options.seconds / TURNS
+        turn = options.seconds / TURNS
         taken = medians(
-            {what: partial(_seconds_per_cycle, work, seconds) for what, work in cycles.items()},
+            {what: partial(_seconds_per_cycle, work, turn) for what, work in cycles.items()},
             rounds=options.rounds * TURNS,
         )
     of_moto = taken.pop("moto")

@@ -264,10 +264,10 @@ class MemoryQueue:
 
     def _drop(self, tasks: Sequence[Fields], gone_usec: int) -> None:
         self._orders.take(tasks)
-        names = names_of(tasks)
+        names, weight = names_of(tasks), weight_of(tasks)
         self._last_leases.lift(names)
-        self._names.bury(names, gone_usec)
-        self.bytes_stored -= weight_of(tasks)
+        self._names.bury(names, gone_usec, weight)
+        self.bytes_stored -= weight
 
     def _exhaust(self, tasks: Sequence[Fields], gone_usec: int) -> None:
         self._drop(tasks, gone_usec)

@@ -6,9 +6,12 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from pullqueue.engine.fields import NAME, Fields
+from pullqueue.limits import MIB
 
 _MOST_RECENT = 2_000
 """Two leases of as many tasks as one can have."""
+_MOST_GONE_BYTES = MIB
+"""How much the tasks may weigh that are gone and still held beside their tombstones."""
 
 
 class _Names(dict[str, Fields | int]):
@@ -32,6 +35,7 @@ class TakenNames:
         self._lifetime_usec = lifetime_usec
         self._settled = _Names()
         self._recent: dict[str, Fields | int] = {}
+        self._gone_bytes = 0
         # A heap: what a snapshot brings back may be free later than what is deleted after it.
         self._due: list[tuple[int, tuple[str, ...]]] = []
 
@@ -45,7 +49,7 @@ class TakenNames:
             return dict(zip(names, map(self._all().get, names), strict=True))
         return found
 
-    def taken(self, names: Iterable[str | None]) -> dict[str, Fields | int]:
+    def taken(self, names: Sequence[str | None]) -> dict[str, Fields | int]:
         """Give those of some names that are taken, with what they stand for."""
         known = self._all()
         if known.keys().isdisjoint(names):
@@ -60,9 +64,10 @@ class TakenNames:
         """Let names stand for their tasks as they are now."""
         self._change({task[NAME]: task for task in tasks})
 
-    def bury(self, names: tuple[str, ...], gone_usec: int) -> None:
-        """Let names stand for tasks that are gone since a moment."""
+    def bury(self, names: tuple[str, ...], gone_usec: int, weight: int) -> None:
+        """Let names stand for tasks that are gone since a moment and weighed so many bytes."""
         expiry = gone_usec + self._lifetime_usec
+        self._gone_bytes += weight
         self._change(dict.fromkeys(names, expiry))
         heapq.heappush(self._due, (expiry, names))
 
@@ -96,7 +101,7 @@ class TakenNames:
 
     def _change(self, held: Mapping[str, Fields | int]) -> None:
         self._recent.update(held)
-        if len(self._recent) > _MOST_RECENT:
+        if len(self._recent) > _MOST_RECENT or self._gone_bytes > _MOST_GONE_BYTES:
             self._all()
 
     def _all(self) -> _Names:
@@ -104,4 +109,5 @@ class TakenNames:
         if self._recent:
             self._settled.update(self._recent)
             self._recent = {}
+            self._gone_bytes = 0
         return self._settled

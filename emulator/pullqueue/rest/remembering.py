@@ -12,7 +12,7 @@ _R = TypeVar("_R")
 
 _MOST = 128
 _LONGEST = 2_048
-"""What is longer is not kept: together with `_MOST` it bounds the memory that clients can fill."""
+"""What is longer is not kept: with `_MOST`, it bounds the memory that clients can fill."""
 
 
 def remembering(

@@ -130,7 +130,7 @@ def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
 
 def delete(queue: Queue, request: Any, response: Any) -> None:
     """Delete tasks by name, as many as there are."""
-    results = queue.delete_tasks(map(text_of, request.task_name))
+    results = queue.delete_tasks(list(map(text_of, request.task_name)))
     response.result.extend(map(_DELETE_CODES.__getitem__, results))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from pullqueue.engine.fields import Fields
 from pullqueue.engine.names import random_names
 from pullqueue.engine.rates import CallRate, LeaseCounter
 from pullqueue.engine.taken_names import TakenNames
+from pullqueue.limits import MIB
 
 SECOND = 1_000_000
 
@@ -21,7 +23,7 @@ class TestTakenNames:
     def test_a_name_is_taken_for_its_time(self) -> None:
         """It is taken until its lifetime has passed, and free at that very microsecond."""
         names = TakenNames(10)
-        names.bury(("a", "b"), 5)
+        names.bury(("a", "b"), 5, 1)
 
         names.expire(14)
         assert names.tombstones() == {"a": 15, "b": 15}
@@ -31,8 +33,8 @@ class TestTakenNames:
     def test_a_name_taken_again(self) -> None:
         """The end of an older tombstone does not free a name that was taken anew."""
         names = TakenNames(10)
-        names.bury(("a",), 0)
-        names.bury(("a",), 5)
+        names.bury(("a",), 0, 1)
+        names.bury(("a",), 5, 1)
 
         names.expire(10)
         assert names.tombstones() == {"a": 15}
@@ -42,7 +44,7 @@ class TestTakenNames:
     def test_the_end_of_a_tombstone_leaves_a_new_task(self) -> None:
         """Where a name was freed early and given to a task, the task stays."""
         names = TakenNames(10)
-        names.bury(("a",), 0)
+        names.bury(("a",), 0, 1)
         names.free(["a"])
         names.put([a_task("a")])
 
@@ -53,7 +55,7 @@ class TestTakenNames:
         """A task keeps its name, whether its name is given or all are."""
         names = TakenNames(10)
         names.put([a_task("here")])
-        names.bury(("gone",), 0)
+        names.bury(("gone",), 0, 1)
 
         names.free(["here", "unknown"])
         assert names.held(["here", "gone"]) == {"here": a_task("here"), "gone": 10}
@@ -73,7 +75,7 @@ class TestTakenNames:
         """A name that was brought back and is free late does not keep an earlier one taken."""
         names = TakenNames(10)
         names.restore({"late": 1000, "soon": 12})
-        names.bury(("a",), 5)
+        names.bury(("a",), 5, 1)
 
         names.expire(15)
 
@@ -87,12 +89,24 @@ class TestTakenNames:
         leased = [(1, *task[1:]) for task in tasks]
         for start in range(0, 5_000, 500):
             names.replace(leased[start : start + 500])
-        names.bury(("n1", "n4999"), 5)
+        names.bury(("n1", "n4999"), 5, 1)
 
         assert names.held(["n0", "n4999"]) == {"n0": leased[0], "n4999": 15}
         assert names.held(["n1", "other"]) == {"n1": 15, "other": None}
         assert names.taken(["n1", None, "other", "n3"]) == {"n1": 15, "n3": leased[3]}
         assert names.tombstones() == {"n1": 15, "n4999": 15}
+
+    def test_what_is_gone_is_let_go_of(self) -> None:
+        """A tombstone holds little of the memory of its task, however long nothing else happens."""
+        names = TakenNames(10)
+        payload = b"x" * MIB
+        unheld = sys.getrefcount(payload)
+        names.put([(0, 1, "a", "q", payload, None, 0, 0, MIB + 1)])
+
+        names.bury(("a",), 0, MIB + 1)
+
+        assert sys.getrefcount(payload) == unheld
+        assert names.held(["a"]) == {"a": 10}
 
 
 class TestLeaseCounter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from freezegun import freeze_time
 
 from pullqueue import Emulator, EventKind, InvalidTaskNameError, ManualClock
 from pullqueue.clock import from_usec, to_usec
+from pullqueue.engine.calls import QueueCall
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
 from pullqueue.testing import assert_exhausted, exhaust
@@ -257,6 +259,23 @@ class TestDelete:
             assert queue.delete_tasks(task).was_deleted
 
         assert queue.fetch_statistics().tasks == 0
+
+    def test_a_delete_can_be_looked_at_and_repeated(self, emulator: Emulator) -> None:
+        """Whoever stands on the path of a delete may read its names and do it again."""
+        add(b"work", name="here")
+        seen: list[object] = []
+
+        def twice(call: QueueCall, arrive: Callable[[], object]) -> object:
+            seen.extend(call.arguments)
+            arrive()
+            return arrive()
+
+        emulator.call_path.add(twice)
+
+        deleted = taskqueue.Queue("pull").delete_tasks_by_name("here")
+
+        assert seen == [["here"]]
+        assert not deleted.was_deleted
 
     def test_what_is_not_there(self) -> None:
         """Unknown and deleted tasks are no error; `was_deleted` stays False."""
