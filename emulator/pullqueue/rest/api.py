@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,12 @@ from pullqueue.rest.methods import Call, Reply
 _QUEUE = "<project>/taskqueues/<taskqueue>"
 _TASKS = f"{_QUEUE}/tasks"
 _TASK = f"{_TASKS}/<task>"
+TASK_PATH = re.compile(
+    r"(?P<tasks>/taskqueue/[^/]+/projects/[^/]+/taskqueues/[^/]+/tasks/)"
+    r"(?!lease\Z)(?P<name>[A-Za-z0-9_-]+)",
+    re.ASCII,
+)
+"""A whole path as `_TASK` has it, in any version, but for one that may lease."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import UnknownQueueError
 from pullqueue.rest import answers, batch, bodies, discovery, errors, fields, oauth
 from pullqueue.rest.access import Guard
-from pullqueue.rest.api import METHODS, Method
+from pullqueue.rest.api import METHODS, TASK_PATH, Method
 from pullqueue.rest.control import routes
 from pullqueue.rest.control.request_log import STARTED_KEY
 from pullqueue.rest.control.site import Site
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
-_TASK_PATH = re.compile(
-    r"(?P<tasks>/taskqueue/[^/]+/projects/[^/]+/taskqueues/[^/]+/tasks/)"
-    r"(?!lease\Z)(?P<name>[A-Za-z0-9_-]+)",
-    re.ASCII,
-)
 _ANY_TASK = "any"
 _EVERYTHING: fields.Fields = {}
 
@@ -63,7 +58,7 @@ class _Map(Map):
 
     def found(self, path: str, verb: str) -> tuple[Rule, dict[str, Any]]:
         """Tell where a path and a verb lead; but for names of tasks, workers ask for a few only."""
-        task = _TASK_PATH.fullmatch(path)
+        task = TASK_PATH.fullmatch(path)
         if task is None:
             rule, values = self._known(path, verb)
             return rule, dict(values)
