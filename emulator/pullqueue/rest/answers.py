@@ -13,6 +13,9 @@ Json: TypeAlias = dict[str, Any]
 JSON_TYPE = "application/json; charset=UTF-8"
 """Some clients parse nothing that is called otherwise."""
 
+AT_ONCE_KEY = "pullqueue.at_once"
+"""What the WSGI environment holds where the server sends at once what is written."""
+
 _FASTEST = 1
 
 _encoded = json.JSONEncoder(separators=(",", ":")).encode

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Request, Response, request
+from flask.sessions import NullSession, SessionInterface
 from werkzeug.routing import Map, MapAdapter, Rule
 
 from pullqueue.console import blueprint as console
@@ -43,10 +44,21 @@ class _Answer(_Response):
 
     default_mimetype = None
 
+    def iter_encoded(self) -> Iterable[bytes]:
+        """Give the body; there is no text in it to be encoded."""
+        return cast("list[bytes]", self.response)
+
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Send it: status and headers as they are, and the body unless it was not asked for."""
-        start_response(self.status, self.headers.to_wsgi_list())
-        return () if environ["REQUEST_METHOD"] == "HEAD" else self.iter_encoded()
+        """Send it: status and headers as they are, and the body unless it was not asked for.
+
+        Where that is possible, it leaves before Flask puts away what it has used for the request.
+        """
+        write = start_response(self.status, self.headers.to_wsgi_list())
+        body = () if environ["REQUEST_METHOD"] == "HEAD" else self.iter_encoded()
+        if answers.AT_ONCE_KEY not in environ:
+            return body
+        write(b"".join(body))
+        return ()
 
 
 class _Map(Map):
@@ -86,8 +98,19 @@ class _Adapter(MapAdapter):
         return self.map.found(self.path_info, self.default_method)
 
 
+class _NoSessions(SessionInterface):
+    """What Flask asks for a session at each request: nobody has one."""
+
+    _none = NullSession()
+
+    def open_session(self, _app: Flask, _request: Request) -> NullSession:
+        """Give the session that holds nothing, and takes nothing."""
+        return self._none
+
+
 class _App(Flask):
     response_class = _Response
+    session_interface = _NoSessions()
     url_map: _Map
     url_map_class = _Map  # type: ignore[assignment]  # made with host_matching alone
 

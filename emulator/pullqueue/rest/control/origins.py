@@ -17,6 +17,7 @@ from flask import Flask, request
 from pullqueue.limits import MIB
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.errors import ApiError
+from pullqueue.rest.remembering import remembering
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -50,6 +51,7 @@ def install(app: Flask, site: Site) -> None:
     app.before_request(check)
 
 
+@remembering
 def _check_host(header: str, names: frozenset[str]) -> None:
     match = _HOST.fullmatch(header)
     name = match[1].lower() if match else ""
