@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,9 +44,9 @@ class _Answer(_Response):
 
     default_mimetype = None
 
-    def iter_encoded(self) -> Iterable[bytes]:
+    def iter_encoded(self) -> Iterator[bytes]:
         """Give the body; there is no text in it to be encoded."""
-        return cast("list[bytes]", self.response)
+        return iter(cast("list[bytes]", self.response))
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Send it: status and headers as they are, and the body unless it was not asked for.

@@ -49,6 +49,7 @@ class _Headers(dict[bytes, bytes]):
 class Request(HTTPRequest):
     """A request whose refusals by the server itself come in the envelope, too."""
 
+    status: bytes  # type: ignore[assignment]  # the stubs say: str
     header_environ: Mapping[str, str]
     """The headers, as the WSGI environment has them."""
 

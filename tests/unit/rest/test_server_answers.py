@@ -11,9 +11,10 @@ from http.client import HTTPConnection
 
 import pytest
 from flask import Response
+from flask.testing import FlaskClient
 from plain_http import QUEUE, ask, raw
 
-from pullqueue import Emulator
+from pullqueue import Emulator, NewTask
 from pullqueue.rest.server import Server
 
 
@@ -159,6 +160,49 @@ class TestRefusalsOfTheServer:
 
         assert answer.count(b"HTTP/1.1 ") == 1
         assert b"Connection: close\r\n" in answer
+
+
+class TestUsualAnswers:
+    @pytest.mark.parametrize(
+        "request_line",
+        ["GET {}", "HEAD {}", "POST {}/tasks/lease?numTasks=1&leaseSecs=0", "DELETE {}/tasks/"],
+    )
+    def test_the_head(self, server: Server, emulator: Emulator, request_line: str) -> None:
+        """It is what cheroot writes, which still answers the last request of a connection."""
+        line = request_line.format(QUEUE)
+        names = ["", ""]
+        if "DELETE" in line:
+            names = [task.name for task in emulator.queue("pull").add_many([NewTask()] * 2)]
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(f"{line}{names[0]} HTTP/1.1\r\n\r\n".encode())
+            usual = plain.recv(65536)
+            plain.sendall(f"{line}{names[1]} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+            last = b"".join(iter(lambda: plain.recv(65536), b""))
+
+        assert _head(last) == _head(usual) | {b"Connection: close"}
+
+    def test_a_body_that_nobody_reads(self, server: Server) -> None:
+        """It is passed over before the next request."""
+        request = (
+            b"GET /discovery/v1/apis HTTP/1.1\r\nContent-Length: 18\r\n\r\nGET / HTTP/1.1\r\n\r\n"
+        )
+        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+            plain.sendall(request * 2)
+            plain.shutdown(socket.SHUT_WR)
+            answers = b"".join(iter(lambda: plain.recv(65536), b""))
+
+        assert re.findall(rb"^HTTP/1.1 (\d+)", answers, re.MULTILINE) == [b"200", b"200"]
+
+    @pytest.mark.parametrize("buffered", [True, False])
+    def test_under_another_server(self, client: FlaskClient, *, buffered: bool) -> None:
+        """The application returns its answers where no server of ours sends them at once."""
+        assert b"taskqueues#taskqueue" in client.get(QUEUE, buffered=buffered).data
+
+
+def _head(answer: bytes) -> set[bytes]:
+    """Give the lines of a head, but for the time in it."""
+    lines = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    return {b"Date" if line.startswith(b"Date: ") else line for line in lines}
 
 
 class TestAnswersInParts:
