@@ -62,6 +62,8 @@ def _write(value: object, colon: str, line: str, put: Callable[[str], None]) -> 
                 put(f"{before}{_quoted(key)}{colon}{_quoted(item)}")
             elif type(item) is Plain:
                 put(f'{before}{_quoted(key)}{colon}"{item}"')
+            elif type(item) is int:
+                put(f"{before}{_quoted(key)}{colon}{item}")
             else:
                 put(f"{before}{_quoted(key)}{colon}")
                 _write(item, colon, inner, put)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from cheroot import wsgi
-from cheroot.server import ChunkedRFile, HTTPRequest
+from cheroot.server import ChunkedRFile, HTTPConnection, HTTPRequest
 
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
 from pullqueue.limits import MIB
@@ -171,31 +171,39 @@ class Gateway(wsgi.Gateway_10):
 
     def get_environ(self) -> WSGIEnvironment:  # type: ignore[override]  # the stubs say: nothing
         """Give the environment of a request."""
-        request, server = self.req, self.req.server
+        request = self.req
         return {
+            **request.conn.environ,
             **request.header_environ,
-            AT_ONCE_KEY: True,
-            "ACTUAL_SERVER_PROTOCOL": server.protocol,
             "PATH_INFO": request.path.decode("latin-1"),
             "QUERY_STRING": request.qs.decode("latin-1"),
-            "REMOTE_ADDR": request.conn.remote_addr,
-            "REMOTE_PORT": str(request.conn.remote_port),
             "REQUEST_METHOD": request.method.decode("latin-1"),
             "REQUEST_URI": request.uri.decode("latin-1"),
-            "SCRIPT_NAME": "",
-            "SERVER_NAME": server.server_name,
-            "SERVER_PORT": str(server.bind_addr[1]),
             "SERVER_PROTOCOL": request.request_protocol.decode("latin-1"),
-            "SERVER_SOFTWARE": server.software,
             "wsgi.errors": sys.stderr,
             "wsgi.input": request.rfile,
             "wsgi.input_terminated": request.chunked_read,
-            "wsgi.multiprocess": False,
-            "wsgi.multithread": True,
-            "wsgi.run_once": False,
-            "wsgi.url_scheme": "http",
-            "wsgi.version": self.version,
         }
+
+
+def shared_environ(connection: HTTPConnection) -> WSGIEnvironment:
+    """Give what the environments of all requests of a connection have in common."""
+    server = connection.server
+    return {
+        AT_ONCE_KEY: True,
+        "ACTUAL_SERVER_PROTOCOL": server.protocol,
+        "REMOTE_ADDR": connection.remote_addr,
+        "REMOTE_PORT": str(connection.remote_port),
+        "SCRIPT_NAME": "",
+        "SERVER_NAME": server.server_name,
+        "SERVER_PORT": str(server.bind_addr[1]),
+        "SERVER_SOFTWARE": server.software,
+        "wsgi.multiprocess": False,
+        "wsgi.multithread": True,
+        "wsgi.run_once": False,
+        "wsgi.url_scheme": "http",
+        "wsgi.version": Gateway.version,
+    }
 
 
 @lru_cache(maxsize=1)

@@ -7,15 +7,20 @@ import math
 import os
 import socket
 from concurrent.futures import Future
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from cheroot import wsgi
 from cheroot.server import HTTPConnection
 
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import KIB
-from pullqueue.rest.http_request import Gateway, Request
+from pullqueue.rest.http_request import Gateway, Request, shared_environ
 from pullqueue.rest.http_streams import stream
 from pullqueue.rest.workers import FREE, Workers
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
 _log = logging.getLogger("pullqueue.rest")
 
@@ -43,6 +48,11 @@ class _Connection(HTTPConnection):
 
     def __init__(self, server: HttpServer, sock: socket.socket, _makefile: object) -> None:
         super().__init__(server, sock, stream)
+
+    @cached_property
+    def environ(self) -> WSGIEnvironment:
+        """What the environments of all its requests have in common."""
+        return shared_environ(self)
 
     def communicate(self) -> bool:
         """Answer a request, and those that follow at once; tell whether to keep the connection.

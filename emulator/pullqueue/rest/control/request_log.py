@@ -101,7 +101,7 @@ class RequestLog:
         seconds = perf_counter() - environ[STARTED_KEY]
         secret = path.startswith(_SECRET_PATHS)
         body = environ.get(BODY_KEY, b"")
-        answer = b"" if response.is_streamed else response.get_data()
+        answer = b"" if response.is_streamed else b"".join(response.iter_encoded())
         with self._lock:
             self._count += 1
             logged = LoggedRequest(
