@@ -286,14 +286,14 @@ def bomb() -> bytes:
 def test_a_body_that_grows_when_it_is_unpacked(
     server: Server, queue: Queue, bomb: bytes, path: str
 ) -> None:
-    """Decompression bombs: no body is unpacked, so 50 KB stay 50 KB."""
+    """Decompression bombs: no body is unpacked further than it may be long."""
     # What answers the path is imported by the first request.
     send(server, "POST", path, b"{}")
     before = peak_memory()
 
     send(server, "POST", path, bomb, Content_Encoding="gzip")
 
-    assert peak_memory() - before < 20 << 20
+    assert peak_memory() - before < 40 << 20
     assert len(queue.list_tasks()) == 1
 
 

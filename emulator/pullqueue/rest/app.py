@@ -221,10 +221,8 @@ def _response(body: bytes, headers: Mapping[str, str], current: Request) -> Resp
 
 def _takes_gzip(current: Request) -> bool:
     """Whether the client asks for zipped answers in both headers, as the reference wants it."""
-    environ = current.environ
-    return "gzip" in environ.get("HTTP_USER_AGENT", "") and "gzip" in environ.get(
-        "HTTP_ACCEPT_ENCODING", ""
-    )
+    agent = current.environ.get("HTTP_USER_AGENT", "")
+    return "gzip" in agent and current.accept_encodings.quality("gzip") > 0
 
 
 def _project(emulator: Emulator, text: str) -> Project:

@@ -37,6 +37,12 @@ class TestBodies:
 
         assert response.get_json()["id"] == "one"
 
+    def test_a_byte_order_mark(self, call: Call) -> None:
+        """What some editors and shells begin a file with is passed over."""
+        response = call("POST", "pull/tasks", data=f"\ufeff{TASK}".encode())
+
+        assert response.get_json()["id"] == "one"
+
     @pytest.mark.parametrize("charset", ["utf-16", "iso-8859-1", "utf-8"])
     def test_charsets(self, call: Call, charset: str) -> None:
         """The charset of the content type is obeyed."""
@@ -272,18 +278,63 @@ class TestGzip:
             ("google-api-python-client/1.6.2 (gzip)", "gzip, deflate", "gzip"),
             ("curl/8", "gzip", None),
             ("curl/8 gzip", "identity", None),
+            ("curl/8 gzip", "gzip;q=0, identity", None),
+            ("curl/8 gzip", None, None),
         ],
     )
     def test_both_headers_must_ask(
-        self, call: Call, agent: str, encoding: str, sent: str | None
+        self, call: Call, agent: str, encoding: str | None, sent: str | None
     ) -> None:
         """An answer is zipped for clients that ask for it twice."""
-        headers = {"User-Agent": agent, "Accept-Encoding": encoding}
+        headers = {"User-Agent": agent} | ({"Accept-Encoding": encoding} if encoding else {})
         response = call("GET", "pull", headers=headers)
 
         assert response.headers.get("Content-Encoding") == sent
         data = gzip.decompress(response.data) if sent else response.data
         assert json.loads(data)["id"] == "projects/s~app/taskqueues/pull"
+
+    @pytest.mark.parametrize("coding", ["gzip", "GZip", "x-gzip"])
+    def test_a_zipped_body(self, call: Call, coding: str) -> None:
+        """Bodies may be zipped, as Google's clients for Java and .NET send them all."""
+        response = call(
+            "POST",
+            "pull/tasks",
+            data=gzip.compress(TASK.encode()),
+            headers={"Content-Encoding": coding},
+        )
+
+        assert response.get_json()["id"] == "one"
+
+    def test_nothing_zipped(self, call: Call) -> None:
+        """The same clients zip the body of a call that has none."""
+        response = call(
+            "POST",
+            "pull/tasks/lease?numTasks=1&leaseSecs=60",
+            data=gzip.compress(b""),
+            headers={"Content-Encoding": "gzip"},
+        )
+
+        assert response.status_code == 200
+
+    @pytest.mark.parametrize(
+        ("body", "coding", "status", "message"),
+        [
+            (TASK.encode(), "gzip", 400, "the body is not gzip, as its Content-Encoding says"),
+            (gzip.compress(TASK.encode())[:-3], "gzip", 400, "the body is not gzip"),
+            (gzip.compress(TASK.encode())[:20] + bytes(9), "gzip", 400, "the body is not gzip"),
+            (TASK.encode(), "br", 415, "Content-Encoding is 'br': send gzip, or leave it out"),
+            (gzip.compress(b" " * (16 << 20) + TASK.encode()), "gzip", 413, "Request payload size"),
+        ],
+    )
+    def test_what_cannot_be_unzipped(
+        self, call: Call, emulator: Emulator, *, body: bytes, coding: str, status: int, message: str
+    ) -> None:
+        """It is refused, and nothing is stored."""
+        response = call("POST", "pull/tasks", data=body, headers={"Content-Encoding": coding})
+
+        assert refusal(response)[0] == status
+        assert refusal(response)[2].startswith(message)
+        assert emulator.queue("pull").list_tasks() == []
 
 
 class TestRefusals:
