@@ -1,10 +1,11 @@
-"""What the tests with real clients share: a queue.yaml with an acl, and the worker's key."""
+"""What the tests with real clients share: a queue.yaml with an acl, the worker's key, a life."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from served import Served
 
@@ -34,3 +35,24 @@ def key_file(served: Served, path: Path, email: str = "worker@example.com") -> P
         timeout=60,
     )
     return path
+
+
+GONE = {"code": 400, "message": "The task name is invalid."}
+"""What a client of another language tells of the deletion of a task that is gone."""
+
+
+def check_life(told: dict[str, Any]) -> None:
+    """Check what a client of another language tells of the life of three tasks."""
+    ids = [task["id"] for task in told["inserted"]]
+    assert [task["id"] for task in told["listed"]["items"]] == ids
+    assert told["got"] == told["inserted"][0]
+    assert told["queue"]["stats"]["totalTasks"] == 3
+    assert [task["id"] for task in told["leased"]["items"]] == ids[:1]
+    assert [task["id"] for task in told["leasedByTag"]["items"]] == ids[2:]
+    ends = [int(told["leased"]["items"][0]["leaseTimestamp"])]
+    ends += [int(told[name]["leaseTimestamp"]) for name in ("updated", "patched")]
+    assert ends == sorted(ends)
+    assert told["stale"] == {"code": 400, "message": "The task lease has expired."}
+    assert told["unknown"] == {"code": 404, "message": "Queue not found."}
+    assert told["forbidden"] == {"code": 403, "message": "Forbidden"}
+    assert told["empty"] == {"kind": "taskqueue#tasks"}

@@ -62,10 +62,10 @@ def read(request: Request, *, limit: int | None = None) -> bytes:
         message = "the body ends before it should, or its chunks are malformed: send it again"
         # Where the next request would begin is not known.
         raise ApiError(message, reason="badRequest", headers={"Connection": "close"}) from None
+    environ[BODY_KEY] = data
     coding = environ.get("HTTP_CONTENT_ENCODING")
     if coding:
-        data = _unzipped(data, coding, limit or 0)
-    environ[BODY_KEY] = data
+        data = environ[BODY_KEY] = _unzipped(data, coding, limit or 0)
     return data
 
 

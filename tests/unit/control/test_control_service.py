@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import signal
@@ -165,6 +166,21 @@ def test_requests_are_remembered(control: ControlClient, server: Server) -> None
     assert control.get("/requests/99").status == control.get("/requests/x").status == 404
     assert control.call("DELETE", "/requests").body == {"deleted": 3}
     assert control.get("/requests").body == {"requests": [], "next": None}
+
+
+def test_what_was_zipped_is_remembered_unzipped(control: ControlClient, server: Server) -> None:
+    """It is there to be read, whatever the client makes of it."""
+    body = b'{"payloadBase64": "YQ=="}'
+    headers = {"Content-Encoding": "gzip", "User-Agent": "java (gzip)"}
+    path = f"{server.url}{QUEUE}/tasks"
+    answer = requests.post(path, gzip.compress(body), headers=headers, timeout=5)
+
+    logged = control.get("/requests").body["requests"][0]
+
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert b64decode(logged["body"]["base64"]) == body
+    assert json.loads(logged["answer"]["text"]) == answer.json()
+    assert logged["answer"]["bytes"] == len(answer.content)
 
 
 def test_the_request_log_is_bounded(control: ControlClient, server: Server) -> None:

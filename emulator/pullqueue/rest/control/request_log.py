@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import re
 import threading
@@ -49,10 +50,10 @@ class LoggedRequest(NamedTuple):
     """How long it took."""
     body_bytes: int
     body: bytes
-    """The first 4 KiB of what was sent."""
+    """The first 4 KiB of what was sent, unzipped."""
     answer_bytes: int
     answer: bytes
-    """The first 4 KiB of what was answered."""
+    """The first 4 KiB of what was answered, before it was zipped."""
 
 
 class RequestLog:
@@ -102,6 +103,8 @@ class RequestLog:
         secret = path.startswith(_SECRET_PATHS)
         body = environ.get(BODY_KEY, b"")
         answer = b"" if response.is_streamed else b"".join(response.iter_encoded())
+        if "Content-Encoding" in response.headers:
+            answer = gzip.decompress(answer)
         with self._lock:
             self._count += 1
             logged = LoggedRequest(

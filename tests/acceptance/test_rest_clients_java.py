@@ -1,0 +1,67 @@
+"""Google's API client for Java as a client of the Task Queue API, unmodified."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from programs import program
+from rest_clients import CLIENTS_YAML, GONE, check_life, key_file
+from served import Served, serving
+
+PROGRAM = Path(__file__).parent / "java" / "Life.java"
+JARS = Path("/usr/share/java")
+NEEDED = (
+    "google-api-client",
+    "google-http-client",
+    "google-http-client-gson",
+    "google-oauth-client",
+    "grpc-context",
+    "gson",
+    "guava",
+    "httpclient",
+    "httpcore",
+    "opencensus-api",
+    "opencensus-contrib-http-util",
+)
+"""The library, and what it stands on, as Debian has them."""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """Run a server that enforces the acl."""
+    (tmp_path / "queue.yaml").write_text(CLIENTS_YAML)
+    with serving("--auth", "acl", "--no-lease-rate-limit", folder=tmp_path) as served:
+        yield served
+
+
+@pytest.fixture
+def class_path() -> str:
+    """Give the path of the library."""
+    jars = [JARS / f"{name}.jar" for name in NEEDED]
+    if not all(jar.exists() for jar in jars):
+        pytest.skip("Google's client is missing: apt-get install libgoogle-api-client-java")
+    return ":".join(map(str, jars))
+
+
+def test_the_whole_life_of_tasks(served: Served, class_path: str, tmp_path: Path) -> None:
+    """Bodies are zipped, a patch is a POST that says what it stands for, and a batch deletes."""
+    key = key_file(served, tmp_path / "key.json")
+    run = subprocess.run(
+        [
+            *(program("java", package="default-jdk-headless"), "-cp", class_path),
+            *(str(PROGRAM), served.url, str(key)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+
+    check_life(told)
+    assert told["deleted"] == [GONE, "", ""]
