@@ -175,7 +175,7 @@ def _no_name(name: object, limits: Limits) -> InvalidTaskNameError:
             f"{limits.task_name_characters} are permitted"
         )
     return InvalidTaskNameError(
-        f"task name is {name!r}: give letters A-Z a-z, digits, _ and -, or None to have one made up"
+        f"task name is {name!r}: give letters A-Z a-z, digits, _ and -, or none to have one made up"
     )
 
 

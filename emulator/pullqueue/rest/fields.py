@@ -123,7 +123,9 @@ class _Selector:
         return found
 
     def _invalid(self, part: str) -> ApiError:
-        return ApiError.parameter(INVALID_SELECTION.format(part=part[:200]), "fields")
+        # Where the selector ends too soon, no part of it is wrong.
+        named = (part or self._text)[:200]
+        return ApiError.parameter(INVALID_SELECTION.format(part=named), "fields")
 
 
 def _add(fields: Fields, name: str, below: Fields) -> None:

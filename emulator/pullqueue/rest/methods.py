@@ -10,7 +10,12 @@ from flask import Request
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import InvalidQueueModeError, NameTakenError, TombstonedTaskError
+from pullqueue.errors import (
+    InvalidEtaError,
+    InvalidQueueModeError,
+    NameTakenError,
+    TombstonedTaskError,
+)
 from pullqueue.rest import bodies, texts, wire
 from pullqueue.rest.answers import Json
 from pullqueue.rest.errors import ApiError
@@ -83,6 +88,8 @@ def insert_task(call: Call) -> Reply:
     except NameTakenError as error:
         text = texts.NAME_TAKEN.format(name=error.task_name)
         raise ApiError(text, explanation=str(error)) from None
+    except InvalidEtaError as error:
+        raise ApiError(f"leaseTimestamp: {error}") from None
     return Reply(wire.task_json(task, call.queue.name))
 
 
@@ -96,11 +103,12 @@ def list_tasks(call: Call) -> Reply:
 
 def lease_tasks(call: Call) -> Reply:
     """tasks.lease: lease the first available tasks."""
-    return _lease(
-        call,
-        group_by_tag=call.parameters.boolean("groupByTag"),
-        tag=call.parameters.text("tag"),
-    )
+    group_by_tag = call.parameters.boolean("groupByTag")
+    tag = call.parameters.text("tag")
+    if tag is not None and not group_by_tag:
+        message = f"tag {tag!r:.100} is given without groupByTag: add groupByTag=true"
+        raise ApiError.parameter(message, "tag")
+    return _lease(call, group_by_tag=group_by_tag, tag=tag)
 
 
 def lease_tasks_whatever_their_tag(call: Call) -> Reply:

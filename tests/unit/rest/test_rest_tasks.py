@@ -208,7 +208,15 @@ class TestLease:
         )
 
         assert status == 400
-        assert "without group_by_tag" in message
+        assert message == "tag 'red' is given without groupByTag: add groupByTag=true"
+
+    def test_a_moment_too_far_ahead(self, call: Call) -> None:
+        """It is told by the name of the field it stands in."""
+        body = {"payloadBase64": "", "leaseTimestamp": "9999999999999999"}
+        status, _, message = refusal(call("POST", "pull/tasks", json=body))
+
+        assert status == 400
+        assert message.startswith("leaseTimestamp: eta is 2286-11-20T17:46:39.999999+00:00")
 
     @pytest.mark.parametrize(
         ("query", "reason", "location", "message"),
