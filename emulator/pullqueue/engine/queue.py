@@ -67,7 +67,7 @@ class Queue(QueueView):
             InvalidTaskError: a task is not valid (a subclass tells what).
             TaskAlreadyExistsError: names were in use; `.added` has the tasks that were added,
                 `.refused` the other names.
-            TombstonedTaskError: the same, where the first such name belonged to a deleted task.
+            TombstonedTaskError: the same, where the first such name belonged to a task that is gone.
             OverQuotaError: total_storage_limit would be passed; nothing was added.
         """
         added, refused = self.insert(tasks)
@@ -175,7 +175,7 @@ class Queue(QueueView):
         Raises:
             TaskLeaseExpiredError: the lease has ended, or another one is current.
             UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted.
+            TombstonedTaskError: the task was deleted, or given up.
             InvalidLeaseTimeError: `lease_seconds` is out of range.
         """
         if not isinstance(task, Task):
@@ -194,7 +194,7 @@ class Queue(QueueView):
         Raises:
             TaskLeaseExpiredError: the lease has ended, or another one is current.
             UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted.
+            TombstonedTaskError: the task was deleted, or given up.
             InvalidLeaseTimeError: `lease_seconds` is out of range.
         """
         self._check_usable()

@@ -103,7 +103,7 @@ class QueueView:
 
         Raises:
             UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted.
+            TombstonedTaskError: the task was deleted, or given up.
         """
         return self._store.get(self.name, task_name)
 

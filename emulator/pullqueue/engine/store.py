@@ -140,7 +140,7 @@ class TaskStore(ABC):
 
         Raises:
             UnknownTaskError: there never was such a task.
-            TombstonedTaskError: the task was deleted.
+            TombstonedTaskError: the task was deleted, or given up.
             TaskLeaseExpiredError: the task is not leased, or not by the caller.
         """
 
@@ -162,7 +162,7 @@ class TaskStore(ABC):
 
         Raises:
             UnknownTaskError: there never was such a task.
-            TombstonedTaskError: the task was deleted.
+            TombstonedTaskError: the task was deleted, or given up.
         """
 
     @abstractmethod

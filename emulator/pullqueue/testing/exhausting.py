@@ -24,7 +24,7 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
     Raises:
         ValueError: the queue has no `task_retry_limit`, so that its tasks are never given up.
         UnknownTaskError: the queue has no such task.
-        TombstonedTaskError: the task was deleted.
+        TombstonedTaskError: the task was deleted, or given up.
         ClockError: the clock cannot be moved.
     """
     name = name_of(task)
