@@ -67,7 +67,7 @@ class Queue(QueueView):
             InvalidTaskError: a task is not valid (a subclass tells what).
             TaskAlreadyExistsError: names were in use; `.added` has the tasks that were added,
                 `.refused` the other names.
-            TombstonedTaskError: the same, where the first such name belonged to a task that is gone.
+            TombstonedTaskError: the same, where the task of the first such name is gone.
             OverQuotaError: total_storage_limit would be passed; nothing was added.
         """
         added, refused = self.insert(tasks)
