@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from programs import program
-from rest_clients import CLIENTS_YAML, GONE, check_life
+from rest_clients import CLIENTS_YAML, GONE, check_life, token_of
 from served import Served, serving
 
 FOLDER = Path(__file__).parent / "npm"
@@ -64,12 +63,9 @@ def test_the_whole_life_of_tasks(served: Served, packages: Path, package: str, m
 
 def life(served: Served, packages: Path, package: str, made: str) -> dict[str, Any]:
     """Run the script with one client."""
-    url = f"{served.url}/_emulator/token?email=worker@example.com"
-    with urlopen(url, timeout=10) as response:  # noqa: S310 - the server of this test
-        token = json.load(response)["access_token"]
     script = (program("node", package="nodejs"), str(FOLDER / "life.js"))
     run = subprocess.run(
-        [*script, str(packages / package), made, served.url, token],
+        [*script, str(packages / package), made, served.url, token_of(served)],
         capture_output=True,
         text=True,
         timeout=120,

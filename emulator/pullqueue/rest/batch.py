@@ -78,10 +78,12 @@ def _answer(app: Flask, part: Message, inherited: _Headers, boundary: str) -> by
     identifier = " ".join(str(part.get("Content-ID", "")).split())
     if identifier:
         lines.append(f"Content-ID: <response-{identifier.strip('<>')}>")
+    body = answer.get_data()
+    # Google's client for Ruby does not understand an answer without any header.
+    answer.headers.setdefault("Content-Length", str(len(body)))
     lines += ["", f"HTTP/1.1 {answer.status}"]
     lines += [f"{name}: {value}" for name, value in answer.headers.items()]
-    head = "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
-    return head + answer.get_data() + b"\r\n"
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body + b"\r\n"
 
 
 class _Received(AnyResponse):

@@ -150,7 +150,7 @@ class Tokens:
         import jwt  # noqa: PLC0415 - slow to import
 
         try:
-            key = self._key(str(jwt.get_unverified_header(assertion).get("kid")))
+            key = self._key(jwt.get_unverified_header(assertion).get("kid"))
             return jwt.decode(
                 assertion,
                 key.public_pem,
@@ -163,7 +163,12 @@ class Tokens:
         except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError) as error:
             raise GrantError(f"Invalid JWT: {error}") from None
 
-    def _key(self, identifier: str) -> _Key:
+    def _key(self, identifier: str | None) -> _Key:
+        if identifier is None:
+            raise GrantError(
+                "the JWT does not say by which key it is signed (kid in its header), as those of "
+                "some libraries: take an access token from /_emulator/token?email=... instead"
+            )
         try:
             return _Key(*self._key_ids.loads(identifier))
         except BadData:

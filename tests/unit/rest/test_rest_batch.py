@@ -74,6 +74,7 @@ def test_calls_are_answered_in_order(client: FlaskClient, emulator: Emulator, pa
         "HTTP/1.1 400 BAD REQUEST",
         "HTTP/1.1 204 NO CONTENT",
     ]
+    assert b"\r\nContent-Length: 0\r\n\r\n" in (answers[3].get_payload(decode=True) or b"")
     assert inner(answers[1])[1] == {"items": [{"id": "one"}]}
     assert inner(answers[2])[1]["error"]["message"] == "The task name is invalid."
     assert emulator.queue("pull").list_tasks() == []

@@ -134,6 +134,13 @@ class TestGrant:
 
         assert "pullqueue credentials" in response.get_json()["error_description"]
 
+    def test_a_key_that_is_not_named(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+        """Some libraries leave it out; the way round is told."""
+        assertion = jwt.encode(self.claims(key), key["private_key"], algorithm="RS256")
+        response = guarded.post("/token", data={"grant_type": JWT_BEARER, "assertion": assertion})
+
+        assert "/_emulator/token?email=" in response.get_json()["error_description"]
+
     def test_no_signature(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
         """An assertion that names the algorithm none is refused."""
         head = {"alg": "none", "kid": key["private_key_id"]}

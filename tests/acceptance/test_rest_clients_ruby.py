@@ -1,0 +1,39 @@
+"""Google's API client for Ruby as a client of the Task Queue API, unmodified."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from programs import program
+from rest_clients import CLIENTS_YAML, GONE, check_life, token_of
+from served import serving
+
+PROGRAM = Path(__file__).parent / "ruby" / "life.rb"
+CLIENT = ("-r", "google/apis/core/base_service", "-e", "")
+"""Loads the client, and does nothing."""
+
+
+def test_the_whole_life_of_tasks(tmp_path: Path) -> None:
+    """The client reads and writes base64 and long numbers by itself, and deletes in a batch."""
+    ruby = program("ruby", package="ruby")
+    if subprocess.run([ruby, *CLIENT], stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("Google's client is missing: apt-get install ruby-google-api-client")
+    (tmp_path / "queue.yaml").write_text(CLIENTS_YAML)
+    with serving("--auth", "acl", "--no-lease-rate-limit", folder=tmp_path) as served:
+        run = subprocess.run(
+            [ruby, str(PROGRAM), served.url, token_of(served)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+
+    check_life(told)
+    assert told["deleted"] == [None, None, None]
+    assert told["gone"] == GONE
+    assert len(told["methods"]) == 7
