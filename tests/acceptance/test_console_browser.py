@@ -231,7 +231,7 @@ def test_every_page_can_be_read_by_all(
         assert violations(site.browser) == [], page
         assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width, page
     # The page that is not there is answered so.
-    log = [message for message in log_of(site.browser) if "404 (NOT FOUND)" not in message]
+    log = [message for message in log_of(site.browser) if "404 (Not Found)" not in message]
     assert log == []
 
 

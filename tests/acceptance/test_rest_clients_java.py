@@ -49,10 +49,12 @@ def class_path() -> str:
 
 def test_the_whole_life_of_tasks(served: Served, class_path: str, tmp_path: Path) -> None:
     """Bodies are zipped, a patch is a POST that says what it stands for, and a batch deletes."""
+    java = program("java", package="default-jdk-headless")
+    program("javac", package="default-jdk-headless")  # the program is run from its source
     key = key_file(served, tmp_path / "key.json")
     run = subprocess.run(
         [
-            *(program("java", package="default-jdk-headless"), "-cp", class_path),
+            *(java, "-cp", class_path),
             *(str(PROGRAM), served.url, str(key)),
         ],
         capture_output=True,

@@ -271,7 +271,7 @@ class TestCredentials:
             "or overwrite it with --force\n"
         )
         assert kept == content
-        assert forced == (0, "", "")
+        assert forced == (0, f"{path}: the key of a@b\n", "")
         assert json.loads(path.read_text())["client_email"] == "a@b"
 
     def test_what_is_no_file(self) -> None:

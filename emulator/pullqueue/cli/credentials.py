@@ -43,6 +43,7 @@ def credentials(*, email: str, url: str | None, output: Path | None, force: bool
         write_privately(target, key)
     except OSError as error:
         raise unwritable(output, error) from None
+    click.echo(f"{output}: the key of {email}")
 
 
 def _check_replaceable(path: Path) -> None:

@@ -32,12 +32,15 @@ def deleted_task(queue_name: str, task_name: str) -> TombstonedTaskError:
 def not_held(task: Task, now_usec: int) -> TaskLeaseExpiredError:
     """Say why a task is not held by who wants to change its lease."""
     if task.state_at(now_usec) is TaskState.LEASED:
-        state = "another lease of it is current, whose eta is not the one given"
+        state = (
+            "its lease ends at another eta than the one given, since it was extended or leased "
+            "again; give the eta of the last answer"
+        )
     else:
-        state = "its lease has expired" if task.retry_count else "it was never leased"
+        expired = "its lease has expired" if task.retry_count else "it was never leased"
+        state = f"{expired}; lease it again"
     return TaskLeaseExpiredError(
-        f"task {task.name!r} of queue {task.queue_name!r} is not held by the caller: {state}; "
-        "lease it again",
+        f"task {task.name!r} of queue {task.queue_name!r} is not held by the caller: {state}",
         queue_name=task.queue_name,
         task_name=task.name,
     )

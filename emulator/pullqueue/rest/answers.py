@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from http import HTTPStatus
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, TypeAlias
 
@@ -25,6 +28,15 @@ class Plain(str):
     """Text without anything that JSON escapes, such as base64: it is written without a look."""
 
     __slots__ = ()
+
+
+@cache
+def status_line(status: str) -> str:
+    """Give a status in the words of the standard, which werkzeug writes in capitals."""
+    code, _, name = status.partition(" ")
+    with suppress(ValueError):
+        name = HTTPStatus(int(code)).phrase
+    return f"{code} {name}"
 
 
 def compact(value: Json) -> str:

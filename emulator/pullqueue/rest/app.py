@@ -18,7 +18,7 @@ from pullqueue.rest import answers, batch, bodies, discovery, errors, fields, oa
 from pullqueue.rest.access import Guard
 from pullqueue.rest.api import METHODS, TASK_PATH, Method
 from pullqueue.rest.control import routes
-from pullqueue.rest.control.request_log import STARTED_KEY
+from pullqueue.rest.control.request_log import CALLER_KEY, PLAIN_ANSWER_KEY, STARTED_KEY
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.methods import Call, queue_of
 from pullqueue.rest.parameters import Parameters
@@ -99,7 +99,7 @@ class _Adapter(MapAdapter):
 
 
 class _NoSessions(SessionInterface):
-    """What Flask asks for a session at each request: nobody has one."""
+    """What Flask asks for a session at each request, and would make one to find that it is none."""
 
     _none = NullSession()
 
@@ -119,7 +119,8 @@ class _App(Flask):
         environ[STARTED_KEY] = perf_counter()
         verb = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE")
         if verb and environ["REQUEST_METHOD"] == "POST" and _VERB.fullmatch(verb.upper()):
-            environ["REQUEST_METHOD"] = verb.upper()
+            # The answer to a POST has a body, whatever it stands for.
+            environ["REQUEST_METHOD"] = "GET" if verb.upper() == "HEAD" else verb.upper()
         return super().wsgi_app(environ, start_response)
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
@@ -180,7 +181,8 @@ def _view(
     def view(project: str, taskqueue: str, task: str = "") -> Response:
         # The request itself: each use of Flask's stand-in for it would look it up again.
         current: Request = request._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001
-        data = bodies.read(current, limit=emulator.limits.rest_body_bytes)
+        limit = emulator.limits.rest_body_bytes
+        data = bodies.unzipped(current, bodies.read(current, limit=limit), limit=limit)
         parameters = Parameters(
             current.environ["QUERY_STRING"].encode("latin-1"), bodies.as_form(current, data)
         )
@@ -189,6 +191,8 @@ def _view(
         selector = parameters.text("fields")
         wanted = fields.selection(selector, known) if selector and known else usual
         token = guard.identify(current, parameters) if guard else None
+        if token:
+            current.environ[CALLER_KEY] = token.email
         call = Call(
             emulator=emulator,
             project=_project(emulator, project),
@@ -213,6 +217,7 @@ def _view(
 def _response(body: bytes, headers: Mapping[str, str], current: Request) -> Response:
     response = _Answer(body, headers=headers, content_type=answers.JSON_TYPE)
     if _takes_gzip(current):
+        current.environ[PLAIN_ANSWER_KEY] = body
         response.set_data(answers.zipped(body))
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding, User-Agent"

@@ -14,6 +14,7 @@ from flask import Flask, Response, request
 from werkzeug.wrappers import Response as AnyResponse
 
 from pullqueue.rest import bodies
+from pullqueue.rest.answers import status_line
 from pullqueue.rest.errors import ApiError, response_to
 from pullqueue.rest.texts import BAD_BATCH, NOT_FOUND
 
@@ -36,7 +37,8 @@ def install(app: Flask) -> None:
     """Add the batch routes to an app."""
 
     def answer_batch() -> Response:
-        parts = _parts(bodies.read(request))
+        body = bodies.read(request)
+        parts = _parts(bodies.unzipped(request, body, limit=request.max_content_length or 0))
         inherited = {name: request.headers[name] for name in _INHERITED if name in request.headers}
         boundary = f"batch_{secrets.token_hex(16)}"
         answers = [_answer(app, part, inherited, boundary) for part in parts]
@@ -81,7 +83,7 @@ def _answer(app: Flask, part: Message, inherited: _Headers, boundary: str) -> by
     body = answer.get_data()
     # Google's client for Ruby does not understand an answer without any header.
     answer.headers.setdefault("Content-Length", str(len(body)))
-    lines += ["", f"HTTP/1.1 {answer.status}"]
+    lines += ["", f"HTTP/1.1 {status_line(answer.status)}"]
     lines += [f"{name}: {value}" for name, value in answer.headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body + b"\r\n"
 
@@ -126,8 +128,9 @@ def _environ(verb: str, target: str, headers: _Headers, body: bytes) -> WSGIEnvi
         "QUERY_STRING": url.query,
         "CONTENT_TYPE": named.get("HTTP_CONTENT_TYPE", ""),
         "CONTENT_LENGTH": str(len(body)),
-        # Clients ask in each part for what holds for the whole; a part is never zipped.
+        # Clients say in each part what holds for the whole; a part is never zipped.
         "HTTP_ACCEPT_ENCODING": "",
+        "HTTP_CONTENT_ENCODING": "",
         "wsgi.input": BytesIO(body),
         "wsgi.input_terminated": False,
     }

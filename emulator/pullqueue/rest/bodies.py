@@ -6,8 +6,6 @@ import codecs
 import json
 import math
 import zlib
-from gzip import GzipFile
-from io import BytesIO
 from typing import IO, NoReturn
 
 from flask import Request
@@ -24,7 +22,12 @@ _FORM_TYPE = "application/x-www-form-urlencoded"
 _CHARSETS = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16", "utf-32"})
 _BYTE_ORDER_MARK = "\ufeff"
 """Some editors and shells begin a file with it; RFC 8259 lets a reader pass over it."""
+_AS_IT_IS = frozenset({"", "identity"})
 _GZIP = frozenset({"gzip", "x-gzip"})
+_GZIP_WBITS = zlib.MAX_WBITS | 16
+"""What zlib calls gzip."""
+_GZIP_MAGIC = b"\x1f\x8b"
+"""How every gzip file begins (RFC 1952)."""
 _CHUNK_BYTES = 1 << 16
 _DRAINED_CHUNKS = 4_096
 """How much of an oversized body is read and dropped, so that its sender gets to see the answer."""
@@ -33,11 +36,8 @@ _DRAINED_CHUNKS = 4_096
 def read(request: Request, *, limit: int | None = None) -> bytes:
     """Give the body of a request, at most `limit` bytes; if absent, as many as Flask permits.
 
-    One that was zipped is given unzipped, and the limit holds for that, too: Google's clients for
-    Java and .NET zip every body unless told not to.
-
     Raises:
-        ApiError: it is larger than the limit, does not arrive as announced, or is zipped otherwise.
+        ApiError: it is larger than the limit, or does not arrive as announced.
     """
     environ = request.environ
     announced = environ.get("CONTENT_LENGTH") or "0"
@@ -45,9 +45,9 @@ def read(request: Request, *, limit: int | None = None) -> bytes:
     if announced == "0" and not in_chunks:
         return b""
     if limit is None:
-        limit = request.max_content_length
+        limit = request.max_content_length or 0
     try:
-        if announced.isdecimal() and int(announced) <= (limit or 0) and not in_chunks:
+        if announced.isdecimal() and int(announced) <= limit and not in_chunks:
             # Most bodies: known to be small enough, so that nobody has to watch over the reading.
             data = _whole(environ["wsgi.input"], int(announced))
         else:
@@ -63,9 +63,35 @@ def read(request: Request, *, limit: int | None = None) -> bytes:
         # Where the next request would begin is not known.
         raise ApiError(message, reason="badRequest", headers={"Connection": "close"}) from None
     environ[BODY_KEY] = data
-    coding = environ.get("HTTP_CONTENT_ENCODING")
-    if coding:
-        data = environ[BODY_KEY] = _unzipped(data, coding, limit or 0)
+    return data
+
+
+def unzipped(request: Request, body: bytes, *, limit: int) -> bytes:
+    """Give a body as it was before its sender zipped it; also then, it has at most `limit` bytes.
+
+    Google's clients for Java and .NET zip the body of each call unless told not to.
+
+    Raises:
+        ApiError: it grows larger than the limit, is no gzip, or is encoded otherwise.
+    """
+    environ = request.environ
+    coding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower()
+    if coding in _AS_IT_IS or not body:
+        return body
+    del environ[BODY_KEY]  # nobody could see whether there are credentials in it
+    if coding not in _GZIP:
+        message = f"Content-Encoding is {coding!r:.100}: send gzip, or leave it out"
+        raise ApiError(message, status=415, reason="badRequest")
+    unzipping = zlib.decompressobj(_GZIP_WBITS)
+    try:
+        data = unzipping.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise _not_gzip(str(error)) from None
+    if len(data) > limit:
+        raise _too_large(limit, explanation="the body is longer than that when it is unzipped")
+    if not unzipping.eof or unzipping.unused_data:
+        raise _not_gzip("its end is missing" if not unzipping.eof else "more stands behind its end")
+    environ[BODY_KEY] = data
     return data
 
 
@@ -88,7 +114,7 @@ def as_form(request: Request, body: bytes) -> bytes:
     if (
         body
         and _FORM_TYPE in request.environ.get("CONTENT_TYPE", "").lower()
-        and body.lstrip()[:1] not in (b"{", b"[")
+        and not body.lstrip().startswith((b"{", b"[", _GZIP_MAGIC))
     ):
         return body
     return b""
@@ -143,23 +169,14 @@ def _whole(stream: IO[bytes], size: int) -> bytes:
     return data
 
 
-def _unzipped(body: bytes, coding: str, limit: int) -> bytes:
-    if coding.strip().lower() not in _GZIP:
-        message = f"Content-Encoding is {coding!r:.100}: send gzip, or leave it out"
-        raise ApiError(message, status=415, reason="badRequest")
-    try:
-        data = GzipFile(fileobj=BytesIO(body)).read(limit + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        message = f"the body is not gzip, as its Content-Encoding says: {error}"
-        raise ApiError(message, reason="badRequest") from None
-    if len(data) > limit:
-        raise _too_large(limit)
-    return data
+def _not_gzip(why: str) -> ApiError:
+    message = f"the body cannot be unzipped, as its Content-Encoding asks: {why}"
+    return ApiError(message, reason="badRequest")
 
 
-def _too_large(limit: int | None) -> ApiError:
+def _too_large(limit: int, *, explanation: str | None = None) -> ApiError:
     message = texts.BODY_TOO_LARGE.format(limit=limit)
-    return ApiError(message, status=413, reason="uploadTooLarge")
+    return ApiError(message, status=413, reason="uploadTooLarge", explanation=explanation)
 
 
 def _decoded(body: bytes, charset: str) -> str:
@@ -168,8 +185,8 @@ def _decoded(body: bytes, charset: str) -> str:
             raise LookupError(f"{charset!r} is not taken here, send UTF-8")
         return body.decode(charset)
     except (LookupError, ValueError) as error:
-        raise ApiError(
-            texts.PARSE_ERROR,
-            reason="parseError",
-            explanation=f"the body is not text in {charset!r}: {error}",
-        ) from None
+        if body.startswith(_GZIP_MAGIC):
+            explanation = "the body is gzip: say so with Content-Encoding: gzip"
+        else:
+            explanation = f"the body is not text in {charset!r}: {error}"
+        raise ApiError(texts.PARSE_ERROR, reason="parseError", explanation=explanation) from None

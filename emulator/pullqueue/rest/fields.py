@@ -124,7 +124,7 @@ class _Selector:
 
     def _invalid(self, part: str) -> ApiError:
         # Where the selector ends too soon, no part of it is wrong.
-        named = (part or self._text)[:200]
+        named = part[:200] or self._text[-200:]
         return ApiError.parameter(INVALID_SELECTION.format(part=named), "fields")
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from cheroot import wsgi
-from cheroot.server import ChunkedRFile, HTTPConnection, HTTPRequest
+from cheroot.server import ChunkedRFile, HTTPRequest
 
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
 from pullqueue.limits import MIB
-from pullqueue.rest.answers import AT_ONCE_KEY, JSON_TYPE, pretty
+from pullqueue.rest.answers import JSON_TYPE, pretty, status_line
 from pullqueue.rest.errors import ApiError, envelope
 from pullqueue.rest.http_heads import environ_of, has_clear_length, usual_head
 
@@ -99,10 +99,11 @@ class Request(HTTPRequest):
 
     def _has_usual_answer(self, headers: Mapping[bytes, bytes]) -> bool:
         """Tell whether there is nothing to be said of how the answer ends, or of the connection."""
-        ends = self.status == b"204 NO CONTENT" or (
+        ends = self.status == b"204 No Content" or (
             self.status == b"200 OK" and b"Content-Length" in headers
         )
-        return ends and self.response_protocol == "HTTP/1.1" and not self.close_connection
+        stays = not self.close_connection and self.server.can_add_keepalive_connection
+        return ends and stays and self.response_protocol == "HTTP/1.1"
 
     def _send_usual_head(self) -> None:
         """Write what cheroot would, which looks at each header in turn for what may be there."""
@@ -159,11 +160,13 @@ class Gateway(wsgi.Gateway_10):
     """
 
     def start_response(
-        self, status: str, headers: Iterable[tuple[str, str]], _error: object = None
+        self, status: str, headers: list[tuple[str, str]], _error: object = None
     ) -> Callable[[bytes], None]:
         """Take status and headers as they are: Flask makes none that would have to be refused."""
         self.started_response = True
-        self.req.status = status.encode("latin-1")
+        length = dict(headers).get("Content-Length")
+        self.remaining_bytes_out = None if length is None else int(length)
+        self.req.status = status_line(status).encode("latin-1")
         self.req.outheaders += [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers
         ]
@@ -184,26 +187,6 @@ class Gateway(wsgi.Gateway_10):
             "wsgi.input": request.rfile,
             "wsgi.input_terminated": request.chunked_read,
         }
-
-
-def shared_environ(connection: HTTPConnection) -> WSGIEnvironment:
-    """Give what the environments of all requests of a connection have in common."""
-    server = connection.server
-    return {
-        AT_ONCE_KEY: True,
-        "ACTUAL_SERVER_PROTOCOL": server.protocol,
-        "REMOTE_ADDR": connection.remote_addr,
-        "REMOTE_PORT": str(connection.remote_port),
-        "SCRIPT_NAME": "",
-        "SERVER_NAME": server.server_name,
-        "SERVER_PORT": str(server.bind_addr[1]),
-        "SERVER_SOFTWARE": server.software,
-        "wsgi.multiprocess": False,
-        "wsgi.multithread": True,
-        "wsgi.run_once": False,
-        "wsgi.url_scheme": "http",
-        "wsgi.version": Gateway.version,
-    }
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,8 @@ from cheroot.server import HTTPConnection
 
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import KIB
-from pullqueue.rest.http_request import Gateway, Request, shared_environ
+from pullqueue.rest.answers import AT_ONCE_KEY
+from pullqueue.rest.http_request import Gateway, Request
 from pullqueue.rest.http_streams import stream
 from pullqueue.rest.workers import FREE, Workers
 
@@ -52,7 +53,21 @@ class _Connection(HTTPConnection):
     @cached_property
     def environ(self) -> WSGIEnvironment:
         """What the environments of all its requests have in common."""
-        return shared_environ(self)
+        return {
+            AT_ONCE_KEY: True,
+            "ACTUAL_SERVER_PROTOCOL": self.server.protocol,
+            "REMOTE_ADDR": self.remote_addr,
+            "REMOTE_PORT": str(self.remote_port),
+            "SCRIPT_NAME": "",
+            "SERVER_NAME": self.server.server_name,
+            "SERVER_PORT": str(self.server.bind_addr[1]),
+            "SERVER_SOFTWARE": self.server.software,
+            "wsgi.multiprocess": False,
+            "wsgi.multithread": True,
+            "wsgi.run_once": False,
+            "wsgi.url_scheme": "http",
+            "wsgi.version": Gateway.version,
+        }
 
     def communicate(self) -> bool:
         """Answer a request, and those that follow at once; tell whether to keep the connection.

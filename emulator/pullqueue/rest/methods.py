@@ -103,12 +103,11 @@ def list_tasks(call: Call) -> Reply:
 
 def lease_tasks(call: Call) -> Reply:
     """tasks.lease: lease the first available tasks."""
-    group_by_tag = call.parameters.boolean("groupByTag")
-    tag = call.parameters.text("tag")
-    if tag is not None and not group_by_tag:
-        message = f"tag {tag!r:.100} is given without groupByTag: add groupByTag=true"
-        raise ApiError.parameter(message, "tag")
-    return _lease(call, group_by_tag=group_by_tag, tag=tag)
+    return _lease(
+        call,
+        group_by_tag=call.parameters.boolean("groupByTag"),
+        tag=call.parameters.text("tag"),
+    )
 
 
 def lease_tasks_whatever_their_tag(call: Call) -> Reply:
@@ -118,9 +117,14 @@ def lease_tasks_whatever_their_tag(call: Call) -> Reply:
 
 def _lease(call: Call, *, group_by_tag: bool, tag: str | None) -> Reply:
     limits = call.emulator.limits
+    lease_seconds = call.parameters.integer("leaseSecs", minimum=0, maximum=limits.lease_seconds)
+    max_tasks = call.parameters.integer("numTasks", minimum=1, maximum=limits.tasks_per_lease)
+    if tag is not None and not group_by_tag:
+        message = f"tag {tag!r:.100} is given without groupByTag: add groupByTag=true"
+        raise ApiError.parameter(message, "tag")
     lease = call.queue.lease(
-        call.parameters.integer("leaseSecs", minimum=0, maximum=limits.lease_seconds),
-        call.parameters.integer("numTasks", minimum=1, maximum=limits.tasks_per_lease),
+        lease_seconds,
+        max_tasks,
         group_by_tag=group_by_tag,
         tag=tag,
         payload_bytes=limits.rest_lease_payload_bytes,

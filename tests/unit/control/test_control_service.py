@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import pullqueue
 from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.cli._service import Signals
+from pullqueue.rest.access import ACCEPTED_SCOPES
 from pullqueue.rest.control.config_file import ConfigFile
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.server import Server
@@ -168,6 +169,35 @@ def test_requests_are_remembered(control: ControlClient, server: Server) -> None
     assert control.get("/requests").body == {"requests": [], "next": None}
 
 
+def test_the_caller_is_remembered(emulator: Emulator) -> None:
+    """Where tokens are asked for, it is told whose it was, also of a call that was refused."""
+    with Server(emulator, acl=True) as server:
+        control = ControlClient(server)
+        token = server.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
+        for headers in ({}, {"Authorization": f"Bearer {token}"}):
+            requests.get(f"{server.url}{QUEUE}", headers=headers, timeout=5)
+
+        logged = control.get("/requests").body["requests"]
+
+    assert [(one["status"], one["caller"]) for one in logged] == [
+        (403, "worker@example.com"),
+        (401, None),
+    ]
+
+
+def test_credentials_in_answers_are_not_remembered(control: ControlClient, server: Server) -> None:
+    """The answer to a batch may repeat what was sent."""
+    part = b"GET /x?access_token=one and more HTTP/1.1\r\n\r\n"
+    body = b"--b\r\nContent-Type: application/http\r\n\r\n" + part + b"--b--\r\n"
+    headers = {"Content-Type": "multipart/mixed; boundary=b"}
+    answer = requests.post(f"{server.url}/batch", body, headers=headers, timeout=5)
+
+    logged = control.get("/requests").body["requests"][0]
+
+    assert "access_token=one" in answer.text
+    assert "access_token=(hidden) and more" in logged["answer"]["text"]
+
+
 def test_what_was_zipped_is_remembered_unzipped(control: ControlClient, server: Server) -> None:
     """It is there to be read, whatever the client makes of it."""
     body = b'{"payloadBase64": "YQ=="}'
@@ -181,6 +211,16 @@ def test_what_was_zipped_is_remembered_unzipped(control: ControlClient, server: 
     assert b64decode(logged["body"]["base64"]) == body
     assert json.loads(logged["answer"]["text"]) == answer.json()
     assert logged["answer"]["bytes"] == len(answer.content)
+
+
+def test_a_body_that_cannot_be_unzipped_is_not_remembered(
+    control: ControlClient, server: Server
+) -> None:
+    """There may be credentials in it."""
+    headers = {"Content-Encoding": "gzip"}
+    requests.post(f"{server.url}{QUEUE}/tasks", b"zip", headers=headers, timeout=5)
+
+    assert control.get("/requests").body["requests"][0]["body"]["base64"] == ""
 
 
 def test_the_request_log_is_bounded(control: ControlClient, server: Server) -> None:
@@ -215,7 +255,7 @@ def test_credentials_in_queries_are_not_remembered(control: ControlClient, serve
 
     logged = control.get("/requests").body["requests"][0]
 
-    assert logged["query"] == "access_token=&alt=json&oauth%5Ftoken=&flag"
+    assert logged["query"] == "access_token=(hidden)&alt=json&oauth%5Ftoken=(hidden)&flag"
 
 
 def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server: Server) -> None:
@@ -230,8 +270,8 @@ def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server
     logged = control.get("/requests").body["requests"][:2]
 
     assert [b64decode(one["body"]["base64"]) for one in logged] == [
-        b"GET /x?access_token= HTTP/1.1\r\nAuthorization:\r\nX: 5\r\n",
-        b"access_token=&oauth_token=&fields=id",
+        b"GET /x?access_token=(hidden) HTTP/1.1\r\nAuthorization:(hidden)\r\nX: 5\r\n",
+        b"access_token=(hidden)&oauth_token=(hidden)&fields=id",
     ]
 
 

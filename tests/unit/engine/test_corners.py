@@ -176,7 +176,7 @@ class TestLeases:
         queue.lease_tasks(60, 1)
         with pytest.raises(
             TaskLeaseExpiredError,
-            match="caller: another lease of it is current, whose eta is not the one given; lease",
+            match="caller: its lease ends at another eta than the one given, since it was extended",
         ):
             queue.modify_task_lease(first, 60)
 

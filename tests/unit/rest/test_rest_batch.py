@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from email import message_from_bytes
 from email.message import Message
@@ -22,12 +23,19 @@ def part(request: str, *, identifier: str = "") -> str:
     return "\r\n".join([*lines, "", request, ""])
 
 
-def send(client: FlaskClient, *parts: str, path: str = "/batch/taskqueue/v1beta2") -> list[Message]:
+def send(
+    client: FlaskClient,
+    *parts: str,
+    path: str = "/batch/taskqueue/v1beta2",
+    zipped: bool = False,
+) -> list[Message]:
     """Send a batch and give the parts of the answer."""
+    body = "".join([*parts, "--sep--\r\n"]).encode()
     response = client.post(
         path,
-        data="".join(parts) + "--sep--\r\n",
+        data=gzip.compress(body) if zipped else body,
         content_type='multipart/mixed; boundary="sep"',
+        headers={"Content-Encoding": "gzip"} if zipped else {},
     )
     assert response.status_code == 200, response.text
     head = f"Content-Type: {response.content_type}\r\n\r\n".encode()
@@ -71,8 +79,8 @@ def test_calls_are_answered_in_order(client: FlaskClient, emulator: Emulator, pa
     assert [inner(answer)[0] for answer in answers] == [
         "HTTP/1.1 200 OK",
         "HTTP/1.1 200 OK",
-        "HTTP/1.1 400 BAD REQUEST",
-        "HTTP/1.1 204 NO CONTENT",
+        "HTTP/1.1 400 Bad Request",
+        "HTTP/1.1 204 No Content",
     ]
     assert b"\r\nContent-Length: 0\r\n\r\n" in (answers[3].get_payload(decode=True) or b"")
     assert inner(answers[1])[1] == {"items": [{"id": "one"}]}
@@ -98,15 +106,24 @@ def test_headers_of_a_part(client: FlaskClient) -> None:
     assert inner(answer)[1]["id"] == "projects/s~app/taskqueues/pull"
 
 
+def test_what_is_zipped(client: FlaskClient) -> None:
+    """The whole may be, and its parts never: each would be unzipped up to the limit of a body."""
+    request = f"POST {ROOT}/pull/tasks HTTP/1.1\r\nContent-Encoding: gzip\r\n\r\n"
+
+    answers = send(client, part(f'{request}{{"payloadBase64": ""}}'), zipped=True)
+
+    assert [inner(answer)[0] for answer in answers] == ["HTTP/1.1 200 OK"]
+
+
 @pytest.mark.parametrize(
     ("request_text", "status"),
     [
-        ("GET /batch HTTP/1.1\r\n\r\n", "HTTP/1.1 404 NOT FOUND"),
-        ("POST /_emulator/clock HTTP/1.1\r\n\r\n{}", "HTTP/1.1 404 NOT FOUND"),
-        ("GET /taskqueue/nothing HTTP/1.1\r\n\r\n", "HTTP/1.1 404 NOT FOUND"),
-        ("nonsense", "HTTP/1.1 400 BAD REQUEST"),
-        ("", "HTTP/1.1 400 BAD REQUEST"),
-        ("GET http://[bad HTTP/1.1\r\n\r\n", "HTTP/1.1 400 BAD REQUEST"),
+        ("GET /batch HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
+        ("POST /_emulator/clock HTTP/1.1\r\n\r\n{}", "HTTP/1.1 404 Not Found"),
+        ("GET /taskqueue/nothing HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
+        ("nonsense", "HTTP/1.1 400 Bad Request"),
+        ("", "HTTP/1.1 400 Bad Request"),
+        ("GET http://[bad HTTP/1.1\r\n\r\n", "HTTP/1.1 400 Bad Request"),
     ],
 )
 def test_odd_parts(client: FlaskClient, request_text: str, status: str) -> None:
@@ -125,7 +142,7 @@ def test_a_part_in_parts(client: FlaskClient) -> None:
     )
     (answer,) = send(client, nested)
 
-    assert inner(answer)[0] == "HTTP/1.1 400 BAD REQUEST"
+    assert inner(answer)[0] == "HTTP/1.1 400 Bad Request"
 
 
 def test_a_thousand_calls_and_no_more(client: FlaskClient, emulator: Emulator) -> None:
@@ -179,6 +196,6 @@ def test_an_answer_without_a_body(client: FlaskClient, emulator: Emulator) -> No
     (answer,) = send(client, part(f"DELETE {ROOT}/pull/tasks/one HTTP/1.1\r\n\r\n"))
     alone = client.delete(f"{ROOT}/pull/tasks/two")
 
-    assert inner(answer) == ("HTTP/1.1 204 NO CONTENT", {})
+    assert inner(answer) == ("HTTP/1.1 204 No Content", {})
     assert "Content-Type" not in str(answer.get_payload())
     assert "Content-Type" not in alone.headers

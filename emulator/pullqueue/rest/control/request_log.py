@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import re
 import threading
@@ -29,6 +28,12 @@ _CREDENTIALS = re.compile(
 
 STARTED_KEY = "pullqueue.started"
 """Where the WSGI environment holds when the request came in."""
+CALLER_KEY = "pullqueue.caller"
+"""Where the WSGI environment holds whose token the request was made with."""
+PLAIN_ANSWER_KEY = "pullqueue.plain_answer"
+"""Where the WSGI environment holds an answer as it was before it was zipped."""
+_HIDDEN = "(hidden)"
+"""Stands where a credential was."""
 
 _log = logging.getLogger("pullqueue.requests")
 
@@ -45,6 +50,8 @@ class LoggedRequest(NamedTuple):
     query: str
     client: str
     """The address it came from."""
+    caller: str | None
+    """Whose token it was made with, where tokens are asked for."""
     status: int
     seconds: float
     """How long it took."""
@@ -102,9 +109,9 @@ class RequestLog:
         seconds = perf_counter() - environ[STARTED_KEY]
         secret = path.startswith(_SECRET_PATHS)
         body = environ.get(BODY_KEY, b"")
-        answer = b"" if response.is_streamed else b"".join(response.iter_encoded())
-        if "Content-Encoding" in response.headers:
-            answer = gzip.decompress(answer)
+        answer = environ.get(PLAIN_ANSWER_KEY)
+        if answer is None:
+            answer = b"" if response.is_streamed else b"".join(response.iter_encoded())
         with self._lock:
             self._count += 1
             logged = LoggedRequest(
@@ -114,12 +121,13 @@ class RequestLog:
                 path=path,
                 query=_shown_query(environ["QUERY_STRING"]),
                 client=environ.get("REMOTE_ADDR", ""),
+                caller=environ.get(CALLER_KEY),
                 status=response.status_code,
                 seconds=seconds,
                 body_bytes=len(body),
                 body=b"" if secret else _excerpt(body),
                 answer_bytes=len(answer),
-                answer=b"" if secret else answer[:_EXCERPT_BYTES],
+                answer=b"" if secret else _excerpt(answer),
             )
             self._requests.append(logged)
             self.counts[logged.verb, logged.status] += 1
@@ -139,14 +147,14 @@ def _shown_query(query: str) -> str:
     for part in text.split("&"):
         name, equals, value = part.partition("=")
         secret = unquote_plus(name) in _SECRET_PARAMETERS
-        parts.append(f"{name}{equals}{'' if secret else value}")
+        parts.append(f"{name}{equals}{_HIDDEN if secret else value}")
     return "&".join(parts)
 
 
 def _excerpt(body: bytes) -> bytes:
     """Give the beginning of a body, without credentials in a form or in the calls of a batch."""
     beginning = body[:_EXCERPT_BYTES]
-    # JSON holds none, and few others do: to search them all would cost as much as a view.
-    if beginning[:1] != b"{" and (b"_token=" in beginning or b"uthorization:" in beginning):
-        return _CREDENTIALS.sub(rb"\1\2", beginning)
+    # Few bodies hold any, and to search them all by the pattern would cost as much as a view.
+    if b"_token=" in beginning or b"uthorization:" in beginning:
+        return _CREDENTIALS.sub(rb"\1\2" + _HIDDEN.encode(), beginning)
     return beginning

@@ -95,6 +95,7 @@ _REQUEST = record(
     path=TEXT,
     query=TEXT,
     client=TEXT,
+    caller=orless(TEXT),
     status=COUNT,
     milliseconds=SECONDS,
     body=component("Bytes"),

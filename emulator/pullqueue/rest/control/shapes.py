@@ -87,6 +87,7 @@ def request_json(logged: LoggedRequest) -> Json:
         "path": logged.path,
         "query": logged.query,
         "client": logged.client,
+        "caller": logged.caller,
         "status": logged.status,
         "milliseconds": round(logged.seconds * 1000, 3),
         "body": bytes_json(logged.body, None, total=logged.body_bytes),
