@@ -89,8 +89,10 @@ def unzipped(request: Request, body: bytes, *, limit: int) -> bytes:
         raise _not_gzip(str(error)) from None
     if len(data) > limit:
         raise _too_large(limit, explanation="the body is longer than that when it is unzipped")
-    if not unzipping.eof or unzipping.unused_data:
-        raise _not_gzip("its end is missing" if not unzipping.eof else "more stands behind its end")
+    if not unzipping.eof:
+        raise _not_gzip("its end is missing")
+    if unzipping.unused_data:
+        raise _not_gzip("more stands behind its end")
     environ[BODY_KEY] = data
     return data
 

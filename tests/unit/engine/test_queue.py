@@ -288,7 +288,7 @@ class TestModify:
         changed = queue.modify_task_lease(task, 90)
 
         assert changed.eta == START + timedelta(seconds=90)
-        with pytest.raises(TaskLeaseExpiredError, match="its lease ends at another eta"):
+        with pytest.raises(TaskLeaseExpiredError, match="its lease ends at another moment"):
             queue.modify_task_lease(task, 120)
 
     def test_something_else_than_a_task(self, queue: Queue) -> None:

@@ -144,7 +144,7 @@ def test_one_holder_extends(servers: tuple[Queue, Queue]) -> None:
     extended = servers[1].modify_task_lease(held, 90)
 
     assert servers[0].get_task("one") == extended
-    with pytest.raises(TaskLeaseExpiredError, match="its lease ends at another eta"):
+    with pytest.raises(TaskLeaseExpiredError, match="its lease ends at another moment"):
         servers[0].modify_task_lease(held, 90)
 
 
