@@ -11,8 +11,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from pullqueue import Emulator, Limits, ManualClock
+from pullqueue.rest.access import ACCEPTED_SCOPES
 from pullqueue.rest.app import create_app
 from pullqueue.rest.control.site import Site
+from pullqueue.rest.tokens import Tokens
 
 CONFIG = """\
 queue:
@@ -162,6 +164,23 @@ def test_a_large_snapshot(client: FlaskClient, site: Site) -> None:
     assert len(saved) > site.emulator.limits.rest_body_bytes
     assert answer.status_code == 303
     assert site.emulator.queue("pull").fetch_statistics().tasks == 18
+
+
+def test_a_request_tells_its_caller_and_hides_credentials(site: Site) -> None:
+    """Whose token it was made with is shown, the token itself is not."""
+    tokens = Tokens(site.emulator.clock)
+    token = tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
+    client = create_app(site.emulator, tokens=tokens, acl=True, site=site).test_client()
+    client.get(f"/taskqueue/v1beta2/projects/a/taskqueues/pull?access_token={token}")
+    client.post("/token", data={"assertion": "secret"})
+
+    called, granted = (client.get(f"/console/requests/{number}").text for number in (1, 2))
+
+    assert "<dt>As</dt><dd>worker@example.com</dd>" in called
+    assert "?access_token=(hidden)" in called
+    assert token not in called
+    assert "<dt>As</dt>" not in granted
+    assert granted.count("(hidden: it holds credentials)") == 2
 
 
 def test_payloads_are_downloads(client: FlaskClient) -> None:
