@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from programs import program
-from rest_clients import CLIENTS_YAML, GONE, check_life, key_file
+from rest_clients import CLIENTS_YAML, GONE, key_file, life
 from served import Served, serving
 
 PROGRAM = Path(__file__).parent / "java" / "Life.java"
@@ -52,18 +50,7 @@ def test_the_whole_life_of_tasks(served: Served, class_path: str, tmp_path: Path
     java = program("java", package="default-jdk-headless")
     program("javac", package="default-jdk-headless")  # the program is run from its source
     key = key_file(served, tmp_path / "key.json")
-    run = subprocess.run(
-        [
-            *(java, "-cp", class_path),
-            *(str(PROGRAM), served.url, str(key)),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    told = json.loads(run.stdout)
 
-    check_life(told)
+    told = life(java, "-cp", class_path, str(PROGRAM), served.url, str(key))
+
     assert told["deleted"] == [GONE, "", ""]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from programs import program
-from rest_clients import CLIENTS_YAML, GONE, check_life, token_of
+from rest_clients import CLIENTS_YAML, GONE, life, token_of
 from served import Served, serving
 
 FOLDER = Path(__file__).parent / "npm"
@@ -54,22 +52,9 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_the_whole_life_of_tasks(served: Served, packages: Path, package: str, made: str) -> None:
     """Insert, list, get, lease, lease by tag, update, patch, delete and refusals from Node."""
-    told = life(served, packages, package, made)
+    script = (program("node", package="nodejs"), str(FOLDER / "life.js"))
 
-    check_life(told)
+    told = life(*script, str(packages / package), made, served.url, token_of(served))
+
     assert [answer or "" for answer in told["deleted"]] == ["", "", ""]
     assert told["gone"] == GONE
-
-
-def life(served: Served, packages: Path, package: str, made: str) -> dict[str, Any]:
-    """Run the script with one client."""
-    script = (program("node", package="nodejs"), str(FOLDER / "life.js"))
-    run = subprocess.run(
-        [*script, str(packages / package), made, served.url, token_of(served)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return dict(json.loads(run.stdout))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
 from programs import program
-from rest_clients import CLIENTS_YAML, GONE, check_life, token_of
+from rest_clients import CLIENTS_YAML, GONE, life, token_of
 from served import serving
 
 PROGRAM = Path(__file__).parent / "ruby" / "life.rb"
@@ -23,17 +22,8 @@ def test_the_whole_life_of_tasks(tmp_path: Path) -> None:
         pytest.skip("Google's client is missing: apt-get install ruby-google-api-client")
     (tmp_path / "queue.yaml").write_text(CLIENTS_YAML)
     with serving("--auth", "acl", "--no-lease-rate-limit", folder=tmp_path) as served:
-        run = subprocess.run(
-            [ruby, str(PROGRAM), served.url, token_of(served)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert run.returncode == 0, run.stderr
-    told = json.loads(run.stdout)
+        told = life(ruby, str(PROGRAM), served.url, token_of(served))
 
-    check_life(told)
     assert told["deleted"] == [None, None, None]
     assert told["gone"] == GONE
     assert len(told["methods"]) == 7
