@@ -56,6 +56,7 @@ def test_every_verdict_is_one_of_three() -> None:
     with (ROOT / "docs" / "fidelity.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
 
+    assert [row for row in rows if None in row or None in row.values()] == []  # five fields each
     assert {row["verdict"] for row in rows} == {"supported", "differs", "not supported"}
     assert [row["item"] for row in rows if row["verdict"] != "supported" and not row["note"]] == []
     assert [row["item"] for row in rows if not row["source"]] == []

@@ -33,8 +33,8 @@ def not_held(task: Task, now_usec: int) -> TaskLeaseExpiredError:
     """Say why a task is not held by who wants to change its lease."""
     if task.state_at(now_usec) is TaskState.LEASED:
         state = (
-            "its lease ends at another moment than the one given, since it was extended or leased "
-            "again; give the task as the last answer had it"
+            "its lease ends at another moment than the one given; if you extended it, give the "
+            "task as that answer had it, and if another has leased it since, leave it to them"
         )
     else:
         expired = "its lease has expired" if task.retry_count else "it was never leased"

@@ -8,6 +8,7 @@ from flask import Request
 
 from pullqueue.engine.queue import Queue
 from pullqueue.rest import schema, texts
+from pullqueue.rest.control.request_log import CALLER_KEY
 from pullqueue.rest.errors import ApiError
 from pullqueue.rest.parameters import Parameters
 from pullqueue.rest.tokens import Token, Tokens
@@ -56,6 +57,7 @@ class Guard:
                 reason="authError",
                 challenge=f'{_REALM}, error="invalid_token"',
             )
+        request.environ[CALLER_KEY] = token.email
         if not token.scopes & ACCEPTED_SCOPES:
             raise ApiError(
                 texts.INSUFFICIENT_PERMISSION,

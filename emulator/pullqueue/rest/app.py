@@ -18,7 +18,7 @@ from pullqueue.rest import answers, batch, bodies, discovery, errors, fields, oa
 from pullqueue.rest.access import Guard
 from pullqueue.rest.api import METHODS, TASK_PATH, Method
 from pullqueue.rest.control import routes
-from pullqueue.rest.control.request_log import CALLER_KEY, PLAIN_ANSWER_KEY, STARTED_KEY
+from pullqueue.rest.control.request_log import PLAIN_ANSWER_KEY, STARTED_KEY
 from pullqueue.rest.control.site import Site
 from pullqueue.rest.methods import Call, queue_of
 from pullqueue.rest.parameters import Parameters
@@ -191,8 +191,6 @@ def _view(
         selector = parameters.text("fields")
         wanted = fields.selection(selector, known) if selector and known else usual
         token = guard.identify(current, parameters) if guard else None
-        if token:
-            current.environ[CALLER_KEY] = token.email
         call = Call(
             emulator=emulator,
             project=_project(emulator, project),

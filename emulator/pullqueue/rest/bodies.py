@@ -18,6 +18,9 @@ from pullqueue.rest.errors import ApiError
 BODY_KEY = "pullqueue.body"
 """Where the WSGI environment holds the body of a request once it was read."""
 
+ZIPPED_KEY = "pullqueue.zipped"
+"""What the WSGI environment holds while nobody can see whether a body has credentials in it."""
+
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _CHARSETS = frozenset({"utf-8", "ascii", "iso8859-1", "utf-16", "utf-32"})
 _BYTE_ORDER_MARK = "\ufeff"
@@ -78,7 +81,7 @@ def unzipped(request: Request, body: bytes, *, limit: int) -> bytes:
     coding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower()
     if coding in _AS_IT_IS or not body:
         return body
-    del environ[BODY_KEY]  # nobody could see whether there are credentials in it
+    environ[ZIPPED_KEY] = True
     if coding not in _GZIP:
         message = f"Content-Encoding is {coding!r:.100}: send gzip, or leave it out"
         raise ApiError(message, status=415, reason="badRequest")
@@ -94,6 +97,7 @@ def unzipped(request: Request, body: bytes, *, limit: int) -> bytes:
     if unzipping.unused_data:
         raise _not_gzip("more stands behind its end")
     environ[BODY_KEY] = data
+    del environ[ZIPPED_KEY]
     return data
 
 
@@ -188,7 +192,10 @@ def _decoded(body: bytes, charset: str) -> str:
         return body.decode(charset)
     except (LookupError, ValueError) as error:
         if body.startswith(_GZIP_MAGIC):
-            explanation = "the body is gzip: say so with Content-Encoding: gzip"
+            explanation = (
+                "the body is gzip, which is taken with Content-Encoding: gzip, for calls of the "
+                "API and for whole batches"
+            )
         else:
             explanation = f"the body is not text in {charset!r}: {error}"
         raise ApiError(texts.PARSE_ERROR, reason="parseError", explanation=explanation) from None

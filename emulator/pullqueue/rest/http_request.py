@@ -164,8 +164,6 @@ class Gateway(wsgi.Gateway_10):
     ) -> Callable[[bytes], None]:
         """Take status and headers as they are: Flask makes none that would have to be refused."""
         self.started_response = True
-        length = dict(headers).get("Content-Length")
-        self.remaining_bytes_out = None if length is None else int(length)
         self.req.status = status_line(status).encode("latin-1")
         self.req.outheaders += [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in headers

@@ -180,7 +180,7 @@ def test_a_request_tells_its_caller_and_hides_credentials(site: Site) -> None:
     assert "?access_token=(hidden)" in called
     assert token not in called
     assert "<dt>As</dt>" not in granted
-    assert granted.count("(hidden: it holds credentials)") == 2
+    assert granted.count("(not kept: it may hold credentials)") == 2
 
 
 def test_payloads_are_downloads(client: FlaskClient) -> None:

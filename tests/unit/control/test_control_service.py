@@ -174,12 +174,16 @@ def test_the_caller_is_remembered(emulator: Emulator) -> None:
     with Server(emulator, acl=True) as server:
         control = ControlClient(server)
         token = server.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
-        for headers in ({}, {"Authorization": f"Bearer {token}"}):
+        other = server.tokens.issue("worker@example.com", frozenset({"other"})).text
+        requests.get(f"{server.url}{QUEUE}", timeout=5)
+        for text in (token, other):
+            headers = {"Authorization": f"Bearer {text}"}
             requests.get(f"{server.url}{QUEUE}", headers=headers, timeout=5)
 
         logged = control.get("/requests").body["requests"]
 
     assert [(one["status"], one["caller"]) for one in logged] == [
+        (403, "worker@example.com"),
         (403, "worker@example.com"),
         (401, None),
     ]
@@ -216,11 +220,29 @@ def test_what_was_zipped_is_remembered_unzipped(control: ControlClient, server: 
 def test_a_body_that_cannot_be_unzipped_is_not_remembered(
     control: ControlClient, server: Server
 ) -> None:
-    """There may be credentials in it."""
+    """There may be credentials in it; its length is told."""
     headers = {"Content-Encoding": "gzip"}
     requests.post(f"{server.url}{QUEUE}/tasks", b"zip", headers=headers, timeout=5)
 
-    assert control.get("/requests").body["requests"][0]["body"]["base64"] == ""
+    logged = control.get("/requests").body["requests"][0]["body"]
+
+    assert (logged["bytes"], logged["base64"]) == (3, "")
+
+
+@pytest.mark.parametrize("tag", ["access_token=x y", "Authorization: x\\y"])
+@pytest.mark.parametrize("pretty", ["true", "false"])
+def test_json_stays_json_where_credentials_are_hidden(
+    control: ControlClient, server: Server, tag: str, pretty: str
+) -> None:
+    """What looks like one is hidden to the end of its text, and no further."""
+    body = {"payloadBase64": "", "tag": tag}
+    path = f"{server.url}{QUEUE}/tasks?prettyPrint={pretty}"
+    requests.post(path, json=body, timeout=5)
+
+    logged = control.get("/requests").body["requests"][0]
+
+    for part in ("body", "answer"):
+        assert "(hidden)" in json.loads(logged[part]["text"])["tag"]
 
 
 def test_the_request_log_is_bounded(control: ControlClient, server: Server) -> None:
@@ -259,9 +281,12 @@ def test_credentials_in_queries_are_not_remembered(control: ControlClient, serve
 
 
 def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server: Server) -> None:
-    """Neither those of a form nor those of the calls in a batch."""
-    form = b"access_token=one&oauth_token=two&fields=id"
-    part = b"GET /x?access_token=three HTTP/1.1\r\nAuthorization: Bearer four\r\nX: 5\r\n"
+    """Neither those of a form nor those of the calls in a batch, however they are written."""
+    form = b"access_token=one&OAUTH_TOKEN=two&fields=id"
+    part = (
+        b"GET /x?access_token=three HTTP/1.1\r\nAuthorization: Bearer four\r\nX: 5\r\n"
+        b"AUTHORIZATION : Bearer\r\n six\r\n"
+    )
     with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
         for body in (form, part):
             connection.request("POST", f"{QUEUE}/tasks", body)
@@ -270,8 +295,11 @@ def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server
     logged = control.get("/requests").body["requests"][:2]
 
     assert [b64decode(one["body"]["base64"]) for one in logged] == [
-        b"GET /x?access_token=(hidden) HTTP/1.1\r\nAuthorization:(hidden)\r\nX: 5\r\n",
-        b"access_token=(hidden)&oauth_token=(hidden)&fields=id",
+        (
+            b"GET /x?access_token=(hidden) HTTP/1.1\r\nAuthorization:(hidden)\r\nX: 5\r\n"
+            b"AUTHORIZATION :(hidden)\r\n"
+        ),
+        b"access_token=(hidden)&OAUTH_TOKEN=(hidden)&fields=id",
     ]
 
 

@@ -176,7 +176,7 @@ class TestLeases:
         queue.lease_tasks(60, 1)
         with pytest.raises(
             TaskLeaseExpiredError,
-            match="caller: its lease ends at another moment than the one given, since it was ",
+            match="caller: its lease ends at another moment than the one given; if you",
         ):
             queue.modify_task_lease(first, 60)
 

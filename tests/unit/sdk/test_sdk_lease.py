@@ -175,7 +175,7 @@ class TestModify:
         clock.advance(60)
         (theirs,) = queue.lease_tasks(61, 1)
 
-        with pytest.raises(taskqueue.TaskLeaseExpiredError, match="extended or leased again"):
+        with pytest.raises(taskqueue.TaskLeaseExpiredError, match="if another has leased it since"):
             queue.modify_task_lease(mine, 60)
         queue.modify_task_lease(theirs, 60)
 
@@ -192,7 +192,7 @@ class TestModify:
                 eta_usec=clock.now_usec() + 60_000_002,
                 lease_seconds=1,
             )
-            with pytest.raises(Exception, match="extended or leased again"):
+            with pytest.raises(Exception, match="if another has leased it since"):
                 apiproxy_stub_map.MakeSyncCall(
                     "taskqueue",
                     "ModifyTaskLease",

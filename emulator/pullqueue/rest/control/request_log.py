@@ -13,7 +13,7 @@ from urllib.parse import unquote_plus
 from flask import Flask, Request, Response, request
 
 from pullqueue.engine.emulator import Emulator
-from pullqueue.rest.bodies import BODY_KEY
+from pullqueue.rest.bodies import BODY_KEY, ZIPPED_KEY
 
 _KEPT = 1_000
 _EXCERPT_BYTES = 4_096
@@ -23,7 +23,9 @@ _SECRET_PATHS = ("/token", "/tokeninfo")
 _SECRET_PARAMETERS = ("access_token", "oauth_token")
 """Parameters, in a query or in a form, that are credentials."""
 _CREDENTIALS = re.compile(
-    rf"((?:{'|'.join(_SECRET_PARAMETERS)})=)[^&\s]*|([Aa]uthorization:)[^\r\n]*".encode()
+    rf"""((?:{"|".join(_SECRET_PARAMETERS)})=)[^&\s"\\]*"""  # in JSON, a text goes no further
+    r"""|(authorization[ \t]*:)[^\r\n"\\]*(?:\r?\n[ \t][^\r\n"\\]*)*""".encode(),
+    re.IGNORECASE,
 )
 
 STARTED_KEY = "pullqueue.started"
@@ -125,7 +127,7 @@ class RequestLog:
                 status=response.status_code,
                 seconds=seconds,
                 body_bytes=len(body),
-                body=b"" if secret else _excerpt(body),
+                body=b"" if secret or ZIPPED_KEY in environ else _excerpt(body),
                 answer_bytes=len(answer),
                 answer=b"" if secret else _excerpt(answer),
             )
@@ -155,6 +157,7 @@ def _excerpt(body: bytes) -> bytes:
     """Give the beginning of a body, without credentials in a form or in the calls of a batch."""
     beginning = body[:_EXCERPT_BYTES]
     # Few bodies hold any, and to search them all by the pattern would cost as much as a view.
-    if b"_token=" in beginning or b"uthorization:" in beginning:
+    lowered = beginning.lower()
+    if b"_token=" in lowered or b"authorization" in lowered:
         return _CREDENTIALS.sub(rb"\1\2" + _HIDDEN.encode(), beginning)
     return beginning
