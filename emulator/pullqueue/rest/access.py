@@ -8,10 +8,12 @@ from flask import Request
 
 from pullqueue.engine.queue import Queue
 from pullqueue.rest import schema, texts
-from pullqueue.rest.control.request_log import CALLER_KEY
 from pullqueue.rest.errors import ApiError
 from pullqueue.rest.parameters import Parameters
 from pullqueue.rest.tokens import Token, Tokens
+
+CALLER_KEY = "pullqueue.caller"
+"""Where the WSGI environment holds whose token the request was made with."""
 
 _MORE_SCOPES = frozenset(
     {

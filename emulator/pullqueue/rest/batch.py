@@ -37,8 +37,7 @@ def install(app: Flask) -> None:
     """Add the batch routes to an app."""
 
     def answer_batch() -> Response:
-        body = bodies.read(request)
-        parts = _parts(bodies.unzipped(request, body, limit=request.max_content_length or 0))
+        parts = _parts(bodies.unzipped(request, bodies.read(request)))
         inherited = {name: request.headers[name] for name in _INHERITED if name in request.headers}
         boundary = f"batch_{secrets.token_hex(16)}"
         answers = [_answer(app, part, inherited, boundary) for part in parts]

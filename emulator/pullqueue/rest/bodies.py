@@ -17,7 +17,6 @@ from pullqueue.rest.errors import ApiError
 
 BODY_KEY = "pullqueue.body"
 """Where the WSGI environment holds the body of a request once it was read."""
-
 ZIPPED_KEY = "pullqueue.zipped"
 """What the WSGI environment holds while nobody can see whether a body has credentials in it."""
 
@@ -69,13 +68,13 @@ def read(request: Request, *, limit: int | None = None) -> bytes:
     return data
 
 
-def unzipped(request: Request, body: bytes, *, limit: int) -> bytes:
-    """Give a body as it was before its sender zipped it; also then, it has at most `limit` bytes.
+def unzipped(request: Request, body: bytes) -> bytes:
+    """Give a body as it was before its sender zipped it; nor may that be longer than Flask permits.
 
     Google's clients for Java and .NET zip the body of each call unless told not to.
 
     Raises:
-        ApiError: it grows larger than the limit, is no gzip, or is encoded otherwise.
+        ApiError: it grows longer than that, is no gzip, or is encoded otherwise.
     """
     environ = request.environ
     coding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower()
@@ -85,6 +84,7 @@ def unzipped(request: Request, body: bytes, *, limit: int) -> bytes:
     if coding not in _GZIP:
         message = f"Content-Encoding is {coding!r:.100}: send gzip, or leave it out"
         raise ApiError(message, status=415, reason="badRequest")
+    limit = request.max_content_length or 0
     unzipping = zlib.decompressobj(_GZIP_WBITS)
     try:
         data = unzipping.decompress(body, limit + 1)

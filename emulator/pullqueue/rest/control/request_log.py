@@ -13,6 +13,7 @@ from urllib.parse import unquote_plus
 from flask import Flask, Request, Response, request
 
 from pullqueue.engine.emulator import Emulator
+from pullqueue.rest.access import CALLER_KEY
 from pullqueue.rest.bodies import BODY_KEY, ZIPPED_KEY
 
 _KEPT = 1_000
@@ -30,8 +31,6 @@ _CREDENTIALS = re.compile(
 
 STARTED_KEY = "pullqueue.started"
 """Where the WSGI environment holds when the request came in."""
-CALLER_KEY = "pullqueue.caller"
-"""Where the WSGI environment holds whose token the request was made with."""
 PLAIN_ANSWER_KEY = "pullqueue.plain_answer"
 """Where the WSGI environment holds an answer as it was before it was zipped."""
 _HIDDEN = "(hidden)"
