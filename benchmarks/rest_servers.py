@@ -18,9 +18,9 @@ from flask import Flask, Response, request
 from benchmarks.rest_client import HOST
 from pullqueue import Emulator, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.rest.http_server import HttpServer
-from pullqueue.rest.server import Server, shorten_pauses
 from pullqueue.sdk.environment import BRIDGE_PATH
+from pullqueue.server.http_server import HttpServer
+from pullqueue.server.lifecycle import Server, shorten_pauses
 
 DEPTH = 100_000
 ANSWER = "/answer"

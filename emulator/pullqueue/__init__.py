@@ -6,7 +6,7 @@
     queue = emulator.queue("pull-queue")
 
 The doors for other programs live elsewhere: `pullqueue serve` on the command line, the fixtures of
-the pytest plugin, `pullqueue.rest` for another WSGI server.
+the pytest plugin, `pullqueue.server` for another WSGI server.
 """
 
 from __future__ import annotations

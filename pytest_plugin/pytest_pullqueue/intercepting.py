@@ -12,9 +12,9 @@ from requests import PreparedRequest
 from responses.registries import FirstMatchRegistry
 from werkzeug.test import Client
 
+from pullqueue.api.tokens import Tokens
 from pullqueue.engine.emulator import Emulator
-from pullqueue.rest.app import create_app
-from pullqueue.rest.tokens import Tokens
+from pullqueue.server.app import create_app
 from pytest_pullqueue.web import Identities, ServiceAccountKey, errors_raised
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pullqueue import Emulator
-    from pullqueue.rest.server import Server
     from pullqueue.sdk.stub import PullQueueStub
+    from pullqueue.server.lifecycle import Server
     from pullqueue.testing import Faults
     from pytest_pullqueue.clock import FixtureClock
     from pytest_pullqueue.intercepting import AnsweredRequests

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
-from pullqueue.rest.server import Server
 from pullqueue.sdk.environment import variables_for
+from pullqueue.server.lifecycle import Server
 from pytest_pullqueue.web import Identities, ServiceAccountKey, errors_raised
 
 

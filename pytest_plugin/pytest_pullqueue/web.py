@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pullqueue.rest.schema import SCOPES
-from pullqueue.rest.tokens import Tokens
+from pullqueue.api.schema import SCOPES
+from pullqueue.api.tokens import Tokens
 
 _LOGGER = logging.getLogger("pullqueue.rest")
 

@@ -23,8 +23,8 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from pullqueue import Emulator, ManualClock, NewTask
-from pullqueue.rest.control.config_file import ConfigFile
-from pullqueue.rest.server import Server
+from pullqueue.control.config_file import ConfigFile
+from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """\
 queue:

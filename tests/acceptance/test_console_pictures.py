@@ -23,7 +23,7 @@ from browser import Browser, show, started
 from selenium.webdriver.common.by import By
 
 from pullqueue import Emulator, ManualClock, NewTask
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 DOCS = Path(__file__).parents[2] / "docs"
 IMAGES = DOCS / "images"

@@ -21,8 +21,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from pullqueue import Emulator
-from pullqueue.rest.server import Server
-from pullqueue.rest.workers import FREE
+from pullqueue.server.lifecycle import Server
+from pullqueue.server.workers import FREE
 
 PROGRAM = Path(sys.executable).with_name("pullqueue")
 QUEUE = "/taskqueue/v1beta2/projects/p/taskqueues/pull"

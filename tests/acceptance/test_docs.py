@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 
 import pullqueue
 import pullqueue.testing
-from pullqueue.rest.access import ACCEPTED_SCOPES
+from pullqueue.api.auth import ACCEPTED_SCOPES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pullqueue import Limits
-from pullqueue.rest.api import METHODS
+from pullqueue.api.routes import METHODS
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,7 +22,7 @@ import pytest
 from pullqueue import Emulator, InvalidQueueConfigError, Queue
 from pullqueue.clock import SystemClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 QUEUES = "/taskqueue/v1beta2/projects/p/taskqueues"
 TASKS = f"{QUEUES}/q/tasks"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
 
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 
 class Reply(NamedTuple):

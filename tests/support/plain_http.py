@@ -7,7 +7,7 @@ import socket
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 QUEUE = "/taskqueue/v1beta2/projects/s~app/taskqueues/pull"
 

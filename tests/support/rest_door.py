@@ -15,7 +15,7 @@ from doors import CONFIG, LIMITS, Door, Held, Refusal, Refused
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.clock import to_usec
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 _TEXTS = {
     "The task lease has expired.": Refusal.LEASE_EXPIRED,

@@ -13,10 +13,10 @@ from doors import CONFIG, LIMITS, Door, Held, Refusal, Refused
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.clock import from_usec
-from pullqueue.rest.server import Server
 from pullqueue.sdk import connect, install
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, taskqueue
 from pullqueue.sdk.startup import sitecustomize
+from pullqueue.server.lifecycle import Server
 
 _REFUSALS: dict[type[Exception], Refusal] = {
     taskqueue.TaskLeaseExpiredError: Refusal.LEASE_EXPIRED,

@@ -29,8 +29,8 @@ from soak_workers import DEEPEST, QUEUES, PythonSoakDoor, SdkSoakDoor, SoakDoor,
 
 from pullqueue import Emulator, Limits, ManualClock, SystemClock, TransientError
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
-from pullqueue.rest.server import Server
 from pullqueue.sdk import install
+from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults
 
 TICK_SECONDS = 0.05

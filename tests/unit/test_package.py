@@ -27,11 +27,13 @@ LAYERS = {
     "stores": 1,
     "lint": 2,
     "testing": 2,
-    "rest": 2,
+    "api": 2,
+    "control": 2,
     "sdk": 2,
-    "console": 2,
-    "cli": 3,
-    "gtaskqueue": 3,
+    "server": 3,
+    "console": 3,
+    "cli": 4,
+    "gtaskqueue": 4,
 }
 """Where each part of the package stands: it imports from its own layer and those below."""
 

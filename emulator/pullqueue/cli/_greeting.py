@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
+from pullqueue.api.schema import SCOPES
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.queue import Queue
-from pullqueue.rest.schema import SCOPES
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 _TASK = '{"payloadBase64": "aGVsbG8="}'
 

@@ -19,7 +19,7 @@ from pullqueue.cli._reasons import reason_of
 from pullqueue.errors import ConfigFileError, PullQueueError
 
 if TYPE_CHECKING:
-    from pullqueue.rest.control.site import Site
+    from pullqueue.control.state import Site
 
 _POLL_SECONDS = 0.5
 """How often the main thread looks up: where a lock cannot be interrupted, signals come then."""

@@ -31,7 +31,7 @@ from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.tasks import count_tasks
 
 if TYPE_CHECKING:
-    from pullqueue.rest.server import Server
+    from pullqueue.server.lifecycle import Server
 
 _ANSWER_SECONDS = 5
 _LOOK_SECONDS = 0.5
@@ -162,8 +162,8 @@ def _started(
 ) -> Iterator[str]:
     """Serve the queues of a queue.yaml inside the block, and give the server's address."""
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
-    from pullqueue.rest.server import Server  # noqa: PLC0415 - imports Flask
     from pullqueue.sdk.missing import SdkMissingError, is_installed  # noqa: PLC0415 - with it
+    from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     emulator = Emulator.from_file(file, limits=limits, profile=profile)

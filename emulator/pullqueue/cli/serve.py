@@ -23,7 +23,7 @@ from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
 if TYPE_CHECKING:
     from pullqueue.cli._service import Signals
     from pullqueue.engine.emulator import Emulator
-    from pullqueue.rest.server import Server
+    from pullqueue.server.lifecycle import Server
 
 
 @click.command
@@ -140,8 +140,8 @@ def serve(
     """
     from pullqueue.cli._secret import secret_of  # noqa: PLC0415 - imported when it runs
     from pullqueue.cli._service import Signals, set_up_logs  # noqa: PLC0415 - the same
-    from pullqueue.rest.control.config_file import ConfigFile  # noqa: PLC0415 - the same
-    from pullqueue.rest.server import Server, shorten_pauses  # noqa: PLC0415 - imports Flask
+    from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
+    from pullqueue.server.lifecycle import Server, shorten_pauses  # noqa: PLC0415 - imports Flask
 
     shorten_pauses()
     set_up_logs(log_format=log_format, log_level=log_level)

@@ -9,14 +9,14 @@ from typing import TypeVar
 from flask import redirect, request, url_for
 from werkzeug.wrappers import Response
 
+from pullqueue.api.answers import Json
+from pullqueue.api.errors import ApiError
 from pullqueue.console.control import Control
 from pullqueue.console.formatting import instant
 from pullqueue.console.notices import Notice, Notices
 from pullqueue.console.pages import Pages
+from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.errors import PullQueueError
-from pullqueue.rest.answers import Json
-from pullqueue.rest.control.fault_words import FIELDS, WHEN
-from pullqueue.rest.errors import ApiError
 from pullqueue.tasks import count_tasks, taken_by
 
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}

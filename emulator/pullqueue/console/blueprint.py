@@ -10,8 +10,8 @@ from pullqueue.console.control import Control
 from pullqueue.console.formatting import FILTERS
 from pullqueue.console.notices import Notices
 from pullqueue.console.pages import Pages
-from pullqueue.rest.control.routes import SNAPSHOT_BYTES
-from pullqueue.rest.control.site import Site
+from pullqueue.control.routes import SNAPSHOT_BYTES
+from pullqueue.control.state import Site
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from pullqueue.api.answers import Json
 from pullqueue.clock import ManualClock
-from pullqueue.rest.answers import Json
-from pullqueue.rest.control.routes import call
-from pullqueue.rest.control.site import Site
+from pullqueue.control.routes import call
+from pullqueue.control.state import Site
 
 
 class Control:

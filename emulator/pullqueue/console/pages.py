@@ -10,19 +10,19 @@ from urllib.parse import quote
 from flask import Response, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 
+from pullqueue.api.answers import Json
+from pullqueue.api.errors import ApiError
 from pullqueue.console.charts import chart_of
 from pullqueue.console.control import Control
 from pullqueue.console.formatting import views_of
 from pullqueue.console.notices import Notices
+from pullqueue.control.fault_registry import ERRORS
+from pullqueue.control.fault_schema import KINDS, WHEN
 from pullqueue.engine.calls import VERBS
 from pullqueue.engine.events import EventKind
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError, UnknownTaskError
-from pullqueue.rest.answers import Json
-from pullqueue.rest.control.fault_board import ERRORS
-from pullqueue.rest.control.fault_words import KINDS, WHEN
-from pullqueue.rest.control.origins import TOKEN_FIELD
-from pullqueue.rest.errors import ApiError
+from pullqueue.server.origins import TOKEN_FIELD
 from pullqueue.tasks import count_tasks
 
 _STATES = ("available", "leased", "scheduled")

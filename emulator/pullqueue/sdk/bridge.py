@@ -20,9 +20,9 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.wsgi import get_input_stream
 
+from pullqueue.api import bodies
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
-from pullqueue.rest import bodies
 from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.missing import NO_SDK_STATUS, SdkMissingError, is_installed
 

@@ -10,8 +10,8 @@ from commands import Done, Run
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.cli import main
-from pullqueue.rest.control.config_file import ConfigFile
-from pullqueue.rest.server import Server
+from pullqueue.control.config_file import ConfigFile
+from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """\
 queue:

@@ -13,9 +13,9 @@ import pytest
 from commands import PROGRAM, Done, Run
 
 from pullqueue import Emulator
+from pullqueue.control.fault_schema import KINDS
 from pullqueue.engine.calls import VERBS
-from pullqueue.rest.control.fault_words import KINDS
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 
 def test_queues(run: Run, emulator: Emulator) -> None:

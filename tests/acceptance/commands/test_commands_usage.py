@@ -15,7 +15,7 @@ from odd_servers import answering, silent
 
 from pullqueue import Emulator, TransientError
 from pullqueue.engine.calls import QueueCall
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 
 def test_waiting(run: Run, emulator: Emulator) -> None:

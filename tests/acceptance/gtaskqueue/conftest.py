@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pullqueue import Emulator, Queue
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 
 @pytest.fixture

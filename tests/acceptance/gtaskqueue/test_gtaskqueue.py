@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from pullqueue import Queue
 from pullqueue.gtaskqueue.command import gtaskqueue
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 Run = Callable[..., Result]
 

@@ -17,7 +17,7 @@ from pullqueue import Queue
 from pullqueue.gtaskqueue.api import TaskQueueApi
 from pullqueue.gtaskqueue.programs import Order
 from pullqueue.gtaskqueue.puller import Puller, gtaskqueue_puller
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 SCRIPT = Path(sys.executable).with_name("gtaskqueue_puller")
 

@@ -11,10 +11,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from pullqueue import Emulator, Limits, ManualClock
-from pullqueue.rest.access import ACCEPTED_SCOPES
-from pullqueue.rest.app import create_app
-from pullqueue.rest.control.site import Site
-from pullqueue.rest.tokens import Tokens
+from pullqueue.api.auth import ACCEPTED_SCOPES
+from pullqueue.api.tokens import Tokens
+from pullqueue.control.state import Site
+from pullqueue.server.app import create_app
 
 CONFIG = """\
 queue:

@@ -22,7 +22,7 @@ from pullqueue.console.formatting import (
     views_of,
 )
 from pullqueue.console.notices import Notice, Notices
-from pullqueue.rest.control.shapes import bytes_json
+from pullqueue.control.serializers import bytes_json
 
 TEXT_PAIRS = [
     ("text", "ground"),

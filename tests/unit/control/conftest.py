@@ -9,8 +9,8 @@ import pytest
 from control_client import ControlClient
 
 from pullqueue import Emulator, ManualClock
-from pullqueue.rest.control.config_file import ConfigFile
-from pullqueue.rest.server import Server
+from pullqueue.control.config_file import ConfigFile
+from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """\
 queue:

@@ -8,9 +8,9 @@ from control_client import ControlClient
 from openapi_spec_validator import validate
 
 from pullqueue import Emulator
-from pullqueue.rest.app import create_app
-from pullqueue.rest.control.refusals import _ADVICE
-from pullqueue.rest.control.table import OPERATIONS
+from pullqueue.control.messages import _ADVICE
+from pullqueue.control.table import OPERATIONS
+from pullqueue.server.app import create_app
 
 THE_DOCUMENT = "/_emulator/openapi.json"
 _SILENT = {"default", "description", "format", "items", "properties"}

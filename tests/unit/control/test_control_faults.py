@@ -11,8 +11,8 @@ from control_client import ControlClient
 from locks import WatchedLock
 
 from pullqueue import Emulator
-from pullqueue.rest.control.fault_board import FaultBoard
-from pullqueue.rest.server import Server
+from pullqueue.control.fault_registry import FaultBoard
+from pullqueue.server.lifecycle import Server
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 

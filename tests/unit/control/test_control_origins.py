@@ -8,7 +8,7 @@ import pytest
 from control_client import ControlClient
 
 from pullqueue import Emulator
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import pullqueue
 from pullqueue import Emulator, ManualClock, SystemClock
+from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.cli._service import Signals
-from pullqueue.rest.access import ACCEPTED_SCOPES
-from pullqueue.rest.control.config_file import ConfigFile
-from pullqueue.rest.control.site import Site
-from pullqueue.rest.server import Server
+from pullqueue.control.config_file import ConfigFile
+from pullqueue.control.state import Site
+from pullqueue.server.lifecycle import Server
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 

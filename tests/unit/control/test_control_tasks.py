@@ -10,7 +10,7 @@ import pytest
 from control_client import ControlClient
 
 from pullqueue import Emulator, Limits, ManualClock
-from pullqueue.rest.server import Server
+from pullqueue.server.lifecycle import Server
 
 TASKS = "/queues/pull/tasks"
 

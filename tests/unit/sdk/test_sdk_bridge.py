@@ -14,8 +14,8 @@ from werkzeug.serving import make_server
 
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.rest.server import Server
 from pullqueue.sdk.imports import messages, remote_api
+from pullqueue.server.lifecycle import Server
 
 RpcError = remote_api.RpcError
 

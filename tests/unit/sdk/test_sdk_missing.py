@@ -16,7 +16,7 @@ import sys
 sys.modules["google"] = None
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig
-from pullqueue.rest.app import create_app
+from pullqueue.server.app import create_app
 client = create_app(Emulator(QueueConfig())).test_client()
 sys.stdout.buffer.write(client.post("/rpc_http", data=b"").data)
 answer = client.get("/rpc_http")
@@ -46,7 +46,7 @@ def test_without_the_sdk() -> None:
 def test_the_sdk_is_not_imported_before_it_is_wanted() -> None:
     """Serving REST does not import the SDK."""
     program = (
-        "import sys; from pullqueue.rest.server import Server; import pullqueue.sdk; "
+        "import sys; from pullqueue.server.lifecycle import Server; import pullqueue.sdk; "
         "print('google.appengine' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

@@ -1,0 +1,1 @@
+"""The Task Queue API `taskqueue/v1beta2` over HTTP."""

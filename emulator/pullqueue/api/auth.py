@@ -1,0 +1,109 @@
+"""Who may do what: the token of a request, and the acl of a queue."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from flask import Request
+
+from pullqueue.api import messages, schema
+from pullqueue.api.errors import ApiError
+from pullqueue.api.parameters import Parameters
+from pullqueue.api.tokens import Token, Tokens
+from pullqueue.engine.queue import Queue
+
+CALLER_KEY = "pullqueue.caller"
+"""Where the WSGI environment holds whose token the request was made with."""
+
+_MORE_SCOPES = frozenset(
+    {
+        "https://www.googleapis.com/auth/cloud-taskqueue",
+        "https://www.googleapis.com/auth/cloud-taskqueue.consumer",
+        "https://www.googleapis.com/auth/cloud-platform",
+    }
+)
+"""Scopes that are in no discovery document, but in the guide or in the code of workers."""
+ACCEPTED_SCOPES = _MORE_SCOPES | schema.SCOPES.keys()
+
+_REALM = 'Bearer realm="https://accounts.google.com/"'
+
+
+class Right(Enum):
+    """What an entry of a queue's acl permits."""
+
+    USE = "user_email"
+    """List, get, lease, update, delete."""
+    INSERT = "writer_email"
+    """Insert."""
+
+
+class Guard:
+    """Lets callers through whose token is good and whose address the queue's acl lists."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def identify(self, request: Request, parameters: Parameters) -> Token:
+        """Give the token of a request.
+
+        Raises:
+            ApiError: there is none (401), it is not good (401), or not for this API (403).
+        """
+        text = _token_text(request, parameters)
+        if not text:
+            raise _unauthorized(messages.LOGIN_REQUIRED, reason="required", challenge=_REALM)
+        token = self._tokens.find(text)
+        if token is None:
+            raise _unauthorized(
+                messages.INVALID_CREDENTIALS,
+                reason="authError",
+                challenge=f'{_REALM}, error="invalid_token"',
+            )
+        request.environ[CALLER_KEY] = token.email
+        if not token.scopes & ACCEPTED_SCOPES:
+            raise ApiError(
+                messages.INSUFFICIENT_PERMISSION,
+                status=403,
+                reason="insufficientPermissions",
+                explanation=f"the token is for {' '.join(sorted(token.scopes))}, and for none of "
+                f"{' '.join(sorted(ACCEPTED_SCOPES))}",
+                headers={"WWW-Authenticate": f'{_REALM}, error="insufficient_scope"'},
+            )
+        return token
+
+    def check(self, token: Token, queue: Queue, right: Right) -> None:
+        """Check that the acl of a queue gives a right to the holder of a token.
+
+        Raises:
+            ApiError: it does not.
+        """
+        email = token.email.casefold()
+        for entry in queue.settings.acl or ():
+            listed = entry.user_email if right is Right.USE else entry.writer_email
+            if listed is not None and listed.casefold() == email:
+                return
+        raise ApiError(
+            messages.FORBIDDEN,
+            status=403,
+            reason="forbidden",
+            explanation=f"{token.email!r} is no {right.value} in the acl of queue {queue.name!r}: "
+            "add it there in queue.yaml",
+        )
+
+
+def _token_text(request: Request, parameters: Parameters) -> str:
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() in ("bearer", "oauth"):
+        return text.strip()
+    return parameters.text("access_token") or parameters.text("oauth_token") or ""
+
+
+def _unauthorized(text: str, *, reason: str, challenge: str) -> ApiError:
+    return ApiError(
+        text,
+        status=401,
+        reason=reason,
+        location_type="header",
+        location="Authorization",
+        headers={"WWW-Authenticate": challenge},
+    )

@@ -1,0 +1,109 @@
+"""The parameters of a request: from the query, and from a body that is a form."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import parse_qsl
+
+from pullqueue.api import messages
+from pullqueue.api.answers import Json
+from pullqueue.api.errors import ApiError
+from pullqueue.api.remembering import remembering
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_INT32 = 2**31
+_TRUE: Final = frozenset({"true", "True", "TRUE"})
+_FALSE: Final = frozenset({"false", "False", "FALSE"})
+_MAX = 1_000
+
+
+class Parameters:
+    """The parameters of one request, by name. Where one is given twice, the first counts."""
+
+    def __init__(self, *encoded: bytes) -> None:
+        """Read URL-encoded parameters: the query first, then a form.
+
+        Raises:
+            ApiError: they are no UTF-8, or too many.
+        """
+        self._values: dict[str, str] = {}
+        for text in encoded:
+            if text:
+                self._read(text)
+
+    @classmethod
+    def of_json(cls, values: Json) -> Parameters:
+        """Take the texts of a JSON object as parameters."""
+        parameters = cls()
+        parameters._values = {name: text for name, text in values.items() if isinstance(text, str)}
+        return parameters
+
+    def text(self, name: str) -> str | None:
+        """Give a parameter as it is, or None."""
+        return self._values.get(name)
+
+    def integer(self, name: str, *, minimum: int, maximum: int) -> int:
+        """Give a parameter that must be there as a whole number.
+
+        Raises:
+            ApiError: it is missing, no number, or out of range.
+        """
+        value = self._values.get(name)
+        if value is None:
+            message = messages.REQUIRED_PARAMETER.format(name=name)
+            raise ApiError.parameter(message, name, reason="required")
+        number = int(value) if _INTEGER.fullmatch(value) else _INT32
+        if not -_INT32 <= number < _INT32:
+            raise ApiError.parameter(messages.INVALID_INTEGER.format(value=value), name)
+        if not minimum <= number <= maximum:
+            message = messages.OUT_OF_RANGE.format(value=value, minimum=minimum, maximum=maximum)
+            raise ApiError.parameter(message, name)
+        return number
+
+    def boolean(self, name: str, *, default: bool = False) -> bool:
+        """Give a parameter that is true or false.
+
+        Raises:
+            ApiError: it is neither.
+        """
+        value = self._values.get(name)
+        if value is None:
+            return default
+        if value in _TRUE:
+            return True
+        if value in _FALSE:
+            return False
+        raise ApiError.parameter(messages.INVALID_BOOLEAN.format(value=value), name)
+
+    def check_format(self) -> None:
+        """Refuse every form of answer but plain JSON.
+
+        Raises:
+            ApiError: `alt` is not json, or a `callback` asks for a script.
+        """
+        alt = self._values.get("alt", "json")
+        if alt != "json":
+            message = messages.INVALID_ENUM.format(value=alt, allowed="json")
+            raise ApiError.parameter(message, "alt")
+        if "callback" in self._values:
+            message = "callback is not supported: answers are JSON, never a script; leave it out"
+            raise ApiError.parameter(message, "callback")
+
+    def _read(self, encoded: bytes) -> None:
+        for name, value in _pairs(encoded):
+            self._values.setdefault(name, value)
+
+
+@remembering
+def _pairs(encoded: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX
+        )
+    except UnicodeDecodeError:
+        message = "the parameters are not UTF-8: encode them so"
+        raise ApiError(message, reason="badRequest") from None
+    except ValueError:
+        message = f"more than {_MAX} parameters: leave out what the method does not know"
+        raise ApiError(message, reason="badRequest") from None

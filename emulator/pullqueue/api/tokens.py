@@ -1,0 +1,179 @@
+"""Who a caller is: access tokens, and the keys of service accounts that they are given for.
+
+Nothing is kept: a token carries whom it was given to, the id of a key carries its public half, and
+both are signed with a secret. Who has the secret knows them all: the server when it is started
+again, and other servers behind the same load balancer. PyJWT and cryptography are imported when a
+key is used for the first time.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from itsdangerous import BadData, URLSafeSerializer
+
+from pullqueue.api.answers import Json
+from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.errors import PullQueueError
+
+TOKEN_SECONDS = 3600
+"""How long a token is good (Google's documentation of service accounts)."""
+GOOGLE_AUDIENCE = "https://oauth2.googleapis.com/token"
+"""google-auth names it as the audience, whatever the key file says."""
+
+_PREFIX = "pullqueue-"
+_SECRET_BYTES = 32
+_KEY_BITS = 2048
+_LEEWAY_SECONDS = 60
+
+
+class GrantError(PullQueueError):
+    """a token is not given"""
+
+    def __init__(self, message: str, *, code: str = "invalid_grant") -> None:
+        """Carry the error code of OAuth (RFC 6749, section 5.2)."""
+        self.code = code
+        super().__init__(message)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """An access token."""
+
+    text: str
+    email: str
+    scopes: frozenset[str]
+    expires_usec: int
+
+
+class _Key(NamedTuple):
+    """What the id of a key carries."""
+
+    email: str
+    public_pem: str
+    token_uri: str
+
+
+class Tokens:
+    """Gives tokens and knows whose they are. Safe under threads."""
+
+    def __init__(self, clock: Clock, *, secret: str | None = None) -> None:
+        """Let tokens expire by the emulator's clock.
+
+        Without a `secret`, nobody else knows the tokens and keys that are given.
+        """
+        secret = secret or secrets.token_hex(_SECRET_BYTES)
+        self._clock = clock
+        # JSON, and so a claim of a client's, can hold what UTF-8 cannot.
+        in_ascii = {"ensure_ascii": True}
+        self._token_texts = URLSafeSerializer(secret, salt="token", serializer_kwargs=in_ascii)
+        self._key_ids = URLSafeSerializer(secret, salt="key", serializer_kwargs=in_ascii)
+
+    def issue(self, email: str, scopes: frozenset[str]) -> Token:
+        """Give a token for an e-mail address, good for an hour."""
+        expires_usec = self._clock.now_usec() + TOKEN_SECONDS * USEC_PER_SECOND
+        signed = self._token_texts.dumps([email, sorted(scopes), expires_usec])
+        return Token(
+            text=f"{_PREFIX}{signed}", email=email, scopes=scopes, expires_usec=expires_usec
+        )
+
+    def find(self, text: str) -> Token | None:
+        """Give a token by its text, if it is one and still good."""
+        try:
+            email, scopes, expires_usec = self._token_texts.loads(text.removeprefix(_PREFIX))
+        except (BadData, UnicodeError):
+            return None
+        if expires_usec <= self._clock.now_usec():
+            return None
+        return Token(text=text, email=email, scopes=frozenset(scopes), expires_usec=expires_usec)
+
+    def seconds_left(self, token: Token) -> int:
+        """Tell how long a token is still good."""
+        return (token.expires_usec - self._clock.now_usec()) // USEC_PER_SECOND
+
+    def make_key(self, email: str, *, project: str, root_url: str) -> Json:
+        """Make a service account's key and give it as Google's key files hold it.
+
+        The private half is in the answer alone.
+        """
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
+        from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
+
+        private = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
+        pem = private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        public_pem = private.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        key = _Key(email=email, public_pem=public_pem.decode(), token_uri=f"{root_url}token")
+        return {
+            "type": "service_account",
+            "project_id": project,
+            "private_key_id": self._key_ids.dumps(key),
+            "private_key": pem.decode(),
+            "client_email": email,
+            "client_id": str(secrets.randbelow(10**21)),
+            "auth_uri": f"{root_url}auth",
+            "token_uri": key.token_uri,
+            "universe_domain": "googleapis.com",
+        }
+
+    def grant(self, assertion: str) -> Token:
+        """Give a token for a JWT that a service account signed.
+
+        Signature, issuer, audience and times are verified, the times by the system's clock: they
+        are the client's.
+
+        Raises:
+            GrantError: the assertion does not hold.
+        """
+        claims = self._verified(assertion)
+        email = claims["iss"]
+        if claims.get("sub", email) != email:
+            raise GrantError(
+                f"{email!r} cannot act for {claims['sub']!r}: leave the subject out",
+                code="unauthorized_client",
+            )
+        if int(claims["exp"]) - int(claims["iat"]) > TOKEN_SECONDS + _LEEWAY_SECONDS:
+            raise GrantError(f"the JWT is good for longer than {TOKEN_SECONDS} seconds")
+        scopes = frozenset(str(claims.get("scope", "")).split())
+        if not scopes:
+            raise GrantError("the JWT asks for no scope: name one", code="invalid_scope")
+        return self.issue(email, scopes)
+
+    def _verified(self, assertion: str) -> dict[str, Any]:
+        import jwt  # noqa: PLC0415 - slow to import
+
+        try:
+            key = self._key(jwt.get_unverified_header(assertion).get("kid"))
+            return jwt.decode(
+                assertion,
+                key.public_pem,
+                algorithms=["RS256"],
+                audience=[key.token_uri, GOOGLE_AUDIENCE],
+                issuer=key.email,
+                leeway=_LEEWAY_SECONDS,
+                options={"require": ["iss", "aud", "exp", "iat"]},
+            )
+        except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError) as error:
+            raise GrantError(f"Invalid JWT: {error}") from None
+
+    def _key(self, identifier: str | None) -> _Key:
+        if identifier is None:
+            raise GrantError(
+                "the JWT does not say by which key it is signed (kid in its header), as those of "
+                "some libraries: take an access token from /_emulator/token?email=... instead"
+            )
+        try:
+            return _Key(*self._key_ids.loads(identifier))
+        except BadData:
+            raise GrantError(
+                "the key is unknown: it is of another server, or of an earlier run without "
+                "--secret-file; get one with `pullqueue credentials`, or in a test by "
+                "credentials(email) of pullqueue_responses or pullqueue_server"
+            ) from None

@@ -1,0 +1,173 @@
+"""The operations on the server as a whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pullqueue.control import faults, metrics, queues, schemas, service, snapshots
+from pullqueue.control.operations import Operation, Parameter
+from pullqueue.control.schemas import (
+    COUNT,
+    DELETED,
+    MOMENT,
+    TEXT,
+    TRUTH,
+    component,
+    listed,
+    orless,
+    record,
+)
+
+SERVICE: Final = (
+    Operation(
+        id="getHealth",
+        verb="GET",
+        path="/health",
+        summary="Tell whether the process answers at all",
+        handle=service.health,
+        answer=record(status=TEXT),
+    ),
+    Operation(
+        id="getReady",
+        verb="GET",
+        path="/ready",
+        summary="Tell whether every queue can be used: 200, or 503 and why not",
+        handle=service.ready,
+        answer=record(ready=TRUTH, reason=orless(TEXT)),
+    ),
+    Operation(
+        id="getVersion",
+        verb="GET",
+        path="/version",
+        summary="Tell what runs here",
+        handle=service.version,
+        answer=record(version=TEXT, python=TEXT),
+    ),
+    Operation(
+        id="getConfig",
+        verb="GET",
+        path="/config",
+        summary="Give the configuration in force, and what is wrong with the file if it is not",
+        handle=service.get_config,
+        answer=record(
+            file=TEXT,
+            reloadable=TRUTH,
+            loaded=orless(MOMENT),
+            problem=orless(TEXT),
+            project=orless(TEXT),
+            total_storage_limit=orless(COUNT),
+            bytes_stored=COUNT,
+            limits=schemas.ANYTHING,
+            queues=listed(component("Queue")),
+        ),
+    ),
+    Operation(
+        id="reloadConfig",
+        verb="POST",
+        path="/reload",
+        summary="Read queue.yaml anew; a file with faults changes nothing",
+        handle=service.reload,
+        answer=record(added=listed(TEXT), changed=listed(TEXT), removed=listed(TEXT)),
+    ),
+    Operation(
+        id="reset",
+        verb="POST",
+        path="/reset",
+        summary="Forget tasks, names, records, requests, faults; keep configuration and clock",
+        handle=service.reset,
+        answer=record(reset=TRUTH),
+    ),
+    Operation(
+        id="purgeAll",
+        verb="POST",
+        path="/purge",
+        summary="Delete all tasks of all pull queues that are not disabled",
+        handle=queues.purge_all,
+        answer=DELETED,
+    ),
+    Operation(
+        id="getClock",
+        verb="GET",
+        path="/clock",
+        summary="Tell the time, and whether it can be moved",
+        handle=service.get_clock,
+        answer=component("Clock"),
+    ),
+    Operation(
+        id="moveClock",
+        verb="POST",
+        path="/clock",
+        summary="Move a manual clock forward",
+        handle=service.move_clock,
+        body=schemas.MOVE_CLOCK,
+        answer=component("Clock"),
+    ),
+    Operation(
+        id="saveSnapshot",
+        verb="GET",
+        path="/snapshot",
+        summary="Give everything the queues hold, but for the record of events",
+        handle=snapshots.save,
+        answer=component("Snapshot"),
+    ),
+    Operation(
+        id="loadSnapshot",
+        verb="PUT",
+        path="/snapshot",
+        summary="Replace everything the queues hold; a bad snapshot changes nothing",
+        handle=snapshots.load,
+        parameters=(
+            Parameter(
+                name="shift",
+                description="Move every moment by what has passed since the snapshot was taken.",
+                schema={**TRUTH, "default": False},
+            ),
+        ),
+        body=schemas.SNAPSHOT,
+        reads_body=True,
+        answer=record(tasks=COUNT),
+    ),
+    Operation(
+        id="listFaults",
+        verb="GET",
+        path="/faults",
+        summary="List the faults that are set, and how often each has struck",
+        handle=faults.list_faults,
+        answer=record(faults=listed(component("Fault"))),
+    ),
+    Operation(
+        id="setFault",
+        verb="POST",
+        path="/faults",
+        summary="Let calls of the app fail, lose their answer, take time or lease nothing",
+        handle=faults.set_fault,
+        body=schemas.NEW_FAULT,
+        answer=record(fault=component("Fault")),
+    ),
+    Operation(
+        id="clearFaults",
+        verb="DELETE",
+        path="/faults",
+        summary="Take all faults away",
+        handle=faults.clear_faults,
+        answer=DELETED,
+    ),
+    Operation(
+        id="removeFault",
+        verb="DELETE",
+        path="/faults/{number}",
+        summary="Take one fault away",
+        handle=faults.remove_fault,
+        answer=DELETED,
+    ),
+    Operation(
+        id="getMetrics",
+        verb="GET",
+        path="/metrics",
+        summary="Give the numbers of queues and requests to Prometheus",
+        handle=metrics.metrics,
+        answer=TEXT,
+        content_type=metrics.CONTENT_TYPE,
+    ),
+)
+"""The operations on the server as a whole."""

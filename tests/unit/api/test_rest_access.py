@@ -1,0 +1,240 @@
+"""pullqueue.api.auth and tokens: who may do what."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from flask.testing import FlaskClient
+from rest_answers import refusal
+from rest_app import CONFIG, ROOT
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.api.tokens import Tokens
+from pullqueue.server.app import create_app
+
+SCOPE = "https://www.googleapis.com/auth/taskqueue"
+WORKER = "worker@example.com"
+
+
+def bearer(tokens: Tokens, email: str, scope: str = SCOPE) -> dict[str, str]:
+    """Give the header of a caller."""
+    return {"Authorization": f"Bearer {tokens.issue(email, frozenset(scope.split())).text}"}
+
+
+CALLS = [
+    ("GET", "", None, "use"),
+    ("GET", "/tasks", None, "use"),
+    ("GET", "/tasks/one", None, "use"),
+    ("POST", "/tasks/lease?numTasks=1&leaseSecs=60", None, "use"),
+    ("PATCH", "/tasks/one?newLeaseSeconds=5", {"queueName": "limited"}, "use"),
+    ("POST", "/tasks/one?newLeaseSeconds=5", {"id": "one", "leaseTimestamp": "1"}, "use"),
+    ("DELETE", "/tasks/one", None, "use"),
+    ("POST", "/tasks", {"payloadBase64": ""}, "insert"),
+]
+
+
+class TestAcl:
+    @pytest.mark.parametrize(("verb", "path", "body", "right"), CALLS)
+    @pytest.mark.parametrize(
+        ("email", "rights"),
+        [
+            ("worker@example.com", {"use"}),
+            ("Worker@Example.COM", {"use"}),
+            ("writer@example.com", {"insert"}),
+            ("both@example.com", {"use", "insert"}),
+            ("stranger@example.com", set()),
+        ],
+    )
+    def test_who_may_call_what(
+        self,
+        *,
+        guarded: FlaskClient,
+        tokens: Tokens,
+        emulator: Emulator,
+        verb: str,
+        path: str,
+        body: object,
+        right: str,
+        email: str,
+        rights: set[str],
+    ) -> None:
+        """writer_email inserts, user_email does the rest, and nobody else does anything."""
+        emulator.queue("limited").add(b"", name="one")
+        before = emulator.queue("limited").list_tasks()
+
+        response = guarded.open(
+            f"{ROOT}/limited{path}", method=verb, json=body, headers=bearer(tokens, email)
+        )
+
+        if right in rights:
+            assert response.status_code != 403
+        else:
+            assert refusal(response) == (403, "forbidden", "Forbidden")
+            assert emulator.queue("limited").list_tasks() == before
+
+    def test_nobody_has_rights_by_default(self, guarded: FlaskClient, tokens: Tokens) -> None:
+        """A queue without an acl is closed, and the answer says what to add."""
+        response = guarded.get(f"{ROOT}/pull", headers=bearer(tokens, "worker@example.com"))
+
+        assert refusal(response) == (403, "forbidden", "Forbidden")
+        assert response.get_json()["error"]["errors"][0]["debugInfo"] == (
+            "'worker@example.com' is no user_email in the acl of queue 'pull': "
+            "add it there in queue.yaml"
+        )
+
+    def test_off(self, client: FlaskClient) -> None:
+        """Without acl, tokens are not looked at."""
+        response = client.get(f"{ROOT}/limited", headers={"Authorization": "Bearer whatever"})
+
+        assert response.status_code == 200
+
+    def test_discovery_is_open(self, guarded: FlaskClient) -> None:
+        """The discovery document needs no token."""
+        assert guarded.get("/discovery/v1/apis/taskqueue/v1beta2/rest").status_code == 200
+
+
+class TestToken:
+    @pytest.mark.parametrize("name", ["access_token", "oauth_token"])
+    def test_in_the_query(self, guarded: FlaskClient, tokens: Tokens, name: str) -> None:
+        """A token may stand in the query."""
+        token = tokens.issue("worker@example.com", frozenset({SCOPE}))
+
+        assert guarded.get(f"{ROOT}/limited?{name}={token.text}").status_code == 200
+
+    @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "OAuth"])
+    def test_in_the_header(self, guarded: FlaskClient, tokens: Tokens, scheme: str) -> None:
+        """The scheme is Bearer, or OAuth as it was once, in any case."""
+        text = bearer(tokens, "worker@example.com")["Authorization"].partition(" ")[2]
+        headers = {"Authorization": f"{scheme} {text}"}
+
+        assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
+
+    @pytest.mark.parametrize("headers", [{}, {"Authorization": "Basic eDp5"}])
+    def test_none(self, guarded: FlaskClient, headers: dict[str, str]) -> None:
+        """Without a token the answer is 401 and says how to authenticate."""
+        response = guarded.get(f"{ROOT}/limited?key=an-api-key", headers=headers)
+
+        assert refusal(response) == (401, "required", "Login Required")
+        assert response.headers["WWW-Authenticate"] == (
+            'Bearer realm="https://accounts.google.com/"'
+        )
+
+    def test_an_unknown_one(self, guarded: FlaskClient) -> None:
+        """A token the emulator did not give is not good."""
+        response = guarded.get(f"{ROOT}/limited", headers={"Authorization": "Bearer x"})
+
+        assert refusal(response) == (401, "authError", "Invalid Credentials")
+        assert 'error="invalid_token"' in response.headers["WWW-Authenticate"]
+
+    def test_an_hour(self, guarded: FlaskClient, tokens: Tokens, clock: ManualClock) -> None:
+        """A token is good for an hour by the emulator's clock."""
+        headers = bearer(tokens, "worker@example.com")
+
+        clock.advance(3599.999999)
+        still = guarded.get(f"{ROOT}/limited", headers=headers)
+        clock.advance(0.000001)
+        after = guarded.get(f"{ROOT}/limited", headers=headers)
+
+        assert (still.status_code, after.status_code) == (200, 401)
+
+    @pytest.mark.parametrize(
+        ("scope", "status"),
+        [
+            (SCOPE, 200),
+            (f"{SCOPE}.consumer", 200),
+            ("https://www.googleapis.com/auth/cloud-taskqueue", 200),
+            ("https://www.googleapis.com/auth/cloud-taskqueue.consumer", 200),
+            ("https://www.googleapis.com/auth/cloud-platform", 200),
+            (f"https://www.googleapis.com/auth/drive {SCOPE}", 200),
+            ("https://www.googleapis.com/auth/drive", 403),
+        ],
+    )
+    def test_scopes(self, guarded: FlaskClient, tokens: Tokens, scope: str, status: int) -> None:
+        """One of the scopes must be for this API."""
+        headers = bearer(tokens, "worker@example.com", scope)
+
+        response = guarded.get(f"{ROOT}/limited", headers=headers)
+
+        assert response.status_code == status
+        if status == 403:
+            assert refusal(response)[1:] == ("insufficientPermissions", "Insufficient Permission")
+
+    def test_a_batch_hands_it_on(self, guarded: FlaskClient, tokens: Tokens) -> None:
+        """The token of a batch counts for its calls."""
+        response = guarded.post(
+            "/batch",
+            data=f"--sep\r\n\r\nGET {ROOT}/limited HTTP/1.1\r\n\r\n\r\n--sep--",
+            content_type="multipart/mixed; boundary=sep",
+            headers=bearer(tokens, "worker@example.com"),
+        )
+
+        assert "HTTP/1.1 200 OK" in response.text
+
+    def test_at_another_server(self, tokens: Tokens, clock: ManualClock) -> None:
+        """Servers that share a secret take each other's tokens, and nobody else does."""
+        here, there = (Tokens(clock, secret="s" * 32) for _ in range(2))
+        app = create_app(Emulator(CONFIG, clock=clock), tokens=here, acl=True)
+        statuses = [
+            app.test_client().get(f"{ROOT}/limited", headers=bearer(each, WORKER)).status_code
+            for each in (there, tokens)
+        ]
+
+        assert statuses == [200, 401]
+
+    def test_with_more_rights_than_were_given(self, guarded: FlaskClient, tokens: Tokens) -> None:
+        """A token says whom it was given to, and is not good with another name in it."""
+        prefix, _, signed = tokens.issue("nobody@example.com", frozenset({SCOPE})).text.partition(
+            "-"
+        )
+        claims, _, signature = signed.partition(".")
+        padded = base64.urlsafe_b64decode(f"{claims}{'=' * (-len(claims) % 4)}")
+        forged = base64.urlsafe_b64encode(padded.replace(b"nobody@", b"worker@")).decode()
+        headers = {"Authorization": f"Bearer {prefix}-{forged.rstrip('=')}.{signature}"}
+
+        assert b"nobody@" in padded
+        assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 401
+
+    def test_a_key_is_no_token(self, guarded: FlaskClient) -> None:
+        """What is signed for one purpose is not good for another."""
+        key = guarded.post("/_emulator/credentials", json={"email": WORKER}).get_json()
+        headers = {"Authorization": f"Bearer {key['private_key_id']}"}
+
+        assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 401
+
+    def test_for_a_shell(self, guarded: FlaskClient) -> None:
+        """/_emulator/token gives a token for any address."""
+        answer = guarded.get("/_emulator/token?email=worker@example.com").get_json()
+        headers = {"Authorization": f"Bearer {answer['access_token']}"}
+
+        assert (answer["expires_in"], answer["token_type"]) == (3600, "Bearer")
+        assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
+
+    @pytest.mark.parametrize("query", ["", "email=", "email=x", "email=@", "email=x@"])
+    def test_for_no_address(self, guarded: FlaskClient, query: str) -> None:
+        """What is no address gets no token."""
+        response = guarded.get(f"/_emulator/token?{query}")
+
+        assert refusal(response)[:2] == (400, "invalidParameter")
+
+    def test_tokeninfo(self, guarded: FlaskClient, tokens: Tokens, clock: ManualClock) -> None:
+        """What a token is worth can be asked, as of Google."""
+        token = tokens.issue("worker@example.com", frozenset({SCOPE}))
+        clock.advance(100)
+
+        answer = guarded.get(f"/tokeninfo?access_token={token.text}").get_json()
+
+        assert answer["email"] == "worker@example.com"
+        assert answer["scope"] == SCOPE
+        assert answer["expires_in"] == "3500"
+        assert guarded.post("/tokeninfo", data={"access_token": token.text}).status_code == 200
+
+    def test_tokeninfo_of_nothing(self, guarded: FlaskClient) -> None:
+        """An unknown token is an OAuth error."""
+        response = guarded.get("/tokeninfo?access_token=x")
+
+        assert response.status_code == 400
+        assert response.get_json() == {
+            "error": "invalid_token",
+            "error_description": "Invalid Value",
+        }

@@ -1,0 +1,201 @@
+"""pullqueue.api.batch: many calls in one request."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from email import message_from_bytes
+from email.message import Message
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from rest_app import ROOT
+
+from pullqueue import Emulator
+
+
+def part(request: str, *, identifier: str = "") -> str:
+    """Give one part of a batch."""
+    lines = ["--sep", "Content-Type: application/http"]
+    if identifier:
+        lines.append(f"Content-ID: {identifier}")
+    return "\r\n".join([*lines, "", request, ""])
+
+
+def send(
+    client: FlaskClient,
+    *parts: str,
+    path: str = "/batch/taskqueue/v1beta2",
+    zipped: bool = False,
+) -> list[Message]:
+    """Send a batch and give the parts of the answer."""
+    body = "".join([*parts, "--sep--\r\n"]).encode()
+    response = client.post(
+        path,
+        data=gzip.compress(body) if zipped else body,
+        content_type='multipart/mixed; boundary="sep"',
+        headers={"Content-Encoding": "gzip"} if zipped else {},
+    )
+    assert response.status_code == 200, response.text
+    head = f"Content-Type: {response.content_type}\r\n\r\n".encode()
+    answers = message_from_bytes(head + response.data).get_payload()
+    assert isinstance(answers, list)
+    return [each for each in answers if isinstance(each, Message)]
+
+
+def inner(answer: Message) -> tuple[str, dict[str, Any]]:
+    """Give the status line and the JSON of one answer."""
+    payload = answer.get_payload(decode=True)
+    assert isinstance(payload, bytes)
+    head, _, body = payload.partition(b"\r\n\r\n")
+    return head.split(b"\r\n")[0].decode(), json.loads(body) if body.strip() else {}
+
+
+@pytest.mark.parametrize(
+    "path", ["/batch", "/batch/taskqueue/v1beta2", "/batch/taskqueue/v1beta1", "/batch/"]
+)
+def test_calls_are_answered_in_order(client: FlaskClient, emulator: Emulator, path: str) -> None:
+    """Each part is a call of its own, answered in its place, whatever becomes of the others."""
+    body = '{"payloadBase64": "aGk=", "id": "one"}'
+    answers = send(
+        client,
+        part(
+            f"POST {ROOT}/pull/tasks HTTP/1.1\r\nContent-Type: application/json\r\n\r\n{body}",
+            identifier="<abc + 1>",
+        ),
+        part(f"GET {ROOT}/pull/tasks?fields=items/id HTTP/1.1\r\n\r\n", identifier="<abc + 2>"),
+        part(f"DELETE {ROOT}/pull/tasks/never HTTP/1.1\r\n\r\n", identifier="x"),
+        part(f"DELETE {ROOT}/pull/tasks/one\n\n"),
+        path=path,
+    )
+
+    assert [answer["Content-ID"] for answer in answers] == [
+        "<response-abc + 1>",
+        "<response-abc + 2>",
+        "<response-x>",
+        None,
+    ]
+    assert [inner(answer)[0] for answer in answers] == [
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1 400 Bad Request",
+        "HTTP/1.1 204 No Content",
+    ]
+    assert b"\r\nContent-Length: 0\r\n\r\n" in (answers[3].get_payload(decode=True) or b"")
+    assert inner(answers[1])[1] == {"items": [{"id": "one"}]}
+    assert inner(answers[2])[1]["error"]["message"] == "The task name is invalid."
+    assert emulator.queue("pull").list_tasks() == []
+
+
+def test_whole_addresses(client: FlaskClient) -> None:
+    """A part may name the whole address."""
+    (answer,) = send(client, part(f"GET http://www.googleapis.com{ROOT}/pull HTTP/1.1\r\n\r\n"))
+
+    assert inner(answer)[0] == "HTTP/1.1 200 OK"
+
+
+def test_headers_of_a_part(client: FlaskClient) -> None:
+    """A part's own headers count, and parts are never zipped."""
+    request = (
+        f"POST {ROOT}/pull HTTP/1.1\r\nX-HTTP-Method-Override: GET\r\n"
+        "User-Agent: x (gzip)\r\nAccept-Encoding: gzip\r\n\r\n"
+    )
+    (answer,) = send(client, part(request))
+
+    assert inner(answer)[1]["id"] == "projects/s~app/taskqueues/pull"
+
+
+def test_what_is_zipped(client: FlaskClient) -> None:
+    """The whole may be, and its parts never: each would be unzipped up to the limit of a body."""
+    request = f"POST {ROOT}/pull/tasks HTTP/1.1\r\nContent-Encoding: gzip\r\n\r\n"
+
+    answers = send(client, part(f'{request}{{"payloadBase64": ""}}'), zipped=True)
+
+    assert [inner(answer)[0] for answer in answers] == ["HTTP/1.1 200 OK"]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status"),
+    [
+        ("GET /batch HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
+        ("POST /_emulator/clock HTTP/1.1\r\n\r\n{}", "HTTP/1.1 404 Not Found"),
+        ("GET /taskqueue/nothing HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
+        ("nonsense", "HTTP/1.1 400 Bad Request"),
+        ("", "HTTP/1.1 400 Bad Request"),
+        ("GET http://[bad HTTP/1.1\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+    ],
+)
+def test_odd_parts(client: FlaskClient, request_text: str, status: str) -> None:
+    """What is no call of the API is refused in its place."""
+    (answer,) = send(client, part(request_text))
+
+    line, body = inner(answer)
+    assert line == status
+    assert body["error"]["errors"][0]["domain"] == "global"
+
+
+def test_a_part_in_parts(client: FlaskClient) -> None:
+    """A multipart within a multipart is refused in its place."""
+    nested = (
+        "--sep\r\nContent-Type: multipart/mixed; boundary=in\r\n\r\n--in\r\n\r\nx\r\n--in--\r\n"
+    )
+    (answer,) = send(client, nested)
+
+    assert inner(answer)[0] == "HTTP/1.1 400 Bad Request"
+
+
+def test_a_thousand_calls_and_no_more(client: FlaskClient, emulator: Emulator) -> None:
+    """A batch has at most a thousand calls, and a larger one does nothing."""
+    call = part(f'POST {ROOT}/pull/tasks HTTP/1.1\r\n\r\n{{"payloadBase64": ""}}')
+    assert len(send(client, *[call] * 1000)) == 1000
+
+    response = client.post(
+        "/batch", data=call * 1001 + "--sep--\r\n", content_type="multipart/mixed; boundary=sep"
+    )
+
+    assert response.status_code == 400
+    assert "1001 calls in one batch" in response.text
+    assert emulator.queue("pull").fetch_statistics().tasks == 1000
+
+
+@pytest.mark.parametrize(
+    ("content_type", "data"),
+    [
+        ("multipart/mixed", "--sep--"),
+        ("multipart/mixed; boundary=sep", ""),
+        ("multipart/mixed; boundary=other", "--sep\r\n\r\n--sep--"),
+        ("application/json", "{}"),
+        ("", "x"),
+    ],
+)
+def test_what_is_no_batch(client: FlaskClient, content_type: str, data: str) -> None:
+    """A body without parts is refused as a whole."""
+    response = client.post("/batch", data=data, content_type=content_type)
+
+    assert response.status_code == 400
+    assert response.get_json()["error"]["message"] == "Failed to parse batch request."
+
+
+def test_parts_in_parts_without_end(client: FlaskClient) -> None:
+    """A batch that is nested deeper than can be read is refused."""
+    head = "Content-Type: multipart/mixed; boundary={0}\r\n\r\n--{0}\r\n"
+    body = "--sep\r\n" + "".join(head.format(f"b{number}") for number in range(2_000))
+
+    response = client.post("/batch", data=body, content_type='multipart/mixed; boundary="sep"')
+
+    assert response.status_code == 400
+    assert "too deep" in response.text
+
+
+def test_an_answer_without_a_body(client: FlaskClient, emulator: Emulator) -> None:
+    """Where there is nothing, it is given no type, neither alone nor in a batch."""
+    for name in ("one", "two"):
+        emulator.queue("pull").add(name=name)
+
+    (answer,) = send(client, part(f"DELETE {ROOT}/pull/tasks/one HTTP/1.1\r\n\r\n"))
+    alone = client.delete(f"{ROOT}/pull/tasks/two")
+
+    assert inner(answer) == ("HTTP/1.1 204 No Content", {})
+    assert "Content-Type" not in str(answer.get_payload())
+    assert "Content-Type" not in alone.headers

@@ -1,0 +1,160 @@
+"""pullqueue.api.handlers: leases that are changed, and tasks that are deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rest_answers import NOW_USEC, Call, answer, refusal
+
+from pullqueue import ManualClock
+
+
+class TestChangeLease:
+    @pytest.fixture
+    def held(self, call: Call) -> dict[str, Any]:
+        """Give a task that is leased for a minute."""
+        call("POST", "pull/tasks", json={"payloadBase64": "aGk=", "id": "one"})
+        leased = answer(call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60"))
+        return dict(leased["items"][0])
+
+    def test_update_with_the_leased_task(
+        self, call: Call, held: dict[str, Any], clock: ManualClock
+    ) -> None:
+        """The task as it was leased can be sent back, and the new end is counted from now."""
+        clock.advance(10)
+
+        task = answer(call("POST", "pull/tasks/one?newLeaseSeconds=120", json=held))
+
+        assert task["leaseTimestamp"] == str(NOW_USEC + 130_000_000)
+        assert (task["queueName"], task["retry_count"]) == ("pull", 1)
+
+    def test_update_needs_no_queue_name(self, call: Call, held: dict[str, Any]) -> None:
+        """id and leaseTimestamp are enough."""
+        body = {"id": "one", "leaseTimestamp": held["leaseTimestamp"]}
+
+        answer(call("POST", "pull/tasks/one?newLeaseSeconds=120", json=body))
+
+    def test_the_body_of_an_update_names_the_task(self, call: Call, held: dict[str, Any]) -> None:
+        """The id in the body counts, whatever the path says."""
+        task = answer(call("POST", "pull/tasks/whatever?newLeaseSeconds=120", json=held))
+
+        assert task["id"] == "one"
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"leaseTimestamp": None}, "leaseTimestamp is required."),
+            ({"id": None}, "id is required."),
+            ({"id": ""}, "id is required."),
+            ({"queueName": "other"}, "queueName is invalid."),
+            ({"leaseTimestamp": "5"}, "The task lease has expired."),
+        ],
+    )
+    def test_update_refused(
+        self, call: Call, held: dict[str, Any], change: dict[str, Any], message: str
+    ) -> None:
+        """An update must say which lease it means, and that must be the current one."""
+        response = call("POST", "pull/tasks/one?newLeaseSeconds=120", json={**held, **change})
+
+        assert refusal(response)[::2] == (400, message)
+        unchanged = answer(call("GET", "pull/tasks/one"))
+        assert unchanged["leaseTimestamp"] == held["leaseTimestamp"]
+
+    @pytest.mark.parametrize("body", [b"", b"  "])
+    def test_update_without_a_body(self, call: Call, held: dict[str, Any], body: bytes) -> None:
+        """An update without a task is refused."""
+        response = call("POST", f"pull/tasks/{held['id']}?newLeaseSeconds=120", data=body)
+
+        assert refusal(response) == (400, "required", "The request body must contain a task.")
+
+    def test_update_of_a_lapsed_lease(
+        self, call: Call, held: dict[str, Any], clock: ManualClock
+    ) -> None:
+        """A lease that has ended cannot be changed."""
+        clock.advance(60)
+
+        response = call("POST", "pull/tasks/one?newLeaseSeconds=120", json=held)
+
+        assert refusal(response) == (400, "invalid", "The task lease has expired.")
+
+    def test_update_of_what_is_not_there(self, call: Call, held: dict[str, Any]) -> None:
+        """An unknown task is not found; a deleted one is told apart."""
+        unknown = refusal(
+            call("POST", "pull/tasks/x?newLeaseSeconds=1", json={**held, "id": "unknown"})
+        )
+        call("DELETE", "pull/tasks/one")
+        deleted = refusal(call("POST", "pull/tasks/one?newLeaseSeconds=1", json=held))
+
+        assert unknown[:2] == (404, "notFound")
+        assert deleted == (
+            400,
+            "invalid",
+            "task 'one' of queue 'pull' was deleted, or given up after its last lease",
+        )
+
+    @pytest.mark.parametrize("name", ["pull", "projects/app/taskqueues/pull"])
+    def test_patch_needs_the_queue_name_alone(
+        self, call: Call, held: dict[str, Any], name: str
+    ) -> None:
+        """A patch without a leaseTimestamp changes the current lease."""
+        path = f"pull/tasks/{held['id']}?newLeaseSeconds=30"
+        task = answer(call("PATCH", path, json={"queueName": name}))
+
+        assert task["leaseTimestamp"] == str(NOW_USEC + 30_000_000)
+
+    def test_patch_to_nothing_gives_back(self, call: Call, held: dict[str, Any]) -> None:
+        """0 seconds end the lease at once."""
+        path = f"pull/tasks/{held['id']}?newLeaseSeconds=0"
+        answer(call("PATCH", path, json={"queueName": "pull"}))
+
+        again = answer(call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60"))
+
+        assert again["items"][0]["retry_count"] == 2
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ({}, "queueName is invalid."),
+            ({"queueName": "other"}, "queueName cannot be updated."),
+            ({"queueName": "pull", "id": "two"}, "Task ID cannot be updated."),
+            ({"queueName": "pull", "leaseTimestamp": "5"}, "The task lease has expired."),
+        ],
+    )
+    def test_patch_refused(
+        self, call: Call, held: dict[str, Any], body: dict[str, Any], message: str
+    ) -> None:
+        """A patch changes nothing but the lease, and only the one it names."""
+        path = f"pull/tasks/{held['id']}?newLeaseSeconds=30"
+
+        assert refusal(call("PATCH", path, json=body))[::2] == (400, message)
+
+    @pytest.mark.parametrize("verb", ["POST", "PATCH"])
+    def test_the_new_length_is_needed(self, call: Call, held: dict[str, Any], verb: str) -> None:
+        """Both want newLeaseSeconds, up to a week."""
+        missing = refusal(call(verb, "pull/tasks/one", json=held))
+        too_long = refusal(call(verb, "pull/tasks/one?newLeaseSeconds=604801", json=held))
+
+        assert missing == (400, "required", "Required parameter: newLeaseSeconds")
+        assert too_long[1] == "invalidParameter"
+
+
+class TestDelete:
+    def test_a_task(self, call: Call) -> None:
+        """Success is 204 and nothing."""
+        call("POST", "pull/tasks", json={"payloadBase64": "", "id": "one"})
+
+        response = call("DELETE", "pull/tasks/one")
+
+        assert (response.status_code, response.data) == (204, b"")
+        assert response.content_type is None
+        assert answer(call("GET", "pull/tasks")) == {"kind": "taskqueues#tasks"}
+
+    def test_a_missing_task(self, call: Call) -> None:
+        """Unknown and deleted tasks have an invalid name, as clients expect it."""
+        call("POST", "pull/tasks", json={"payloadBase64": "", "id": "one"})
+        call("DELETE", "pull/tasks/one")
+        expected = (400, "invalid", "The task name is invalid.")
+
+        assert refusal(call("DELETE", "pull/tasks/one")) == expected
+        assert refusal(call("DELETE", "pull/tasks/never")) == expected

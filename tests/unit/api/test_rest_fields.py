@@ -1,0 +1,118 @@
+"""pullqueue.api.fields: partial responses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from rest_app import ROOT
+
+from pullqueue import Emulator
+from pullqueue.api.errors import ApiError
+from pullqueue.api.fields import Fields, chosen, known_fields, selection
+
+KNOWN: Fields = {"kind": {}, "items": {"id": {}, "tag": {}, "more": {"deep": {}}}}
+VALUE: dict[str, Any] = {
+    "kind": "k",
+    "items": [{"id": 1, "tag": "t", "more": {"deep": 5}}, {"id": 2}],
+}
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("kind", {"kind": "k"}),
+        ("items/id", {"items": [{"id": 1}, {"id": 2}]}),
+        ("items(id,tag)", {"items": [{"id": 1, "tag": "t"}, {"id": 2}]}),
+        ("items/id,items/tag", {"items": [{"id": 1, "tag": "t"}, {"id": 2}]}),
+        ("kind,items/more/deep", {"kind": "k", "items": [{"more": {"deep": 5}}, {}]}),
+        ("items/more(deep)", {"items": [{"more": {"deep": 5}}, {}]}),
+        ("items", {"items": VALUE["items"]}),
+        ("items/id,items", {"items": VALUE["items"]}),
+        ("items,items/id", {"items": VALUE["items"]}),
+        ("*", VALUE),
+        ("items/*", {"items": VALUE["items"]}),
+        ("*/id", {"items": [{"id": 1}, {"id": 2}]}),
+        ("*(id,tag)", {"items": [{"id": 1, "tag": "t"}, {"id": 2}]}),
+        (" kind , items/id ", {"kind": "k", "items": [{"id": 1}, {"id": 2}]}),
+    ],
+)
+def test_what_is_selected(selector: str, expected: dict[str, Any]) -> None:
+    """Commas, slashes, brackets and stars select as the reference has it."""
+    assert chosen(VALUE, selection(selector, KNOWN)) == expected
+
+
+@pytest.mark.parametrize(
+    ("selector", "part"),
+    [
+        ("nope", "nope"),
+        ("items/nope", "nope"),
+        ("items(id", "items(id"),
+        ("items(id))", ")"),
+        ("kind/x", "x"),
+        ("kind(x)", "x"),
+        ("kind/*", "*"),
+        ("items()", ")"),
+        ("kind,", "kind,"),
+        (",kind", ","),
+        ("items/", "items/"),
+        ("items(", "items("),
+        ("/kind", "/"),
+        ("(", "("),
+        ("items(" * 100_000, "items"),
+        ("*" + "/*" * 100_000, "*"),
+        ("x" * 1000, "x" * 200),
+    ],
+)
+def test_a_bad_selector(selector: str, part: str) -> None:
+    """What is malformed, or no field of the answer, is named, however long or deep it is."""
+    with pytest.raises(ApiError) as excinfo:
+        selection(selector, KNOWN)
+
+    assert str(excinfo.value) == f"Invalid field selection {part}"
+
+
+def test_the_fields_of_the_methods() -> None:
+    """What can be selected is what the discovery document describes."""
+    task = known_fields("v1beta2", "tasks.get")
+
+    assert known_fields("v1beta2", "tasks.list") == {"kind": {}, "items": task}
+    assert set(task) - set(known_fields("v1beta1", "tasks.get")) == {"tag", "retry_count"}
+    assert known_fields("v1beta2", "tasks.delete") == {}
+
+
+class TestOverHttp:
+    def test_a_partial_response(self, client: FlaskClient, emulator: Emulator) -> None:
+        """Only the fields asked for are sent."""
+        emulator.queue("pull").add(b"hi", name="one", tag="red")
+
+        response = client.get(f"{ROOT}/pull/tasks?fields=items(id,tag)")
+
+        assert response.get_json() == {"items": [{"id": "one", "tag": "red"}]}
+
+    def test_a_bad_selector_changes_nothing(self, client: FlaskClient, emulator: Emulator) -> None:
+        """A lease with a bad selector is refused before it leases."""
+        emulator.queue("pull").add(b"")
+
+        response = client.post(f"{ROOT}/pull/tasks/lease?numTasks=1&leaseSecs=9&fields=items/x")
+
+        assert response.status_code == 400
+        assert response.get_json()["error"]["message"] == "Invalid field selection x"
+        assert response.get_json()["error"]["errors"][0]["location"] == "fields"
+        assert emulator.queue("pull").list_tasks()[0].retry_count == 0
+
+    def test_errors_are_not_cut_down(self, client: FlaskClient) -> None:
+        """A refusal is whole, whatever was selected."""
+        response = client.get(f"{ROOT}/pull/tasks/none?fields=id")
+
+        assert response.get_json()["error"]["code"] == 404
+
+    @pytest.mark.parametrize("query", ["fields=", "fields=id"])
+    def test_a_method_without_an_answer(
+        self, client: FlaskClient, emulator: Emulator, query: str
+    ) -> None:
+        """Nothing can be selected from a deletion, and an empty selector selects everything."""
+        emulator.queue("pull").add(b"", name="one")
+
+        assert client.delete(f"{ROOT}/pull/tasks/one?{query}").status_code == 204

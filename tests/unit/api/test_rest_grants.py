@@ -1,0 +1,186 @@
+"""pullqueue.api.oauth and tokens: what a signed assertion is worth."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import jwt
+import pytest
+from flask.testing import FlaskClient
+from rest_answers import refusal
+from rest_app import CONFIG, ROOT
+from werkzeug.test import TestResponse
+
+from pullqueue import Emulator
+from pullqueue.clock import SystemClock
+from pullqueue.server.app import create_app
+
+SCOPE = "https://www.googleapis.com/auth/taskqueue"
+GOOGLE = "https://oauth2.googleapis.com/token"
+HALF = "\ud800"
+"""Half of a character."""
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+class TestGrant:
+    @pytest.fixture
+    def key(self, guarded: FlaskClient) -> dict[str, Any]:
+        """Give a key file."""
+        response = guarded.post("/_emulator/credentials", json={"email": "worker@example.com"})
+        return dict(response.get_json())
+
+    def claims(self, key: dict[str, Any], **changes: object) -> dict[str, Any]:
+        """Give the claims google-auth makes, changed."""
+        now = SystemClock().now_usec() // 1_000_000
+        return {
+            "iss": key["client_email"],
+            "aud": GOOGLE,
+            "iat": now,
+            "exp": now + 3600,
+            "scope": SCOPE,
+            **changes,
+        }
+
+    def ask(
+        self, client: FlaskClient, key: dict[str, Any], claims: dict[str, Any], **headers: str
+    ) -> TestResponse:
+        """Send a signed assertion."""
+        named = {"kid": key["private_key_id"], **headers}
+        assertion = jwt.encode(claims, key["private_key"], algorithm="RS256", headers=named)
+        return client.post("/token", data={"grant_type": JWT_BEARER, "assertion": assertion})
+
+    def test_the_key_file(self, key: dict[str, Any]) -> None:
+        """It is a service account's, and points at the emulator."""
+        assert key["type"] == "service_account"
+        assert key["client_email"] == "worker@example.com"
+        assert key["token_uri"] == "http://localhost/token"
+        assert key["private_key"].startswith("-----BEGIN PRIVATE KEY-----\n")
+
+    @pytest.mark.parametrize("audience", [GOOGLE, "http://localhost/token"])
+    def test_a_token_for_a_signature(
+        self, guarded: FlaskClient, key: dict[str, Any], audience: str
+    ) -> None:
+        """A signed assertion is worth a token for its issuer."""
+        granted = self.ask(guarded, key, self.claims(key, aud=audience)).get_json()
+        headers = {"Authorization": f"Bearer {granted['access_token']}"}
+
+        assert granted["expires_in"] == 3600
+        assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
+
+    def test_characters_that_utf8_has_not(self, guarded: FlaskClient) -> None:
+        """JSON can hold them, in a name and in a scope; they are kept like any other."""
+        answer = guarded.post("/_emulator/credentials", json={"email": f"{HALF}@example.com"})
+        key = answer.get_json()
+        granted = self.ask(guarded, key, self.claims(key, scope=HALF)).get_json()
+        told = guarded.post("/tokeninfo", json={"access_token": granted["access_token"]}).get_json()
+
+        assert (told["email"], told["scope"]) == (f"{HALF}@example.com", HALF)
+        refused = guarded.post("/tokeninfo", json={"access_token": HALF})
+        assert (refused.status_code, refused.get_json()["error"]) == (400, "invalid_token")
+
+    def test_as_json(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+        """The grant may be asked for in JSON."""
+        assertion = jwt.encode(
+            self.claims(key),
+            key["private_key"],
+            algorithm="RS256",
+            headers={"kid": key["private_key_id"]},
+        )
+        body = {"grant_type": JWT_BEARER, "assertion": assertion, "extra": 5}
+
+        assert guarded.post("/token", json=body).status_code == 200
+
+    @pytest.mark.parametrize(
+        ("changes", "code"),
+        [
+            ({"aud": "https://elsewhere.example.com/token"}, "invalid_grant"),
+            ({"iss": "both@example.com"}, "invalid_grant"),
+            ({"sub": "both@example.com"}, "unauthorized_client"),
+            ({"iat": 1, "exp": 3601}, "invalid_grant"),
+            ({"exp": 2**33}, "invalid_grant"),
+            ({"scope": ""}, "invalid_scope"),
+            ({"scope": "  "}, "invalid_scope"),
+            ({"exp": "soon"}, "invalid_grant"),
+            ({"exp": "9999999999"}, "invalid_grant"),
+            ({"exp": float("inf")}, "invalid_grant"),
+            ({"exp": [1]}, "invalid_grant"),
+            ({"iat": None}, "invalid_grant"),
+        ],
+    )
+    def test_claims_that_do_not_hold(
+        self, guarded: FlaskClient, key: dict[str, Any], changes: dict[str, Any], code: str
+    ) -> None:
+        """Issuer, subject, audience, times and scope are verified."""
+        response = self.ask(guarded, key, self.claims(key, **changes))
+
+        assert response.status_code == 400
+        assert response.get_json()["error"] == code
+        assert response.get_json()["error_description"]
+
+    def test_another_key(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+        """A key signs for no other key's address."""
+        other = guarded.post("/_emulator/credentials", json={"email": "both@example.com"})
+        forged = {**other.get_json(), "private_key_id": key["private_key_id"]}
+
+        response = self.ask(guarded, forged, self.claims(key))
+
+        assert response.get_json()["error"] == "invalid_grant"
+
+    def test_an_unknown_key(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+        """A key of an earlier run is told how to be replaced."""
+        response = self.ask(guarded, key, self.claims(key), kid="unknown")
+
+        assert "pullqueue credentials" in response.get_json()["error_description"]
+
+    def test_a_key_that_is_not_named(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+        """Some libraries leave it out; the way round is told."""
+        assertion = jwt.encode(self.claims(key), key["private_key"], algorithm="RS256")
+        response = guarded.post("/token", data={"grant_type": JWT_BEARER, "assertion": assertion})
+
+        assert "/_emulator/token?email=" in response.get_json()["error_description"]
+
+    def test_no_signature(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+        """An assertion that names the algorithm none is refused."""
+        head = {"alg": "none", "kid": key["private_key_id"]}
+        unsigned = ".".join(
+            base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
+            for each in (head, self.claims(key))
+        )
+        body = {"grant_type": JWT_BEARER, "assertion": f"{unsigned}."}
+
+        assert guarded.post("/token", data=body).get_json()["error"] == "invalid_grant"
+
+    @pytest.mark.parametrize(
+        ("body", "code"),
+        [
+            ({}, "unsupported_grant_type"),
+            ({"grant_type": "password"}, "unsupported_grant_type"),
+            ({"grant_type": JWT_BEARER}, "invalid_grant"),
+            ({"grant_type": JWT_BEARER, "assertion": "x.y.z"}, "invalid_grant"),
+        ],
+    )
+    def test_what_is_no_grant(self, guarded: FlaskClient, body: dict[str, str], code: str) -> None:
+        """Other grants, and assertions that are none, are OAuth errors."""
+        response = guarded.post("/token", data=body)
+
+        assert (response.status_code, response.get_json()["error"]) == (400, code)
+
+    def test_keys_stay_on_this_machine(self, guarded: FlaskClient) -> None:
+        """A key is made for no other machine."""
+        response = guarded.post(
+            "/_emulator/credentials",
+            json={"email": "worker@example.com"},
+            environ_overrides={"REMOTE_ADDR": "192.0.2.7"},
+        )
+
+        assert refusal(response)[:2] == (403, "forbidden")
+        assert "192.0.2.7 is another" in refusal(response)[2]
+
+    def test_the_project_of_the_key(self) -> None:
+        """A key file names the emulator's project."""
+        client = create_app(Emulator(CONFIG, project="mine")).test_client()
+        key = client.post("/_emulator/credentials", json={"email": "a@b"}).get_json()
+
+        assert key["project_id"] == "mine"

@@ -1,0 +1,200 @@
+"""pullqueue.api.handlers and pullqueue.api.resources: what the other methods of the API answer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from flask.testing import FlaskClient
+from rest_answers import NOW_USEC, Call, answer, refusal
+from rest_app import CONFIG
+
+from pullqueue import Emulator, Limits, ManualClock
+from pullqueue.server.app import create_app
+
+
+class TestGetAndList:
+    def test_a_list_has_no_payloads(self, call: Call) -> None:
+        """Leased or not, every task is listed, by eta, under its short queue name."""
+        for name in ("a", "b"):
+            call("POST", "pull/tasks", json={"payloadBase64": "aGk=", "id": name})
+        call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60")
+
+        listed = answer(call("GET", "pull/tasks"))
+
+        assert listed["kind"] == "taskqueues#tasks"
+        assert [item["id"] for item in listed["items"]] == ["b", "a"]
+        assert all("payloadBase64" not in item for item in listed["items"])
+        assert {item["queueName"] for item in listed["items"]} == {"pull"}
+
+    def test_an_empty_list(self, call: Call) -> None:
+        """Where there is nothing, items is absent."""
+        assert answer(call("GET", "pull/tasks")) == {"kind": "taskqueues#tasks"}
+
+    def test_a_hundred_at_most(self, call: Call, emulator: Emulator) -> None:
+        """There is no paging: the first hundred are given."""
+        for _ in range(101):
+            emulator.queue("pull").add(b"")
+
+        assert len(answer(call("GET", "pull/tasks"))["items"]) == 100
+
+    def test_one_task(self, call: Call) -> None:
+        """A task is given with its payload, and not leased by that."""
+        call("POST", "pull/tasks", json={"payloadBase64": "aGk=", "id": "one"})
+
+        task = answer(call("GET", "pull/tasks/one"))
+
+        assert (task["payloadBase64"], task["retry_count"]) == ("aGk=", 0)
+
+    def test_a_missing_task(self, call: Call) -> None:
+        """Unknown and deleted tasks are not found."""
+        call("POST", "pull/tasks", json={"payloadBase64": "", "id": "one"})
+        call("DELETE", "pull/tasks/one")
+
+        assert refusal(call("GET", "pull/tasks/one"))[:2] == (404, "notFound")
+        assert refusal(call("GET", "pull/tasks/two"))[:2] == (404, "notFound")
+
+    def test_a_lapsed_lease_shows_its_end(self, call: Call, clock: ManualClock) -> None:
+        """The lease's end stays visible after it has passed."""
+        call("POST", "pull/tasks", json={"payloadBase64": "", "id": "one"})
+        call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60")
+        clock.advance(100)
+
+        task = answer(call("GET", "pull/tasks/one"))
+
+        assert task["leaseTimestamp"] == str(NOW_USEC + 60_000_000)
+
+
+class TestQueue:
+    def test_without_statistics(self, call: Call) -> None:
+        """Only with getStats are there numbers."""
+        plain = {"kind": "taskqueues#taskqueue", "id": "projects/s~app/taskqueues/pull"}
+
+        assert answer(call("GET", "pull")) == plain
+        assert answer(call("GET", "pull?getStats=false")) == plain
+
+    def test_with_statistics(self, call: Call, clock: ManualClock) -> None:
+        """Leased tasks count, and the oldest task is in seconds."""
+        for _ in range(3):
+            call("POST", "pull/tasks", json={"payloadBase64": ""})
+        call("POST", "pull/tasks/lease?numTasks=2&leaseSecs=600")
+        clock.advance(timedelta(minutes=2))
+
+        assert answer(call("GET", "pull?getStats=true"))["stats"] == {
+            "totalTasks": 3,
+            "oldestTask": str(NOW_USEC // 1_000_000),
+            "leasedLastMinute": "0",
+            "leasedLastHour": "2",
+        }
+
+    def test_statistics_of_an_empty_queue(self, call: Call) -> None:
+        """An empty queue has no oldest task."""
+        assert answer(call("GET", "pull?getStats=true"))["stats"] == {
+            "totalTasks": 0,
+            "leasedLastMinute": "0",
+            "leasedLastHour": "0",
+        }
+
+    def test_limit_and_acl(self, call: Call) -> None:
+        """What queue.yaml says of leases and people is shown."""
+        queue = answer(call("GET", "limited"))
+
+        assert queue["maxLeases"] == 2
+        assert queue["acl"] == {
+            "consumerEmails": ["worker@example.com", "both@example.com"],
+            "producerEmails": ["writer@example.com", "both@example.com"],
+        }
+
+    @pytest.mark.parametrize(
+        ("verb", "path"),
+        [("GET", ""), ("GET", "/tasks"), ("GET", "/tasks/x"), ("DELETE", "/tasks/x")],
+    )
+    def test_unknown_and_push_queues(self, call: Call, verb: str, path: str) -> None:
+        """A queue that is not there is not found; a push queue is refused."""
+        unknown = refusal(call(verb, f"nowhere{path}"))
+        push = refusal(call(verb, f"push{path}"))
+
+        assert unknown == (404, "notFound", "Queue not found.")
+        assert push[0] == 400
+        assert "is a push queue" in push[2]
+
+
+class TestProjects:
+    @pytest.mark.parametrize(
+        ("project", "shown"),
+        [
+            ("app", "s~app"),
+            ("s~app", "s~app"),
+            ("e~app", "e~app"),
+            ("b%7Eother", "b~other"),
+            ("ab~c", "s~ab~c"),
+            ("~c", "s~~c"),
+            ("S~c", "s~S~c"),
+        ],
+    )
+    def test_every_project_is_the_one_app(
+        self, client: FlaskClient, project: str, shown: str
+    ) -> None:
+        """Any id is taken, with and without a prefix, and answers carry the one that was sent."""
+        queue = client.get(f"/taskqueue/v1beta2/projects/{project}/taskqueues/pull")
+
+        assert answer(queue)["id"] == f"projects/{shown}/taskqueues/pull"
+
+    def test_one_project(self) -> None:
+        """An emulator of one project knows no other."""
+        client = create_app(Emulator(CONFIG, project="s~mine")).test_client()
+        root = "/taskqueue/v1beta2/projects"
+
+        assert client.get(f"{root}/e~mine/taskqueues/pull").status_code == 200
+        assert refusal(client.get(f"{root}/other/taskqueues/pull")) == (
+            404,
+            "notFound",
+            "Queue not found.",
+        )
+
+
+class TestVersion1:
+    ROOT = "/taskqueue/v1beta1/projects/app/taskqueues/pull"
+
+    def test_its_tasks_have_fewer_fields(self, client: FlaskClient, emulator: Emulator) -> None:
+        """v1beta1 knows neither tags nor counts, and leases without regard to tags."""
+        emulator.queue("pull").add(b"hi", name="one", tag="red")
+        path = f"{self.ROOT}/tasks/lease?numTasks=1&leaseSecs=60&groupByTag=true&tag=blue"
+
+        (task,) = answer(client.post(path))["items"]
+
+        assert task == {
+            "kind": "taskqueues#task",
+            "id": "one",
+            "queueName": "projects/s~app/taskqueues/pull",
+            "enqueueTimestamp": str(NOW_USEC),
+            "leaseTimestamp": str(NOW_USEC + 60_000_000),
+            "payloadBase64": "aGk=",
+        }
+
+    @pytest.mark.parametrize(
+        ("verb", "path"), [("POST", "/tasks"), ("POST", "/tasks/one"), ("PATCH", "/tasks/one")]
+    )
+    def test_it_changes_nothing(self, client: FlaskClient, verb: str, path: str) -> None:
+        """v1beta1 has no insert, update and patch."""
+        response = client.open(f"{self.ROOT}{path}", method=verb, json={"payloadBase64": ""})
+
+        assert refusal(response) == (405, "httpMethodNotAllowed", "Method Not Allowed")
+
+
+class TestRate:
+    def test_an_emptied_answer_says_why(self) -> None:
+        """The eleventh lease in a second gives nothing, and a header with the reason."""
+        emulator = Emulator(CONFIG, clock=ManualClock(), limits=Limits(leases_per_second=10))
+        emulator.queue("pull").add(b"")
+        client = create_app(emulator).test_client()
+        path = "/taskqueue/v1beta2/projects/app/taskqueues/pull/tasks/lease?numTasks=1&leaseSecs=0"
+
+        responses = [client.post(path) for _ in range(11)]
+
+        assert [response.status_code for response in responses] == [200] * 11
+        assert ["items" in answer(response) for response in responses] == [True] * 10 + [False]
+        assert [response.headers.get("X-Pullqueue-Empty") for response in responses] == [
+            *[None] * 10,
+            "lease-rate",
+        ]

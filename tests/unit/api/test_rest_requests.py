@@ -1,0 +1,407 @@
+"""What a request may look like: verbs, parameters, bodies, headers, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from rest_answers import Call, refusal
+from rest_app import CONFIG, ROOT
+
+from pullqueue import Emulator, Limits
+from pullqueue.server.app import create_app
+
+FORM = "application/x-www-form-urlencoded"
+TASK = '{"payloadBase64": "aGk=", "id": "one"}'
+ZIPPED = gzip.compress(TASK.encode())
+
+
+class TestBodies:
+    @pytest.mark.parametrize(
+        "content_type",
+        [
+            None,
+            "application/json",
+            "application/json; charset=UTF-8",
+            "application/json;charset=utf-8",
+            "text/plain",
+            FORM,
+        ],
+    )
+    def test_json_under_any_name(self, call: Call, content_type: str | None) -> None:
+        """A body that is JSON is taken, even if curl calls it a form."""
+        response = call("POST", "pull/tasks", data=TASK, content_type=content_type)
+
+        assert response.get_json()["id"] == "one"
+
+    def test_a_byte_order_mark(self, call: Call) -> None:
+        """What some editors and shells begin a file with is passed over."""
+        response = call("POST", "pull/tasks", data=f"\ufeff{TASK}".encode())
+
+        assert response.get_json()["id"] == "one"
+
+    @pytest.mark.parametrize("charset", ["utf-16", "iso-8859-1", "utf-8"])
+    def test_charsets(self, call: Call, charset: str) -> None:
+        """The charset of the content type is obeyed."""
+        body = '{"payloadBase64": "", "tag": "é"}'.encode(charset)
+        response = call(
+            "POST", "pull/tasks", data=body, content_type=f"application/json; charset={charset}"
+        )
+
+        assert response.get_json()["tag"] == "é"
+
+    @pytest.mark.parametrize(
+        ("body", "content_type"),
+        [
+            (b"{", None),
+            (b"nothing", "application/json"),
+            (b"\xff\xfe{}", "application/json"),
+            (b'{"payloadBase64": "\xe4"}', "application/json"),
+            (b"[" * 100_000, "application/json"),
+            (b'{"a":' * 100_000, "application/json"),
+            (b'{"retry_count": ' + b"9" * 5_000 + b"}", "application/json"),
+            (b'{"payloadBase64": "", "retry_count": NaN}', "application/json"),
+            (b'{"payloadBase64": "", "retry_count": -Infinity}', "application/json"),
+            (b'{"payloadBase64": "", "retry_count": 1e999}', "application/json"),
+            (TASK.encode(), "application/json; charset=rot13"),
+            (TASK.encode(), "application/json; charset=zlib"),
+            (TASK.encode(), "application/json; charset=no-such"),
+        ],
+    )
+    def test_what_is_no_json(
+        self, call: Call, body: bytes, content_type: str | None, emulator: Emulator
+    ) -> None:
+        """Broken JSON, broken UTF-8 and hostile nesting are parse errors and store nothing."""
+        response = call("POST", "pull/tasks", data=body, content_type=content_type)
+
+        assert refusal(response) == (400, "parseError", "Parse Error")
+        assert emulator.queue("pull").list_tasks() == []
+
+    @pytest.mark.parametrize("body", ["[]", "5", '"text"', "null", "[1, 2]"])
+    def test_json_that_is_no_object(self, call: Call, body: str) -> None:
+        """A task is an object."""
+        response = call("POST", "pull/tasks", data=body, content_type="application/json")
+
+        assert refusal(response) == (400, "invalid", "The request body must contain a task.")
+
+    @pytest.mark.parametrize("value", ['"\\ud800"', '"a\\u0000b"'])
+    def test_odd_characters_in_a_tag(self, call: Call, value: str) -> None:
+        """What has no UTF-8 form is refused; any other text is a tag."""
+        body = f'{{"payloadBase64": "", "tag": {value}}}'
+
+        response = call("POST", "pull/tasks", data=body, content_type="application/json")
+
+        assert response.status_code == (400 if "ud800" in value else 200)
+
+    def test_a_form_is_no_task(self, call: Call) -> None:
+        """A task cannot be sent as a form."""
+        response = call("POST", "pull/tasks", data="payloadBase64=aGk", content_type=FORM)
+
+        assert refusal(response) == (400, "parseError", "Parse Error")
+
+    def test_an_oversized_body(self, emulator: Emulator) -> None:
+        """A body over the limit is 413."""
+        small = Emulator(CONFIG, limits=Limits(rest_body_bytes=100))
+        client = create_app(small).test_client()
+
+        response = client.post(f"{ROOT}/pull/tasks", data=b"x" * 101)
+
+        assert refusal(response) == (
+            413,
+            "uploadTooLarge",
+            "Request payload size exceeds the limit: 100 bytes.",
+        )
+        assert client.post(f"{ROOT}/pull/tasks", data=TASK.ljust(100)).status_code == 200
+
+
+class TestParameters:
+    LEASE = "numTasks=5&leaseSecs=60&groupByTag=True&tag=r%C3%A9d"
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"query_string": LEASE},
+            {"data": LEASE, "content_type": FORM},
+            {"query_string": LEASE, "data": "", "content_type": FORM},
+            {"query_string": LEASE, "data": "{}", "content_type": "application/json"},
+            {"query_string": LEASE, "data": "", "content_type": "application/json"},
+            {"query_string": f"{LEASE}&numTasks=wrong&unknown=1&key=k&quotaUser=u&userIp=1.2.3.4"},
+            {"query_string": f"{LEASE}&alt=json"},
+        ],
+    )
+    def test_in_the_query_or_a_form(
+        self, call: Call, options: dict[str, Any], emulator: Emulator
+    ) -> None:
+        """Where parameters stand does not matter; the first of a name counts."""
+        emulator.queue("pull").add(b"", tag="réd")
+
+        response = call("POST", "pull/tasks/lease", **options)
+
+        assert len(response.get_json()["items"]) == 1
+
+    @pytest.mark.parametrize("query", ["tag=%FF", "tag=\xe9"])
+    def test_what_is_no_utf8(self, client: FlaskClient, query: str) -> None:
+        """Parameters are UTF-8."""
+        environ = {"QUERY_STRING": query}
+        response = client.get(f"{ROOT}/pull", environ_overrides=environ)
+
+        assert refusal(response)[:2] == (400, "badRequest")
+
+    def test_too_many(self, call: Call) -> None:
+        """A thousand parameters are enough."""
+        response = call("GET", "pull", query_string="&".join(["a=1"] * 1001))
+
+        assert refusal(response)[:2] == (400, "badRequest")
+
+    @pytest.mark.parametrize(
+        ("query", "message"),
+        [
+            ("alt=media", "Invalid string value: 'media'. Allowed values: [json]"),
+            ("alt=", "Invalid string value: ''. Allowed values: [json]"),
+            (
+                "callback=f",
+                "callback is not supported: answers are JSON, never a script; leave it out",
+            ),
+            ("prettyPrint=2", "Invalid boolean value: '2'."),
+        ],
+    )
+    def test_other_forms_of_answers(self, call: Call, query: str, message: str) -> None:
+        """Only JSON is given, and never a script."""
+        assert refusal(call("GET", "pull", query_string=query)) == (
+            400,
+            "invalidParameter",
+            message,
+        )
+
+    def test_pretty_or_not(self, call: Call) -> None:
+        """Answers are indented unless told otherwise."""
+        pretty = call("GET", "pull?prettyPrint=true").text
+        compact = call("GET", "pull?prettyPrint=false").text
+
+        assert pretty == call("GET", "pull").text
+        assert pretty.startswith('{\n "kind": "taskqueues#taskqueue",\n')
+        assert compact == json.dumps(json.loads(pretty), separators=(",", ":"))
+
+
+class TestVerbs:
+    @pytest.mark.parametrize("path", ["pull/tasks", "pull/tasks/"])
+    def test_a_slash_at_the_end(self, call: Call, path: str) -> None:
+        """It changes nothing, for any verb."""
+        assert call("POST", path, data=TASK).get_json()["id"] == "one"
+        assert call("GET", path).status_code == 200
+
+    def test_override(self, call: Call, emulator: Emulator) -> None:
+        """A POST can stand for another verb, its parameters in a form."""
+        emulator.queue("pull").add(b"", name="one")
+
+        listed = call(
+            "POST",
+            "pull/tasks",
+            data="fields=items/id&alt=json",
+            content_type=FORM,
+            headers={"X-HTTP-Method-Override": "GET"},
+        )
+        deleted = call("POST", "pull/tasks/one", headers={"x-http-method-override": "delete"})
+
+        assert listed.get_json() == {"items": [{"id": "one"}]}
+        assert deleted.status_code == 204
+
+    def test_override_to_patch(self, call: Call, emulator: Emulator) -> None:
+        """A POST can stand for a PATCH."""
+        emulator.queue("pull").add(b"", name="one")
+        call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60")
+
+        response = call(
+            "POST",
+            "pull/tasks/one?newLeaseSeconds=5",
+            json={"queueName": "pull"},
+            headers={"X-HTTP-Method-Override": "PATCH"},
+        )
+
+        assert response.status_code == 200
+
+    @pytest.mark.parametrize("verb", ["NONSENSE", "PUT"])
+    def test_override_to_nothing_known(self, call: Call, verb: str) -> None:
+        """An override is routed like any verb."""
+        response = call("POST", "pull/tasks", headers={"X-HTTP-Method-Override": verb})
+
+        assert refusal(response) == (405, "httpMethodNotAllowed", "Method Not Allowed")
+        assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
+
+    def test_override_by_head(self, call: Call) -> None:
+        """The answer to a POST has its body, or the client would take the next one for it."""
+        response = call("POST", "pull", headers={"X-HTTP-Method-Override": "HEAD"})
+
+        assert response.get_json()["kind"] == "taskqueues#taskqueue"
+
+    def test_override_of_other_verbs(self, call: Call) -> None:
+        """Only a POST can stand for something else."""
+        response = call("GET", "pull/tasks", headers={"X-HTTP-Method-Override": "POST"})
+
+        assert response.status_code == 200
+
+    def test_head(self, call: Call) -> None:
+        """HEAD is GET without the body."""
+        head, get = call("HEAD", "pull"), call("GET", "pull")
+
+        assert (head.status_code, head.data) == (200, b"")
+        assert head.headers["Content-Length"] == str(len(get.data))
+
+    def test_options(self, call: Call) -> None:
+        """OPTIONS tells what a path can."""
+        response = call("OPTIONS", "pull/tasks/one")
+
+        assert (response.status_code, response.data) == (200, b"")
+        assert set(response.headers["Allow"].split(", ")) == {
+            "DELETE",
+            "GET",
+            "HEAD",
+            "OPTIONS",
+            "PATCH",
+            "POST",
+        }
+
+    def test_a_task_called_lease(self, call: Call) -> None:
+        """A task may be called lease: all but its update reach it, which is the method's path."""
+        call("POST", "pull/tasks", json={"payloadBase64": "", "id": "lease"})
+
+        leased = call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60").get_json()
+        got = call("GET", "pull/tasks/lease")
+        patched = call("PATCH", "pull/tasks/lease?newLeaseSeconds=5", json={"queueName": "pull"})
+        deleted = call("DELETE", "pull/tasks/lease")
+
+        assert leased["kind"] == "taskqueue#tasks"
+        assert [got.status_code, patched.status_code, deleted.status_code] == [200, 200, 204]
+
+
+class TestGzip:
+    @pytest.mark.parametrize(
+        ("agent", "encoding", "sent"),
+        [
+            ("google-api-python-client/1.6.2 (gzip)", "gzip, deflate", "gzip"),
+            ("curl/8", "gzip", None),
+            ("curl/8 gzip", "identity", None),
+            ("curl/8 gzip", "gzip;q=0, identity", None),
+            ("curl/8 gzip", None, None),
+        ],
+    )
+    def test_both_headers_must_ask(
+        self, call: Call, agent: str, encoding: str | None, sent: str | None
+    ) -> None:
+        """An answer is zipped for clients that ask for it twice."""
+        headers = {"User-Agent": agent} | ({"Accept-Encoding": encoding} if encoding else {})
+        response = call("GET", "pull", headers=headers)
+
+        assert response.headers.get("Content-Encoding") == sent
+        data = gzip.decompress(response.data) if sent else response.data
+        assert json.loads(data)["id"] == "projects/s~app/taskqueues/pull"
+
+    @pytest.mark.parametrize("content_type", [FORM, "application/json", None])
+    def test_a_zipped_body_that_does_not_say_so(self, call: Call, content_type: str | None) -> None:
+        """Its sender is told what is missing."""
+        response = call("POST", "pull/tasks", data=ZIPPED, content_type=content_type)
+
+        (detail,) = response.get_json()["error"]["errors"]
+        assert "the body is gzip, which is taken with Content-Encoding: gzip" in detail["debugInfo"]
+
+    def test_a_body_that_says_it_is_not_zipped(self, call: Call) -> None:
+        """Then it is not."""
+        headers = {"Content-Encoding": "identity"}
+
+        assert call("POST", "pull/tasks", data=TASK, headers=headers).status_code == 200
+
+    @pytest.mark.parametrize("coding", ["gzip", "GZip", "x-gzip"])
+    def test_a_zipped_body(self, call: Call, coding: str) -> None:
+        """Bodies may be zipped, as Google's clients for Java and .NET send them all."""
+        response = call(
+            "POST",
+            "pull/tasks",
+            data=ZIPPED,
+            headers={"Content-Encoding": coding},
+        )
+
+        assert response.get_json()["id"] == "one"
+
+    def test_nothing_zipped(self, call: Call) -> None:
+        """The same clients zip the body of a call that has none."""
+        response = call(
+            "POST",
+            "pull/tasks/lease?numTasks=1&leaseSecs=60",
+            data=gzip.compress(b""),
+            headers={"Content-Encoding": "gzip"},
+        )
+
+        assert response.status_code == 200
+
+    @pytest.mark.parametrize(
+        ("body", "coding", "status", "message"),
+        [
+            (TASK.encode(), "gzip", 400, "the body cannot be unzipped, as its Content-Encoding"),
+            (ZIPPED[:-3], "gzip", 400, "the body cannot be unzipped"),
+            (ZIPPED[:20] + bytes(9), "gzip", 400, "the body cannot be"),
+            (ZIPPED + b"more", "gzip", 400, "the body cannot be unzipped"),
+            (TASK.encode(), "br", 415, "Content-Encoding is 'br': send gzip, or leave it out"),
+            (gzip.compress(b" " * (16 << 20) + TASK.encode()), "gzip", 413, "Request payload size"),
+        ],
+        ids=["plain", "cut off", "spoilt", "more behind it", "br", "too large"],
+    )
+    def test_what_cannot_be_unzipped(
+        self, call: Call, emulator: Emulator, *, body: bytes, coding: str, status: int, message: str
+    ) -> None:
+        """It is refused, and nothing is stored."""
+        response = call("POST", "pull/tasks", data=body, headers={"Content-Encoding": coding})
+
+        assert refusal(response)[0] == status
+        assert refusal(response)[2].startswith(message)
+        assert emulator.queue("pull").list_tasks() == []
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/taskqueue",
+            "/taskqueue/v1beta3/projects/p/taskqueues/q",
+            f"{ROOT}/pull/tasks/one/more",
+            f"{ROOT}//pull",
+            f"{ROOT}/pull/tasks//one",
+            "/taskqueue/v1beta2/projects/p/taskqueues",
+            "/%00/%FF",
+        ],
+    )
+    def test_unknown_routes(self, client: FlaskClient, path: str) -> None:
+        """What is not there is not found, in the envelope."""
+        assert refusal(client.get(path))[:2] == (404, "notFound")
+
+    @pytest.mark.parametrize("path", ["pull/tasks/a%2Fb", "pull/tasks/%F0%9F", "p%20q/tasks"])
+    def test_odd_names_in_paths(self, call: Call, path: str) -> None:
+        """Names that cannot be are not found."""
+        assert refusal(call("GET", path))[0] == 404
+
+    def test_a_fault_of_our_own(
+        self, client: FlaskClient, emulator: Emulator, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A bug answers 500 in the envelope; what it was stands in the log alone."""
+
+        def broken() -> None:
+            raise ZeroDivisionError("secret detail")
+
+        emulator.queue("pull").fetch_statistics = broken  # type: ignore[method-assign,assignment]
+        with caplog.at_level(logging.ERROR):
+            response = client.get(f"{ROOT}/pull?getStats=true")
+
+        assert refusal(response) == (500, "internalError", "Internal Error")
+        assert "secret" not in response.text
+        assert "ZeroDivisionError: secret detail" in caplog.text
+
+    def test_an_explanation(self, call: Call) -> None:
+        """Beside the text of the real service stands what exactly was wrong."""
+        response = call("POST", "pull/tasks", json={"payloadBase64": "a+b"})
+
+        assert response.get_json()["error"]["errors"][0]["debugInfo"] == (
+            "payloadBase64 is not URL-safe base64: it has other characters than A-Z a-z 0-9 - _"
+        )

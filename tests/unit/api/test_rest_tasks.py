@@ -1,0 +1,285 @@
+"""pullqueue.api.handlers and pullqueue.api.resources: tasks that are inserted, and leased."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rest_answers import NOW_USEC, Call, answer, refusal
+
+from pullqueue import Emulator
+
+
+class TestInsert:
+    def test_the_stored_task_comes_back(self, call: Call) -> None:
+        """Every field of the Task resource has its documented type."""
+        body = {"payloadBase64": "aGVsbG8=", "id": "one", "tag": "red", "queueName": "pull"}
+
+        assert answer(call("POST", "pull/tasks", json=body)) == {
+            "kind": "taskqueues#task",
+            "id": "one",
+            "queueName": "pull",
+            "enqueueTimestamp": str(NOW_USEC),
+            "leaseTimestamp": "0",
+            "retry_count": 0,
+            "payloadBase64": "aGVsbG8=",
+            "tag": "red",
+        }
+
+    @pytest.mark.parametrize("given", [{}, {"id": ""}, {"id": None}])
+    def test_a_name_is_made_up(self, call: Call, given: dict[str, Any]) -> None:
+        """Without an id, or with an empty one, the name is 16 hexadecimal digits."""
+        made_up = answer(call("POST", "pull/tasks", json={"payloadBase64": "", **given}))["id"]
+
+        assert len(made_up) == 16
+        assert int(made_up, 16) >= 0
+
+    def test_an_eta(self, call: Call, emulator: Emulator) -> None:
+        """leaseTimestamp is the first moment the task may be leased, in microseconds."""
+        eta = NOW_USEC + 90_000_000
+        task = answer(
+            call("POST", "pull/tasks", json={"payloadBase64": "", "leaseTimestamp": str(eta)})
+        )
+
+        assert task["leaseTimestamp"] == str(eta)
+        assert emulator.queue("pull").list_tasks()[0].eta_usec == eta
+
+    def test_what_a_client_may_not_set_is_ignored(self, call: Call) -> None:
+        """Times and counts of the client's own, unknown fields and null do not matter."""
+        task = answer(
+            call(
+                "POST",
+                "pull/tasks",
+                json={
+                    "kind": "x",
+                    "payloadBase64": "",
+                    "enqueueTimestamp": 5,
+                    "leaseTimestamp": 0,
+                    "retry_count": 7,
+                    "groupByTag": True,
+                    "tag": None,
+                },
+            )
+        )
+
+        assert task["enqueueTimestamp"] == str(NOW_USEC)
+        assert task["leaseTimestamp"] == "0"
+        assert task["retry_count"] == 0
+        assert "tag" not in task
+
+    @pytest.mark.parametrize(
+        ("sent", "stored"),
+        [
+            ("asdf123", "asdf120="),
+            ("_-8=", "_-8="),
+            ("_-8", "_-8="),
+            ("", ""),
+            ("QQ=", "QQ=="),
+        ],
+    )
+    def test_base64_is_repaired(self, call: Call, sent: str, stored: str) -> None:
+        """Missing padding is added and stray bits are dropped."""
+        task = answer(call("POST", "pull/tasks", json={"payloadBase64": sent}))
+
+        assert task["payloadBase64"] == stored
+
+    @pytest.mark.parametrize(
+        "sent", ["a+b=", "a/b=", "a#b", "a", "äääa", "a b", "a===", "YQ==YQ=="]
+    )
+    def test_other_base64_is_refused(self, call: Call, sent: str, emulator: Emulator) -> None:
+        """Only the URL-safe alphabet is taken."""
+        response = call("POST", "pull/tasks", json={"payloadBase64": sent})
+
+        assert refusal(response) == (400, "invalid", "Invalid payloadBase64 value.")
+        assert emulator.queue("pull").list_tasks() == []
+
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            ({}, "payloadBase64 must be specified."),
+            ({"payloadBase64": None}, "payloadBase64 must be specified."),
+            ({"payloadBase64": 5}, "payloadBase64 is 5: give a JSON string"),
+            ({"payloadBase64": "", "tag": 5}, "tag is 5: give a JSON string"),
+            (
+                {"payloadBase64": "", "leaseTimestamp": "soon"},
+                "leaseTimestamp is 'soon': give a 64-bit number in a JSON string",
+            ),
+            (
+                {"payloadBase64": "", "leaseTimestamp": 2**63},
+                f"leaseTimestamp is {2**63}: give a 64-bit number in a JSON string",
+            ),
+            (
+                {"payloadBase64": "", "leaseTimestamp": True},
+                "leaseTimestamp is True: give a 64-bit number in a JSON string",
+            ),
+            (
+                {"payloadBase64": "", "leaseTimestamp": 2**63 - 1},
+                f"leaseTimestamp is {2**63 - 1} microseconds since 1970, past all calendars",
+            ),
+            ({"payloadBase64": "", "queueName": "other"}, "queueName is invalid."),
+        ],
+    )
+    def test_a_bad_field_is_refused(
+        self, call: Call, body: dict[str, Any], message: str, emulator: Emulator
+    ) -> None:
+        """Fields of another type, or out of range, store nothing."""
+        assert refusal(call("POST", "pull/tasks", json=body))[::2] == (400, message)
+        assert emulator.queue("pull").list_tasks() == []
+
+    @pytest.mark.parametrize("name", ["pull", "projects/s~app/taskqueues/pull"])
+    def test_short_and_long_queue_names(self, call: Call, name: str) -> None:
+        """The queue in the body may be named either way."""
+        answer(call("POST", "pull/tasks", json={"payloadBase64": "", "queueName": name}))
+
+    def test_a_taken_name(self, call: Call) -> None:
+        """A name is taken while its task is there, and after."""
+        body = {"payloadBase64": "", "id": "one"}
+        answer(call("POST", "pull/tasks", json=body))
+
+        existing = refusal(call("POST", "pull/tasks", json=body))
+        call("DELETE", "pull/tasks/one")
+        deleted = refusal(call("POST", "pull/tasks", json=body))
+
+        assert existing == deleted == (400, "invalid", "Task name already taken: one")
+
+    def test_the_storage_limit(self, call: Call) -> None:
+        """An insert that passes total_storage_limit is a quota error."""
+        payload = "QUFB" * 300_000
+        for _ in range(5):
+            answer(call("POST", "pull/tasks", json={"payloadBase64": payload}))
+        status, reason, message = refusal(
+            call("POST", "pull/tasks", json={"payloadBase64": payload})
+        )
+
+        assert (status, reason) == (403, "quotaExceeded")
+        assert "total_storage_limit" in message
+
+
+class TestLease:
+    def test_the_list_of_leased_tasks(self, call: Call) -> None:
+        """The kind is singular, the queue's name long, the lease's end in microseconds."""
+        call("POST", "pull/tasks", json={"payloadBase64": "aGk=", "id": "one"})
+
+        assert answer(call("POST", "pull/tasks/lease?numTasks=5&leaseSecs=60")) == {
+            "kind": "taskqueue#tasks",
+            "items": [
+                {
+                    "kind": "taskqueues#task",
+                    "id": "one",
+                    "queueName": "projects/s~app/taskqueues/pull",
+                    "enqueueTimestamp": str(NOW_USEC),
+                    "leaseTimestamp": str(NOW_USEC + 60_000_000),
+                    "retry_count": 1,
+                    "payloadBase64": "aGk=",
+                }
+            ],
+        }
+
+    def test_nothing_to_lease(self, call: Call) -> None:
+        """Where there is nothing, items is absent."""
+        empty = answer(call("POST", "pull/tasks/lease?numTasks=5&leaseSecs=60"))
+
+        assert empty == {"kind": "taskqueue#tasks"}
+
+    @pytest.mark.parametrize(
+        ("query", "ids"),
+        [
+            ("", ["a", "b", "c"]),
+            ("&groupByTag=false", ["a", "b", "c"]),
+            ("&groupByTag=False", ["a", "b", "c"]),
+            ("&groupByTag=true", ["a", "c"]),
+            ("&groupByTag=True&tag=blue", ["b"]),
+            ("&groupByTag=true&tag=green", []),
+        ],
+    )
+    def test_tags(self, call: Call, query: str, ids: list[str]) -> None:
+        """groupByTag is read as the word it is, and tag narrows it."""
+        for name, tag in (("a", "red"), ("b", "blue"), ("c", "red")):
+            call("POST", "pull/tasks", json={"payloadBase64": "", "id": name, "tag": tag})
+
+        leased = answer(call("POST", f"pull/tasks/lease?numTasks=9&leaseSecs=9{query}"))
+
+        assert [item["id"] for item in leased.get("items", [])] == ids
+
+    def test_a_tag_without_group_by_tag(self, call: Call) -> None:
+        """The reference forbids it."""
+        status, _, message = refusal(
+            call("POST", "pull/tasks/lease?numTasks=9&leaseSecs=9&tag=red")
+        )
+
+        assert status == 400
+        assert message == "tag 'red' is given without groupByTag: add groupByTag=true"
+
+    def test_a_moment_too_far_ahead(self, call: Call) -> None:
+        """It is told by the name of the field it stands in."""
+        body = {"payloadBase64": "", "leaseTimestamp": "9999999999999999"}
+        status, _, message = refusal(call("POST", "pull/tasks", json=body))
+
+        assert status == 400
+        assert message.startswith("leaseTimestamp: eta is 2286-11-20T17:46:39.999999+00:00")
+
+    @pytest.mark.parametrize(
+        ("query", "reason", "location", "message"),
+        [
+            ("numTasks=1", "required", "leaseSecs", "Required parameter: leaseSecs"),
+            ("leaseSecs=1", "required", "numTasks", "Required parameter: numTasks"),
+            (
+                "numTasks=1&leaseSecs=x",
+                "invalidParameter",
+                "leaseSecs",
+                "Invalid integer value: 'x'.",
+            ),
+            (
+                "numTasks=1&leaseSecs=99999999999",
+                "invalidParameter",
+                "leaseSecs",
+                "Invalid integer value: '99999999999'.",
+            ),
+            (
+                "numTasks=1&leaseSecs=9999999999",
+                "invalidParameter",
+                "leaseSecs",
+                "Invalid integer value: '9999999999'.",
+            ),
+            (
+                "numTasks=1001&leaseSecs=1",
+                "invalidParameter",
+                "numTasks",
+                "Invalid value '1001'. Values must be within the range: [1, 1000]",
+            ),
+            (
+                "numTasks=1&leaseSecs=604801",
+                "invalidParameter",
+                "leaseSecs",
+                "Invalid value '604801'. Values must be within the range: [0, 604800]",
+            ),
+            (
+                "numTasks=1&leaseSecs=1&groupByTag=maybe",
+                "invalidParameter",
+                "groupByTag",
+                "Invalid boolean value: 'maybe'.",
+            ),
+        ],
+    )
+    def test_bad_parameters(
+        self, call: Call, query: str, reason: str, location: str, message: str
+    ) -> None:
+        """A parameter that is missing or wrong is named."""
+        response = call("POST", f"pull/tasks/lease?{query}")
+
+        assert refusal(response) == (400, reason, message)
+        assert response.json is not None
+        detail = response.json["error"]["errors"][0]
+        assert (detail["locationType"], detail["location"]) == ("parameter", location)
+
+    def test_payloads_of_one_lease_are_bounded(self, call: Call) -> None:
+        """One lease carries at most 1 MB of payload, and the rest stays."""
+        for name in ("a", "b", "c"):
+            call("POST", "pull/tasks", json={"payloadBase64": "QUFB" * 150_000, "id": name})
+
+        leased = [
+            [item["id"] for item in answer(call("POST", path)).get("items", [])]
+            for path in ["pull/tasks/lease?numTasks=9&leaseSecs=9"] * 3
+        ]
+
+        assert leased == [["a", "b"], ["c"], []]
