@@ -360,5 +360,5 @@ def test_refusals_are_shown_where_the_test_asked(run: Run) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([">*add(*name=*a b*", "E *task name is 'a b': give letters *"])
     result.stdout.no_fnmatch_line("*engine*queue.py*")
-    result.stdout.no_fnmatch_line("*engine*calls.py*")
+    result.stdout.no_fnmatch_line("*engine*interceptors.py*")
     result.stdout.no_fnmatch_line("*recording.py*")

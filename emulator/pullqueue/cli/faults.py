@@ -8,7 +8,7 @@ from pullqueue.cli._client import Client, Json
 from pullqueue.cli._output import complete_queue, server_options, show_json, show_table
 from pullqueue.cli._values import SECONDS, SHARE
 from pullqueue.control.fault_schema import KINDS, WHEN
-from pullqueue.engine.calls import VERBS
+from pullqueue.engine.interceptors import VERBS
 
 _HEAD = ("NUMBER", "KIND", "CALL", "EFFECT", "WHEN", "STRUCK")
 

@@ -18,8 +18,8 @@ from pullqueue.console.formatting import views_of
 from pullqueue.console.notices import Notices
 from pullqueue.control.fault_registry import ERRORS
 from pullqueue.control.fault_schema import KINDS, WHEN
-from pullqueue.engine.calls import VERBS
 from pullqueue.engine.events import EventKind
+from pullqueue.engine.interceptors import VERBS
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError, UnknownTaskError
 from pullqueue.server.origins import TOKEN_FIELD

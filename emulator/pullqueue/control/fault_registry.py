@@ -12,8 +12,8 @@ from pullqueue import errors
 from pullqueue.api.answers import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.control.fault_schema import FIELDS, WHEN
-from pullqueue.engine.calls import VERBS
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import VERBS
 from pullqueue.errors import PullQueueError
 
 if TYPE_CHECKING:

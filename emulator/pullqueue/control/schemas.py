@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from pullqueue.control.fault_registry import ERRORS
 from pullqueue.control.fault_schema import KINDS
-from pullqueue.engine.calls import VERBS
 from pullqueue.engine.events import EventKind
+from pullqueue.engine.interceptors import VERBS
 from pullqueue.tasks import TaskState
 
 Schema = Mapping[str, Any]

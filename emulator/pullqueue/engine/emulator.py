@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pullqueue import config as queue_yaml
 from pullqueue.clock import Clock, SystemClock
-from pullqueue.engine.calls import CallPath
+from pullqueue.engine.interceptors import Interceptors
 from pullqueue.engine.memory import MemoryStore
 from pullqueue.engine.names import NameSource, random_names
 from pullqueue.engine.queue import Queue
@@ -53,7 +53,7 @@ class Emulator:
         self.clock = clock or SystemClock()
         self.limits = limits or Limits()
         self.project = project
-        self.call_path = CallPath()
+        self.interceptors = Interceptors()
         self.names = names or random_names()
         self._store = _factory(store)(
             clock=self.clock,
@@ -195,7 +195,7 @@ class Emulator:
                 limits=self.limits,
                 storage_limit_bytes=storage_limit_bytes,
                 clock=self.clock,
-                call_path=self.call_path,
+                interceptors=self.interceptors,
             )
         queue.configure(settings, storage_limit_bytes=storage_limit_bytes)
         return queue

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from pullqueue.engine import checks
-from pullqueue.engine.calls import on_call_path
+from pullqueue.engine.interceptors import interceptable
 from pullqueue.engine.queue_view import AnyTask, QueueView, is_task, name_of
 from pullqueue.engine.store import (
     Draft,
@@ -83,7 +83,7 @@ class Queue(QueueView):
             )
         return added
 
-    @on_call_path
+    @interceptable
     def insert(self, tasks: Sequence[NewTask]) -> Insertion:
         """Add like `add_many`, but tell of taken names in the result instead of raising."""
         drafts = self._drafts(tasks)
@@ -127,7 +127,7 @@ class Queue(QueueView):
         """
         return self.lease(lease_seconds, max_tasks, group_by_tag=True, tag=tag).tasks
 
-    @on_call_path
+    @interceptable
     def lease(
         self,
         lease_seconds: float,
@@ -182,7 +182,7 @@ class Queue(QueueView):
             raise InvalidTaskError(f"{task!r} is no task: give one that was leased")
         return self.modify_lease(task.name, lease_seconds, held_eta_usec=task.eta_usec)
 
-    @on_call_path
+    @interceptable
     def modify_lease(
         self, task_name: str, lease_seconds: float, *, held_eta_usec: int | None = None
     ) -> Task:
@@ -206,7 +206,7 @@ class Queue(QueueView):
             retry_limit=self._retry_limit,
         )
 
-    @on_call_path
+    @interceptable
     def delete_tasks(self, tasks: AnyTask | str | Iterable[AnyTask | str]) -> list[DeleteResult]:
         """Delete one task or many, given as tasks (the SDK's, too) or names, leased or not.
 
@@ -222,7 +222,7 @@ class Queue(QueueView):
             names = list(map(name_of, tasks))
         return self._store.delete(self.name, names)
 
-    @on_call_path
+    @interceptable
     def purge(self) -> int:
         """Delete every task and tell how many there were."""
         self._check_usable()

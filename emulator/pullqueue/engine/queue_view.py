@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
 from pullqueue.engine import checks
-from pullqueue.engine.calls import CallPath, on_call_path
 from pullqueue.engine.events import Event
+from pullqueue.engine.interceptors import Interceptors, interceptable
 from pullqueue.engine.statistics import QueueStatistics
 from pullqueue.engine.store import RetryLimit, TaskFilter, TaskStore
 from pullqueue.errors import InvalidTaskNameError
@@ -42,10 +42,10 @@ class QueueView:
         limits: Limits,
         storage_limit_bytes: int | None,
         clock: Clock,
-        call_path: CallPath,
+        interceptors: Interceptors,
     ) -> None:
         self.clock = clock
-        self.call_path = call_path
+        self.interceptors = interceptors
         self._store = store
         self._limits = limits
         self._settings = settings
@@ -97,7 +97,7 @@ class QueueView:
         """Whether the queue was removed from queue.yaml."""
         return self._disabled
 
-    @on_call_path
+    @interceptable
     def get_task(self, task_name: str) -> Task:
         """Give one task without leasing it.
 
@@ -107,7 +107,7 @@ class QueueView:
         """
         return self._store.get(self.name, task_name)
 
-    @on_call_path
+    @interceptable
     def list_tasks(
         self,
         limit: int = 100,
@@ -129,7 +129,7 @@ class QueueView:
         task_filter = TaskFilter(state=state, tag=tag, after=behind)
         return self._store.list_tasks(self.name, task_filter, limit=count)
 
-    @on_call_path
+    @interceptable
     def fetch_statistics(self) -> QueueStatistics:
         """Give the numbers of the queue."""
         counts = self._store.counts(self.name)

@@ -6,13 +6,13 @@ from typing import Any
 
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.sdk import inspection
 from pullqueue.sdk.imports import taskqueue_stub
 from pullqueue.sdk.push import push_queues
 from pullqueue.sdk.source import QueueYaml
 from pullqueue.sdk.texts import text_of
-from pullqueue.testing.interception import observing
 
 
 class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  # not typed
@@ -32,7 +32,7 @@ class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
     def _detach(self) -> None:
         del self._emulator, self._queue_yaml, self.queue_yaml_parser
 
-    @observing()
+    @bypass_interceptors()
     def GetQueues(self) -> list[dict[str, Any]]:
         """Give all queues as dicts, in order of their names."""
         self._reread()
@@ -42,7 +42,7 @@ class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         push = [queue for queue in super().GetQueues() if queue["name"] not in mine]
         return sorted(pull + push, key=lambda queue: str(queue["name"]))
 
-    @observing()
+    @bypass_interceptors()
     def GetTasks(self, queue_name: str) -> list[dict[str, Any]]:
         """Give the tasks of a queue as dicts, in order of eta."""
         queue = self._known_pull_queue(queue_name)
@@ -51,7 +51,7 @@ class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             return tasks
         return inspection.task_dicts(queue, self._emulator.clock.now())
 
-    @observing()
+    @bypass_interceptors()
     def DeleteTask(self, queue_name: str, task_name: str) -> None:
         """Delete a task and free its name."""
         queue = self._known_pull_queue(queue_name)
@@ -61,7 +61,7 @@ class InspectedStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             queue.delete_tasks(text_of(task_name))
             queue.free_names([text_of(task_name)])
 
-    @observing()
+    @bypass_interceptors()
     def FlushQueue(self, queue_name: str) -> None:
         """Delete the tasks of a queue and free all its names."""
         queue = self._known_pull_queue(queue_name)

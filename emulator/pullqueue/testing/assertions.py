@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import AnyTask, name_of
 from pullqueue.tasks import Task, count_tasks
 from pullqueue.testing.describing import describe_payload, describe_queue, describe_task
-from pullqueue.testing.interception import observing
 from pullqueue.testing.payloads import json_payload
 from pullqueue.testing.recording import added_tasks
 
@@ -26,7 +26,7 @@ def assert_empty(queue: Queue) -> None:
         AssertionError: it holds some.
     """
     __tracebackhide__ = True
-    with observing():
+    with bypass_interceptors():
         count = queue.fetch_statistics().tasks
         if count:
             _fail(queue, f"queue {queue.name!r} is not empty, it holds {count_tasks(count)}")
@@ -39,7 +39,7 @@ def assert_available(queue: Queue, count: int | None = None) -> None:
         AssertionError: it has another number.
     """
     __tracebackhide__ = True
-    with observing():
+    with bypass_interceptors():
         _check_count(queue, "available", queue.fetch_statistics().available, count)
 
 
@@ -50,7 +50,7 @@ def assert_leased(queue: Queue, count: int | None = None) -> None:
         AssertionError: another number is.
     """
     __tracebackhide__ = True
-    with observing():
+    with bypass_interceptors():
         _check_count(queue, "leased", queue.fetch_statistics().leased, count)
 
 
@@ -65,7 +65,7 @@ def assert_exhausted(
         AssertionError: it is not so.
     """
     __tracebackhide__ = True
-    with observing():
+    with bypass_interceptors():
         exhausted = queue.exhausted
         if task is None:
             _check_count(queue, "exhausted", len(exhausted), count)
@@ -97,7 +97,7 @@ def assert_added(
     """
     __tracebackhide__ = True
     wanted = _Wanted(payload, tag, name)
-    with observing():
+    with bypass_interceptors():
         tasks, unknown = added_tasks(queue)
     if wanted.is_name_only:
         found = [*(t.name for t in tasks if t.name == name), *(n for n in unknown if n == name)]

@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
-from pullqueue.engine.calls import QueueCall
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.names import random_names
 from pullqueue.errors import DeadlineExceededError
 from pullqueue.testing.describing import describe
 from pullqueue.testing.driving import Worker, drain
-from pullqueue.testing.interception import Leash, WorkerInterrupt, describe_call, intercepted
+from pullqueue.testing.interception import Leash, WorkerInterrupt, describe_call
 from pullqueue.testing.moving import expire_leases
 
 
@@ -124,7 +124,7 @@ class _Trial:
         __tracebackhide__ = True
         self._begin()
         counter = _Killer(Crash.BEFORE, call_number=0)
-        with intercepted(self._emulator.call_path, counter):
+        with self._emulator.interceptors.installed(counter):
             self._run()
         if not counter.calls:
             raise AssertionError("crash_test: the worker makes no call to a queue")
@@ -159,7 +159,7 @@ class _Trial:
         try:
             with suppress(WorkerKilled):
                 try:
-                    with intercepted(self._emulator.call_path, killer):
+                    with self._emulator.interceptors.installed(killer):
                         self._run()
                 finally:
                     killer.leash.release()

@@ -8,17 +8,17 @@ from datetime import timedelta
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.tasks import Task, TaskState
 from pullqueue.testing.faults import faults_of
-from pullqueue.testing.interception import observing
 
 _TASKS_SHOWN = 5
 _EVENTS_SHOWN = 10
 _PAYLOAD_SHOWN = 60
 
 
-@observing()
+@bypass_interceptors()
 def describe(emulator: Emulator) -> str:
     """Give the state of an emulator's pull queues, what happened in them last, and the faults."""
     lines = [f"the time is {emulator.clock.now().isoformat()}"]

@@ -11,19 +11,15 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 
 from pullqueue.config.model import QueueMode
-from pullqueue.engine.calls import QueueCall
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
 from pullqueue.engine.statistics import QueueStatistics
 from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.describing import describe
 from pullqueue.testing.interception import (
-    LEASES,
     Leash,
     WorkerInterrupt,
-    intercepted,
-    observing,
-    verb_of,
 )
 from pullqueue.testing.moving import movable_clock, next_event
 
@@ -93,10 +89,10 @@ class _Driver:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Watch the worker's leases and pauses."""
-        with intercepted(self._emulator.call_path, self._watch), _sleeping(self._sleep):
+        with self._emulator.interceptors.installed(self._watch), _sleeping(self._sleep):
             yield
 
-    @observing()
+    @bypass_interceptors()
     def done(self) -> bool:
         """Tell whether to stop; where nothing can be leased yet, move the clock on."""
         while not self.exceeded and self._tasks() and not self._available():
@@ -117,8 +113,8 @@ class _Driver:
                 self._leash.release()
 
     def _watch(self, call: QueueCall, proceed: Callable[[], object]) -> object:
-        if verb_of(call) not in LEASES:
-            return self._other_call(verb_of(call), proceed)
+        if call.verb not in LEASE_VERBS:
+            return self._other_call(call.verb, proceed)
         self._leases += 1
         if self._leases > self._max_calls:
             self.exceeded = f"the worker has leased {self._max_calls} times"
@@ -139,7 +135,7 @@ class _Driver:
             self._busy()
         return answer
 
-    @observing()
+    @bypass_interceptors()
     def _after_empty_lease(self, queue_name: str, lease: Lease) -> object:
         if lease.rate_limited:
             self._clock.advance(1)
@@ -158,7 +154,7 @@ class _Driver:
         self._slept = False
         return lease
 
-    @observing()
+    @bypass_interceptors()
     def _sleep(self, seconds: float) -> None:
         self._sleeps += 1
         self._slept = True

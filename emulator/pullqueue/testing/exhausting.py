@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
-from pullqueue.testing.interception import observing
 from pullqueue.testing.moving import movable_clock
 
 _LEASE_SECONDS = 60
 
 
-@observing()
+@bypass_interceptors()
 def exhaust(queue: Queue, task: AnyTask | str) -> Task:
     """Lease a task and let the lease run out, until the queue's retry limit deletes it.
 

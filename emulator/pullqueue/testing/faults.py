@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
 from pullqueue.clock import duration_usec, from_usec
-from pullqueue.engine.calls import VERBS, QueueCall
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import LEASE_VERBS, VERBS, QueueCall
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.errors import (
@@ -22,7 +22,6 @@ from pullqueue.errors import (
     PullQueueError,
 )
 from pullqueue.testing.injected import ErrorSource, made
-from pullqueue.testing.interception import LEASES, Step, intercepted, verb_of
 from pullqueue.testing.moving import movable_clock, queue_of
 
 Proceed = Callable[[], object]
@@ -100,7 +99,7 @@ class Fault:
         return self._strike(call, proceed) if self._strikes(call) else proceed()
 
     def _strikes(self, call: QueueCall) -> bool:
-        if verb_of(call) not in self._verbs:
+        if call.verb not in self._verbs:
             return False
         if self._choice.queue_name not in (None, call.queue.name):
             return False
@@ -120,9 +119,8 @@ class Fault:
 
 def faults_of(emulator: Emulator) -> list[Fault]:
     """Give the faults that are set in an emulator's calls, the oldest first."""
-    steps = reversed(emulator.call_path.interceptors)
-    found = (step.interceptor for step in steps if isinstance(step, Step))
-    return [fault for fault in found if isinstance(fault, Fault)]
+    found = [fault for fault in emulator.interceptors if isinstance(fault, Fault)]
+    return found[::-1]
 
 
 class Faults:
@@ -192,7 +190,7 @@ class Faults:
         Raises:
             ValueError: `when` makes no sense.
         """
-        return self._add(LEASES, when, lambda _call, _proceed: Lease([], rate_limited=True))
+        return self._add(LEASE_VERBS, when, lambda _call, _proceed: Lease([], rate_limited=True))
 
     def lapse_leases(
         self, rival: Callable[[], object] | None = None, **when: Unpack[When]
@@ -207,8 +205,8 @@ class Faults:
             ClockError: the emulator's clock cannot be moved.
         """
         lapse = _Lapse(self._emulator, rival)
-        self._stack.enter_context(intercepted(self._emulator.call_path, lapse.before_next_call))
-        return self._add(LEASES, when, lapse.note_lease)
+        self._stack.enter_context(self._emulator.interceptors.installed(lapse.before_next_call))
+        return self._add(LEASE_VERBS, when, lapse.note_lease)
 
     def clear(self) -> None:
         """Take all faults away."""
@@ -239,7 +237,7 @@ class Faults:
         name = None if queue is None else queue_of(self._emulator, queue).name  # type: ignore[arg-type]
         choice = _Choice(queue_name=name, **options)  # type: ignore[arg-type] # named in When
         fault = Fault(frozenset(verbs), choice, strike)
-        self._stack.enter_context(intercepted(self._emulator.call_path, fault))
+        self._stack.enter_context(self._emulator.interceptors.installed(fault))
         return fault
 
 

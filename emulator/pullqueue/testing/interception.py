@@ -5,53 +5,21 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 
-from pullqueue.engine.calls import CallPath, Interceptor, QueueCall
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.errors import InternalError
 from pullqueue.tasks import Task
 
-_METHODS = {
-    "insert": "add",
-    "lease": "lease_tasks",
-    "modify_lease": "modify_task_lease",
-}
-"""Methods of `Queue` whose calls go by another name; the names are the SDK's."""
-
-LEASES = frozenset({"lease_tasks", "lease_tasks_by_tag"})
-
 _TURNS = 1000
 """More turns of a loop than it takes until a pending interrupt is raised."""
-
-_observing: ContextVar[bool] = ContextVar("observing", default=False)
-
-
-@contextmanager
-def observing() -> Iterator[None]:
-    """Let the calls of the block pass by all tools: they are the test's own, not the app's."""
-    token = _observing.set(True)
-    try:
-        yield
-    finally:
-        _observing.reset(token)
-
-
-def verb_of(call: QueueCall) -> str:
-    """Give the name by which the users of the API know a call."""
-    if call.options.get("group_by_tag"):
-        return "lease_tasks_by_tag"
-    return _METHODS.get(call.method, call.method)
 
 
 def describe_call(call: QueueCall) -> str:
     """Give a call as one would write it."""
     arguments = [_short(argument) for argument in call.arguments]
-    if verb_of(call) == "lease_tasks_by_tag" and call.options.get("tag") is not None:
+    if call.verb == "lease_tasks_by_tag" and call.options.get("tag") is not None:
         arguments.append(f"tag={call.options['tag']!r}")
-    return f"{verb_of(call)}({', '.join(arguments)}) on queue {call.queue.name!r}"
+    return f"{call.verb}({', '.join(arguments)}) on queue {call.queue.name!r}"
 
 
 def _short(argument: object) -> str:
@@ -61,28 +29,6 @@ def _short(argument: object) -> str:
         names = [_short(getattr(item, "name", None) or item) for item in argument[:3]]
         return f"[{', '.join(names)}{', ...' if len(argument) > 3 else ''}]"
     return repr(argument)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """Lets the app's calls pass an interceptor, and the test's own pass it by."""
-
-    interceptor: Interceptor
-
-    def __call__(self, call: QueueCall, proceed: Callable[[], object]) -> object:
-        """Let a call pass."""
-        return proceed() if _observing.get() else self.interceptor(call, proceed)
-
-
-@contextmanager
-def intercepted(path: CallPath, interceptor: Interceptor) -> Iterator[None]:
-    """Let the app's calls pass an interceptor inside the block; the test's own pass it by."""
-    step = Step(interceptor)
-    path.add(step)
-    try:
-        yield
-    finally:
-        path.remove(step)
 
 
 class WorkerInterrupt(BaseException):

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pullqueue.engine.calls import QueueCall
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import EventKind
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Insertion
 from pullqueue.errors import is_refusal
@@ -44,11 +44,11 @@ class AddedTasks:
 def remember_added(emulator: Emulator) -> Iterator[None]:
     """Remember tasks added in the block, so that `assert_added` knows them once they are gone."""
     added = AddedTasks()
-    emulator.call_path.add(added)
+    emulator.interceptors.add(added, bypassed=False)
     try:
         yield
     finally:
-        emulator.call_path.remove(added)
+        emulator.interceptors.remove(added)
 
 
 def added_tasks(queue: Queue) -> tuple[list[Task], list[str]]:
@@ -70,7 +70,7 @@ def added_tasks(queue: Queue) -> tuple[list[Task], list[str]]:
 
 
 def _remembered(queue: Queue) -> Iterator[Task]:
-    for interceptor in queue.call_path.interceptors:
+    for interceptor in queue.interceptors:
         if isinstance(interceptor, AddedTasks):
             yield from interceptor.of(queue.name)
 

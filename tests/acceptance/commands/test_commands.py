@@ -14,7 +14,7 @@ from commands import PROGRAM, Done, Run
 
 from pullqueue import Emulator
 from pullqueue.control.fault_schema import KINDS
-from pullqueue.engine.calls import VERBS
+from pullqueue.engine.interceptors import VERBS
 from pullqueue.server.lifecycle import Server
 
 

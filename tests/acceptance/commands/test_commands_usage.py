@@ -14,7 +14,7 @@ from commands import PROGRAM, Done, Run
 from odd_servers import answering, silent
 
 from pullqueue import Emulator, TransientError
-from pullqueue.engine.calls import QueueCall
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.server.lifecycle import Server
 
 
@@ -38,7 +38,7 @@ def test_waiting_for_a_server_that_is_not_ready(run: Run, emulator: Emulator) ->
     def away(_call: QueueCall, _proceed: Callable[[], object]) -> object:
         raise TransientError("the store is away")
 
-    emulator.call_path.add(away)
+    emulator.interceptors.add(away)
     done = run("wait", "--timeout", "0")
 
     assert done.status == 1

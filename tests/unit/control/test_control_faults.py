@@ -36,7 +36,7 @@ def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.Mon
     assert all(each.exception() is None for each in done)
     board.clear()
     assert board.shown() == []
-    assert emulator.call_path.interceptors == ()
+    assert not emulator.interceptors
 
 
 def test_faults(control: ControlClient, server: Server) -> None:

@@ -11,7 +11,7 @@ from freezegun import freeze_time
 
 from pullqueue import Emulator, EventKind, InvalidTaskNameError, ManualClock
 from pullqueue.clock import from_usec, to_usec
-from pullqueue.engine.calls import QueueCall
+from pullqueue.engine.interceptors import QueueCall
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
 from pullqueue.testing import assert_exhausted, exhaust
@@ -270,7 +270,7 @@ class TestDelete:
             arrive()
             return arrive()
 
-        emulator.call_path.add(twice)
+        emulator.interceptors.add(twice)
 
         deleted = taskqueue.Queue("pull").delete_tasks_by_name("here")
 

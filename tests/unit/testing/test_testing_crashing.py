@@ -55,7 +55,7 @@ def app(queue: Queue) -> App:
 def test_a_worker_that_survives(emulator: Emulator, app: App) -> None:
     """Two orders make four calls, and each can be crashed at in three ways."""
     assert crash_test(emulator, app.work, setup=app.start, check=app.check) == 12
-    assert not emulator.call_path.interceptors
+    assert not emulator.interceptors
 
 
 def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:

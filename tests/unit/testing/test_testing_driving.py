@@ -180,7 +180,7 @@ def test_a_worker_that_gets_nowhere(
         match=rf"(?s)^drain: {message}, and still the queues are not empty; if .*'stays'",
     ):
         drain(emulator, lambda: work(queue), max_calls=9)
-    assert not emulator.call_path.interceptors
+    assert not emulator.interceptors
 
 
 def test_errors_of_the_worker_pass(emulator: Emulator, queue: Queue) -> None:

@@ -237,7 +237,7 @@ def test_clear(faults: Faults, queue: Queue) -> None:
     faults.clear()
 
     assert outcomes(queue, 1) == "."
-    assert not queue.call_path.interceptors
+    assert not queue.interceptors
 
 
 @pytest.mark.parametrize(

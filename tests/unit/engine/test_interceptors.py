@@ -1,13 +1,18 @@
-"""pullqueue.engine.calls."""
+"""pullqueue.engine.interceptors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.engine.calls import VERBS, CallPath, QueueCall
-from pullqueue.testing.interception import verb_of
+from pullqueue.engine.interceptors import (
+    VERBS,
+    Interceptors,
+    QueueCall,
+    bypass_interceptors,
+)
 
 CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
 
@@ -26,7 +31,7 @@ class Watcher:
         return answer
 
 
-def test_calls_take_the_path_of_their_emulator() -> None:
+def test_an_interceptor_sees_the_calls_of_its_emulator() -> None:
     """An interceptor sees a call with its arguments, and the caller its answer."""
     emulator = Emulator(CONFIG, clock=ManualClock())
     calls: list[QueueCall] = []
@@ -35,7 +40,7 @@ def test_calls_take_the_path_of_their_emulator() -> None:
         calls.append(call)
         return proceed()
 
-    emulator.call_path.add(note)
+    emulator.interceptors.add(note)
     queue = emulator.queue("q")
     queue.add(name="one")
     leased = queue.lease(60, 5, group_by_tag=True)
@@ -46,16 +51,16 @@ def test_calls_take_the_path_of_their_emulator() -> None:
     assert calls[1].options == {"group_by_tag": True}
 
 
-def test_the_calls_that_can_be_stepped_into() -> None:
+def test_the_calls_that_can_be_intercepted() -> None:
     """Each of `VERBS`, and nothing else, is what a call of a queue is known by."""
     emulator = Emulator(CONFIG, clock=ManualClock())
     verbs: list[str] = []
 
     def note(call: QueueCall, proceed: Callable[[], object]) -> object:
-        verbs.append(verb_of(call))
+        verbs.append(call.verb)
         return proceed()
 
-    emulator.call_path.add(note)
+    emulator.interceptors.add(note)
     queue = emulator.queue("q")
     queue.add(name="one")
     queue.lease_tasks(60, 1)
@@ -75,7 +80,7 @@ def test_the_last_that_was_added_is_passed_first() -> None:
     emulator = Emulator(CONFIG, clock=ManualClock())
     seen: list[str] = []
     for name in "ab":
-        emulator.call_path.add(Watcher(seen, name))
+        emulator.interceptors.add(Watcher(seen, name))
 
     emulator.queue("q").purge()
 
@@ -84,12 +89,37 @@ def test_the_last_that_was_added_is_passed_first() -> None:
 
 def test_one_that_was_removed_sees_nothing_more() -> None:
     """Only the one that is named goes, and it may be gone already."""
-    path = CallPath()
+    interceptors = Interceptors()
     first, second = Watcher([]), Watcher([])
-    path.add(first)
-    path.add(second)
+    interceptors.add(first)
+    interceptors.add(second)
 
-    path.remove(first)
-    path.remove(first)
+    interceptors.remove(first)
+    interceptors.remove(first)
 
-    assert path.interceptors == (second,)
+    assert list(interceptors) == [second]
+
+
+def test_calls_that_bypass() -> None:
+    """Only an interceptor that is not to be bypassed sees them."""
+    emulator = Emulator(CONFIG, clock=ManualClock())
+    seen: list[str] = []
+    emulator.interceptors.add(Watcher(seen, "fault"))
+    emulator.interceptors.add(Watcher(seen, "record"), bypassed=False)
+
+    with bypass_interceptors():
+        emulator.queue("q").purge()
+
+    assert seen == ["record>q.purge", "<record"]
+
+
+def test_for_the_length_of_a_block() -> None:
+    """An interceptor that is installed is gone after the block, whatever happens in it."""
+    interceptors = Interceptors()
+    watcher = Watcher([])
+
+    with suppress(ValueError), interceptors.installed(watcher):
+        assert list(interceptors) == [watcher]
+        raise ValueError
+
+    assert not interceptors
