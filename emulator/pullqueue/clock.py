@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from pullqueue.errors import ClockError
 
@@ -60,6 +61,22 @@ class Clock(ABC):
     def now(self) -> datetime:
         """Give the current instant as an aware datetime (UTC)."""
         return from_usec(self.now_usec())
+
+
+class MovableClock(Protocol):
+    """A clock that tests can move: a `ManualClock`, or the process's time while it is frozen."""
+
+    def now_usec(self) -> int:
+        """Give the current instant in microseconds since the epoch."""
+
+    def now(self) -> datetime:
+        """Give the current instant as an aware datetime (UTC)."""
+
+    def advance(self, by: float | timedelta) -> datetime:
+        """Move forward by seconds or a timedelta and give the new time."""
+
+    def move_to(self, moment: datetime) -> datetime:
+        """Move forward to an aware datetime and give it back."""
 
 
 class SystemClock(Clock):

@@ -89,6 +89,17 @@ def test_imports_run_one_way(part: str) -> None:
         assert not above, f"{path} imports {above}"
 
 
+def test_production_code_does_not_use_the_helpers_for_tests() -> None:
+    """Nothing but the helpers themselves imports `pullqueue.testing`."""
+    users = {
+        path.parent.name
+        for path in SOURCE.rglob("*.py")
+        if "testing" in imports_of(path) and (SOURCE / "testing") not in path.parents
+    }
+
+    assert users == set()
+
+
 def test_the_engine_knows_nothing_of_the_world() -> None:
     """The engine imports no file, socket, environment, YAML or web library."""
     permitted = set(sys.stdlib_module_names) - {"socket", "http", "urllib", "subprocess", "pathlib"}

@@ -177,7 +177,9 @@ def _started(
 
 def _tell_what_was_left(server: Server) -> None:
     """Say how many tasks go away with a server, if any."""
-    with server.site.unseen():
+    from pullqueue.engine.interceptors import bypass_interceptors  # noqa: PLC0415 - when it runs
+
+    with bypass_interceptors():
         left = sum(queue.fetch_statistics().tasks for queue in server.emulator.queues)
     if left:
         fate = "was left and is" if left == 1 else "were left and are"

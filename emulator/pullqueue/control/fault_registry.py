@@ -6,18 +6,16 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pullqueue import errors
 from pullqueue.api.answers import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.faults import Fault, Faults
 from pullqueue.engine.interceptors import VERBS
 from pullqueue.errors import PullQueueError
-
-if TYPE_CHECKING:
-    from pullqueue.testing.faults import Fault, Faults
 
 ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
     kind.__name__: kind
@@ -64,8 +62,6 @@ class FaultBoard:
             UnknownQueueError: it names a queue that is not there.
             ClockError: the time that latency would move is not frozen.
         """
-        from pullqueue.testing.faults import Faults  # noqa: PLC0415 - slow, seldom needed
-
         _check_fields(order)
         faults = Faults(self._emulator)
         order = {**_USUAL.get(order["kind"], {}), **order}

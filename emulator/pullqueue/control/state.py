@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.depths import DepthHistory
@@ -45,12 +44,8 @@ class Site:
 
     def tick(self) -> None:
         """Do what is to be done now and then: note how deep the queues are."""
-        with self.unseen():
+        with bypass_interceptors():
             self.depths.sample()
-
-    def unseen(self) -> AbstractContextManager[None]:
-        """Let the calls of a block pass by all faults: they are not the app's."""
-        return bypass_interceptors()
 
     def reset(self) -> None:
         """Forget tasks, names, records, requests and faults; keep configuration and clock."""

@@ -5,6 +5,8 @@ The fixtures of the pytest plugin are bound to these.
 
 from __future__ import annotations
 
+from pullqueue.clock import MovableClock
+from pullqueue.engine.faults import Fault, Faults
 from pullqueue.testing.assertions import (
     assert_added,
     assert_available,
@@ -16,12 +18,11 @@ from pullqueue.testing.crashing import Crash, CrashFailure, CrashTestError, Work
 from pullqueue.testing.describing import describe
 from pullqueue.testing.driving import WorkerStopped, drain
 from pullqueue.testing.exhausting import exhaust
-from pullqueue.testing.faults import Fault, Faults
 from pullqueue.testing.freezing import freeze
 from pullqueue.testing.interception import WorkerInterrupt
 from pullqueue.testing.moving import expire_leases, next_event
 from pullqueue.testing.payloads import json_payload
-from pullqueue.testing.process_time import MovableClock, ProcessClock
+from pullqueue.testing.process_time import ProcessClock
 from pullqueue.testing.recording import remember_added
 
 __all__ = [

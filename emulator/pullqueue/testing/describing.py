@@ -8,10 +8,10 @@ from datetime import timedelta
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event
+from pullqueue.engine.faults import faults_of
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.tasks import Task, TaskState
-from pullqueue.testing.faults import faults_of
 
 _TASKS_SHOWN = 5
 _EVENTS_SHOWN = 10

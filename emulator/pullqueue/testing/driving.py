@@ -12,6 +12,7 @@ from types import ModuleType
 
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.faults import movable_clock
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
 from pullqueue.engine.statistics import QueueStatistics
 from pullqueue.engine.store import Lease
@@ -21,7 +22,7 @@ from pullqueue.testing.interception import (
     Leash,
     WorkerInterrupt,
 )
-from pullqueue.testing.moving import movable_clock, next_event
+from pullqueue.testing.moving import next_event
 
 Worker = Callable[[], object]
 

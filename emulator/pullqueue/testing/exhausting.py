@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine.faults import movable_clock
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
-from pullqueue.testing.moving import movable_clock
 
 _LEASE_SECONDS = 60
 

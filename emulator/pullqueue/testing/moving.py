@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import cast
 
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.faults import movable_clock, queue_of
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import ClockError
-from pullqueue.testing.process_time import MovableClock
-
-
-def movable_clock(owner: Emulator | Queue) -> MovableClock:
-    """Give the clock of an emulator or a queue, if it can be moved.
-
-    Raises:
-        ClockError: it cannot: it is the system's, or time is not frozen.
-    """
-    clock = owner.clock
-    if not hasattr(clock, "move_to"):
-        raise ClockError(
-            f"cannot move the time of {owner!r}, which goes by a {type(clock).__name__}: make the "
-            "emulator with clock=ManualClock(), or use the fixtures of the pytest plugin"
-        )
-    movable = cast("MovableClock", clock)
-    movable.advance(0)
-    return movable
 
 
 def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datetime | None:
@@ -46,12 +27,3 @@ def next_event(emulator: Emulator) -> datetime | None:
     """
     moment = emulator.next_change()
     return None if moment is None else movable_clock(emulator).move_to(moment)
-
-
-def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
-    """Give a queue by its name, or the queue itself.
-
-    Raises:
-        UnknownQueueError: the emulator has no queue of this name.
-    """
-    return queue if isinstance(queue, Queue) else emulator.queue(queue)

@@ -9,26 +9,10 @@ from __future__ import annotations
 import sys
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from pullqueue.clock import Clock, SystemClock, duration_usec, from_usec, to_usec
 from pullqueue.errors import ClockError
-
-
-class MovableClock(Protocol):
-    """A clock that tests can move: a `ManualClock`, or the process's time while it is frozen."""
-
-    def now_usec(self) -> int:
-        """Give the current instant in microseconds since the epoch."""
-
-    def now(self) -> datetime:
-        """Give the current instant as an aware datetime (UTC)."""
-
-    def advance(self, by: float | timedelta) -> datetime:
-        """Move forward by seconds or a timedelta and give the new time."""
-
-    def move_to(self, moment: datetime) -> datetime:
-        """Move forward to an aware datetime and give it back."""
 
 
 class ProcessClock(Clock):

@@ -9,9 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self, TypedDict, Unpack
+from typing import Self, TypedDict, Unpack, cast
 
-from pullqueue.clock import duration_usec, from_usec
+from pullqueue import errors
+from pullqueue.clock import MovableClock, duration_usec, from_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, VERBS, QueueCall
 from pullqueue.engine.queue import Queue
@@ -19,12 +20,15 @@ from pullqueue.engine.store import Lease
 from pullqueue.errors import (
     ClockError,
     DeadlineExceededError,
+    OverQuotaError,
     PullQueueError,
+    QueueError,
+    TaskError,
 )
-from pullqueue.testing.injected import ErrorSource, made
-from pullqueue.testing.moving import movable_clock, queue_of
 
 Proceed = Callable[[], object]
+ErrorSource = PullQueueError | type[PullQueueError]
+"""An error, or the class of one."""
 
 
 class When(TypedDict, total=False):
@@ -275,3 +279,62 @@ class _Lapse:
 
 def _raise(error: PullQueueError) -> object:
     raise error
+
+
+def made(source: object, where: str) -> PullQueueError:
+    """Give an error, or make one of a class with what the class asks for.
+
+    `where` is the queue's name.
+
+    Raises:
+        TypeError: it is none of pullqueue's.
+    """
+    if isinstance(source, PullQueueError):
+        return source
+    if not (isinstance(source, type) and issubclass(source, PullQueueError)):
+        name = _name_here(source) or "TransientError"
+        raise TypeError(
+            f"{source!r} is no error of pullqueue: give one of its own, such as pullqueue.{name}"
+        )
+    error: type[PullQueueError] = source
+    message = f"{error.__doc__} (injected by the test)"
+    if issubclass(error, OverQuotaError):
+        return error(message, limit_bytes=0, needed_bytes=0)
+    if issubclass(error, TaskError):
+        return error(message, queue_name=where, task_name="")
+    if issubclass(error, QueueError):
+        return error(message, queue_name=where)
+    return error(message)
+
+
+def _name_here(source: object) -> str | None:
+    """Give the name of pullqueue's error that goes by the same name as another's."""
+    name = (source if isinstance(source, type) else type(source)).__name__
+    here = getattr(errors, name, None)
+    return name if isinstance(here, type) and issubclass(here, PullQueueError) else None
+
+
+def movable_clock(owner: Emulator | Queue) -> MovableClock:
+    """Give the clock of an emulator or a queue, if it can be moved.
+
+    Raises:
+        ClockError: it cannot: it is the system's, or time is not frozen.
+    """
+    clock = owner.clock
+    if not hasattr(clock, "move_to"):
+        raise ClockError(
+            f"cannot move the time of {owner!r}, which goes by a {type(clock).__name__}: make the "
+            "emulator with clock=ManualClock(), or use the fixtures of the pytest plugin"
+        )
+    movable = cast("MovableClock", clock)
+    movable.advance(0)
+    return movable
+
+
+def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
+    """Give a queue by its name, or the queue itself.
+
+    Raises:
+        UnknownQueueError: the emulator has no queue of this name.
+    """
+    return queue if isinstance(queue, Queue) else emulator.queue(queue)
