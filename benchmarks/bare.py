@@ -1,7 +1,6 @@
 """The peers of the engine: nothing but the structures that hold and order tasks.
 
-No checks, no records, no names made up, no limits, no lock, and no `Task` made to be handed out:
-leases give what the indexes hold, or the names in the heap.
+No validation, no records, no generated names, no limits, no lock.
 """
 
 from __future__ import annotations
@@ -9,46 +8,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from pullqueue.engine.fields import NAME, Fields
-from pullqueue.engine.orders import TaskOrders
+from pullqueue.engine.memory.index import TaskIndex
+from pullqueue.tasks import Task
 
 Given = tuple[str, bytes, str | None]
 """A task to add: its name, payload and tag."""
 
 
 class BareIndexes:
-    """The engine's own orders of tasks and a dict by name."""
+    """The engine's own index of tasks and a dict by name."""
 
     def __init__(self) -> None:
-        self.tasks: dict[str, Fields] = {}
-        self.orders = TaskOrders()
+        self.tasks: dict[str, Task] = {}
+        self.index = TaskIndex()
         self._sequence = 0
 
     def add(self, given: Sequence[Given], now_usec: int) -> None:
         """Make tasks and store them."""
-        tasks: list[Fields] = [
-            (now_usec, sequence, name, "q", payload, tag, 0, now_usec, 0)
+        tasks: list[Task] = [
+            Task(now_usec, sequence, name, "q", payload, tag, 0, now_usec, 0)
             for sequence, (name, payload, tag) in enumerate(given, self._sequence)
         ]
         self._sequence += len(tasks)
-        self.orders.put(tasks)
-        self.tasks.update({task[NAME]: task for task in tasks})
+        self.index.add(tasks)
+        self.tasks.update({task.name: task for task in tasks})
 
-    def lease(self, now_usec: int, until_usec: int, count: int) -> list[Fields]:
+    def lease(self, now_usec: int, until_usec: int, count: int) -> list[Task]:
         """Move the first due tasks behind `until_usec`."""
-        due = self.orders.due(now_usec, count)
-        leased: list[Fields] = [
-            (until_usec, seq, name, queue, payload, tag, retries + 1, added, size)
+        due = self.index.due(now_usec, count)
+        leased: list[Task] = [
+            Task(until_usec, seq, name, queue, payload, tag, retries + 1, added, size)
             for _, seq, name, queue, payload, tag, retries, added, size in due
         ]
-        self.orders.take(due)
-        self.orders.put(leased)
-        self.tasks.update({task[NAME]: task for task in leased})
+        self.index.move(due, leased)
+        self.tasks.update({task.name: task for task in leased})
         return leased
 
     def delete(self, names: Sequence[str]) -> None:
         """Take tasks out."""
-        self.orders.take([self.tasks.pop(name) for name in names])
+        self.index.remove([self.tasks.pop(name) for name in names])
 
 
 class HeapAndDict:

@@ -9,7 +9,6 @@ from benchmarks.bare import BareIndexes, Given, HeapAndDict
 from pullqueue import Emulator, NewTask
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.engine.fields import NAME
 
 BATCH = 100
 TAGS = [f"tag{number:02d}" for number in range(100)]
@@ -90,7 +89,7 @@ class BareSide:
         """Lease tasks and keep their names."""
         until_usec = self._now_usec + LEASE_SECONDS * USEC_PER_SECOND
         leased = self._structure.lease(self._now_usec, until_usec, count)
-        self._held.append([task if isinstance(task, str) else task[NAME] for task in leased])
+        self._held.append([task if isinstance(task, str) else task.name for task in leased])
         return self._held[-1]
 
     def delete(self) -> None:

@@ -1,8 +1,8 @@
 """Mutation testing of the engine: change one thing in its source, and see whether a test notices.
 
     python tests/mutation.py                      # all of engine/ and clock.py: half an hour
-    python tests/mutation.py engine/index.py      # one module
-    python tests/mutation.py --list engine/index.py
+    python tests/mutation.py engine/memory/index.py      # one module
+    python tests/mutation.py --list engine/memory/index.py
 
 A mutant is killed when a test fails, or when it does not end. The quick tests run first; what they
 let live is given to all of them, the Hypothesis machines included. Survivors are printed with their
@@ -271,11 +271,11 @@ def survivors_of(mutants: Sequence[Mutant], tests: str) -> list[Mutant]:
 def main(arguments: Sequence[str]) -> int:
     """Run the mutants of some modules and tell the score."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("modules", nargs="*", help="such as engine/index.py; all by default")
+    parser.add_argument("modules", nargs="*", help="such as engine/memory/index.py; all by default")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
     options = parser.parse_args(arguments)
     paths = [PACKAGE / module for module in options.modules]
-    paths = paths or [PACKAGE / "clock.py", *sorted((PACKAGE / "engine").glob("*.py"))]
+    paths = paths or [PACKAGE / "clock.py", *sorted((PACKAGE / "engine").rglob("*.py"))]
     mutants = [mutant for path in paths for mutant in mutants_of(path)]
     if options.list:
         print(*mutants, sep="\n")

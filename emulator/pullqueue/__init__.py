@@ -28,7 +28,7 @@ from pullqueue.errors import (
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
-    NameTakenError,
+    NameInUseError,
     OverQuotaError,
     PullQueueError,
     QueueDisabledError,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.events import Event, EventKind
     from pullqueue.engine.queue import Queue
-    from pullqueue.engine.statistics import QueueStatistics
+    from pullqueue.engine.queue_view import QueueStatistics
 
     __version__: str
 
@@ -79,7 +79,7 @@ __all__ = [
     "InvalidTaskNameError",
     "Limits",
     "ManualClock",
-    "NameTakenError",
+    "NameInUseError",
     "NewTask",
     "OverQuotaError",
     "PullQueueError",
@@ -111,7 +111,7 @@ _ENGINE_MODULES = {
     "Event": "events",
     "EventKind": "events",
     "Queue": "queue",
-    "QueueStatistics": "statistics",
+    "QueueStatistics": "queue_view",
 }
 
 

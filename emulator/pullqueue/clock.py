@@ -1,7 +1,7 @@
 """Time: the only module that may ask the machine what time it is.
 
-Inside, an instant is an integer count of microseconds since the Unix epoch; at the edges it is an
-aware `datetime`.
+Internally a time is an integer number of microseconds since the Unix epoch; in the public API it is
+an aware `datetime`.
 """
 
 from __future__ import annotations
@@ -20,30 +20,28 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_USEC = timedelta(microseconds=1)
 _FIRST_USEC = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _ONE_USEC
 LAST_USEC = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _ONE_USEC
-"""The last moment that a datetime can tell, at the end of the year 9999."""
+"""The last time that a datetime can represent, at the end of the year 9999."""
 
 
-def to_usec(moment: datetime) -> int:
-    """Give the microseconds since the epoch of an aware datetime.
+def to_usec(moment: object) -> int:
+    """Return the microseconds since the epoch of an aware datetime.
 
     Raises:
-        ClockError: `moment` is not a datetime, or is naive, or lies outside of the years 1 to 9999
-            in UTC. A naive datetime would mean another instant on every machine, so none is
-            guessed.
+        ClockError: `moment` is not a datetime, or is naive, or is outside the years 1 to 9999 in
+            UTC. A naive datetime is a different time on every machine, so none is accepted.
     """
     if not isinstance(moment, datetime):
-        raise ClockError(f"{moment!r} is not a datetime: give an aware one, such as {_example()}")
+        raise ClockError(f"{moment!r} is not a datetime: pass an aware one, such as {_example()}")
     if moment.utcoffset() is None:
-        raise ClockError(f"{moment!r} has no time zone: give an aware one, such as {_example()}")
+        raise ClockError(f"{moment!r} has no time zone: pass an aware one, such as {_example()}")
     usec = (moment - _EPOCH) // _ONE_USEC
     if not _FIRST_USEC <= usec <= LAST_USEC:
-        # What its own time zone can still tell could not be told in UTC, in which all are shown.
-        raise ClockError(f"{moment!r} lies outside of the years 1 to 9999 in UTC")
+        raise ClockError(f"{moment!r} is outside the years 1 to 9999 in UTC")
     return usec
 
 
 def from_usec(usec: int) -> datetime:
-    """Give the aware datetime (UTC) of a count of microseconds since the epoch."""
+    """Return the aware datetime (UTC) of a number of microseconds since the epoch."""
     return _EPOCH + timedelta(microseconds=usec)
 
 
@@ -52,14 +50,14 @@ def _example() -> str:
 
 
 class Clock(ABC):
-    """Tells an emulator what time it is. One clock enters an emulator, when it is made."""
+    """The time of an emulator, which gets one clock when it is made."""
 
     @abstractmethod
     def now_usec(self) -> int:
-        """Give the current instant in microseconds since the epoch."""
+        """Return the current time in microseconds since the epoch."""
 
     def now(self) -> datetime:
-        """Give the current instant as an aware datetime (UTC)."""
+        """Return the current time as an aware datetime (UTC)."""
         return from_usec(self.now_usec())
 
 
@@ -82,22 +80,22 @@ class MovableClock(Protocol):
 class SystemClock(Clock):
     """The machine's own time.
 
-    `time.time()` is looked up anew at each question, so that a library which replaces it
-    (freezegun, time-machine) is obeyed.
+    `time.time()` is looked up again at each call, so that libraries which replace it (freezegun,
+    time-machine) work.
     """
 
     def now_usec(self) -> int:
-        """Give the machine's current time in microseconds since the epoch."""
+        """Return the machine's current time in microseconds since the epoch."""
         return round(time.time() * USEC_PER_SECOND)
 
 
 class ManualClock(Clock):
-    """A clock that stands still until it is moved, and never goes back."""
+    """A clock that only moves when it is told to, and never goes back."""
 
     DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
 
     def __init__(self, start: datetime = DEFAULT_START) -> None:
-        """Start at an aware datetime; 2026-01-01T00:00:00Z unless told otherwise.
+        """Start at an aware datetime, 2026-01-01T00:00:00Z by default.
 
         Raises:
             ClockError: `start` is not an aware datetime.
@@ -106,15 +104,14 @@ class ManualClock(Clock):
         self._lock = threading.Lock()
 
     def now_usec(self) -> int:
-        """Give the instant the clock stands at, in microseconds since the epoch."""
+        """Return the time of the clock in microseconds since the epoch."""
         return self._now_usec
 
     def advance(self, by: float | timedelta) -> datetime:
-        """Move forward by seconds or a timedelta and give the new time.
+        """Move forward by seconds or a timedelta and return the new time.
 
         Raises:
-            ClockError: `by` is negative, not a finite number of seconds, or leads past the year
-                9999.
+            ClockError: `by` is negative, not a finite number of seconds, or passes the year 9999.
         """
         step_usec = duration_usec(by)
         if step_usec < 0:
@@ -123,16 +120,16 @@ class ManualClock(Clock):
             return self._set(self._now_usec + step_usec)
 
     def move_to(self, moment: datetime) -> datetime:
-        """Move forward to an aware datetime and give it back.
+        """Move forward to an aware datetime and return it.
 
         Raises:
-            ClockError: `moment` is not an aware datetime, or lies before the clock's time.
+            ClockError: `moment` is not an aware datetime, or is before the clock's time.
         """
         target_usec = to_usec(moment)
         with self._lock:
             if target_usec < self._now_usec:
                 raise ClockError(
-                    f"cannot move to {moment.isoformat()}: the clock stands at "
+                    f"cannot move to {moment.isoformat()}: the clock is at "
                     f"{self.now().isoformat()} and never goes back"
                 )
             return self._set(target_usec)
@@ -150,16 +147,18 @@ class ManualClock(Clock):
 
 
 def duration_usec(duration: float | timedelta) -> int:
-    """Give a duration (seconds or a timedelta) in whole microseconds, cut off below.
+    """Return a duration (seconds or a timedelta) in whole microseconds, rounded down.
 
     Raises:
-        ClockError: `duration` is no number of seconds, not finite, or too large for a timedelta.
+        ClockError: `duration` is not a number of seconds, not finite, or too large for a timedelta.
     """
     if isinstance(duration, timedelta):
         return duration // _ONE_USEC
     if isinstance(duration, bool) or not isinstance(duration, int | float):
-        raise ClockError(f"{duration!r} is no duration: give seconds or a timedelta")
+        raise ClockError(f"{duration!r} is not a valid duration: pass seconds or a timedelta")
     try:
         return timedelta(seconds=duration) // _ONE_USEC
     except (OverflowError, ValueError):
-        raise ClockError(f"{duration!r} is no duration: give a finite number of seconds") from None
+        raise ClockError(
+            f"{duration!r} is not a valid duration: pass a finite number of seconds"
+        ) from None

@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose, and what each is called at each door."""
+"""Every error that this package raises on purpose."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 class PullQueueError(Exception):
-    """something went wrong in pullqueue"""
+    """an error in pullqueue"""
 
     def __init__(self, message: str | None = None) -> None:
-        """Carry `message`, or the class's docstring where none is given."""
+        """Use `message`, or the docstring of the class if there is none."""
         super().__init__(message or type(self).__doc__)
 
 
 class ClockError(PullQueueError, ValueError):
-    """a clock cannot be moved so, or a moment or duration is not one"""
+    """a clock cannot be moved, or a time or duration is not valid"""
 
 
 class InvalidQueueConfigError(PullQueueError):
     """a queue.yaml is not valid"""
 
     def __init__(self, problems: Sequence[Finding]) -> None:
-        """Carry every problem found; the message lists them all."""
+        """Keep every problem found; the message lists them all."""
         self.problems = list(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
@@ -36,16 +36,16 @@ class ConfigFileError(PullQueueError):
 
 
 class QueueError(PullQueueError):
-    """a queue does not do what was asked of it"""
+    """a queue cannot do what was requested"""
 
     def __init__(self, message: str | None = None, *, queue_name: str) -> None:
-        """Name the queue concerned."""
+        """Keep the name of the queue."""
         self.queue_name = queue_name
         super().__init__(message)
 
 
 class UnknownQueueError(QueueError):
-    """there is no queue of this name"""
+    """there is no queue with this name"""
 
 
 class InvalidQueueModeError(QueueError):
@@ -81,36 +81,36 @@ class TooManyTasksError(PullQueueError, ValueError):
 
 
 class DuplicateTaskNameError(PullQueueError, ValueError):
-    """one name twice in one batch"""
+    """a name occurs twice in one batch"""
 
 
 class InvalidLeaseTimeError(PullQueueError, ValueError):
-    """a lease cannot last so long"""
+    """the duration of a lease is not valid"""
 
 
 class InvalidMaxTasksError(PullQueueError, ValueError):
-    """one lease cannot ask for so many tasks"""
+    """the number of tasks to lease or list is not valid"""
 
 
 class OverQuotaError(PullQueueError):
-    """the add would pass total_storage_limit"""
+    """the add would exceed total_storage_limit"""
 
     def __init__(self, message: str | None = None, *, limit_bytes: int, needed_bytes: int) -> None:
-        """Tell the limit and what the queues would have held, in bytes."""
+        """Keep the limit and the bytes that all queues would have had."""
         self.limit_bytes = limit_bytes
         self.needed_bytes = needed_bytes
         super().__init__(message)
 
 
 class StoreFullError(PullQueueError):
-    """the store holds as many tasks as it may"""
+    """the store has the maximum number of tasks"""
 
 
 class TaskError(PullQueueError):
-    """a task is not in the state the call needs"""
+    """a task is not in the state that the call requires"""
 
     def __init__(self, message: str | None = None, *, queue_name: str, task_name: str) -> None:
-        """Name the task and its queue."""
+        """Keep the names of the task and its queue."""
         self.queue_name = queue_name
         self.task_name = task_name
         super().__init__(message)
@@ -124,7 +124,7 @@ class TaskLeaseExpiredError(TaskError):
     """the task is not leased, or another lease of it is current"""
 
 
-class NameTakenError(TaskError):
+class NameInUseError(TaskError):
     """a task of this name exists or existed; `.added` and `.refused` split the batch"""
 
     def __init__(
@@ -134,24 +134,24 @@ class NameTakenError(TaskError):
         queue_name: str,
         task_name: str,
         added: Sequence[Task] = (),
-        refused: Mapping[str, type[NameTakenError]] | None = None,
+        refused: Mapping[str, type[NameInUseError]] | None = None,
     ) -> None:
-        """Tell what of a batch was added, and which names were refused and why."""
+        """Keep what of a batch was added, and which names were refused and why."""
         self.added = list(added)
         self.refused = dict(refused or {})
         super().__init__(message, queue_name=queue_name, task_name=task_name)
 
 
-class TaskAlreadyExistsError(NameTakenError):
+class TaskAlreadyExistsError(NameInUseError):
     """the queue already has a task of this name"""
 
 
-class TombstonedTaskError(NameTakenError):
-    """a task of this name was deleted or given up not long ago"""
+class TombstonedTaskError(NameInUseError):
+    """a task of this name was deleted or exhausted recently"""
 
 
 class TransientError(PullQueueError):
-    """the call failed for a passing reason; try it again"""
+    """the call failed temporarily; try it again"""
 
 
 class InternalError(PullQueueError):
@@ -171,13 +171,13 @@ class StoreError(PullQueueError):
 
 
 class ServerAddressError(PullQueueError):
-    """the address of a server is none, or one that cannot be used"""
+    """the address of a server is missing, or cannot be used"""
 
 
 def is_refusal(failure: object) -> bool:
-    """Tell whether pytest shows an error raised here on purpose (`failure` is its `excinfo`).
+    """Return whether an error was raised on purpose (`failure` is pytest's `excinfo`).
 
-    As `__tracebackhide__` of a module it takes the module's frames out of such reports: what was
-    wrong stands in the test. A fault of pullqueue itself is shown in full.
+    As `__tracebackhide__` of a module it removes the module's frames from such reports: the cause
+    is in the test. An error in pullqueue itself is shown in full.
     """
     return isinstance(getattr(failure, "value", None), PullQueueError)

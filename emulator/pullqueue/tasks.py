@@ -1,35 +1,32 @@
-"""What a task is, before it is added and after, and what can become of it."""
+"""What a task is, before it is added and after, and what the result of deleting it can be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
-from functools import partial
-from itertools import repeat
 from typing import NamedTuple
 
 from pullqueue.clock import from_usec
 
 
 class TaskState(Enum):
-    """Where a stored task stands at a given moment."""
+    """The state of a stored task at a given time."""
 
     SCHEDULED = "scheduled"
-    """Never leased, and its eta lies ahead."""
+    """Never leased, and its eta is in the future."""
     AVAILABLE = "available"
-    """Free to be leased."""
+    """Can be leased."""
     LEASED = "leased"
-    """Held until its eta."""
+    """Leased until its eta."""
 
 
 class DeleteResult(Enum):
-    """What became of one name in a call of `Queue.delete_tasks`."""
+    """The result for one name in a call of `Queue.delete_tasks`."""
 
     DELETED = "deleted"
-    """The task was there and is gone."""
+    """The task existed and was deleted."""
     UNKNOWN = "unknown"
-    """The queue never had a task of this name, or has forgotten it."""
+    """The queue never had a task of this name, or its tombstone has expired."""
     TOMBSTONED = "tombstoned"
     """The task was deleted, purged or exhausted before."""
 
@@ -40,23 +37,21 @@ class NewTask(NamedTuple):
     payload: bytes | str = b""
     """The work; text is stored as UTF-8."""
     name: str | None = None
-    """Letters, digits, `_` and `-`, up to 500; made up when None."""
+    """Letters, digits, `_` and `-`, up to 500; generated when None."""
     tag: str | None = None
-    """A group to lease by; `""` is a tag, None is none."""
+    """A group to lease by; `""` is a tag, None means untagged."""
     eta: datetime | None = None
-    """The first moment it may be leased, aware; None: at once."""
+    """The earliest time at which it can be leased, aware; None: at once."""
 
 
 class Task(NamedTuple):
-    """A task as a queue holds it at one moment; later changes do not show in it.
+    """A task as a queue holds it at one time; later changes do not show in it.
 
     A tuple that begins with (eta_usec, sequence): the order of a queue is the order of its tasks.
-    That makes it smaller and several times cheaper to make than a dataclass, in the place where an
-    emulator spends its time and memory.
     """
 
     eta_usec: int
-    """When it may be leased (next): while it is leased, the end of the lease."""
+    """When it can be leased (next): while it is leased, the end of the lease."""
     sequence: int
     """Order of arrival in its emulator."""
     name: str
@@ -68,7 +63,7 @@ class Task(NamedTuple):
     tag: str | None
     """The group it can be leased by."""
     retry_count: int
-    """How often it has been leased; 1 during its first lease."""
+    """How many times it has been leased; 1 during its first lease."""
     enqueued_usec: int
     """When it was added."""
     stored_bytes: int
@@ -76,7 +71,7 @@ class Task(NamedTuple):
 
     @property
     def eta(self) -> datetime:
-        """When it may be leased (next), as an aware datetime (UTC)."""
+        """When it can be leased (next), as an aware datetime (UTC)."""
         return from_usec(self.eta_usec)
 
     @property
@@ -85,7 +80,7 @@ class Task(NamedTuple):
         return from_usec(self.enqueued_usec)
 
     def state_at(self, now_usec: int) -> TaskState:
-        """Tell where the task stands at an instant, if nothing changes it before."""
+        """Return the state of the task at a time, if nothing changes it before."""
         if self.eta_usec <= now_usec:
             return TaskState.AVAILABLE
         return TaskState.LEASED if self.retry_count else TaskState.SCHEDULED
@@ -99,26 +94,17 @@ class Task(NamedTuple):
 
 
 def count_tasks(count: int) -> str:
-    """Give a number of tasks in words: `1 task`, `2 tasks`."""
+    """Return a number of tasks in words: `1 task`, `2 tasks`."""
     return "1 task" if count == 1 else f"{count} tasks"
 
 
 def taken_by(*, existing: bool) -> str:
-    """Say of a task why its name is taken: it is there, or was until not long ago."""
-    return "exists" if existing else "was deleted or given up not long ago"
+    """Return why the name of a task cannot be used: the task exists, or did until recently."""
+    return "exists" if existing else "was deleted or exhausted recently"
 
 
 def not_deleted(result: DeleteResult) -> str:
-    """Say of a task why it could not be deleted."""
+    """Return why a task could not be deleted."""
     if result is DeleteResult.TOMBSTONED:
-        return "was deleted or given up before"
-    return "is not there"
-
-
-make_task = partial(tuple.__new__, Task)
-"""Makes a task of a tuple of all its fields: what calling `Task` does, in half the time."""
-
-
-def make_tasks(all_fields: Iterable[tuple[object, ...]]) -> list[Task]:
-    """Make tasks of tuples of all their fields."""
-    return list(map(tuple.__new__, repeat(Task), all_fields))
+        return "was deleted or exhausted before"
+    return "does not exist"

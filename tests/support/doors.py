@@ -19,7 +19,7 @@ from pullqueue import (
     InvalidQueueModeError,
     Limits,
     ManualClock,
-    NameTakenError,
+    NameInUseError,
     OverQuotaError,
     PullQueueError,
     Queue,
@@ -165,7 +165,7 @@ class PythonDoor(Door):
     def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
         with _refusals():
             changed = self._queue(queue).modify_lease(
-                held.name, seconds, held_eta_usec=held.eta_usec
+                held.name, seconds, expected_eta_usec=held.eta_usec
             )
             return _held(changed)
 
@@ -196,7 +196,7 @@ def python_door(store: str = "memory") -> Iterator[Door]:
 
 _REFUSALS: dict[type[PullQueueError], Refusal] = {
     TaskLeaseExpiredError: Refusal.LEASE_EXPIRED,
-    NameTakenError: Refusal.NAME_TAKEN,
+    NameInUseError: Refusal.NAME_TAKEN,
     UnknownTaskError: Refusal.UNKNOWN_TASK,
     UnknownQueueError: Refusal.UNKNOWN_QUEUE,
     InvalidQueueModeError: Refusal.WRONG_MODE,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pullqueue import Limits
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 
-LIMITS = Limits(events_kept=50, exhausted_kept=3, tombstone_seconds=100)
+LIMITS = Limits(
+    events_kept=50, exhausted_kept=3, exhausted_payload_bytes=100, tombstone_seconds=100
+)
 
 
 def config_of(limit: int | None) -> QueueConfig:

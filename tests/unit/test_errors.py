@@ -26,7 +26,7 @@ def test_every_error_can_be_imported_from_the_top(kind: type[errors.PullQueueErr
 
 def test_the_docstring_is_the_default_message() -> None:
     """An error raised without a text still says what is wrong."""
-    assert str(errors.TransientError()) == "the call failed for a passing reason; try it again"
+    assert str(errors.TransientError()) == "the call failed temporarily; try it again"
     assert str(errors.TransientError("other")) == "other"
 
 
@@ -42,7 +42,7 @@ def test_facts_are_attributes() -> None:
 @pytest.mark.parametrize("kind", ERRORS)
 def test_every_error_has_codes(kind: type[errors.PullQueueError]) -> None:
     """Each error, or one above it other than the root, has its codes at each door."""
-    abstract = {errors.PullQueueError, errors.QueueError, errors.TaskError, errors.NameTakenError}
+    abstract = {errors.PullQueueError, errors.QueueError, errors.TaskError, errors.NameInUseError}
 
     found = next(above for above in kind.__mro__ if above in ERROR_CODES)
 

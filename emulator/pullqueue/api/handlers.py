@@ -18,7 +18,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.errors import (
     InvalidEtaError,
     InvalidQueueModeError,
-    NameTakenError,
+    NameInUseError,
     TombstonedTaskError,
 )
 from pullqueue.tasks import DeleteResult, not_deleted
@@ -85,7 +85,7 @@ def insert_task(call: Call) -> Reply:
         raise _other_queue(messages.QUEUE_NAME_INVALID, named, call)
     try:
         task = call.queue.add_many([new])[0]
-    except NameTakenError as error:
+    except NameInUseError as error:
         text = messages.NAME_TAKEN.format(name=error.task_name)
         raise ApiError(text, explanation=str(error)) from None
     except InvalidEtaError as error:
@@ -158,10 +158,10 @@ def update_task(call: Call) -> Reply:
     task_name = resources.text_field(body, "id")
     if not task_name:
         raise ApiError(messages.ID_REQUIRED, reason="required")
-    held_eta_usec = resources.integer_field(body, "leaseTimestamp")
-    if held_eta_usec is None:
+    expected_eta_usec = resources.integer_field(body, "leaseTimestamp")
+    if expected_eta_usec is None:
         raise ApiError(messages.LEASE_TIMESTAMP_REQUIRED, reason="required")
-    task = call.queue.modify_lease(task_name, seconds, held_eta_usec=held_eta_usec)
+    task = call.queue.modify_lease(task_name, seconds, expected_eta_usec=expected_eta_usec)
     return Reply(resources.task_json(task, call.queue.name))
 
 
@@ -176,8 +176,8 @@ def patch_task(call: Call) -> Reply:
         raise _other_queue(messages.QUEUE_NAME_FIXED, named, call)
     if resources.text_field(body, "id") not in (None, "", call.task_name):
         raise ApiError(messages.TASK_ID_FIXED)
-    held_eta_usec = resources.integer_field(body, "leaseTimestamp")
-    task = call.queue.modify_lease(call.task_name, seconds, held_eta_usec=held_eta_usec)
+    expected_eta_usec = resources.integer_field(body, "leaseTimestamp")
+    task = call.queue.modify_lease(call.task_name, seconds, expected_eta_usec=expected_eta_usec)
     return Reply(resources.task_json(task, call.queue.name))
 
 

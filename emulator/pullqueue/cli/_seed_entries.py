@@ -131,13 +131,13 @@ _READ: Mapping[str, Callable[[Entry, object], Any]] = {
 def _check_as_task(entry: Entry, task: Json) -> None:
     """Let the engine say what no queue takes, before the first task is added."""
     from pullqueue import errors  # noqa: PLC0415 - slow, and only used here
-    from pullqueue.engine.checks import drafts_of  # noqa: PLC0415 - the same
+    from pullqueue.engine.validation import validated_tasks  # noqa: PLC0415 - the same
     from pullqueue.limits import Limits  # noqa: PLC0415 - the same
     from pullqueue.tasks import NewTask  # noqa: PLC0415 - the same
 
     data = task.get("payload") or b64decode(task.get("payload_base64", ""))
     try:
-        drafts_of([NewTask(data, task.get("name"), task.get("tag"))], Limits(), lambda: 0)
+        validated_tasks([NewTask(data, task.get("name"), task.get("tag"))], Limits(), lambda: 0)
     except errors.InvalidTaskNameError as error:
         raise entry.places["name"].refusal(str(error)) from None
     except errors.InvalidTagError as error:

@@ -104,7 +104,7 @@ def change_lease(call: Call) -> Answer:
     task = call.queue.modify_lease(
         call.values["task"],
         call.body["lease_seconds"],
-        held_eta_usec=call.body.get("eta_usec"),
+        expected_eta_usec=call.body.get("eta_usec"),
     )
     return _task_answer(call, task)
 

@@ -13,8 +13,8 @@ from pullqueue.api.answers import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.control.operations import Answer, Call
-from pullqueue.engine.checks import drafts_of
-from pullqueue.engine.store import DRAFT_BYTES, QueueContents
+from pullqueue.engine.store import QueueContents
+from pullqueue.engine.validation import validated_tasks
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask, Task
@@ -131,7 +131,9 @@ def _task(fields: dict[str, Any], queue_name: str, moved_usec: int, limits: Limi
     name = _text(fields["name"])
     tag = None if fields["tag"] is None else _text(fields["tag"])
     payload = b64decode(_text(fields["payload"]), validate=True)
-    (draft,) = drafts_of([NewTask(payload=payload, name=name, tag=tag)], limits, lambda: 0)
+    (validated,) = validated_tasks(
+        [NewTask(payload=payload, name=name, tag=tag)], limits, lambda: 0
+    )
     return Task(
         eta_usec=_moment(fields["eta_usec"], moved_usec),
         sequence=_integer(fields["sequence"], least=1, most=_LARGEST_SEQUENCE),
@@ -141,7 +143,7 @@ def _task(fields: dict[str, Any], queue_name: str, moved_usec: int, limits: Limi
         tag=tag,
         retry_count=_integer(fields["retry_count"], least=0, most=_LARGEST_COUNT),
         enqueued_usec=_moment(fields["enqueued_usec"], moved_usec),
-        stored_bytes=draft[DRAFT_BYTES],
+        stored_bytes=validated.size,
     )
 
 
@@ -153,7 +155,7 @@ def _text(value: object) -> str:
 
 def _name(value: object, limits: Limits) -> str:
     name = _text(value)
-    drafts_of([NewTask(name=name)], limits, lambda: 0)
+    validated_tasks([NewTask(name=name)], limits, lambda: 0)
     return name
 
 

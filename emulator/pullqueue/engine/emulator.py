@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pullqueue import config as queue_yaml
 from pullqueue.clock import Clock, SystemClock
 from pullqueue.engine.interceptors import Interceptors
-from pullqueue.engine.memory import MemoryStore
+from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.names import NameSource, random_names
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueContents, StoreFactory
@@ -45,10 +45,9 @@ class Emulator:
     ) -> None:
         """Make empty queues from a configuration.
 
-        `clock` is the system's when None; `project` the application id that callers must name,
-        any when None; `store` keeps the tasks: in memory, or where a URL says (see
-        `pullqueue.stores`); `names` makes up the names of tasks that have none, and can be
-        replaced at any time.
+        `clock` is the system's when None; `project` the application id that callers must use,
+        any when None; `store` keeps the tasks: in memory, or at a URL (see `pullqueue.stores`);
+        `names` generates the names of tasks that have none, and can be replaced at any time.
         """
         self.clock = clock or SystemClock()
         self.limits = limits or Limits()
@@ -58,7 +57,7 @@ class Emulator:
         self._store = _factory(store)(
             clock=self.clock,
             limits=self.limits,
-            names=lambda: self.names(),  # noqa: PLW0108 - asked anew, since it can be replaced
+            names=lambda: self.names(),  # noqa: PLW0108 - looked up at each call, since it can be replaced
         )
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
@@ -112,7 +111,7 @@ class Emulator:
 
     @property
     def config(self) -> QueueConfig:
-        """The configuration now in force."""
+        """The current configuration."""
         return self._config
 
     @property
@@ -121,7 +120,7 @@ class Emulator:
         return list(self._queues.values())
 
     def queue(self, name: str) -> Queue:
-        """Give a queue by name.
+        """Return a queue by name.
 
         Raises:
             UnknownQueueError: queue.yaml has no such queue.
@@ -132,7 +131,7 @@ class Emulator:
         return queue
 
     def reconfigure(self, config: QueueConfig) -> None:
-        """Take another configuration, as a deployment of queue.yaml would.
+        """Apply another configuration, as a deployment of queue.yaml would.
 
         Queues are added and changed; one that is no longer listed is disabled and keeps its tasks
         until it is listed again.
@@ -153,15 +152,15 @@ class Emulator:
             self._config = config
 
     def reset(self) -> None:
-        """Forget all tasks, leases, names and records; keep the configuration and the clock."""
+        """Delete all tasks, leases, names and records; keep the configuration and the clock."""
         self._store.clear()
 
     def export(self) -> dict[str, QueueContents]:
-        """Give what all queues hold, as of one moment, for `restore`."""
+        """Return the contents of all queues, as of one time, for `restore`."""
         return self._store.export()
 
     def restore(self, contents: Mapping[str, QueueContents]) -> None:
-        """Forget all tasks, names and records, and hold these contents instead.
+        """Delete all tasks, names and records, and store these contents instead.
 
         Raises:
             UnknownQueueError: contents are for a queue that is not in queue.yaml; nothing changes.
@@ -170,21 +169,28 @@ class Emulator:
         self._store.restore(contents, retry_limits=retry_limits)
 
     def close(self) -> None:
-        """Let go of what the store holds open: files, connections. Nothing can be done after it."""
+        """Close the files and connections of the store. The emulator cannot be used after it."""
         self._store.close()
 
     @property
     def bytes_stored(self) -> int:
-        """What all tasks weigh together: payloads, names and tags, in bytes of UTF-8."""
+        """The size of all tasks together: payloads, names and tags, in bytes of UTF-8."""
         return self._store.bytes_stored()
 
+    def now_usec(self) -> int:
+        """Return the time by which tasks become due, in microseconds: that of the store.
+
+        It is the clock's, unless several servers share the store.
+        """
+        return self._store.now_usec()
+
     def next_change(self) -> datetime | None:
-        """Give the next moment at which anything changes by itself, or None."""
-        return min(_moments(queue.next_change() for queue in self.queues), default=None)
+        """Return the next time at which anything changes by itself, or None."""
+        return min(_present(queue.next_change() for queue in self.queues), default=None)
 
     def last_lease_end(self) -> datetime | None:
-        """Give the moment at which the last of the leases now held ends, or None."""
-        return max(_moments(queue.last_lease_end() for queue in self.queues), default=None)
+        """Return the end of the current lease that ends last, or None."""
+        return max(_present(queue.last_lease_end() for queue in self.queues), default=None)
 
     def _configured(self, settings: QueueSettings, storage_limit_bytes: int | None) -> Queue:
         queue = self._queues.get(settings.name)
@@ -217,5 +223,5 @@ def _factory(store: StoreFactory | str) -> StoreFactory:
     return store_from_url(store)
 
 
-def _moments(moments: Iterable[datetime | None]) -> list[datetime]:
-    return [moment for moment in moments if moment is not None]
+def _present(times: Iterable[datetime | None]) -> list[datetime]:
+    return [time for time in times if time is not None]

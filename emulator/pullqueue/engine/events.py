@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import Enum
-from operator import itemgetter
 from typing import NamedTuple
 
 from pullqueue.clock import from_usec
-from pullqueue.engine.fields import RETRY_COUNT, Fields, names_of
-
-_retry_count = itemgetter(RETRY_COUNT)
 
 
 class EventKind(Enum):
-    """A step in a task's life."""
+    """What happened to a task."""
 
     ADDED = "added"
     LEASED = "leased"
     EXTENDED = "extended"
-    """Its lease was given another end."""
+    """The end of its lease was changed."""
     RELEASED = "released"
-    """Its holder gave it back."""
+    """Its holder released it."""
     LEASE_EXPIRED = "lease expired"
     DELETED = "deleted"
     PURGED = "purged"
@@ -32,16 +27,16 @@ class EventKind(Enum):
 
 
 class Event(NamedTuple):
-    """One step in the life of one task."""
+    """One event in the history of one task."""
 
     usec: int
     """When, in microseconds since the epoch."""
     kind: EventKind
     task_name: str
     retry_count: int
-    """How often the task had been leased by then, this step included."""
+    """How many times the task had been leased by then, this event included."""
     until_usec: int | None = None
-    """Of a lease: when it is to end. Of a new task: its eta."""
+    """When the lease ends, of a task that was leased or extended."""
 
     @property
     def moment(self) -> datetime:
@@ -54,11 +49,8 @@ class Event(NamedTuple):
         return None if self.until_usec is None else from_usec(self.until_usec)
 
 
-class Entry(NamedTuple):
-    """One operation on some tasks; names only, so that payloads are not kept alive.
-
-    In tuples, which the garbage collector lets go of.
-    """
+class Operation(NamedTuple):
+    """One operation on some tasks, as stores record it."""
 
     usec: int
     kind: EventKind
@@ -67,40 +59,16 @@ class Entry(NamedTuple):
     until_usec: int | None
 
 
-class EventLog:
-    """The latest events of one queue.
+def events_of(
+    operations: Iterable[Operation], now_usec: int, task_name: str | None = None
+) -> list[Event]:
+    """Return the events of operations until now, of all tasks or of one, oldest first.
 
-    An operation is one entry however many tasks it touched, and a lease that runs out is no entry
-    at all: it is told from the lease's end when the log is read.
+    A lease that expires is not recorded: it follows from the end of the lease.
     """
-
-    def __init__(self, kept: int) -> None:
-        """Remember the latest `kept` events, to the operation."""
-        self._kept = kept
-        self._entries: deque[Entry] = deque()
-        self._count = 0
-
-    def record(
-        self, kind: EventKind, usec: int, tasks: Sequence[Fields], until_usec: int | None = None
-    ) -> None:
-        """Remember that one operation did `kind` to `tasks`."""
-        names = names_of(tasks)
-        counts = tuple(map(_retry_count, tasks))
-        self._entries.append(Entry(usec, kind, names, counts, until_usec))
-        self._count += len(names)
-        while self._count > self._kept and len(self._entries) > 1:
-            self._count -= len(self._entries.popleft().names)
-
-    def read(self, now_usec: int, task_name: str | None = None) -> list[Event]:
-        """Give the events until now, of all tasks or of one, oldest first."""
-        return told(self._entries, now_usec, task_name)
-
-
-def told(entries: Iterable[Entry], now_usec: int, task_name: str | None = None) -> list[Event]:
-    """Give the events of a record until now, of all tasks or of one, oldest first."""
     events: list[Event] = []
     leases: dict[str, Event] = {}
-    for event in _recorded(entries, task_name):
+    for event in _recorded(operations, task_name):
         lease = leases.pop(event.task_name, None)
         if lease is not None:
             events += _expiry(lease, event.usec)
@@ -113,27 +81,14 @@ def told(entries: Iterable[Entry], now_usec: int, task_name: str | None = None) 
     return events
 
 
-def _recorded(entries: Iterable[Entry], task_name: str | None) -> Iterator[Event]:
-    for usec, kind, names, retry_counts, until_usec in entries:
+def _recorded(operations: Iterable[Operation], task_name: str | None) -> Iterator[Event]:
+    for usec, kind, names, retry_counts, until_usec in operations:
         for name, retry_count in zip(names, retry_counts, strict=True):
             if task_name is None or name == task_name:
-                yield Event(
-                    usec=usec,
-                    kind=kind,
-                    task_name=name,
-                    retry_count=retry_count,
-                    until_usec=until_usec,
-                )
+                yield Event(usec, kind, name, retry_count, until_usec)
 
 
 def _expiry(lease: Event, by_usec: int) -> list[Event]:
     if lease.until_usec is None or lease.until_usec > by_usec:
         return []
-    return [
-        Event(
-            usec=lease.until_usec,
-            kind=EventKind.LEASE_EXPIRED,
-            task_name=lease.task_name,
-            retry_count=lease.retry_count,
-        )
-    ]
+    return [Event(lease.until_usec, EventKind.LEASE_EXPIRED, lease.task_name, lease.retry_count)]

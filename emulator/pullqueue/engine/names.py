@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable
 
 NameSource = Callable[[], str]
-"""Gives another name at each call. A name that is taken is passed over."""
+"""Returns another name at each call. A name that is in use is skipped."""
 
 
 def random_names(seed: int | None = None) -> NameSource:
-    """Give a source of names like production's: 16 lower-case hex digits.
+    """Return a source of names like production's: 16 lower-case hex digits.
 
     With a `seed` the names are the same at each run.
     """
-    bits = random.Random(seed).getrandbits  # noqa: S311 - names are no secrets
+    bits = random.Random(seed).getrandbits  # noqa: S311 - names are not secret
     return lambda: f"{bits(64):016x}"

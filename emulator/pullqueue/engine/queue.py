@@ -1,19 +1,14 @@
-"""A queue as its users see it: the verbs of the Task Queue API, with every argument checked."""
+"""A queue as its users see it: the verbs of the Task Queue API, with every argument validated."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from pullqueue.engine import checks
+from pullqueue.engine import validation
 from pullqueue.engine.interceptors import interceptable
 from pullqueue.engine.queue_view import AnyTask, QueueView, is_task, name_of
-from pullqueue.engine.store import (
-    Draft,
-    Insertion,
-    Lease,
-    LeaseRequest,
-)
+from pullqueue.engine.store import Insertion, Lease, LeaseRequest, ValidatedTask
 from pullqueue.errors import (
     InvalidQueueModeError,
     InvalidTagError,
@@ -42,33 +37,33 @@ class Queue(QueueView):
         tag: str | None = None,
         eta: datetime | None = None,
     ) -> Task:
-        """Add one task and give it as stored.
+        """Add one task and return it as stored.
 
-        `payload` is at most 1 MB, text as UTF-8; `name` is made up when None; `eta` is an aware
+        `payload` is at most 1 MB, text as UTF-8; `name` is generated when None; `eta` is an aware
         datetime, at most 30 days ahead, and None means at once.
 
         Raises:
-            InvalidTaskError: an argument is not valid (a subclass tells which).
+            InvalidTaskError: an argument is not valid (a subclass for each).
             TaskAlreadyExistsError: the name is in use.
-            TombstonedTaskError: the name was in use until not long ago.
-            OverQuotaError: total_storage_limit would be passed.
+            TombstonedTaskError: the name was in use until recently.
+            OverQuotaError: total_storage_limit would be exceeded.
         """
         return self.add_many([NewTask(payload=payload, name=name, tag=tag, eta=eta)])[0]
 
     def add_many(self, tasks: Sequence[NewTask]) -> list[Task]:
-        """Add up to 100 tasks and give them as stored, in the same order.
+        """Add up to 100 tasks and return them as stored, in the same order.
 
         What is not valid refuses the whole batch before anything is stored, and so does the
-        storage limit. A taken name fails alone: the other tasks are added.
+        storage limit. A name in use fails alone: the other tasks are added.
 
         Raises:
             TooManyTasksError: there are more than 100.
-            DuplicateTaskNameError: a name stands twice in the batch.
-            InvalidTaskError: a task is not valid (a subclass tells what).
+            DuplicateTaskNameError: a name occurs twice in the batch.
+            InvalidTaskError: a task is not valid (a subclass for each argument).
             TaskAlreadyExistsError: names were in use; `.added` has the tasks that were added,
                 `.refused` the other names.
-            TombstonedTaskError: the same, where the task of the first such name is gone.
-            OverQuotaError: total_storage_limit would be passed; nothing was added.
+            TombstonedTaskError: the same, if the task of the first such name was deleted.
+            OverQuotaError: total_storage_limit would be exceeded; nothing was added.
         """
         added, refused = self.insert(tasks)
         if refused:
@@ -85,26 +80,27 @@ class Queue(QueueView):
 
     @interceptable
     def insert(self, tasks: Sequence[NewTask]) -> Insertion:
-        """Add like `add_many`, but tell of taken names in the result instead of raising."""
-        drafts = self._drafts(tasks)
-        return self._store.insert(self.name, drafts, storage_limit_bytes=self._storage_limit_bytes)
+        """Add like `add_many`, but return the names in use instead of raising."""
+        return self._store.insert(
+            self.name, self._validated(tasks), storage_limit_bytes=self._storage_limit_bytes
+        )
 
     def check(self, tasks: Sequence[NewTask]) -> None:
-        """Refuse what `add_many` would refuse whole, but for the storage limit; add nothing.
+        """Raise what `add_many` would raise for the whole batch, except for the storage limit.
 
         Raises:
             TooManyTasksError: there are more than 100.
-            DuplicateTaskNameError: a name stands twice in the batch.
-            InvalidTaskError: a task is not valid (a subclass tells what).
+            DuplicateTaskNameError: a name occurs twice in the batch.
+            InvalidTaskError: a task is not valid (a subclass for each argument).
         """
-        self._drafts(tasks)
+        self._validated(tasks)
 
     def lease_tasks(self, lease_seconds: float, max_tasks: int) -> list[Task]:
         """Lease the first available tasks, in order of eta and arrival.
 
         `lease_seconds` is 0 to 604 800, `max_tasks` 1 to 1000. Fewer tasks come where fewer are
-        available or where their payloads pass 32 MB together; none where leases are asked for too
-        often (`Limits.leases_per_second`).
+        available or where their payloads exceed 32 MB together; none if there are too many lease
+        calls (`Limits.leases_per_second`).
 
         Raises:
             InvalidLeaseTimeError: `lease_seconds` is out of range.
@@ -137,9 +133,9 @@ class Queue(QueueView):
         tag: str | None = None,
         payload_bytes: int | None = None,
     ) -> Lease:
-        """Lease tasks and also tell whether there are none because of the lease rate.
+        """Lease tasks and also return whether there are none because of the lease rate.
 
-        `payload_bytes` replaces the limit on what the payloads weigh together.
+        `payload_bytes` replaces the limit on the size of the payloads together.
 
         Raises:
             InvalidTagError: `tag` is not valid, or given without `group_by_tag`.
@@ -147,14 +143,14 @@ class Queue(QueueView):
             InvalidMaxTasksError: `max_tasks` is out of range.
         """
         self._check_usable()
-        checks.tag_bytes(tag, self._limits)
+        validation.tag_bytes(tag, self._limits)
         if tag is not None and not group_by_tag:
-            raise InvalidTagError(f"tag {tag!r} is given without group_by_tag: ask for both")
+            raise InvalidTagError(f"tag {tag!r} requires group_by_tag: set it, or remove the tag")
         lease = self._store.lease(
             self.name,
             LeaseRequest(
                 lease_usec=self._lease_usec(lease_seconds),
-                max_tasks=checks.max_tasks(max_tasks, self._limits),
+                max_tasks=validation.max_tasks(max_tasks, self._limits),
                 payload_bytes=payload_bytes or self._limits.lease_payload_bytes,
                 group_by_tag=group_by_tag,
                 tag=tag,
@@ -167,41 +163,41 @@ class Queue(QueueView):
         return lease
 
     def modify_task_lease(self, task: Task, lease_seconds: float) -> Task:
-        """Let a lease end `lease_seconds` from now and give the task with its new eta.
+        """Change the end of a lease to `lease_seconds` from now; return the task with its new eta.
 
-        `task` is the task as it was leased: its eta tells which lease is meant. 0 gives the task
-        back at once; after its last permitted lease it is then exhausted.
+        `task` is the task as it was leased: its eta identifies the lease. 0 releases the task at
+        once; after its last permitted lease it is then exhausted.
 
         Raises:
             TaskLeaseExpiredError: the lease has ended, or another one is current.
             UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted, or given up.
+            TombstonedTaskError: the task was deleted, or exhausted.
             InvalidLeaseTimeError: `lease_seconds` is out of range.
         """
         if not isinstance(task, Task):
-            raise InvalidTaskError(f"{task!r} is no task: give one that was leased")
-        return self.modify_lease(task.name, lease_seconds, held_eta_usec=task.eta_usec)
+            raise InvalidTaskError(f"{task!r} is not a task: pass one that was leased")
+        return self.modify_lease(task.name, lease_seconds, expected_eta_usec=task.eta_usec)
 
     @interceptable
     def modify_lease(
-        self, task_name: str, lease_seconds: float, *, held_eta_usec: int | None = None
+        self, task_name: str, lease_seconds: float, *, expected_eta_usec: int | None = None
     ) -> Task:
         """Modify a lease like `modify_task_lease`, by the task's name.
 
-        `held_eta_usec` is the end of the lease that is meant; None means the current one,
-        whoever holds it.
+        `expected_eta_usec` is the end of the lease to change; None means the current one, whoever
+        holds it.
 
         Raises:
             TaskLeaseExpiredError: the lease has ended, or another one is current.
             UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted, or given up.
+            TombstonedTaskError: the task was deleted, or exhausted.
             InvalidLeaseTimeError: `lease_seconds` is out of range.
         """
         self._check_usable()
         return self._store.modify_lease(
             self.name,
             task_name,
-            held_eta_usec=held_eta_usec,
+            expected_eta_usec=expected_eta_usec,
             lease_usec=self._lease_usec(lease_seconds),
             retry_limit=self._retry_limit,
         )
@@ -210,10 +206,10 @@ class Queue(QueueView):
     def delete_tasks(self, tasks: AnyTask | str | Iterable[AnyTask | str]) -> list[DeleteResult]:
         """Delete one task or many, given as tasks (the SDK's, too) or names, leased or not.
 
-        Gives one result per task, in order; unknown and already deleted ones are no error.
+        Return one result per task, in order; unknown and already deleted ones are not errors.
 
         Raises:
-            InvalidTaskNameError: something given is neither a task nor a name; nothing is deleted.
+            InvalidTaskNameError: an element is neither a task nor a name; nothing is deleted.
         """
         self._check_usable()
         if isinstance(tasks, str) or is_task(tasks) or not isinstance(tasks, Iterable):
@@ -224,7 +220,7 @@ class Queue(QueueView):
 
     @interceptable
     def purge(self) -> int:
-        """Delete every task and tell how many there were."""
+        """Delete every task and the payloads of exhausted tasks; return the number deleted."""
         self._check_usable()
         return self._store.purge(self.name)
 
@@ -232,12 +228,12 @@ class Queue(QueueView):
         """Let the names of deleted tasks be used again at once: some of them, or all (None)."""
         self._store.free_names(self.name, task_names)
 
-    def _drafts(self, tasks: Sequence[NewTask]) -> list[Draft]:
+    def _validated(self, tasks: Sequence[NewTask]) -> list[ValidatedTask]:
         self._check_usable()
-        return checks.drafts_of(tasks, self._limits, self._store.now_usec)
+        return validation.validated_tasks(tasks, self._limits, self._store.now_usec)
 
     def _lease_usec(self, lease_seconds: float) -> int:
-        return checks.lease_usec(lease_seconds, self._limits, self.clock.now_usec())
+        return validation.lease_usec(lease_seconds, self._limits, self.clock.now_usec())
 
     def _check_usable(self) -> None:
         if not self._settings.is_pull:
@@ -257,7 +253,7 @@ class Queue(QueueView):
         import logging  # noqa: PLC0415 - importing pullqueue must stay cheap
 
         logging.getLogger("pullqueue.engine").warning(
-            "queue %r: more than %s lease calls in a second; this one gives no tasks",
+            "queue %r: more than %s lease calls in a second; this one returns no tasks",
             self.name,
             self._limits.leases_per_second,
         )

@@ -1,15 +1,14 @@
-"""What a queue is and what it holds: all that can be asked without changing anything."""
+"""The settings and the contents of a queue: everything that can be asked without a change."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
-from pullqueue.engine import checks
+from pullqueue.engine import validation
 from pullqueue.engine.events import Event
 from pullqueue.engine.interceptors import Interceptors, interceptable
-from pullqueue.engine.statistics import QueueStatistics
 from pullqueue.engine.store import RetryLimit, TaskFilter, TaskStore
 from pullqueue.errors import InvalidTaskNameError
 from pullqueue.limits import Limits
@@ -17,6 +16,27 @@ from pullqueue.tasks import Task, TaskState
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueMode, QueueSettings
+
+
+class QueueStatistics(NamedTuple):
+    """The numbers of a queue at one time."""
+
+    tasks: int
+    """All tasks: available, leased and scheduled."""
+    available: int
+    """Can be leased now."""
+    leased: int
+    """Leased by a worker."""
+    scheduled: int
+    """Never leased, with an eta in the future."""
+    oldest_eta: datetime | None
+    """The first eta among all tasks, leased ones included; None in an empty queue."""
+    leased_last_minute: int
+    """Tasks leased in the last minute."""
+    leased_last_hour: int
+    """Tasks leased in the last hour."""
+    bytes_stored: int
+    """Payloads, names and tags, in bytes of UTF-8."""
 
 
 class AnyTask(Protocol):
@@ -28,7 +48,7 @@ class AnyTask(Protocol):
 
     @property
     def payload(self) -> bytes | str | None:
-        """What it carries."""
+        """Its payload."""
 
 
 class QueueView:
@@ -59,17 +79,17 @@ class QueueView:
         return f"Queue({self.name!r})"
 
     def configure(self, settings: QueueSettings, *, storage_limit_bytes: int | None) -> None:
-        """Take other settings; see `Emulator.reconfigure`."""
+        """Apply other settings; see `Emulator.reconfigure`."""
         before, self._retry_limit = self._retry_limit, _retry_limit(settings)
         self._settings = settings
         self._storage_limit_bytes = storage_limit_bytes
         self._disabled = False
-        # Told last: a lease made meanwhile knows the new limit already.
+        # Last: a lease made meanwhile has the new limit already.
         if self._retry_limit != before:
             self._store.change_retry_limit(self.name, self._retry_limit)
 
     def disable(self) -> None:
-        """Refuse every change from now on, and keep the tasks; see `Emulator.reconfigure`."""
+        """Refuse every change from now on and keep the tasks; see `Emulator.reconfigure`."""
         self._disabled = True
 
     @property
@@ -89,7 +109,7 @@ class QueueView:
 
     @property
     def retry_limit(self) -> RetryLimit:
-        """When its tasks are given up, as the store is told."""
+        """When its tasks are exhausted."""
         return self._retry_limit
 
     @property
@@ -99,11 +119,11 @@ class QueueView:
 
     @interceptable
     def get_task(self, task_name: str) -> Task:
-        """Give one task without leasing it.
+        """Return one task without leasing it.
 
         Raises:
             UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted, or given up.
+            TombstonedTaskError: the task was deleted, or exhausted.
         """
         return self._store.get(self.name, task_name)
 
@@ -116,22 +136,22 @@ class QueueView:
         tag: str | None = None,
         after: Task | tuple[int, int] | None = None,
     ) -> list[Task]:
-        """Give the first tasks in order of eta and arrival, without leasing them.
+        """Return the first tasks in order of eta and arrival, without leasing them.
 
         `state` and `tag` narrow the list; `after` is the last task of the page before, or its
         eta (microseconds) and sequence.
 
         Raises:
-            InvalidMaxTasksError: `limit` is no whole number from 0 on.
+            InvalidMaxTasksError: `limit` is not an integer from 0 on.
         """
-        count = checks.listed_tasks(limit)
-        behind = None if after is None else after[:2]
-        task_filter = TaskFilter(state=state, tag=tag, after=behind)
+        count = validation.list_limit(limit)
+        position = None if after is None else after[:2]
+        task_filter = TaskFilter(state=state, tag=tag, after=position)
         return self._store.list_tasks(self.name, task_filter, limit=count)
 
     @interceptable
     def fetch_statistics(self) -> QueueStatistics:
-        """Give the numbers of the queue."""
+        """Return the numbers of the queue."""
         counts = self._store.counts(self.name)
         oldest = counts.oldest_eta_usec
         return QueueStatistics(
@@ -151,50 +171,54 @@ class QueueView:
         return self._store.exhausted(self.name)
 
     def history(self, task: AnyTask | str) -> list[Event]:
-        """Give what happened to a task (or to the task of a name), oldest first."""
+        """Return what happened to a task (or to the task of a name), oldest first."""
         return self._store.events(self.name, name_of(task))
 
     def events(self) -> list[Event]:
-        """Give what happened to the queue's tasks, oldest first, as far back as is remembered."""
+        """Return what happened to the queue's tasks, oldest first, as far back as is recorded."""
         return self._store.events(self.name)
 
+    def now_usec(self) -> int:
+        """Return the time by which its tasks become due, in microseconds: that of the store."""
+        return self._store.now_usec()
+
     def last_lease_end(self) -> datetime | None:
-        """Give the moment at which the last of the leases now held ends, or None."""
+        """Return the end of the current lease that ends last, or None."""
         end_usec = self._store.last_lease_end_usec(self.name)
         return None if end_usec is None else from_usec(end_usec)
 
     def next_change(self) -> datetime | None:
-        """Give the next moment at which an eta, a lease or a task's life ends, or None."""
+        """Return the next time at which an eta or a lease ends or a task is exhausted, or None."""
         change_usec = self._store.next_change_usec(self.name)
         if change_usec is None or change_usec > LAST_USEC:
-            return None  # an age limit can lie behind all time
+            return None  # no datetime can represent it: an age limit can be of any length
         return from_usec(change_usec)
 
 
 def name_of(task: AnyTask | str) -> str:
-    """Give the name of a task, be it the SDK's, or a name itself.
+    """Return the name of a task, also of the SDK's, or the name that is given.
 
     Raises:
-        InvalidTaskNameError: it is neither, or a task that has no name yet.
+        InvalidTaskNameError: it is neither, or a task without a name.
     """
     if isinstance(task, str):
         return task
     if not is_task(task):
-        raise InvalidTaskNameError(f"{task!r} is neither a task nor the name of one")
+        raise InvalidTaskNameError(f"{task!r} is neither a task nor a task name")
     if not isinstance(task.name, str):
         raise InvalidTaskNameError(f"{task!r} has no name: add it first, or give it one")
     return task.name
 
 
 def is_task(value: object) -> TypeGuard[AnyTask]:
-    """Tell whether something is a task, be it the SDK's."""
+    """Return whether a value is a task, also of the SDK's."""
     return isinstance(value, Task) or (hasattr(value, "payload") and hasattr(value, "name"))
 
 
 def _retry_limit(settings: QueueSettings) -> RetryLimit:
     retry = settings.retry_parameters
     if retry is None or retry.task_retry_limit is None:
-        # An age limit alone gives up no task of a pull queue (as in Google's stub).
+        # An age limit alone exhausts no task of a pull queue (as in Google's stub).
         return RetryLimit()
     age_usec = (retry.task_age_limit_seconds or 0) * USEC_PER_SECOND
     # queue.yaml bounds no age, but a database bounds numbers.

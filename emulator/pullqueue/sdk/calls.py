@@ -20,7 +20,7 @@ from pullqueue.errors import (
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
-    NameTakenError,
+    NameInUseError,
     TombstonedTaskError,
     UnknownTaskError,
 )
@@ -124,7 +124,7 @@ def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
         current_usec = queue.get_task(name).eta_usec
         if abs(current_usec - held_usec) <= 1:
             held_usec = current_usec
-    task = queue.modify_lease(name, request.lease_seconds, held_eta_usec=held_usec)
+    task = queue.modify_lease(name, request.lease_seconds, expected_eta_usec=held_usec)
     response.updated_eta_usec = task.eta_usec
 
 
@@ -190,7 +190,7 @@ def _fault_of(queue: Queue, add: Any) -> int:
 def _tell_refused(
     adds: Iterable[Any],
     added: Iterable[Task],
-    refused: dict[str, type[NameTakenError]],
+    refused: dict[str, type[NameInUseError]],
     response: Any,
 ) -> None:
     stored = iter(added)

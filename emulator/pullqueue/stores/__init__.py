@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pullqueue.engine.memory import MemoryStore
+from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.store import StoreFactory
 from pullqueue.errors import StoreError
 

@@ -10,10 +10,10 @@ from itertools import groupby
 from operator import itemgetter
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
-from pullqueue.engine import refusals
+from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.names import NameSource
-from pullqueue.engine.store import Draft, TaskStore
+from pullqueue.engine.store import TaskStore, ValidatedTask
 from pullqueue.limits import Limits
 from pullqueue.stores import statements as sql
 from pullqueue.stores.rows import Row, columns_of, joined, possible_name, task_of
@@ -66,7 +66,9 @@ class SqlBase(TaskStore):
         """Give how many tasks a queue holds and what they weigh; None: all queues together."""
 
     @abstractmethod
-    def _store(self, session: Session, queue_name: str, drafts: Sequence[Draft]) -> list[Task]:
+    def _store(
+        self, session: Session, queue_name: str, drafts: Sequence[ValidatedTask]
+    ) -> list[Task]:
         """Store drafts that have names, and record it; give those whose names were free."""
 
     @abstractmethod
@@ -106,9 +108,9 @@ class SqlBase(TaskStore):
             parameters = {"queue": queue_name, "name": task_name, "now_usec": session.now_usec}
             row = session.row(sql.GET, parameters)
         if row is None:
-            raise refusals.unknown_task(queue_name, task_name)
+            raise task_errors.unknown_task(queue_name, task_name)
         if row[0] is None:
-            raise refusals.deleted_task(queue_name, task_name)
+            raise task_errors.tombstoned_task(queue_name, task_name)
         return task_of(row)
 
     # -- tombstones and records ------------------------------------------------------------------
@@ -133,7 +135,11 @@ class SqlBase(TaskStore):
         }
         session.change(sql.BURY_SEQUENCES, parameters)
         session.change_many(sql.KEEP_EXHAUSTED, [columns_of(task) for task in tasks])
-        bound = {"queue": queue_name, "kept": self._limits.exhausted_kept}
+        bound = {
+            "queue": queue_name,
+            "kept": self._limits.exhausted_kept,
+            "payload_bytes": self._limits.exhausted_payload_bytes,
+        }
         session.change(sql.FORGET_EXHAUSTED, bound)
         self._balance(session, queue_name, -len(tasks), -sum(task.stored_bytes for task in tasks))
         self._record(session, EventKind.EXHAUSTED, queue_name, tasks, usec=gone_usec)

@@ -15,7 +15,7 @@ import psycopg
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.names import NameSource
-from pullqueue.engine.store import Draft, Lease, LeaseRequest, RetryLimit, StoreFactory
+from pullqueue.engine.store import Lease, LeaseRequest, RetryLimit, StoreFactory, ValidatedTask
 from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores import postgres_statements as sql
@@ -112,7 +112,7 @@ class PostgresStore(SqlStore):
         queue_name: str,
         task_name: str,
         *,
-        held_eta_usec: int | None,
+        expected_eta_usec: int | None,
         lease_usec: int,
         retry_limit: RetryLimit,
     ) -> Task:
@@ -123,7 +123,7 @@ class PostgresStore(SqlStore):
                 "now_usec": _own(session).clock_usec,
                 "queue": queue_name,
                 "name": task_name,
-                "held_eta_usec": held_eta_usec,
+                "expected_eta_usec": expected_eta_usec,
                 "lease_usec": lease_usec,
                 "kind": kind.value,
                 **retry_limit._asdict(),
@@ -156,7 +156,9 @@ class PostgresStore(SqlStore):
                 self._catch_up(session)
             return self._delete_results(session, queue_name, names, gone)
 
-    def _store(self, session: Session, queue_name: str, drafts: Sequence[Draft]) -> list[Task]:
+    def _store(
+        self, session: Session, queue_name: str, drafts: Sequence[ValidatedTask]
+    ) -> list[Task]:
         parameters = {
             "now_usec": _own(session).clock_usec,
             "queue": queue_name,

@@ -161,7 +161,8 @@ changed AS (
         ends_usec = CASE WHEN retry_count >= CAST(:leases AS bigint)
             THEN greatest({_T} + :lease_usec, enqueued_usec + :age_usec) END
     WHERE queue = :queue AND name = :name AND coalesce(eta_usec, 0) > {_T} AND retry_count > 0
-        AND (CAST(:held_eta_usec AS bigint) IS NULL OR eta_usec = :held_eta_usec) AND {_NOT_SPENT}
+        AND (CAST(:expected_eta_usec AS bigint) IS NULL
+            OR eta_usec = :expected_eta_usec) AND {_NOT_SPENT}
     RETURNING {TASK_COLUMNS}
 ),
 told AS (

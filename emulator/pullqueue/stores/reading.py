@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.engine.events import Entry, Event, told
+from pullqueue.engine.events import Event, Operation, events_of
 from pullqueue.engine.store import QueueCounts, TaskFilter
 from pullqueue.stores import statements as sql
 from pullqueue.stores.base import HOUR_SECONDS, SqlBase
@@ -67,7 +67,7 @@ class SqlReader(SqlBase):
         with self._settled() as session:
             entries = [entry_of(row) for row in session.rows(sql.EVENTS, {"queue": queue_name})]
             now_usec = session.now_usec
-        return told(_latest(entries, self._limits.events_kept), now_usec, task_name)
+        return events_of(_latest(entries, self._limits.events_kept), now_usec, task_name)
 
     def next_change_usec(self, queue_name: str) -> int | None:
         """Give the next moment at which something changes by itself, or None."""
@@ -113,7 +113,7 @@ def _listing(task_filter: TaskFilter) -> tuple[str, dict[str, Any]]:
     return f"SELECT {TASK_COLUMNS} FROM tasks WHERE {where} {order}", parameters
 
 
-def _latest(entries: Sequence[Entry], kept: int) -> Sequence[Entry]:
+def _latest(entries: Sequence[Operation], kept: int) -> Sequence[Operation]:
     """Give the latest entries that tell of no more than `kept` tasks; one always stays."""
     told_of = 0
     for position in range(len(entries) - 1, -1, -1):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pullqueue.engine.events import Entry, EventKind
-from pullqueue.tasks import Task, make_task
+from pullqueue.engine.events import EventKind, Operation
+from pullqueue.tasks import Task
 
 TASK_COLUMNS = (
     "eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes"
@@ -34,7 +34,7 @@ def task_of(row: Row) -> Task:
     """Make a task of `TASK_COLUMNS`."""
     eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, size = row
     decoded = decode_tag(tag) if tag else None
-    return make_task(
+    return Task._make(
         (eta_usec, sequence, name, queue, payload, decoded, retry_count, enqueued_usec, size)
     )
 
@@ -57,11 +57,11 @@ def joined(values: Iterable[object]) -> str:
     return ",".join(map(str, values))
 
 
-def entry_of(row: Row) -> Entry:
+def entry_of(row: Row) -> Operation:
     """Make an entry of the record of `usec, kind, names, retry_counts, until_usec`."""
     usec, kind, names, retry_counts, until_usec = row
     counts = tuple(map(int, retry_counts.split(",")))
-    return Entry(usec, EventKind(kind), tuple(names.split(",")), counts, until_usec)
+    return Operation(usec, EventKind(kind), tuple(names.split(",")), counts, until_usec)
 
 
 def possible_name(name: str) -> bool:

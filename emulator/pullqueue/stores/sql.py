@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.engine import refusals
+from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
-from pullqueue.engine.fields import fitting
-from pullqueue.engine.store import Lease, LeaseRequest, RetryLimit
+from pullqueue.engine.store import Lease, LeaseRequest, RetryLimit, fitting
 from pullqueue.errors import TaskLeaseExpiredError
 from pullqueue.stores import statements as sql
 from pullqueue.stores.adding import SqlAdder
 from pullqueue.stores.reading import SqlReader
-from pullqueue.stores.rows import Row, encode_tag, possible_name, task_of, tasks_of
+from pullqueue.stores.rows import Row, encode_tag, possible_name, task_of
 from pullqueue.stores.session import Session
 from pullqueue.stores.transfer import SqlTransfer
 from pullqueue.tasks import DeleteResult, Task
@@ -41,7 +40,7 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
         queue_name: str,
         task_name: str,
         *,
-        held_eta_usec: int | None,
+        expected_eta_usec: int | None,
         lease_usec: int,
         retry_limit: RetryLimit,
     ) -> Task:
@@ -53,7 +52,7 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
                 "queue": queue_name,
                 "name": task_name,
                 "until_usec": until_usec,
-                "held_eta_usec": held_eta_usec,
+                "expected_eta_usec": expected_eta_usec,
                 "now_usec": session.now_usec,
                 **retry_limit._asdict(),
             }
@@ -87,6 +86,7 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
         with self._session() as session, session.transaction():
             self._catch_up(session)
             gone = self._bury(session, sql.PURGE, queue_name)
+            session.change(sql.DROP_PAYLOADS, {"queue": queue_name, "nothing": b""})
             self._record_gone(session, EventKind.PURGED, queue_name, gone)
             return len(gone)
 
@@ -119,28 +119,28 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
         if not due:
             return []
         if request.retry_limit.leases == 0:
-            self._exhaust(session, queue_name, tasks_of(due), session.now_usec)
+            self._exhaust(session, queue_name, due, session.now_usec)
             return []
         until_usec = session.now_usec + request.lease_usec
         parameters = {"until_usec": until_usec, **request.retry_limit._asdict()}
         if len(due) == 1:
-            session.change(sql.LEASE_ONE, {**parameters, "sequence": due[0][1]})
+            session.change(sql.LEASE_ONE, {**parameters, "sequence": due[0].sequence})
         else:
-            sequences = session.listed([row[1] for row in due])
+            sequences = session.listed([task.sequence for task in due])
             session.change(sql.LEASE, {**parameters, "sequences": sequences})
         if request.retry_limit.leases is not None:
             self._ends_at(until_usec)
-        leased = tasks_of(
-            (until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
+        leased = [
+            Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
             for _, seq, name, queue, payload, tag, retries, enqueued, size in due
-        )
+        ]
         second = session.now_usec // USEC_PER_SECOND
         counted = {"queue": queue_name, "second": second, "tasks": len(leased)}
         session.change(sql.COUNT_LEASED, counted)
         self._record(session, EventKind.LEASED, queue_name, leased, until_usec=until_usec)
         return leased
 
-    def _due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Row]:
+    def _due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
         statement = sql.DUE
         parameters = {
             "queue": queue_name,
@@ -153,11 +153,11 @@ class SqlStore(SqlReader, SqlAdder, SqlTransfer):
             if request.tag is None:
                 parameters["tag"] = (session.row(sql.FIRST_TAG, parameters) or (b"",))[0]
         # Row by row: those that do not fit are never read.
-        return fitting(session.rows(statement, parameters), request.payload_bytes)
+        return fitting(map(task_of, session.rows(statement, parameters)), request.payload_bytes)
 
     def _not_held(self, session: Session, queue_name: str, task_name: str) -> TaskLeaseExpiredError:
         task = self._get(session, queue_name, task_name)
-        return refusals.not_held(task, session.now_usec)
+        return task_errors.lease_lost(task, session.now_usec)
 
     # -- parts of deleting -----------------------------------------------------------------------
 

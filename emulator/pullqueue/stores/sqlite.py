@@ -22,9 +22,9 @@ from sqlalchemy.exc import ArgumentError
 
 from pullqueue.clock import Clock
 from pullqueue.engine.events import Event, EventKind
+from pullqueue.engine.memory.rates import RateLimiter
 from pullqueue.engine.names import NameSource
-from pullqueue.engine.rates import CallRate
-from pullqueue.engine.store import Draft, QueueContents, RetryLimit, StoreFactory
+from pullqueue.engine.store import QueueContents, RetryLimit, StoreFactory, ValidatedTask
 from pullqueue.errors import InternalError, StoreError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores import statements as sql
@@ -34,7 +34,7 @@ from pullqueue.stores.session import Session
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sqlite_file import open_file
 from pullqueue.stores.sqlite_session import SqliteSession
-from pullqueue.tasks import Task, make_task
+from pullqueue.tasks import Task
 
 _EVENTS_AT_ONCE = 64
 """So many operations are recorded together. Each by itself would cost a third of a small call."""
@@ -103,7 +103,7 @@ class SqliteStore(SqlStore):
         self._unwritten: list[tuple[object, ...]] = []
         connection = open_file(path, synchronous=synchronous)
         self._connection = SqliteSession(connection, begun=self._begin, undone=self._undo)
-        self._rates: defaultdict[str, CallRate] = defaultdict(CallRate)
+        self._rates: defaultdict[str, RateLimiter] = defaultdict(RateLimiter)
         self._guard = _Guard(self._connection, clock, self._lock)
         self._reckon()
 
@@ -177,7 +177,7 @@ class SqliteStore(SqlStore):
         """Do nothing: there is one session at a time."""
 
     def _admit(self, session: Session, queue_name: str, calls_per_second: int) -> bool:
-        return self._rates[queue_name].admit(session.now_usec, calls_per_second)
+        return self._rates[queue_name].permit(session.now_usec, calls_per_second)
 
     def _held(self, session: Session, queue_name: str | None) -> tuple[int, int]:  # noqa: ARG002 - in memory
         if queue_name is None:
@@ -232,7 +232,9 @@ class SqliteStore(SqlStore):
     def _renumber(self, session: Session) -> None:
         """Do nothing: what `_reckon` finds is what counts."""
 
-    def _store(self, session: Session, queue_name: str, drafts: Sequence[Draft]) -> list[Task]:
+    def _store(
+        self, session: Session, queue_name: str, drafts: Sequence[ValidatedTask]
+    ) -> list[Task]:
         now_usec = session.now_usec
         first = self._next_sequence
         self._next_sequence += len(drafts)
@@ -241,7 +243,7 @@ class SqliteStore(SqlStore):
         for sequence, (name, payload, tag, given_usec, size) in enumerate(drafts, first):
             eta_usec = now_usec if given_usec is None else given_usec
             fields = (eta_usec, sequence, name, queue_name, payload, tag, 0, now_usec, size)
-            tasks.append(make_task(fields))
+            tasks.append(Task._make(fields))
             rows.append((*fields[:5], encode_tag(tag), 0, now_usec, size))
         with nullcontext() if len(rows) == 1 else session.transaction():
             if self._connection.insert(_INSERT, rows) < len(tasks):

@@ -47,7 +47,7 @@ ends_usec = CASE WHEN retry_count >= :leases THEN
     ELSE :until_usec END
 END
 WHERE queue = :queue AND name = :name AND eta_usec > :now_usec AND retry_count > 0
-AND (:held_eta_usec IS NULL OR eta_usec = :held_eta_usec)
+AND (:expected_eta_usec IS NULL OR eta_usec = :expected_eta_usec)
 RETURNING {TASK_COLUMNS}"""
 DELETE = f"""
 UPDATE tasks SET {BURY}
@@ -92,7 +92,12 @@ INSERT INTO exhausted ({TASK_COLUMNS}) VALUES (:eta_usec, :sequence, :name, :que
 EXHAUSTED = f"SELECT {TASK_COLUMNS} FROM exhausted WHERE queue = :queue ORDER BY id"
 FORGET_EXHAUSTED = """
 DELETE FROM exhausted WHERE queue = :queue AND id <= (
-    SELECT id FROM exhausted WHERE queue = :queue ORDER BY id DESC LIMIT 1 OFFSET :kept)"""
+    SELECT max(id) FROM (
+        SELECT id, row_number() OVER latest AS number, sum(length(payload)) OVER latest AS total
+        FROM exhausted WHERE queue = :queue WINDOW latest AS (ORDER BY id DESC)
+    ) AS counted
+    WHERE number > :kept OR total > :payload_bytes)"""
+DROP_PAYLOADS = "UPDATE exhausted SET payload = :nothing WHERE queue = :queue"
 COUNT_LEASED = """
 INSERT INTO leased (queue, second, part, tasks) VALUES (:queue, :second, 0, :tasks)
 ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks"""

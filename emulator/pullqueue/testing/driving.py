@@ -14,7 +14,7 @@ from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import movable_clock
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
-from pullqueue.engine.statistics import QueueStatistics
+from pullqueue.engine.queue_view import QueueStatistics
 from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult
 from pullqueue.testing.describing import describe

@@ -58,7 +58,7 @@ def test_the_life_of_a_task(run: Run) -> None:
     assert deleted == Done(1, "1 deleted\n", "b is not there\n")
     taken = run("tasks", "add", "pull", "x", "--name", "a")
     assert taken.status == 2
-    assert "task 'a' of pull was deleted or given up not long ago" in taken.err
+    assert "task 'a' of pull was deleted or exhausted recently" in taken.err
 
 
 def test_listing(run: Run, emulator: Emulator) -> None:

@@ -226,7 +226,7 @@ def test_a_deleted_task(client: FlaskClient, site: Site) -> None:
     for name, text in (
         ("a", "Task a was deleted."),
         ("lost", "Task lost was deleted."),
-        ("all", "was deleted, or given up after its last lease."),
+        ("all", "was deleted, or exhausted after its last lease."),
     ):
         page = client.get(f"/console/queues/pull/tasks/{name}").text
 

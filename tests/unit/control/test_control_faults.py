@@ -104,7 +104,7 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
         ({"kind": "fail", "call": "add", "seconds": 1}, "a fault of kind 'fail' has no 'seconds'"),
         (
             {"kind": "latency", "call": "add", "seconds": 1e300},
-            "1e+300 is no duration: give a finite",
+            "1e+300 is not a valid duration: pass a finite",
         ),
         ({"kind": "explode"}, "kind is 'explode': give one of fail, lose_answer"),
         ({"kind": "fail", "call": "add", "error": "KeyError"}, "error is 'KeyError': give one of"),

@@ -75,7 +75,7 @@ def test_adding(control: ControlClient, emulator: Emulator) -> None:
         ({"payload_base64": "?"}, "payload_base64 of task 0 is not base64"),
         ({"eta": "tomorrow"}, "eta is 'tomorrow', no moment: give one such as"),
         ({"eta": "2026-01-01"}, "eta is '2026-01-01', a moment without its time zone"),
-        ({"countdown": 1e300}, "1e\\+300 is no duration"),
+        ({"countdown": 1e300}, "1e\\+300 is not a valid duration"),
         ({"name": "a b"}, "name"),
         ({"size": 1}, r"tasks\[0\] has 'size': give one of countdown, eta"),
         ({"tag": 17}, r"tasks\[1\].tag is 17: give text"),
@@ -182,11 +182,11 @@ def test_the_life_of_a_task(control: ControlClient, clock: ManualClock) -> None:
 
     assert names(leased) == ["a"]
     assert left == 25.0
-    assert stale.message.startswith("task 'a' of queue 'pull' is not held by the caller")
+    assert stale.message.startswith("task 'a' of queue 'pull' is not leased by the caller")
     assert deleted.body == {"deleted": 1}
     assert (again.status, again.message) == (
         404,
-        "task 'a' of queue 'pull' was deleted or given up before",
+        "task 'a' of queue 'pull' was deleted or exhausted before",
     )
     events = control.get(f"{TASKS}/a/history").body["events"]
     assert [event["kind"] for event in events] == [

@@ -26,9 +26,9 @@ from pullqueue import (
     UnknownQueueError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
-from pullqueue.engine import index
-from pullqueue.engine.index import OrderedIndex
-from pullqueue.engine.rates import CallRate, LeaseCounter
+from pullqueue.engine.memory import index
+from pullqueue.engine.memory.index import OrderedIndex
+from pullqueue.engine.memory.rates import LeaseCounter, RateLimiter
 
 SECOND = 1_000_000
 
@@ -176,7 +176,7 @@ class TestLeases:
         queue.lease_tasks(60, 1)
         with pytest.raises(
             TaskLeaseExpiredError,
-            match="caller: its lease ends at another moment than the one given; if you",
+            match="caller: its lease ends at another time than the one given; if you",
         ):
             queue.modify_task_lease(first, 60)
 
@@ -193,7 +193,7 @@ class TestLeases:
         assert queue.lease_tasks_by_tag(60, 1, "red") == []
         queue.delete_tasks(task)
         assert queue.list_tasks(tag="red") == []
-        assert queue._store._queues["q"]._orders._by_tag == {}  # type: ignore[attr-defined]
+        assert queue._store._queues["q"]._tasks._by_tag == {}  # type: ignore[attr-defined]
 
     def test_a_scheduled_task_that_is_deleted(self, queue: Queue, clock: ManualClock) -> None:
         """It is counted no more."""
@@ -297,11 +297,11 @@ class TestTheEndOfTime:
         """It is refused, and the task is as it was; a shorter one is granted."""
         added = queue.add(name="one")
 
-        with pytest.raises(InvalidLeaseTimeError, match="past the year 9999"):
+        with pytest.raises(InvalidLeaseTimeError, match="after the year 9999"):
             queue.lease_tasks(3601, 1)
         assert queue.list_tasks() == [added]
         (task,) = queue.lease_tasks(3600, 1)
-        with pytest.raises(InvalidLeaseTimeError, match="past the year 9999"):
+        with pytest.raises(InvalidLeaseTimeError, match="after the year 9999"):
             queue.modify_task_lease(task, 3601)
         assert queue.modify_task_lease(task, 3600).eta.year == 9999
 
@@ -400,10 +400,10 @@ class TestRecords:
 
     def test_a_rate_says_no(self) -> None:
         """A call too many is refused, and is not counted itself."""
-        rate = CallRate()
+        rate = RateLimiter()
 
-        assert [rate.admit(moment, 2) for moment in (0, 1, 2)] == [True, True, False]
-        assert rate.admit(SECOND, 2) is True
+        assert [rate.permit(moment, 2) for moment in (0, 1, 2)] == [True, True, False]
+        assert rate.permit(SECOND, 2) is True
 
 
 class TestLimitsThatChange:
@@ -441,7 +441,7 @@ def test_the_rate_is_told_to_a_logger(clock: ManualClock, caplog: pytest.LogCapt
     (record,) = caplog.records
     assert record.name == "pullqueue.engine"
     assert record.getMessage() == (
-        "queue 'q': more than 1 lease calls in a second; this one gives no tasks"
+        "queue 'q': more than 1 lease calls in a second; this one returns no tasks"
     )
 
 

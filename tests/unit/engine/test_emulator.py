@@ -318,7 +318,7 @@ def test_a_full_store() -> None:
     queue = emulator.queue("pull-queue")
     queue.add_many([NewTask(name="two"), NewTask(name="three")])
 
-    with pytest.raises(StoreFullError, match="3 tasks are stored, and adding 1 would pass"):
+    with pytest.raises(StoreFullError, match="3 tasks are stored, and adding 1 would exceed"):
         queue.add(b"four")
 
     queue.delete_tasks("two")

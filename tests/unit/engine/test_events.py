@@ -1,11 +1,11 @@
-"""pullqueue.engine.events."""
+"""pullqueue.engine.events and .memory.events."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from pullqueue import EventKind, Task
-from pullqueue.engine.events import EventLog
+from pullqueue.engine.memory.events import EventLog
 
 
 def task(name: str, retry_count: int = 0) -> Task:

@@ -1,4 +1,4 @@
-"""pullqueue.engine.index."""
+"""pullqueue.engine.memory.index."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pullqueue.engine import index
-from pullqueue.engine.index import OrderedIndex
+from pullqueue.engine.memory import index
+from pullqueue.engine.memory.index import OrderedIndex
 
 Entry = tuple[int, int]
 

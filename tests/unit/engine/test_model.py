@@ -21,7 +21,7 @@ from pullqueue import (
     Emulator,
     Limits,
     ManualClock,
-    NameTakenError,
+    NameInUseError,
     OverQuotaError,
     Task,
     TaskLeaseExpiredError,
@@ -155,7 +155,7 @@ class EngineMachine(RuleBasedStateMachine):
         try:
             eta = self.clock.now() + timedelta(seconds=wait)
             self.emulator.queue(queue).add(task.payload, name=name, tag=tag, eta=eta)
-        except NameTakenError as error:
+        except NameInUseError as error:
             assert taken
             assert isinstance(error, TombstonedTaskError) == ((queue, name) in self.dead)
         except OverQuotaError:

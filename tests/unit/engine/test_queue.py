@@ -125,7 +125,7 @@ class TestAddMany:
         queue.delete_tasks("gone")
 
         with pytest.raises(
-            TombstonedTaskError, match="'gone' of queue 'pull' was deleted or given"
+            TombstonedTaskError, match="'gone' of queue 'pull' was deleted or exhausted"
         ):
             queue.add(name="gone")
 
@@ -216,8 +216,8 @@ class TestStorageLimit:
 
 class TestLease:
     def test_by_tag_without_asking_for_a_group(self, queue: Queue) -> None:
-        """A tag without group_by_tag is refused, as in the API."""
-        with pytest.raises(InvalidTagError, match="tag 'red' is given without group_by_tag"):
+        """A tag requires group_by_tag is refused, as in the API."""
+        with pytest.raises(InvalidTagError, match="tag 'red' requires group_by_tag"):
             queue.lease(60, 1, tag="red")
 
     def test_the_empty_tag_is_a_tag(self, queue: Queue) -> None:
@@ -274,7 +274,7 @@ class TestLease:
 
         assert (limited.tasks, limited.rate_limited) == ([], True)
         assert caplog.messages == [
-            "queue 'a': more than 10 lease calls in a second; this one gives no tasks"
+            "queue 'a': more than 10 lease calls in a second; this one returns no tasks"
         ]
         assert len(queue.lease_tasks(0, 1)) == 1
 
@@ -288,12 +288,12 @@ class TestModify:
         changed = queue.modify_task_lease(task, 90)
 
         assert changed.eta == START + timedelta(seconds=90)
-        with pytest.raises(TaskLeaseExpiredError, match="its lease ends at another moment"):
+        with pytest.raises(TaskLeaseExpiredError, match="its lease ends at another time"):
             queue.modify_task_lease(task, 120)
 
     def test_something_else_than_a_task(self, queue: Queue) -> None:
         """A name does not tell which lease is meant."""
-        with pytest.raises(InvalidTaskError, match="'one' is no task: give one that was leased"):
+        with pytest.raises(InvalidTaskError, match="'one' is not a task: pass one that was leased"):
             queue.modify_task_lease("one", 60)  # type: ignore[arg-type]
 
     def test_whoever_holds_it(self, queue: Queue) -> None:
@@ -434,16 +434,16 @@ class TestDelete:
         assert queue.delete_tasks(OtherTask(b"", "here")) == [DeleteResult.TOMBSTONED]
         with pytest.raises(InvalidTaskNameError, match="has no name: add it first, or give it one"):
             queue.delete_tasks([OtherTask(b"", None)])
-        with pytest.raises(InvalidTaskNameError, match="is neither a task nor the name of one"):
+        with pytest.raises(InvalidTaskNameError, match="is neither a task nor a task name"):
             queue.delete_tasks([WithoutPayload("here")])  # type: ignore[list-item]
 
     def test_something_that_is_no_task(self, queue: Queue) -> None:
         """Nothing is deleted when one of the things given cannot be a task."""
         queue.add(name="here")
 
-        with pytest.raises(InvalidTaskNameError, match="5 is neither a task nor the name of one"):
+        with pytest.raises(InvalidTaskNameError, match="5 is neither a task nor a task name"):
             queue.delete_tasks(["here", 5])  # type: ignore[list-item]
-        with pytest.raises(InvalidTaskNameError, match="5 is neither a task nor the name of one"):
+        with pytest.raises(InvalidTaskNameError, match="5 is neither a task nor a task name"):
             queue.delete_tasks(5)  # type: ignore[arg-type]
 
         assert len(queue.list_tasks()) == 1

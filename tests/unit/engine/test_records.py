@@ -1,112 +1,123 @@
-"""pullqueue.engine.taken_names, .rates and .names."""
+"""pullqueue.engine.memory.names, .exhaustion and .rates, and engine.names."""
 
 from __future__ import annotations
 
 import re
 import sys
 
-from pullqueue.engine.fields import Fields
+from pullqueue import Limits, Task
+from pullqueue.engine.memory.exhaustion import ExhaustedTasks
+from pullqueue.engine.memory.names import NameIndex
+from pullqueue.engine.memory.rates import LeaseCounter, RateLimiter
 from pullqueue.engine.names import random_names
-from pullqueue.engine.rates import CallRate, LeaseCounter
-from pullqueue.engine.taken_names import TakenNames
 from pullqueue.limits import MIB
 
 SECOND = 1_000_000
 
 
-def a_task(name: str) -> Fields:
+def a_task(name: str, payload: bytes = b"") -> Task:
     """Make a task."""
-    return (0, 1, name, "q", b"", None, 0, 0, 1)
+    return Task(0, 1, name, "q", payload, None, 1, 0, len(payload) + len(name))
 
 
-class TestTakenNames:
-    def test_a_name_is_taken_for_its_time(self) -> None:
-        """It is taken until its lifetime has passed, and free at that very microsecond."""
-        names = TakenNames(10)
-        names.bury(("a", "b"), 5, 1)
+class TestNameIndex:
+    def test_a_name_is_reserved_for_its_time(self) -> None:
+        """It is in use until the tombstone expires, and free at that very microsecond."""
+        names = NameIndex(10)
+        names.tombstone(("a", "b"), 5)
 
         names.expire(14)
         assert names.tombstones() == {"a": 15, "b": 15}
         names.expire(15)
-        assert names.held(["a", "b"]) == {"a": None, "b": None}
+        assert [names.get("a"), names.get("b")] == [None, None]
 
-    def test_a_name_taken_again(self) -> None:
-        """The end of an older tombstone does not free a name that was taken anew."""
-        names = TakenNames(10)
-        names.bury(("a",), 0, 1)
-        names.bury(("a",), 5, 1)
+    def test_a_name_used_again(self) -> None:
+        """The expiry of an older tombstone does not free a name that was used again."""
+        names = NameIndex(10)
+        names.tombstone(("a",), 0)
+        names.tombstone(("a",), 5)
 
         names.expire(10)
         assert names.tombstones() == {"a": 15}
         names.expire(15)
         assert "a" not in names
 
-    def test_the_end_of_a_tombstone_leaves_a_new_task(self) -> None:
-        """Where a name was freed early and given to a task, the task stays."""
-        names = TakenNames(10)
-        names.bury(("a",), 0, 1)
+    def test_the_expiry_of_a_tombstone_leaves_a_new_task(self) -> None:
+        """If a name was freed early and given to a task, the task stays."""
+        names = NameIndex(10)
+        names.tombstone(("a",), 0)
         names.free(["a"])
         names.put([a_task("a")])
 
         names.expire(10)
-        assert names.held(["a"]) == {"a": a_task("a")}
+        assert names.get("a") == a_task("a")
 
     def test_only_tombstones_are_freed(self) -> None:
         """A task keeps its name, whether its name is given or all are."""
-        names = TakenNames(10)
+        names = NameIndex(10)
         names.put([a_task("here")])
-        names.bury(("gone",), 0, 1)
+        names.tombstone(("gone",), 0)
 
         names.free(["here", "unknown"])
-        assert names.held(["here", "gone"]) == {"here": a_task("here"), "gone": 10}
+        assert (names.get("here"), names.get("gone")) == (a_task("here"), 10)
         names.free(None)
-        assert names.held(["here", "gone"]) == {"here": a_task("here"), "gone": None}
+        assert (names.get("here"), names.get("gone")) == (a_task("here"), None)
 
-    def test_restored_names_are_free_in_their_own_order(self) -> None:
-        """Whatever their order in the snapshot, the first to be free is free first."""
-        names = TakenNames(10)
+    def test_restored_tombstones_expire_in_their_own_order(self) -> None:
+        """Whatever their order in the snapshot, and whatever is deleted after it."""
+        names = NameIndex(10)
         names.restore({"late": 1000, "soon": 12})
+        names.tombstone(("a",), 5)
 
         names.expire(12)
-
-        assert names.held(["late", "soon"]) == {"late": 1000, "soon": None}
-
-    def test_restored_names_do_not_hold_up_others(self) -> None:
-        """A name that was brought back and is free late does not keep an earlier one taken."""
-        names = TakenNames(10)
-        names.restore({"late": 1000, "soon": 12})
-        names.bury(("a",), 5, 1)
-
+        assert names.tombstones() == {"late": 1000, "a": 15}
         names.expire(15)
+        assert names.tombstones() == {"late": 1000}
 
-        assert names.held(["late", "soon", "a"]) == {"late": 1000, "soon": None, "a": None}
-
-    def test_what_changed_of_late_is_known_with_the_rest(self) -> None:
-        """Each name stands for what it was last given, however many changed since, and when."""
-        names = TakenNames(10)
-        tasks = [a_task(f"n{number}") for number in range(5_000)]
-        names.put(tasks)
-        leased = [(1, *task[1:]) for task in tasks]
-        for start in range(0, 5_000, 500):
-            names.replace(leased[start : start + 500])
-        names.bury(("n1", "n4999"), 5, 1)
-
-        assert names.held(["n0", "n4999"]) == {"n0": leased[0], "n4999": 15}
-        assert names.held(["n1", "other"]) == {"n1": 15, "other": None}
-        assert names.taken(["n1", None, "other", "n3"]) == {"n1": 15, "n3": leased[3]}
-        assert names.tombstones() == {"n1": 15, "n4999": 15}
-
-    def test_what_is_gone_is_let_go_of(self) -> None:
-        """A tombstone holds little of the memory of its task, however long nothing else happens."""
-        names = TakenNames(10)
+    def test_a_tombstone_keeps_no_payload(self) -> None:
+        """A tombstone does not keep its task in memory."""
+        names = NameIndex(10)
         payload = b"x" * MIB
-        unheld = sys.getrefcount(payload)
-        names.put([(0, 1, "a", "q", payload, None, 0, 0, MIB + 1)])
+        unused = sys.getrefcount(payload)
+        names.put([a_task("a", payload)])
 
-        names.bury(("a",), 0, MIB + 1)
+        names.tombstone(("a",), 0)
 
-        assert sys.getrefcount(payload) == unheld
-        assert names.held(["a"]) == {"a": 10}
+        assert sys.getrefcount(payload) == unused
+
+
+class TestExhaustedTasks:
+    def kept(self, tasks: ExhaustedTasks) -> list[tuple[str, int]]:
+        """Give the name and the payload's size of each."""
+        return [(task.name, len(task.payload)) for task in tasks]
+
+    def test_the_latest_are_kept(self) -> None:
+        """The oldest are dropped when there are too many."""
+        tasks = ExhaustedTasks(Limits(exhausted_kept=2))
+        tasks.extend(map(a_task, "abc"))
+
+        assert self.kept(tasks) == [("b", 0), ("c", 0)]
+
+    def test_their_payloads_are_bounded(self) -> None:
+        """The oldest are dropped when the payloads together are too large."""
+        tasks = ExhaustedTasks(Limits(exhausted_payload_bytes=10))
+        tasks.extend([a_task("a", b"x" * 5), a_task("b", b"x" * 5)])
+        assert self.kept(tasks) == [("a", 5), ("b", 5)]
+
+        tasks.extend([a_task("c", b"x" * 3)])
+        assert self.kept(tasks) == [("b", 5), ("c", 3)]
+        tasks.extend([a_task("d", b"x" * 11), a_task("e", b"x" * 10)])
+        assert self.kept(tasks) == [("e", 10)]
+
+    def test_payloads_can_be_dropped(self) -> None:
+        """Without their payloads there is space for others."""
+        tasks = ExhaustedTasks(Limits(exhausted_payload_bytes=10))
+        tasks.extend([a_task("a", b"x" * 10)])
+
+        tasks.drop_payloads()
+        tasks.extend([a_task("b", b"x" * 10)])
+
+        assert self.kept(tasks) == [("a", 0), ("b", 10)]
 
 
 class TestLeaseCounter:
@@ -134,29 +145,31 @@ class TestLeaseCounter:
         assert len(counter._seconds) == 3600
 
 
-class TestCallRate:
+class TestRateLimiter:
     def test_a_sliding_second(self) -> None:
         """In any one second no more than the number given are admitted."""
-        rate = CallRate()
+        rate = RateLimiter()
 
-        admitted = [moment for moment in range(0, 3 * SECOND, SECOND // 4) if rate.admit(moment, 2)]
+        admitted = [
+            moment for moment in range(0, 3 * SECOND, SECOND // 4) if rate.permit(moment, 2)
+        ]
 
         assert admitted == [0, 250_000, 1_000_000, 1_250_000, 2_000_000, 2_250_000]
 
     def test_a_clock_that_is_set_back(self) -> None:
         """Calls of a time that has not come yet count for nothing."""
-        rate = CallRate()
+        rate = RateLimiter()
         for _ in range(2):
-            rate.admit(3600 * SECOND, 2)
+            rate.permit(3600 * SECOND, 2)
 
-        assert rate.admit(0, 2)
+        assert rate.permit(0, 2)
 
     def test_none_is_no_limit(self) -> None:
         """Without a limit every call is admitted, and none is remembered."""
-        rate = CallRate()
+        rate = RateLimiter()
 
-        assert all(rate.admit(0, None) for _ in range(100))
-        assert rate.admit(0, 1)
+        assert all(rate.permit(0, None) for _ in range(100))
+        assert rate.permit(0, 1)
 
 
 class TestNames:

@@ -229,7 +229,7 @@ def test_overridden_limits_hold() -> None:
     with install(Emulator(config, limits=Limits(task_bytes=10, tasks_per_add=2))):
         queue = taskqueue.Queue("small")
 
-        with pytest.raises(taskqueue.TaskTooLargeError, match="at most 10"):
+        with pytest.raises(taskqueue.TaskTooLargeError, match="maximum is 10"):
             queue.add(pull(b"x" * 11))
         with pytest.raises(taskqueue.TooManyTasksError, match="3 tasks in one batch"):
             queue.add([pull() for _ in range(3)])

@@ -175,7 +175,9 @@ class TestModify:
         clock.advance(60)
         (theirs,) = queue.lease_tasks(61, 1)
 
-        with pytest.raises(taskqueue.TaskLeaseExpiredError, match="if another has leased it since"):
+        with pytest.raises(
+            taskqueue.TaskLeaseExpiredError, match="if another worker has leased it since"
+        ):
             queue.modify_task_lease(mine, 60)
         queue.modify_task_lease(theirs, 60)
 
@@ -192,7 +194,7 @@ class TestModify:
                 eta_usec=clock.now_usec() + 60_000_002,
                 lease_seconds=1,
             )
-            with pytest.raises(Exception, match="if another has leased it since"):
+            with pytest.raises(Exception, match="if another worker has leased it since"):
                 apiproxy_stub_map.MakeSyncCall(
                     "taskqueue",
                     "ModifyTaskLease",
@@ -227,7 +229,9 @@ class TestModify:
         taskqueue.Queue("once").modify_task_lease(task, 0)
 
         assert emulator.queue("once").exhausted
-        with pytest.raises(taskqueue.TombstonedTaskError, match="or given up after its last lease"):
+        with pytest.raises(
+            taskqueue.TombstonedTaskError, match="or exhausted after its last lease"
+        ):
             taskqueue.Queue("once").modify_task_lease(task, 60)
 
     def test_in_another_queue(self) -> None:
@@ -398,7 +402,7 @@ class TestTag:
         request = messages.TaskQueueQueryAndOwnTasksRequest(
             queue_name=b"pull", lease_seconds=1, max_tasks=1, tag=b"red"
         )
-        with pytest.raises(Exception, match="without group_by_tag"):
+        with pytest.raises(Exception, match="requires group_by_tag"):
             apiproxy_stub_map.MakeSyncCall(
                 "taskqueue",
                 "QueryAndOwnTasks",

@@ -14,7 +14,7 @@ from pullqueue import (
     Emulator,
     Limits,
     ManualClock,
-    NameTakenError,
+    NameInUseError,
     NewTask,
     OverQuotaError,
     Queue,
@@ -74,7 +74,7 @@ def test_a_name_is_given_once(servers: tuple[Queue, Queue]) -> None:
             try:
                 added[queue.add(name=f"n{number}").name] += 1
                 assert queue.delete_tasks(f"n{number}") == [DeleteResult.DELETED]
-            except NameTakenError:
+            except NameInUseError:
                 pass
 
     together(lambda: add(servers[0]), lambda: add(servers[1]))
@@ -144,7 +144,7 @@ def test_one_holder_extends(servers: tuple[Queue, Queue]) -> None:
     extended = servers[1].modify_task_lease(held, 90)
 
     assert servers[0].get_task("one") == extended
-    with pytest.raises(TaskLeaseExpiredError, match="its lease ends at another moment"):
+    with pytest.raises(TaskLeaseExpiredError, match="its lease ends at another time"):
         servers[0].modify_task_lease(held, 90)
 
 

@@ -103,6 +103,40 @@ def test_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> No
     assert queue.delete_tasks(["n0", "none"]) == [DeleteResult.TOMBSTONED, DeleteResult.UNKNOWN]
 
 
+def exhaust(queue: Queue, clock: ManualClock, **payloads: bytes) -> None:
+    """Let tasks use up their leases, one after the other."""
+    for name, payload in payloads.items():
+        queue.add(payload, name=name)
+        for _ in range(2):
+            queue.lease_tasks(300, 1)
+            clock.advance(300)
+    assert queue.fetch_statistics().bytes_stored == 0
+
+
+def test_payloads_of_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> None:
+    """The oldest are dropped when the payloads that are kept are too large together."""
+    queue = emulator.queue("limited")
+
+    exhaust(queue, clock, first=b"x" * 60, second=b"x" * 40)
+    assert [task.name for task in queue.exhausted] == ["first", "second"]
+
+    exhaust(queue, clock, third=b"x")
+    assert [task.name for task in queue.exhausted] == ["second", "third"]
+
+
+def test_a_purge_drops_the_payloads_of_the_exhausted(
+    emulator: Emulator, clock: ManualClock
+) -> None:
+    """They are listed without their payloads, which take no space any more."""
+    queue = emulator.queue("limited")
+    exhaust(queue, clock, first=b"x" * 100)
+
+    assert queue.purge() == 0
+    exhaust(queue, clock, second=b"x" * 100)
+
+    assert [(t.name, len(t.payload)) for t in queue.exhausted] == [("first", 0), ("second", 100)]
+
+
 def test_lists(queue: Queue, clock: ManualClock) -> None:
     """Tasks are listed by state and tag, page by page."""
     queue.add_many([NewTask(name=f"n{n}", tag="red" if n % 2 else None) for n in range(6)])

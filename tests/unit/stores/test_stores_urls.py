@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pullqueue import Emulator, StoreError
-from pullqueue.engine.memory import MemoryStore
+from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.stores import store_from_url
 
 

@@ -82,5 +82,5 @@ def test_exhaust_a_task_without_a_name(limited: Queue) -> None:
 
     with pytest.raises(InvalidTaskNameError, match=r"has no name: add it first"):
         exhaust(limited, Unnamed())
-    with pytest.raises(InvalidTaskNameError, match=r"^5 is neither a task nor the name of one$"):
+    with pytest.raises(InvalidTaskNameError, match=r"^5 is neither a task nor a task name$"):
         exhaust(limited, 5)  # type: ignore[arg-type] # what is proved

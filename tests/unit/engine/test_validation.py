@@ -1,4 +1,4 @@
-"""pullqueue.engine.checks: what may be asked, and what is said where it may not."""
+"""pullqueue.engine.validation: which arguments are accepted, and the messages for the others."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from pullqueue import (
     TooManyTasksError,
 )
 from pullqueue.clock import to_usec
-from pullqueue.engine import checks
-from pullqueue.engine.store import Draft
+from pullqueue.engine import validation
+from pullqueue.engine.store import ValidatedTask
 
 LIMITS = Limits()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,14 +31,14 @@ SURROGATE = "\ud800"
 PAST_ALL_YEARS = datetime.max.replace(tzinfo=timezone(-timedelta(hours=12)))
 
 
-def draft(**fields: Any) -> Draft:
-    """Check one task and give the draft."""
-    return checks.drafts_of([NewTask(**fields)], LIMITS, lambda: to_usec(NOW))[0]
+def validated(**fields: Any) -> ValidatedTask:
+    """Validate one task."""
+    return validation.validated_tasks([NewTask(**fields)], LIMITS, lambda: to_usec(NOW))[0]
 
 
-def test_a_draft_has_what_was_given() -> None:
+def test_a_validated_task_has_what_was_given() -> None:
     """Text becomes UTF-8, the eta microseconds, and the size counts payload, tag and name."""
-    made = draft(payload="wörk", name="one", tag="röt", eta=NOW)
+    made = validated(payload="wörk", name="one", tag="röt", eta=NOW)
 
     assert made == ("one", "wörk".encode(), "röt", to_usec(NOW), 5 + 4 + 3)
 
@@ -47,7 +47,7 @@ def test_the_largest_of_everything_is_accepted() -> None:
     """Each limit is itself permitted."""
     eta = NOW + timedelta(days=30)
 
-    made = draft(payload=b"x" * 2**20, name="n" * 500, tag="ü" * 500, eta=eta)
+    made = validated(payload=b"x" * 2**20, name="n" * 500, tag="ü" * 500, eta=eta)
 
     assert made[-1] == 2**20 + 500 + 1000
 
@@ -55,25 +55,29 @@ def test_the_largest_of_everything_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [
-        ({"payload": 5}, InvalidTaskError, "payload is of type int: give bytes or text"),
+        ({"payload": 5}, InvalidTaskError, "payload is of type int: it must be bytes or text"),
         ({"payload": bytearray(b"x")}, InvalidTaskError, "payload is of type bytearray"),
-        ({"payload": SURROGATE}, InvalidTaskError, "text that cannot be written as UTF-8"),
-        ({"payload": b"x" * (2**20 + 1)}, TaskTooLargeError, "1048577 bytes: .* most 1048576"),
+        ({"payload": SURROGATE}, InvalidTaskError, "text that cannot be encoded in UTF-8"),
+        (
+            {"payload": b"x" * (2**20 + 1)},
+            TaskTooLargeError,
+            "1048577 bytes; the maximum is 1048576",
+        ),
         ({"name": ""}, InvalidTaskNameError, "task name is ''"),
-        ({"name": "a b"}, InvalidTaskNameError, "task name is 'a b': give letters"),
+        ({"name": "a b"}, InvalidTaskNameError, "task name is 'a b': use letters"),
         ({"name": "one\n"}, InvalidTaskNameError, r"task name is 'one\\n'"),
         ({"name": b"one"}, InvalidTaskNameError, "task name is b'one'"),
-        ({"name": "x" * 501}, InvalidTaskNameError, "has 501 characters .* at most 500"),
-        ({"tag": "x" * 501}, InvalidTagError, "tag has 501 characters .* at most 500"),
-        ({"tag": b"red"}, InvalidTagError, "tag is b'red': give text, or None"),
-        ({"tag": SURROGATE}, InvalidTagError, "cannot be written as UTF-8"),
+        ({"name": "x" * 501}, InvalidTaskNameError, "has 501 characters .* maximum is 500"),
+        ({"tag": "x" * 501}, InvalidTagError, "tag has 501 characters .* maximum is 500"),
+        ({"tag": b"red"}, InvalidTagError, "tag is b'red': it must be text, or None"),
+        ({"tag": SURROGATE}, InvalidTagError, "cannot be encoded in UTF-8"),
         ({"eta": NOW.replace(tzinfo=None)}, InvalidEtaError, "eta: .* has no time zone"),
         ({"eta": 5}, InvalidEtaError, "eta: 5 is not a datetime"),
-        ({"eta": PAST_ALL_YEARS}, InvalidEtaError, "eta: .* outside of the years 1 to 9999"),
+        ({"eta": PAST_ALL_YEARS}, InvalidEtaError, "eta: .* outside the years 1 to 9999"),
         (
             {"eta": NOW + timedelta(days=30, microseconds=1)},
             InvalidEtaError,
-            r"at most 2592000 seconds \(30 days\)",
+            r"maximum is 2592000 seconds \(30 days\)",
         ),
     ],
 )
@@ -82,38 +86,40 @@ def test_a_task_that_cannot_be_added(
 ) -> None:
     """Each fault has its error, which quotes the value and says what is permitted."""
     with pytest.raises(error, match=message):
-        draft(**fields)
+        validated(**fields)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 501])
 def test_a_name_among_good_ones(name: str) -> None:
-    """Names are looked at together, and the one that is wrong is still found."""
+    """A name that is not valid is found among valid ones."""
     names = ["good", "y" * 500, name, "better"]
     tasks = [NewTask(name=each) for each in names]
 
     with pytest.raises(InvalidTaskNameError, match=f"task name .*{name[:20]!r}"):
-        checks.drafts_of(tasks, LIMITS, lambda: 0)
+        validation.validated_tasks(tasks, LIMITS, lambda: 0)
 
 
 def test_only_new_tasks_can_be_added() -> None:
     """Anything else in a batch is refused by name."""
-    with pytest.raises(InvalidTaskError, match=r"'work' is no task to add: give a pullqueue\.New"):
-        checks.drafts_of(["work"], LIMITS, lambda: 0)  # type: ignore[list-item]
+    with pytest.raises(
+        InvalidTaskError, match=r"'work' is not a task to add: pass a pullqueue\.New"
+    ):
+        validation.validated_tasks(["work"], LIMITS, lambda: 0)  # type: ignore[list-item]
 
 
 def test_a_batch_is_bounded() -> None:
     """100 tasks are a batch, 101 are too many."""
-    assert len(checks.drafts_of([NewTask()] * 100, LIMITS, lambda: 0)) == 100
-    with pytest.raises(TooManyTasksError, match="101 tasks in one batch: at most 100"):
-        checks.drafts_of([NewTask()] * 101, LIMITS, lambda: 0)
+    assert len(validation.validated_tasks([NewTask()] * 100, LIMITS, lambda: 0)) == 100
+    with pytest.raises(TooManyTasksError, match="101 tasks in one batch: the maximum is 100"):
+        validation.validated_tasks([NewTask()] * 101, LIMITS, lambda: 0)
 
 
 def test_a_name_stands_once_in_a_batch() -> None:
     """The name that stands twice is told."""
     tasks = [NewTask(name="a"), NewTask(), NewTask(name="b"), NewTask(name="b")]
 
-    with pytest.raises(DuplicateTaskNameError, match="'b' stands twice in one batch"):
-        checks.drafts_of(tasks, LIMITS, lambda: 0)
+    with pytest.raises(DuplicateTaskNameError, match="'b' occurs twice in one batch"):
+        validation.validated_tasks(tasks, LIMITS, lambda: 0)
 
 
 @pytest.mark.parametrize(("etas", "asked"), [(0, 0), (1, 1), (3, 1)])
@@ -125,7 +131,7 @@ def test_the_time_is_asked_for_once(etas: int, asked: int) -> None:
         asks.append(1)
         return to_usec(NOW)
 
-    checks.drafts_of([NewTask(), *[NewTask(eta=NOW)] * etas], LIMITS, now_usec)
+    validation.validated_tasks([NewTask(), *[NewTask(eta=NOW)] * etas], LIMITS, now_usec)
 
     assert len(asks) == asked
 
@@ -135,7 +141,7 @@ def test_the_time_is_asked_for_once(etas: int, asked: int) -> None:
 )
 def test_a_lease_in_microseconds(seconds: float, usec: int) -> None:
     """Seconds, whole or not, from 0 to a week."""
-    assert checks.lease_usec(seconds, LIMITS, to_usec(NOW)) == usec
+    assert validation.lease_usec(seconds, LIMITS, to_usec(NOW)) == usec
 
 
 @pytest.mark.parametrize(
@@ -143,45 +149,49 @@ def test_a_lease_in_microseconds(seconds: float, usec: int) -> None:
 )
 def test_a_lease_of_another_length(seconds: object) -> None:
     """Anything else is refused with the range."""
-    with pytest.raises(InvalidLeaseTimeError, match="give a number of seconds from 0 to 604800"):
-        checks.lease_usec(seconds, LIMITS, to_usec(NOW))
+    with pytest.raises(
+        InvalidLeaseTimeError, match="it must be a number of seconds from 0 to 604800"
+    ):
+        validation.lease_usec(seconds, LIMITS, to_usec(NOW))
 
 
 def test_a_lease_to_the_end_of_time() -> None:
     """A lease may end at the last moment that a datetime can tell, and not a microsecond later."""
     last = to_usec(datetime.max.replace(tzinfo=UTC))
 
-    assert checks.lease_usec(1, LIMITS, last - 1_000_000) == 1_000_000
-    with pytest.raises(InvalidLeaseTimeError, match=r"lease_seconds is 1: .* past the year 9999"):
-        checks.lease_usec(1, LIMITS, last - 999_999)
+    assert validation.lease_usec(1, LIMITS, last - 1_000_000) == 1_000_000
+    with pytest.raises(InvalidLeaseTimeError, match=r"lease_seconds is 1: .* after the year 9999"):
+        validation.lease_usec(1, LIMITS, last - 999_999)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1001, 1.0, "1", None, True])
 def test_another_number_of_tasks(count: object) -> None:
     """Anything but a whole number from 1 to 1000 is refused."""
-    with pytest.raises(InvalidMaxTasksError, match="give a whole number from 1 to 1000"):
-        checks.max_tasks(count, LIMITS)
+    with pytest.raises(InvalidMaxTasksError, match="it must be an integer from 1 to 1000"):
+        validation.max_tasks(count, LIMITS)
 
 
 def test_a_number_of_tasks() -> None:
     """1 and 1000 are permitted."""
-    assert [checks.max_tasks(count, LIMITS) for count in (1, 1000)] == [1, 1000]
+    assert [validation.max_tasks(count, LIMITS) for count in (1, 1000)] == [1, 1000]
 
 
 def test_the_longest_tag_to_lease_by() -> None:
     """A tag has up to 500 characters, counted in UTF-8 where it counts in bytes."""
-    assert checks.tag_bytes("ä" * 500, LIMITS) == 1000
+    assert validation.tag_bytes("ä" * 500, LIMITS) == 1000
     with pytest.raises(InvalidTagError, match="tag has 501 characters"):
-        checks.tag_bytes("x" * 501, LIMITS)
+        validation.tag_bytes("x" * 501, LIMITS)
 
 
 @pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", None, True])
 def test_another_number_of_tasks_to_list(count: object) -> None:
     """What no store can be asked for is refused by all alike."""
-    with pytest.raises(InvalidMaxTasksError, match=r"limit is .*: give a whole number, 0 or more"):
-        checks.listed_tasks(count)
+    with pytest.raises(
+        InvalidMaxTasksError, match=r"limit is .*: it must be an integer, 0 or more"
+    ):
+        validation.list_limit(count)
 
 
 def test_a_number_of_tasks_to_list() -> None:
     """None, and more than there can be, are permitted."""
-    assert [checks.listed_tasks(count) for count in (0, 2**63 - 1)] == [0, 2**63 - 1]
+    assert [validation.list_limit(count) for count in (0, 2**63 - 1)] == [0, 2**63 - 1]

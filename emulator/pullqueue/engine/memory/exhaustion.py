@@ -1,0 +1,86 @@
+"""When tasks that have used up their leases are deleted, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from pullqueue.engine.memory.index import OrderedIndex
+from pullqueue.engine.store import RetryLimit
+from pullqueue.limits import Limits
+from pullqueue.tasks import Task
+
+_End = tuple[int, int, str]
+"""The time (microseconds), the task's sequence, its name."""
+
+
+class ExhaustionSchedule:
+    """The ends of the last permitted leases of one queue, in order."""
+
+    def __init__(self) -> None:
+        self._ends: OrderedIndex[_End] = OrderedIndex()
+        self._end_of: dict[str, _End] = {}
+
+    def schedule(self, tasks: Iterable[Task], retry_limit: RetryLimit) -> None:
+        """Schedule the exhaustion of those tasks that were leased for the last time."""
+        if retry_limit.leases is None:
+            return
+        ends = [
+            (
+                max(task.eta_usec, task.enqueued_usec + retry_limit.age_usec),
+                task.sequence,
+                task.name,
+            )
+            for task in tasks
+            if task.retry_count >= retry_limit.leases
+        ]
+        self.cancel(name for _, _, name in ends)
+        self._end_of.update((end[2], end) for end in ends)
+        self._ends.add(sorted(ends))
+
+    def cancel(self, names: Iterable[str]) -> None:
+        """Cancel the exhaustion of tasks, whether or not it was scheduled."""
+        if self._end_of:
+            self._ends.remove(sorted(self._end_of.pop(n) for n in names if n in self._end_of))
+
+    def clear(self) -> None:
+        """Cancel the exhaustion of all tasks."""
+        self._ends = OrderedIndex()
+        self._end_of.clear()
+
+    def next_usec(self) -> int | None:
+        """Return the next time at which tasks are exhausted, or None."""
+        first = self._ends.first()
+        return None if first is None else first[0]
+
+    def due(self, now_usec: int) -> list[str]:
+        """Return the names of the tasks that are exhausted by now."""
+        return [name for _, _, name in self._ends.due(now_usec, len(self._ends))]
+
+
+class ExhaustedTasks:
+    """The tasks that were exhausted last, bounded in number and in bytes of payload."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._tasks: deque[Task] = deque()
+        self._payload_bytes = 0
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self._tasks)
+
+    def extend(self, tasks: Iterable[Task]) -> None:
+        """Add tasks, and drop the oldest ones that are too many or too large."""
+        for task in tasks:
+            self._tasks.append(task)
+            self._payload_bytes += len(task.payload)
+        while (
+            len(self._tasks) > self._limits.exhausted_kept
+            or self._payload_bytes > self._limits.exhausted_payload_bytes
+        ):
+            self._payload_bytes -= len(self._tasks.popleft().payload)
+
+    def drop_payloads(self) -> None:
+        """Keep the tasks without their payloads."""
+        self._tasks = deque(task._replace(payload=b"") for task in self._tasks)
+        self._payload_bytes = 0
