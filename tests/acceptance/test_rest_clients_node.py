@@ -7,13 +7,15 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from programs import program
-from rest_clients import CLIENTS_YAML, GONE, life, token_of
+from rest_clients import CLIENTS_YAML, GONE, key_file, life, token_of
 from served import Served, serving
 
 FOLDER = Path(__file__).parent / "npm"
+PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +60,23 @@ def test_the_whole_life_of_tasks(served: Served, packages: Path, package: str, m
 
     assert [answer or "" for answer in told["deleted"]] == ["", "", ""]
     assert told["gone"] == GONE
+
+
+@pytest.mark.parametrize("package", ["gtoken", "googleapis-27/node_modules/gtoken"])
+def test_a_key_file(served: Served, packages: Path, tmp_path: Path, package: str) -> None:
+    """A token for a key file, asked for by a client that does not name the key it signs with."""
+    key = key_file(served, tmp_path / "key.json")
+    script = [program("node", package="nodejs"), str(FOLDER / "grant.js")]
+
+    done = subprocess.run(
+        [*script, str(packages / package), str(key), f"{served.url}/token"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    headers = {"Authorization": f"Bearer {done.stdout.strip()}"}
+    request = Request(f"{served.url}{PULL_QUEUE}", headers=headers)  # noqa: S310 - our own server
+    with urlopen(request, timeout=10) as answer:  # noqa: S310 - the same
+        assert answer.status == 200

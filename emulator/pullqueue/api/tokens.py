@@ -1,14 +1,17 @@
 """Who a caller is: access tokens, and the keys of service accounts that they are given for.
 
-Nothing is kept: a token carries whom it was given to, the id of a key carries its public half, and
-both are signed with a secret. Who has the secret knows them all: the server when it is started
-again, and other servers behind the same load balancer. PyJWT and cryptography are imported when a
-key is used for the first time.
+A token carries whom it was given to, the id of a key carries its public half, and both are signed
+with a secret. Who has the secret knows them all: the server when it is started again, and other
+servers behind the same load balancer. The keys made by this server are remembered as well, for
+clients that do not name the key they sign with. PyJWT and cryptography are imported when a key is
+used for the first time.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,13 +23,19 @@ from pullqueue.errors import PullQueueError
 
 TOKEN_SECONDS = 3600
 """How long a token is good (Google's documentation of service accounts)."""
-GOOGLE_AUDIENCE = "https://oauth2.googleapis.com/token"
-"""google-auth names it as the audience, whatever the key file says."""
+GOOGLE_AUDIENCES = (
+    "https://oauth2.googleapis.com/token",
+    "https://www.googleapis.com/oauth2/v4/token",
+    "https://accounts.google.com/o/oauth2/token",
+)
+"""Google's token endpoints, which clients name as the audience whatever the key file says: those of
+google-auth, of Node's gtoken 2, and of oauth2client and gtoken 1."""
 
 _PREFIX = "pullqueue-"
 _SECRET_BYTES = 32
 _KEY_BITS = 2048
 _LEEWAY_SECONDS = 60
+_REMEMBERED_KEYS = 1000
 
 
 class GrantError(PullQueueError):
@@ -66,6 +75,7 @@ class Tokens:
         """
         secret = secret or secrets.token_hex(_SECRET_BYTES)
         self._clock = clock
+        self._made: deque[_Key] = deque(maxlen=_REMEMBERED_KEYS)
         # JSON, and so a claim of a client's, can hold what UTF-8 cannot.
         in_ascii = {"ensure_ascii": True}
         self._token_texts = URLSafeSerializer(secret, salt="token", serializer_kwargs=in_ascii)
@@ -111,6 +121,7 @@ class Tokens:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         key = _Key(email=email, public_pem=public_pem.decode(), token_uri=f"{root_url}token")
+        self._made.append(key)
         return {
             "type": "service_account",
             "project_id": project,
@@ -150,25 +161,35 @@ class Tokens:
         import jwt  # noqa: PLC0415 - slow to import
 
         try:
-            key = self._key(jwt.get_unverified_header(assertion).get("kid"))
-            return jwt.decode(
-                assertion,
-                key.public_pem,
-                algorithms=["RS256"],
-                audience=[key.token_uri, GOOGLE_AUDIENCE],
-                issuer=key.email,
-                leeway=_LEEWAY_SECONDS,
-                options={"require": ["iss", "aud", "exp", "iat"]},
-            )
+            for key in self._keys(jwt.get_unverified_header(assertion).get("kid"), assertion):
+                with suppress(jwt.InvalidSignatureError):
+                    return jwt.decode(
+                        assertion,
+                        key.public_pem,
+                        algorithms=["RS256"],
+                        audience=[key.token_uri, *GOOGLE_AUDIENCES],
+                        issuer=key.email,
+                        leeway=_LEEWAY_SECONDS,
+                        options={"require": ["iss", "aud", "exp", "iat"]},
+                    )
         except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError) as error:
             raise GrantError(f"Invalid JWT: {error}") from None
+        raise GrantError(
+            "Invalid JWT: signature verification failed. A JWT that does not name its key (kid in "
+            "the header) must be signed with a key made since this server was started: get one "
+            "with `pullqueue credentials`"
+        )
 
-    def _key(self, identifier: str | None) -> _Key:
-        if identifier is None:
-            raise GrantError(
-                "the JWT does not say by which key it is signed (kid in its header), as those of "
-                "some libraries: take an access token from /_emulator/token?email=... instead"
-            )
+    def _keys(self, identifier: str | None, assertion: str) -> list[_Key]:
+        """Return the keys that may have signed a JWT: the one it names, or those of its issuer."""
+        import jwt  # noqa: PLC0415 - slow to import
+
+        if identifier is not None:
+            return [self._key(identifier)]
+        claims = jwt.decode(assertion, options={"verify_signature": False})
+        return [key for key in self._made if key.email == claims.get("iss")]
+
+    def _key(self, identifier: str) -> _Key:
         try:
             return _Key(*self._key_ids.loads(identifier))
         except BadData:

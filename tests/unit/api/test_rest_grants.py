@@ -44,10 +44,15 @@ class TestGrant:
         }
 
     def ask(
-        self, client: FlaskClient, key: dict[str, Any], claims: dict[str, Any], **headers: str
+        self,
+        client: FlaskClient,
+        key: dict[str, Any],
+        claims: dict[str, Any],
+        *,
+        kid: str | None = "",
     ) -> TestResponse:
-        """Send a signed assertion."""
-        named = {"kid": key["private_key_id"], **headers}
+        """Send a signed assertion, which names its key unless `kid` is None."""
+        named = {} if kid is None else {"kid": kid or key["private_key_id"]}
         assertion = jwt.encode(claims, key["private_key"], algorithm="RS256", headers=named)
         return client.post("/token", data={"grant_type": JWT_BEARER, "assertion": assertion})
 
@@ -134,12 +139,37 @@ class TestGrant:
 
         assert "pullqueue credentials" in response.get_json()["error_description"]
 
-    def test_a_key_that_is_not_named(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
-        """Some libraries leave it out; the way round is told."""
-        assertion = jwt.encode(self.claims(key), key["private_key"], algorithm="RS256")
-        response = guarded.post("/token", data={"grant_type": JWT_BEARER, "assertion": assertion})
+    @pytest.mark.parametrize(
+        "audience",
+        [
+            "https://www.googleapis.com/oauth2/v4/token",
+            "https://accounts.google.com/o/oauth2/token",
+        ],
+    )
+    def test_a_key_that_is_not_named(
+        self, guarded: FlaskClient, key: dict[str, Any], audience: str
+    ) -> None:
+        """Old libraries leave it out: any key that the server made for the issuer will do."""
+        for email in ("worker@example.com", "both@example.com"):
+            guarded.post("/_emulator/credentials", json={"email": email})
 
-        assert "/_emulator/token?email=" in response.get_json()["error_description"]
+        granted = self.ask(guarded, key, self.claims(key, aud=audience), kid=None)
+
+        headers = {"Authorization": f"Bearer {granted.get_json()['access_token']}"}
+        assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
+
+    def test_a_key_that_is_not_named_and_not_known(
+        self, guarded: FlaskClient, key: dict[str, Any]
+    ) -> None:
+        """The key of another issuer, or of an earlier run of the server, is refused."""
+        other = guarded.post("/_emulator/credentials", json={"email": "both@example.com"})
+        claims = self.claims(key)
+
+        for signer, iss in ((other.get_json(), key["client_email"]), (key, "x@example.com")):
+            refused = self.ask(guarded, signer, {**claims, "iss": iss}, kid=None)
+
+            assert refused.get_json()["error"] == "invalid_grant"
+            assert "made since this server was started" in refused.get_json()["error_description"]
 
     def test_no_signature(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
         """An assertion that names the algorithm none is refused."""
