@@ -88,8 +88,7 @@ def test_exit_status(folder: Path, text: str, arguments: list[str], status: int)
         (["--severity", "rate-on-pull=bad"], '"bad" is no severity: choose of error, warning'),
         (["--unsafe-fixes"], "--unsafe-fixes goes with --fix or --diff"),
         (["-", "queue.yaml"], "`-` stands alone"),
-        (["--against", "nowhere"], '"nowhere" is neither a file nor a git revision'),
-        (["--against", "broken.yaml"], '"broken.yaml" holds no queues to compare with'),
+        (["--against", "nowhere"], '"nowhere" is neither a git revision of this folder nor a file'),
         (["--format", "html"], "Invalid value for '--format'"),
     ],
 )

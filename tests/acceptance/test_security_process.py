@@ -6,7 +6,6 @@ Python tells an audit hook of each program that is started, and sockets say when
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,7 +56,10 @@ def test_all(pullqueue_clock, pullqueue_sdk, pullqueue_responses, pullqueue_faul
 """
 LINTING = """
 from pullqueue.cli import main
-main(["lint", "."])
+main(["lint", "--fix", "."])
+"""
+COMPARING = """
+from pullqueue.cli import main
 main(["lint", "--against", "HEAD", "queue.yaml"])
 """
 
@@ -132,28 +134,15 @@ def repository(folder: Path) -> Path:
     return folder
 
 
-def test_the_linter_runs_git_and_nothing_that_a_file_names(repository: Path) -> None:
-    """Names of files are no options and no commands."""
-    commands = [command[:2] for _, command in noted_in(LINTING, repository)]
-
-    assert commands == [["git", "ls-files"], ["git", "show"]]
+def test_the_linter_runs_no_program(repository: Path) -> None:
+    """Files are found, checked and fixed without any other program."""
+    assert noted_in(LINTING, repository) == []
     assert not (repository / "was-here").exists()
 
 
-def test_a_revision_is_no_option(repository: Path) -> None:
-    """What --against names is never taken for an option of git's."""
-    (repository / "made:.").mkdir()
-    before = sorted(repository.rglob("*"))
+def test_the_linter_compares_by_reading_objects(repository: Path) -> None:
+    """With --against, git names and reads objects, and does nothing else."""
+    commands = [command for _, command in noted_in(COMPARING, repository)]
 
-    done = subprocess.run(
-        [sys.executable, "-m", "pullqueue", "lint", "--against=--output=made", "queue.yaml"],
-        cwd=repository,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.returncode == 2
-    assert "neither a file nor a git revision" in done.stderr
-    assert sorted(repository.rglob("*")) == before
+    assert {command[0] for command in commands} == {"git"}
+    assert all({"rev-parse", "cat-file"} & set(command) for command in commands)

@@ -17,6 +17,7 @@ from pkgutil import iter_modules
 import click
 
 from pullqueue.cli._reasons import reason_of
+from pullqueue.config.text import escaped
 from pullqueue.error_codes import EXIT_INTERNAL, EXIT_USAGE, codes_of
 from pullqueue.errors import InvalidQueueConfigError, PullQueueError
 
@@ -96,10 +97,10 @@ def _told(error: Exception) -> int:
         case click.Abort():
             status = _INTERRUPTED
         case InvalidQueueConfigError():
-            click.echo(error, err=True)
+            click.echo(_escaped(error), err=True)
             status = codes_of(error).exit_status
         case PullQueueError():
-            click.echo(f"pullqueue: {error}", err=True)
+            click.echo(f"pullqueue: {_escaped(error)}", err=True)
             status = codes_of(error).exit_status
         case OSError(errno=errno.ENOSPC):
             click.echo(f"pullqueue: the output cannot be written: {reason_of(error)}", err=True)
@@ -114,4 +115,9 @@ def _tell(error: click.ClickException) -> None:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         path = error.ctx.command_path
         click.echo(f"{error.ctx.get_usage()}\nTry '{path} --help' for help.\n", err=True)
-    click.echo(f"pullqueue: {error.format_message()}", err=True)
+    click.echo(f"pullqueue: {_escaped(error.format_message())}", err=True)
+
+
+def _escaped(message: object) -> str:
+    """Return a message without control characters, which a file's name or content may bring."""
+    return "\n".join(escaped(line) for line in str(message).split("\n"))

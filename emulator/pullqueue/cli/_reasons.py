@@ -6,11 +6,9 @@ from pathlib import Path
 
 import click
 
+from pullqueue.config.text import reason_of
 
-def reason_of(error: BaseException) -> str:
-    """Give what the system says of an error, as it stands within a sentence."""
-    text = getattr(error, "strerror", None) or str(error)
-    return f"{text[:1].lower()}{text[1:]}"
+__all__ = ["reason_of", "unwritable"]
 
 
 def unwritable(path: Path, error: OSError) -> click.ClickException:

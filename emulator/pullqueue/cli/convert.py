@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pullqueue.cli._reasons import unwritable
+from pullqueue.config.text import escaped
 
 _LOST = 1
 _UNREADABLE = 2
@@ -28,7 +29,7 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     cannot be read.
     """
     from pullqueue.config.check import check  # noqa: PLC0415 - only a run needs it
-    from pullqueue.config.files import read_bytes  # noqa: PLC0415 - the same
+    from pullqueue.config.files import read_bytes, replace_file  # noqa: PLC0415 - the same
     from pullqueue.config.findings import Severity  # noqa: PLC0415 - the same
     from pullqueue.config.settings import Settings  # noqa: PLC0415 - the same
     from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
@@ -37,10 +38,10 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     try:
         text, lost = convert_xml(data)
     except QueueXmlError as error:
-        click.echo(f"pullqueue: {queue_xml}: {error}", err=True)
+        click.echo(f"pullqueue: {escaped(queue_xml)}: {error}", err=True)
         ctx.exit(_UNREADABLE)
     for message in lost:
-        click.echo(f"{queue_xml}:{message}", err=True)
+        click.echo(f"{escaped(queue_xml)}:{message}", err=True)
     name = str(output) if output else "queue.yaml"
     findings = check(text, file=name, settings=Settings(at_least=Severity.WARNING)).findings
     for finding in findings:
@@ -51,7 +52,7 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
         raise click.UsageError(f'"{output}" is there already: write --force to write over it')
     else:
         try:
-            output.write_bytes(text.encode())
+            replace_file(output, text.encode())
         except OSError as error:
             raise unwritable(output, error) from None
     wrong = [finding for finding in findings if finding.severity is Severity.ERROR]

@@ -13,6 +13,7 @@ from pullqueue.config.rules import Rule, all_rules
 from pullqueue.config.settings import Settings
 from pullqueue.config.source import Source
 from pullqueue.config.suppress import Comments, ignore_comments, unknown_rules, unused
+from pullqueue.config.text import escaped
 from pullqueue.config.view import View
 
 
@@ -112,16 +113,16 @@ def _finding(rule: Rule, severity: Severity, report: Report, source: Source) -> 
         code=rule.code,
         rule=rule.name,
         severity=severity,
-        message=report.message,
+        message=escaped(report.message),
         key_path=report.path,
-        hint=report.hint,
+        hint=report.hint and escaped(report.hint),
         labels=tuple(
             Label(
                 **dict(zip(("line", "column"), source.position(place.start), strict=True)),
                 **dict(zip(("end_line", "end_column"), source.position(place.end), strict=True)),
-                message=text,
+                message=escaped(text),
             )
             for place, text in report.labels
         ),
-        fix=report.fix,
+        fix=report.fix and report.fix._replace(title=escaped(report.fix.title)),
     )

@@ -1,23 +1,93 @@
-"""Reading files, no further than a queue.yaml can reach."""
+"""Reading and replacing files that are not trusted."""
 
 from __future__ import annotations
 
+import errno
+import os
+import secrets
+import stat
 from os import PathLike
 from pathlib import Path
 
 from pullqueue.config.lexical import MAX_BYTES
+from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError
+
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symbolic link",
+}
 
 
 def read_bytes(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Give a file's bytes, one more than the limit at most.
+    """Return a regular file's bytes, at most one more than `max_bytes`.
+
+    FIFOs, sockets and devices are refused without opening them: reading one may never end.
 
     Raises:
         ConfigFileError: the file cannot be read.
     """
     try:
-        with Path(path).open("rb") as file:
+        _check_regular(Path(path).stat())
+        with open(path, "rb", opener=_without_waiting) as file:
             return file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigFileError(f'cannot read "{path}": {reason.lower()}') from error
+        message = f'cannot read "{escaped(str(path))}": {reason_of(error)}'
+        raise ConfigFileError(message) from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file that may have become a FIFO since it was looked at."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
+        raise OSError(errno.EINVAL, f"is {kind}, not a regular file")
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file as a whole: at any moment it has its old content or the new one.
+
+    The data are written to a temporary file in the same directory, which then replaces the file.
+    Mode and owner are kept. A symbolic link is refused, so that nothing outside is written.
+
+    Raises:
+        OSError: the file cannot be written; it has its old content.
+    """
+    old = _status(path)
+    temporary = path.with_name(f".pullqueue-{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if old is not None:
+            _keep_owner(temporary, old)
+            temporary.chmod(stat.S_IMODE(old.st_mode))
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return the status of a file that may be replaced; None where there is no file."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    _check_regular(status)
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return status
+
+
+def _keep_owner(path: Path, old: os.stat_result) -> None:
+    if hasattr(os, "chown") and os.geteuid() == 0:
+        os.chown(path, old.st_uid, old.st_gid)

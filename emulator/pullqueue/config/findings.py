@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from pullqueue.config.text import escaped
+
 
 class Severity(Enum):
     """How bad a finding is."""
@@ -86,4 +88,5 @@ class Finding(NamedTuple):
     """How to mend it, where that can be told."""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: {self.code} {self.rule}: {self.message}"
+        place = f"{escaped(self.file)}:{self.line}:{self.column}"
+        return f"{place}: {self.code} {self.rule}: {self.message}"

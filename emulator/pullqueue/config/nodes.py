@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pullqueue.config.text import shorten
+
 ScalarValue = str | int | float | bool | None
 """What a scalar is to App Engine's reader; a date is given as its text."""
 
@@ -91,9 +93,3 @@ def describe(node: Node) -> str:
     if isinstance(node, Sequence):
         return "a list"
     return "nothing" if node.is_null else f'"{shorten(node.text)}"'
-
-
-def shorten(text: str, *, limit: int = 60) -> str:
-    """Make a text fit for one line of a message."""
-    shown = text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text
-    return shown if len(shown) <= limit else shown[: limit - 3] + "..."

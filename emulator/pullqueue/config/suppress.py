@@ -7,10 +7,11 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from pullqueue.config.findings import Edit, Fix
-from pullqueue.config.nodes import Scalar, shorten
+from pullqueue.config.nodes import Scalar
 from pullqueue.config.reports import Place, Report
 from pullqueue.config.rules import Rule, find_rule, near_rules
 from pullqueue.config.source import Source
+from pullqueue.config.text import shorten
 
 _DIRECTIVE = re.compile(
     r"(?:^|(?<=[ \t]))#[ \t]*queue-lint:[ \t]*(ignore-file|ignore)\b[ \t]*"

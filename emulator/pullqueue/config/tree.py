@@ -23,9 +23,10 @@ from yaml.events import (
 
 from pullqueue.config.events import parse_events, span_of
 from pullqueue.config.findings import Edit, Fix
-from pullqueue.config.nodes import Mapping, Node, Pair, Scalar, Sequence, shorten
+from pullqueue.config.nodes import Mapping, Node, Pair, Scalar, Sequence
 from pullqueue.config.reports import Found, Place, Report, UnreadableError
 from pullqueue.config.scalars import SCALAR_TAGS, TAG_PREFIX, assign_type
+from pullqueue.config.text import shorten
 
 MAX_DEPTH = 32
 """Levels of nesting; the format itself needs 5."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 from click import UsageError
@@ -10,32 +9,34 @@ from click import UsageError
 from pullqueue.config.check import check
 from pullqueue.config.files import read_bytes
 from pullqueue.config.settings import Settings
+from pullqueue.config.text import escaped
+from pullqueue.lint.git import Revision, find_revision
 
 
-def previous_names(against: str, path: Path) -> tuple[str, ...]:
-    """Give the names of the queues that a file, or a git revision of `path`, has.
+class Earlier:
+    """What files are compared with: a revision of the user's work tree, or one file."""
 
-    Raises:
-        click.UsageError: `against` is neither.
-        ConfigFileError: the file cannot be read.
-    """
-    earlier = Path(against)
-    data = read_bytes(earlier) if earlier.is_file() else _from_git(against, path)
-    view = check(data, file=against, settings=Settings()).view
-    if view is None:
-        raise UsageError(f'"{against}" holds no queues to compare with')
-    return tuple(dict.fromkeys(queue.name for queue in view.queues if queue.name))
+    def __init__(self, name: str) -> None:
+        """Find the revision, or else the file.
 
+        Raises:
+            click.UsageError: the name is neither.
+        """
+        self.name = escaped(name)
+        source = find_revision(name, Path.cwd())
+        if source is None and not Path(name).is_file():
+            raise UsageError(f'"{self.name}" is neither a git revision of this folder nor a file')
+        self._source: Revision | Path = source or Path(name)
 
-def _from_git(revision: str, path: Path) -> bytes:
-    try:
-        done = subprocess.run(  # noqa: S603 - a fixed command
-            ["git", "show", "--end-of-options", f"{revision}:./{path.name}"],  # noqa: S607 - the user's git
-            cwd=path.parent,
-            capture_output=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        message = f'"{revision}" is neither a file nor a git revision that has {path.name}'
-        raise UsageError(message) from None
-    return done.stdout
+    def names(self, path: Path) -> tuple[str, ...] | None:
+        """Return the names of the queues the file had; None where nothing can be compared.
+
+        Raises:
+            ConfigFileError: the file to compare with cannot be read.
+        """
+        source = self._source
+        data = source.read(path) if isinstance(source, Revision) else read_bytes(source)
+        view = check(data, file=self.name, settings=Settings()).view if data is not None else None
+        if view is None:
+            return None
+        return tuple(dict.fromkeys(queue.name for queue in view.queues if queue.name))

@@ -11,15 +11,18 @@ from typing import NamedTuple
 
 import click
 
+from pullqueue.config.files import replace_file
 from pullqueue.config.findings import Severity
 from pullqueue.config.settings import Settings
+from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError
-from pullqueue.lint.discovery import Input, find_inputs
+from pullqueue.lint.against import Earlier
 from pullqueue.lint.project import NEVER, Project, find_project
 from pullqueue.lint.reporters import reporter
 from pullqueue.lint.reporters.text import report_full, summary
 from pullqueue.lint.results import FileResult
 from pullqueue.lint.runner import Job, Outcome, lint_data, lint_files
+from pullqueue.lint.search import Input, Inputs, find_inputs
 from pullqueue.lint.selection import levels
 
 EXIT_FOUND = 1
@@ -84,7 +87,7 @@ def _job(arguments: Arguments, project: Project) -> Job:
     )
     return Job(
         settings=settings,
-        against=arguments.against,
+        against=None if arguments.against is None else Earlier(arguments.against),
         fix=arguments.fix or arguments.diff,
         unsafe=arguments.unsafe_fixes,
     )
@@ -114,17 +117,17 @@ def _run_stdin(arguments: Arguments, project: Project, job: Job) -> int:
 
 def _run_files(arguments: Arguments, project: Project, job: Job) -> int:
     inputs = _inputs(arguments, project)
-    outcomes, failures = lint_files(inputs, job)
-    failures += _without_file(_paths(arguments), inputs)
+    outcomes, failures, notes = lint_files(inputs.files, job)
+    failures += _without_file(_paths(arguments), inputs.files)
     if arguments.fix and not arguments.diff:
         failures += _write(outcomes)
-    for failure in failures:
-        click.echo(f"pullqueue: {failure}", err=True)
+    for message in (*inputs.notes, *notes, *failures):
+        click.echo(f"pullqueue: {message}", err=True)
     status = _report([outcome for _, outcome in outcomes], arguments, project)
     return EXIT_USAGE if failures else status
 
 
-def _inputs(arguments: Arguments, project: Project) -> list[Input]:
+def _inputs(arguments: Arguments, project: Project) -> Inputs:
     exclude = (*project.exclude, *arguments.exclude)
     return find_inputs(_paths(arguments), exclude=exclude)
 
@@ -136,7 +139,7 @@ def _paths(arguments: Arguments) -> tuple[str, ...]:
 def _without_file(paths: Sequence[str], inputs: Sequence[Input]) -> list[str]:
     """Tell of the folders that were searched in vain: a slip in CI must not look like success."""
     return [
-        f'no queue.yaml found in "{name}": name the file, or a folder that has one'
+        f'no queue.yaml found in "{escaped(name)}": name the file, or a folder that has one'
         for name in paths
         if Path(name).is_dir() and not any(item.path.is_relative_to(name) for item in inputs)
     ]
@@ -147,9 +150,9 @@ def _write(outcomes: Sequence[tuple[Path, Outcome]]) -> list[str]:
     for path, outcome in outcomes:
         if outcome.mended:
             try:
-                path.write_bytes(outcome.after.encode())
+                replace_file(path, outcome.after.encode())
             except OSError as error:
-                failures.append(f'cannot write "{path}": {(error.strerror or "").lower()}')
+                failures.append(f'cannot write "{escaped(str(path))}": {reason_of(error)}')
     return failures
 
 
@@ -158,7 +161,7 @@ def _watch(arguments: Arguments, project: Project, job: Job) -> int:
 
     def paths() -> list[Path]:
         try:
-            return [item.path for item in _inputs(arguments, project)]
+            return [item.path for item in _inputs(arguments, project).files]
         except ConfigFileError:  # a named file may be gone while an editor writes it
             return []
 

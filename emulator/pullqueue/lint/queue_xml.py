@@ -11,8 +11,9 @@ from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
 from pullqueue.config.dialects import GRANT, QUEUE, RETRY, TOP, keys_at
 from pullqueue.config.lexical import MAX_BYTES
-from pullqueue.config.nodes import Scalar, shorten
+from pullqueue.config.nodes import Scalar
 from pullqueue.config.scalars import assign_type
+from pullqueue.config.text import shorten
 
 _ROOT = "queue-entries"
 _NUMBERS = frozenset(

@@ -9,17 +9,19 @@ from typing import NamedTuple
 from pullqueue.config.check import Checked, check
 from pullqueue.config.files import read_bytes
 from pullqueue.config.settings import Settings
+from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError
-from pullqueue.lint.discovery import Input, misnamed
+from pullqueue.lint.against import Earlier
 from pullqueue.lint.results import FileResult
+from pullqueue.lint.search import Input, misnamed
 
 
 class Job(NamedTuple):
     """What is to be done with each file."""
 
     settings: Settings = Settings()
-    against: str | None = None
-    """A file or a git revision to compare with."""
+    against: Earlier | None = None
+    """What to compare with."""
     fix: bool = False
     """Whether to mend what can be mended."""
     unsafe: bool = False
@@ -41,11 +43,9 @@ class Outcome(NamedTuple):
         """Give the fixes as a unified diff."""
         from difflib import unified_diff  # noqa: PLC0415 - seldom asked for
 
+        name = escaped(self.result.file)
         lines = unified_diff(
-            self.before.splitlines(keepends=True),
-            self.after.splitlines(keepends=True),
-            self.result.file,
-            self.result.file,
+            self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), name, name
         )
         return "".join(
             line if line.endswith(("\n", "\r")) else f"{line}\n\\ No newline at end of file\n"
@@ -53,12 +53,19 @@ class Outcome(NamedTuple):
         )
 
 
-def lint_files(inputs: Iterable[Input], job: Job) -> tuple[list[tuple[Path, Outcome]], list[str]]:
-    """Check files; a file that cannot be read does not stop the others.
+class Run(NamedTuple):
+    """What became of the files of one run."""
 
-    Gives the outcomes, and the messages on files that cannot be read.
-    """
-    outcomes, failures = [], []
+    outcomes: list[tuple[Path, Outcome]]
+    failures: list[str]
+    """Messages on files that cannot be read."""
+    notes: list[str]
+    """Messages on files that were not compared."""
+
+
+def lint_files(inputs: Iterable[Input], job: Job) -> Run:
+    """Check files; a file that cannot be read does not stop the others."""
+    outcomes, failures, notes = [], [], []
     for item in inputs:
         try:
             data = read_bytes(item.path, max_bytes=job.settings.max_bytes)
@@ -66,17 +73,15 @@ def lint_files(inputs: Iterable[Input], job: Job) -> tuple[list[tuple[Path, Outc
             failures.append(str(error))
             continue
         settings = job.settings._replace(misnamed=item.searched and misnamed(item.path))
-        job_here = job._replace(settings=_with_previous(settings, job, item.path))
+        if job.against is not None:
+            names = job.against.names(item.path)
+            settings = settings._replace(previous_names=names or ())
+            if names is None:
+                file = escaped(str(item.path))
+                notes.append(f'"{file}" was not compared: "{job.against.name}" has no such file')
+        job_here = job._replace(settings=settings)
         outcomes.append((item.path, lint_data(data, file=str(item.path), job=job_here)))
-    return outcomes, failures
-
-
-def _with_previous(settings: Settings, job: Job, path: Path) -> Settings:
-    if job.against is None:
-        return settings
-    from pullqueue.lint.against import previous_names  # noqa: PLC0415 - seldom asked for
-
-    return settings._replace(previous_names=previous_names(job.against, path))
+    return Run(outcomes, failures, notes)
 
 
 def lint_data(data: bytes, *, file: str, job: Job) -> Outcome:

@@ -6,8 +6,9 @@ import pytest
 
 from pullqueue.config import spelling
 from pullqueue.config.model import Rate
-from pullqueue.config.nodes import Scalar, describe, shorten
+from pullqueue.config.nodes import Scalar, describe
 from pullqueue.config.scalars import assign_type
+from pullqueue.config.text import shorten
 from pullqueue.config.values import (
     ParsedRate,
     as_boolean,

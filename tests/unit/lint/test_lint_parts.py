@@ -12,7 +12,6 @@ from pullqueue.config.findings import Edit, Finding, Fix, Label, Severity
 from pullqueue.config.settings import Settings
 from pullqueue.config.source import Source
 from pullqueue.lint import command
-from pullqueue.lint.discovery import _looks_like_queues, find_inputs
 from pullqueue.lint.fixes import mend
 from pullqueue.lint.queue_xml import QueueXmlError, convert_xml
 from pullqueue.lint.reporters.ci import report_github
@@ -20,6 +19,7 @@ from pullqueue.lint.reporters.sarif import report_sarif
 from pullqueue.lint.reporters.text import report_full
 from pullqueue.lint.results import FileResult
 from pullqueue.lint.runner import Outcome
+from pullqueue.lint.search import _looks_like_queues, find_inputs
 from pullqueue.lint.watch import changes, state_of
 
 
@@ -144,7 +144,7 @@ def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
     """A named file that the search of a folder finds too is checked as named."""
     path = tmp_path / "queue.yaml"
     path.write_text("queue:")
-    inputs = find_inputs([str(tmp_path), str(path)])
+    inputs = find_inputs([str(tmp_path), str(path)]).files
     assert [(item.path, item.searched) for item in inputs] == [(path, False)]
 
 
@@ -155,7 +155,9 @@ def test_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         (tmp_path, Outcome(result, "a", "b", 1)),
         (tmp_path / "never", Outcome(result)),
     ]
-    assert command._write(outcomes) == [f'cannot write "{tmp_path}": is a directory']
+    assert command._write(outcomes) == [
+        f'cannot write "{tmp_path}": is a directory, not a regular file'
+    ]
 
 
 def test_watching_yields_when_a_file_changes_comes_or_goes(tmp_path: Path) -> None:

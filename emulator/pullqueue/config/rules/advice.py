@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pullqueue.config.findings import Severity
-from pullqueue.config.nodes import shorten
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import LENIENT, Rule
 from pullqueue.config.rules.push import rates
 from pullqueue.config.rules.retries import retries
+from pullqueue.config.text import shorten
 from pullqueue.config.view import QueueView, View
 
 MAX_QUEUES_FREE = 10

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pullqueue.config.findings import Severity
-from pullqueue.config.nodes import shorten
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import Rule
 from pullqueue.config.rules.push import correction, or_did_you_mean, scalars_of, seen_hint
 from pullqueue.config.rules.retries import retries
 from pullqueue.config.spelling import meant_seconds
+from pullqueue.config.text import shorten
 from pullqueue.config.view import Entry, Section, View
 
 DEFAULT_MIN_BACKOFF = 0.1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pullqueue.config.findings import Severity
-from pullqueue.config.nodes import shorten
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import Rule
+from pullqueue.config.text import shorten
 from pullqueue.config.view import View
 
 _IN_MIGRATION: Mapping[str, Severity | None] = {"migration": Severity.INFO}

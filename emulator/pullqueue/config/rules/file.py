@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pullqueue.config.findings import Severity
-from pullqueue.config.nodes import Scalar, Sequence, shorten
+from pullqueue.config.nodes import Scalar, Sequence
 from pullqueue.config.reports import Place, Report
 from pullqueue.config.rules.base import Rule
+from pullqueue.config.text import shorten
 from pullqueue.config.view import View
 
 

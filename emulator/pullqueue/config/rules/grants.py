@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from pullqueue.config.edits import delete_item, delete_pair, split_pair
 from pullqueue.config.findings import Edit, Fix, Severity
-from pullqueue.config.nodes import Mapping, Sequence, shorten
+from pullqueue.config.nodes import Mapping, Sequence
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.acl import GRANTS, pull_queues
 from pullqueue.config.rules.base import Rule
+from pullqueue.config.text import shorten
 from pullqueue.config.view import Entry, QueueView, Section, View
 
 _EMAIL = re.compile(r"[^\s@<>(),;:\"]+@[^\s@<>(),;:\"]+\.[^\s@<>(),;:\"]+")

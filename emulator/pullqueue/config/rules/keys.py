@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pullqueue.config import dialects
 from pullqueue.config.edits import delete_pair, rename_key
 from pullqueue.config.findings import Edit, Fix
-from pullqueue.config.nodes import Mapping, Pair, Scalar, shorten
+from pullqueue.config.nodes import Mapping, Pair, Scalar
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import Rule
 from pullqueue.config.shape import StrangeKey
 from pullqueue.config.source import Source
+from pullqueue.config.text import shorten
 from pullqueue.config.view import Section, View
 
 _EXAMPLES = {

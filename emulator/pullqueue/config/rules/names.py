@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pullqueue.config.findings import Severity
-from pullqueue.config.nodes import Scalar, shorten
+from pullqueue.config.nodes import Scalar
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import LENIENT, Rule
 from pullqueue.config.rules.push import correction, or_did_you_mean, scalars_of, seen_hint
+from pullqueue.config.text import shorten
 from pullqueue.config.view import Entry, QueueView, View
 
 _LONGEST = 499

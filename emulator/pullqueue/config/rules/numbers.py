@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from pullqueue.config.edits import replace_scalar
 from pullqueue.config.findings import Fix, Severity
-from pullqueue.config.nodes import Scalar, shorten
+from pullqueue.config.nodes import Scalar
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import Rule
 from pullqueue.config.rules.push import scalars_of
+from pullqueue.config.text import shorten
 from pullqueue.config.view import Entry, QueueView, Section, View
 
 _INTEGERS = ("bucket_size", "max_concurrent_requests")

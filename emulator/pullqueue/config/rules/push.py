@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from pullqueue.config.edits import replace_scalar
 from pullqueue.config.findings import Fix, Severity
-from pullqueue.config.nodes import Scalar, shorten
+from pullqueue.config.nodes import Scalar
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import LENIENT, Rule
 from pullqueue.config.shape import Violation
 from pullqueue.config.spelling import meant_rate
+from pullqueue.config.text import shorten
 from pullqueue.config.values import parse_rate
 from pullqueue.config.view import Entry, View
 

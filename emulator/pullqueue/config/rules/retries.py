@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from pullqueue.config.edits import replace_scalar
 from pullqueue.config.findings import Fix, Severity
-from pullqueue.config.nodes import shorten
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import Rule
 from pullqueue.config.rules.push import correction, or_did_you_mean, scalars_of, seen_hint
 from pullqueue.config.spelling import meant_age_limit
+from pullqueue.config.text import shorten
 from pullqueue.config.values import parse_age_limit
 from pullqueue.config.view import Entry, QueueView, Section, View
 

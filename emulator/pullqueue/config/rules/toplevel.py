@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from pullqueue.config.edits import delete_pair, replace_scalar
 from pullqueue.config.findings import Fix, Severity
-from pullqueue.config.nodes import Scalar, shorten
+from pullqueue.config.nodes import Scalar
 from pullqueue.config.reports import Report
 from pullqueue.config.rules.base import Rule
 from pullqueue.config.rules.push import correction, or_did_you_mean, scalars_of
 from pullqueue.config.spelling import meant_storage_limit
+from pullqueue.config.text import shorten
 from pullqueue.config.values import parse_storage_limit
 from pullqueue.config.view import View
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from pullqueue.config.findings import Finding, Severity
-from pullqueue.lint.reporters.text import printable
+from pullqueue.config.text import escaped
+from pullqueue.lint.reporters.data import to_json
 from pullqueue.lint.results import FileResult
 
 _GITHUB = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -36,7 +36,7 @@ def _command(finding: Finding) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return escaped(text).replace("%", "%25")
 
 
 def _property(text: str) -> str:
@@ -52,7 +52,7 @@ def report_gitlab(results: Sequence[FileResult]) -> str:
             identity = f"{finding.file}\n{finding.rule}\n{finding.key_path}\n{finding.message}"
             seen[identity] += 1
             issues.append(_issue(finding, f"{identity}\n{seen[identity]}"))
-    return json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
+    return to_json(issues) + "\n"
 
 
 def _issue(finding: Finding, identity: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def report_junit(results: Sequence[FileResult]) -> str:
 
 
 def _suite(result: FileResult) -> str:
-    name = quoteattr(printable(result.file))
+    name = quoteattr(escaped(result.file))
     count = len(result.findings)
     cases = "".join(_case(finding, name) for finding in result.findings)
     if not cases:
@@ -94,8 +94,8 @@ def _suite(result: FileResult) -> str:
 
 def _case(finding: Finding, file: str) -> str:
     name = f"{finding.code} {finding.rule} line {finding.line}"
-    message = quoteattr(printable(finding.message))
-    text = escape(printable(str(finding)))
+    message = quoteattr(finding.message)
+    text = escape(str(finding))
     return (
         f"    <testcase name={quoteattr(name)} classname={file}>\n"
         f'      <failure type="{finding.severity.value}" message={message}>{text}</failure>\n'

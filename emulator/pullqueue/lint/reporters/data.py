@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.source import Source
 from pullqueue.lint.results import FileResult, edit_ranges
 
+_UNPRINTABLE = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
 _RDJSON_SEVERITIES = {
     Severity.ERROR: "ERROR",
     Severity.WARNING: "WARNING",
@@ -17,14 +19,20 @@ _RDJSON_SEVERITIES = {
 }
 
 
+def to_json(document: object, *, indent: int | None = 2) -> str:
+    """Write JSON that can be printed: control characters (also DEL and C1) are escaped."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def report_json(results: Sequence[FileResult]) -> str:
     """Write an array with one object per finding."""
-    return json.dumps(_objects(results), indent=2, ensure_ascii=False) + "\n"
+    return to_json(_objects(results)) + "\n"
 
 
 def report_jsonl(results: Sequence[FileResult]) -> str:
     """Write one object per line and finding."""
-    return "".join(f"{json.dumps(item, ensure_ascii=False)}\n" for item in _objects(results))
+    return "".join(f"{to_json(item, indent=None)}\n" for item in _objects(results))
 
 
 def _objects(results: Sequence[FileResult]) -> list[dict[str, Any]]:
@@ -75,7 +83,7 @@ def report_rdjson(results: Sequence[FileResult]) -> str:
         _diagnostic(finding, result.source) for result in results for finding in result.findings
     ]
     document = {"source": {"name": "pullqueue lint"}, "diagnostics": diagnostics}
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return to_json(document) + "\n"
 
 
 def _diagnostic(finding: Finding, source: Source) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +12,7 @@ from pullqueue.config.docs import docs_of
 from pullqueue.config.findings import Finding, Label, Severity
 from pullqueue.config.rules import Rule, all_rules
 from pullqueue.config.source import Source
+from pullqueue.lint.reporters.data import to_json
 from pullqueue.lint.results import FileResult, edit_ranges
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -36,7 +36,7 @@ def report_sarif(results: Sequence[FileResult]) -> str:
     }
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": found}
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return to_json(document) + "\n"
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

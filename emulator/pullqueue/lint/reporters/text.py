@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pullqueue.config.findings import Finding, Severity
 from pullqueue.config.source import Source
+from pullqueue.config.text import escaped
 from pullqueue.lint.results import FileResult
 
 _WIDEST = 120
@@ -23,7 +24,7 @@ _COLOURS = {
 
 def report_concise(results: Sequence[FileResult]) -> str:
     """Write one line per finding."""
-    return "".join(f"{printable(str(f))}\n" for result in results for f in result.findings)
+    return "".join(f"{f}\n" for result in results for f in result.findings)
 
 
 def report_full(results: Sequence[FileResult], *, colour: bool = False) -> str:
@@ -36,14 +37,9 @@ def report_full(results: Sequence[FileResult], *, colour: bool = False) -> str:
     )
 
 
-def printable(text: str) -> str:
-    """Replace what could steer a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else " " if char == "\t" else "\N{REPLACEMENT CHARACTER}"
-        for char in text
-    )
+def _shown(text: str) -> str:
+    """Return a part of a line as it is printed; a tab has the width of a blank."""
+    return escaped(text.replace("\t", " "))
 
 
 class _Mark(NamedTuple):
@@ -73,17 +69,17 @@ class _Painter:
         level = finding.severity.value
         head = self._paint(level, f"{level}[{finding.code}]")
         name = self._paint("bold", finding.rule)
-        yield f"{head} {name}: {printable(finding.message)}"
+        yield f"{head} {name}: {finding.message}"
         marks = _marks(finding, source)
         width = len(str(max(mark.line for mark in marks)))
-        where = f"{printable(finding.file)}:{finding.line}:{finding.column}"
+        where = f"{escaped(finding.file)}:{finding.line}:{finding.column}"
         yield f"{' ' * width}{self._paint('frame', '-->')} {where}"
         yield from self._snippet(marks, source, level, width)
         if finding.hint:
-            yield f"{' ' * width} {self._paint('help', '= help:')} {printable(finding.hint)}"
+            yield f"{' ' * width} {self._paint('help', '= help:')} {finding.hint}"
         if finding.fix:
             option = "--fix" if finding.fix.safe else "--fix --unsafe-fixes"
-            title = printable(finding.fix.title)
+            title = finding.fix.title
             yield f"{' ' * width} {self._paint('help', '= fix:')} {title} ({option})"
 
     def _snippet(self, marks: list[_Mark], source: Source, level: str, width: int) -> Iterator[str]:
@@ -97,11 +93,11 @@ class _Painter:
             here = [mark for mark in marks if mark.line == number]
             text, cut = _window(source.line_text(number), here)
             label = self._paint("frame", f"{number:>{width}} |")
-            yield f"{label} {printable(text)}".rstrip()
+            yield f"{label} {_shown(text)}".rstrip()
             for mark in sorted(here, key=lambda mark: not mark.main):
                 start, end = mark.column - 1 - cut, mark.end_column - 1 - cut
-                blank = " " * _columns(text[:start])
-                sign = ("^" if mark.main else "-") * max(_columns(text[start:end]), 1)
+                blank = " " * _columns(_shown(text[:start]))
+                sign = ("^" if mark.main else "-") * max(_columns(_shown(text[start:end])), 1)
                 style = level if mark.main else "frame"
                 drawn = self._paint(style, f"{sign} {mark.text}".rstrip())
                 yield f"{' ' * width} {bar} {blank}{drawn}"

@@ -1,0 +1,30 @@
+"""Text that goes into messages and reports."""
+
+from __future__ import annotations
+
+
+def escaped(text: str) -> str:
+    r"""Return a text with everything that is not printable as an escape, such as `\x1b`.
+
+    Names and contents of files may hold control characters (C0, C1, DEL), which steer terminals
+    and forge lines of a log.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def shorten(text: str, *, limit: int = 60) -> str:
+    """Return a text escaped and cut so that it fits into one line of a message."""
+    shown = escaped(text)
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what the operating system reports, for use within a sentence."""
+    text = getattr(error, "strerror", None) or str(error)
+    return f"{text[:1].lower()}{text[1:]}"

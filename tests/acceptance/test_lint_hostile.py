@@ -1,0 +1,405 @@
+"""Linting a tree that an attacker wrote: nothing is run, read outside or left half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import zlib
+from hashlib import sha1
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pullqueue.cli.convert import convert
+from pullqueue.cli.lint import lint
+from pullqueue.lint.reporters import FORMATS
+
+BAD = "queue:\n- name: jobs\n  mode: pull\n- name: mail\n  rate: 0\n"
+FIXED = BAD.replace("rate: 0", "rate: 0/s")
+MAIN = "from pullqueue.cli import main; raise SystemExit(main())"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, and an environment that says nothing of colour or CI."""
+    for name in ("GITHUB_ACTIONS", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    """Run `pullqueue lint`."""
+    return CliRunner().invoke(lint, arguments, catch_exceptions=False)
+
+
+def git(*arguments: str) -> str:
+    """Run git in the working folder."""
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+    done = subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+    return done.stdout.decode().strip()
+
+
+def write(path: Path, text: str | bytes) -> None:
+    """Write a file, and the folders it is in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def write_object(objects: Path, kind: str, body: bytes) -> str:
+    """Write one object of git's store and return its id."""
+    data = f"{kind} {len(body)}\0".encode() + body
+    name = sha1(data, usedforsecurity=False).hexdigest()
+    write(objects / name[:2] / name[2:], zlib.compress(data))
+    return name
+
+
+def commit_of_one_file(objects: Path, *, blob: str, name: str) -> str:
+    """Write a commit whose tree has one file, and return the id of the commit."""
+    tree = write_object(objects, "tree", f"100644 {name}\0".encode() + bytes.fromhex(blob))
+    who = "t <t@example.com> 1700000000 +0000"
+    return write_object(
+        objects, "commit", f"tree {tree}\nauthor {who}\ncommitter {who}\n\nx\n".encode()
+    )
+
+
+def bare_repository_with_monitor(sub: Path, command: str) -> None:
+    """Write files that git takes for a repository whose file monitor is a command."""
+    write(sub / "queue.yaml", BAD)
+    write(sub / "HEAD", "ref: refs/heads/x\n")
+    write(sub / "objects" / ".k", "")
+    write(sub / "refs" / "heads" / ".k", "")
+    write(
+        sub / "config",
+        "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\n"
+        f'fsmonitor = "{command}; false"\n',
+    )
+
+
+PARTIAL_CLONE = """\
+[core]
+repositoryformatversion = 1
+worktree = .
+sshCommand = "{command}; false"
+[extensions]
+partialClone = origin
+[remote "origin"]
+url = ssh://127.0.0.1/x
+promisor = true
+"""
+
+
+def partial_clone_that_lacks_a_file(repository: Path, command: str) -> None:
+    """Write a repository with a commit whose file must be fetched, by a command."""
+    missing = sha1(b"blob 1\0x", usedforsecurity=False).hexdigest()
+    commit = commit_of_one_file(repository / "objects", blob=missing, name="queue.yaml")
+    write(repository / "HEAD", "ref: refs/heads/x\n")
+    write(repository / "refs" / "heads" / "x", f"{commit}\n")
+    write(repository / "config", PARTIAL_CLONE.format(command=command))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_hidden_repository_runs_no_file_monitor(folder: Path, *, inside: bool) -> None:
+    """A folder that is a bare repository with `core.fsmonitor` is only searched for files."""
+    git("init", "-q")
+    bare_repository_with_monitor(folder / "sub", f"touch {folder / 'PWNED'}")
+    if inside:
+        os.chdir("sub")
+    done = run("--format", "jsonl") if inside else run("sub", "--format", "jsonl")
+    assert not (folder / "PWNED").exists()
+    assert [json.loads(line)["rule"] for line in done.stdout.splitlines()] == ["rate-bare-zero"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_hidden_repository_is_not_compared_with(folder: Path, *, inside: bool) -> None:
+    """`--against` reads the user's own repository, not a partial clone within the tree."""
+    git("init", "-q")
+    sub = folder / "sub"
+    partial_clone_that_lacks_a_file(sub, f"touch {folder / 'PWNED'}")
+    write(sub / "queue.yaml", f"{BAD}- name: gone\n  rate: 1/s\n")
+    git("add", "-f", ".")
+    git("commit", "-qm", "x")
+    write(sub / "queue.yaml", BAD)
+    if inside:
+        os.chdir("sub")
+    done = run(".", "--against", "HEAD", "--format", "jsonl")
+    assert not (folder / "PWNED").exists()
+    rules = [json.loads(line)["rule"] for line in done.stdout.splitlines()]
+    assert rules == ["queue-removed", "rate-bare-zero"]
+
+
+def test_partial_clone_fetches_nothing(folder: Path) -> None:
+    """What the user's own partial clone lacks is not fetched: the file is not compared."""
+    git("init", "-q")
+    partial_clone_that_lacks_a_file(folder / ".git", f"touch {folder / 'PWNED'}")
+    write(folder / "queue.yaml", BAD)
+    done = run("--against", "HEAD", "--format", "concise")
+    assert not (folder / "PWNED").exists()
+    assert "rate-bare-zero" in done.stdout
+    assert 'pullqueue: "queue.yaml" was not compared' in done.stderr
+
+
+def test_configured_commands_of_the_own_repository_are_not_run(folder: Path) -> None:
+    """No command that a configuration can name runs while an earlier version is read."""
+    git("init", "-q")
+    write(folder / "queue.yaml", BAD.replace("mail", "gone"))
+    write(folder / ".gitattributes", "*.yaml filter=evil diff=evil merge=evil\n")
+    git("add", ".")
+    git("commit", "-qm", "x")
+    write(folder / "queue.yaml", BAD)
+    command = f"touch {folder / 'PWNED'}; false"
+    for name in (
+        "core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "core.askPass",
+        "core.gitProxy", "core.alternateRefsCommand", "pager.cat-file", "pager.rev-parse",
+        "filter.evil.smudge", "filter.evil.clean", "filter.evil.process", "diff.evil.textconv",
+        "diff.evil.command", "diff.external", "merge.evil.driver", "credential.helper",
+        "gpg.program", "uploadpack.packObjectsHook", "alias.cat-file", "alias.rev-parse",
+    ):  # fmt: skip
+        git("config", name, f"!{command}" if name.startswith("alias") else command)
+    for hook in (
+        "post-checkout",
+        "reference-transaction",
+        "post-index-change",
+    ):
+        write(folder / ".git" / "hooks" / hook, f"#!/bin/sh\n{command}\n")
+        (folder / ".git" / "hooks" / hook).chmod(0o755)
+    done = run("--against", "HEAD", "--format", "jsonl")
+    assert not (folder / "PWNED").exists()
+    rules = [json.loads(line)["rule"] for line in done.stdout.splitlines()]
+    assert rules == ["queue-removed", "rate-bare-zero"]
+
+
+@pytest.mark.parametrize("revision", ["--output=PWNED", "--batch", "-x"])
+def test_revision_is_not_taken_for_an_option(folder: Path, revision: str) -> None:
+    """A revision that looks like an option of git is refused."""
+    git("init", "-q")
+    write(folder / "queue.yaml", BAD)
+    done = run(f"--against={revision}")
+    assert done.exit_code == 2
+    assert "is neither a git revision" in done.stderr
+    assert sorted(path.name for path in folder.iterdir()) == [".git", "queue.yaml"]
+
+
+def test_search_does_not_leave_the_tree_by_a_link(folder: Path) -> None:
+    """A link to a file or folder outside is not followed, one within the tree is."""
+    tree = folder / "tree"
+    write(folder / "outside" / "queue.yaml", BAD)
+    write(tree / "shared" / "queues-a.yaml", BAD)
+    for name, target in {
+        "a/queue.yaml": "../../outside/queue.yaml",
+        "b/queue.yaml": "/proc/self/environ",
+        "c/queue.yaml": "nowhere",
+        "d/queue.yaml": "queue.yaml",
+        "e": "../outside",
+        "f/queue.yaml": "../shared/queues-a.yaml",
+    }.items():
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).symlink_to(target)
+    os.chdir(tree)
+    done = run("--format", "jsonl")
+    assert [json.loads(line)["file"] for line in done.stdout.splitlines()] == ["f/queue.yaml"]
+    assert done.stderr.splitlines() == [
+        f'pullqueue: skipped "{name}/queue.yaml": it is a symbolic link out of the tree'
+        for name in "abcd"
+    ]
+
+
+def test_fix_does_not_write_through_a_link(folder: Path) -> None:
+    """A named link is read; --fix refuses to write through it, and leaves it a link."""
+    write(folder / "target.yaml", BAD)
+    (folder / "queue.yaml").symlink_to("target.yaml")
+    done = run("queue.yaml", "--fix")
+    assert done.exit_code == 2
+    message = 'cannot write "queue.yaml": is a symbolic link, not a regular file'
+    assert message in done.stderr
+    assert (folder / "target.yaml").read_text() == BAD
+    assert (folder / "queue.yaml").is_symlink()
+
+
+def test_special_files_are_refused_at_once(folder: Path) -> None:
+    """FIFOs, sockets and devices are refused instead of read for ever."""
+    os.mkfifo("fifo")
+    (folder / "sub").mkdir()
+    os.mkfifo("sub/queue.yaml")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+        for name, kind in {
+            "fifo": "a FIFO",
+            "sub": "a FIFO",
+            "socket": "a socket",
+            "/dev/zero": "a device",
+        }.items():
+            done = run(name)
+            assert done.exit_code == 2
+            assert f"is {kind}, not a regular file" in done.stderr
+
+
+def test_special_files_are_not_read_as_settings(folder: Path) -> None:
+    """A `.gitignore` or pyproject.toml that is no regular file cannot stop a run."""
+    write(folder / "queue.yaml", BAD)
+    os.mkfifo(".gitignore")
+    assert "rate-bare-zero" in run().stdout
+    (folder / ".gitignore").unlink()
+    (folder / ".gitignore").symlink_to("/dev/zero")
+    assert "rate-bare-zero" in run().stdout
+
+
+def test_pattern_that_would_match_for_ever_is_left_out(folder: Path) -> None:
+    """A `.gitignore` cannot keep a run busy for minutes."""
+    write(folder / ".gitignore", f"{'*a' * 20}b\n")
+    write(folder / ("a" * 200) / "queue.yaml", BAD)
+    assert "rate-bare-zero" in run().stdout
+
+
+CONTROL = "\x1b[31m\x07\r\n\x7f\x85\x9b"
+CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]|\n::stop")
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "diff"])
+def test_control_characters_of_names_are_escaped(folder: Path, name: str) -> None:
+    """A file's name steers no terminal and forges no line, whatever the format."""
+    path = f"a{CONTROL}\n::stop-commands::x/queue.yaml"
+    write(folder / path, f"{BAD}- name: a_b\n  rate: 1/s\n")
+    done = run(".", *(["--diff"] if name == "diff" else ["--format", name]))
+    assert done.exit_code == 1
+    assert not CONTROLS.search(done.stdout + done.stderr)
+    assert re.search(r"\\x1b|\\u001b|%1B", done.stdout)
+    if name in {"json", "gitlab", "sarif", "rdjson"}:
+        json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "content",
+    [
+        "queue:\n- name: a\x1b[31m\n",
+        "queue:\n- name: a\x9b\n",
+        'queue:\n- name: "a\\e[31m\\x9b\\x7f"\n',
+        'queue:\n- name: a\n  "\\e[31m\\x9b\\x7f": 1\n',
+        "queue:\n- name: a\n  rate: 1/s # queue-lint: ignore[a\x7fb]\n",
+        "queue: !<tag:\x1b> a\n",
+    ],
+)
+def test_control_characters_of_contents_are_escaped(folder: Path, name: str, content: str) -> None:
+    """A file's content steers no terminal either."""
+    write(folder / "queue.yaml", content)
+    done = run("queue.yaml", "--format", name)
+    assert done.exit_code == 1
+    assert not CONTROLS.search(done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["lint", f"no{CONTROL}"], 2),
+        (["lint", f"no{CONTROL}", "--against", "HEAD"], 2),
+        (["lint", "queue.yaml", "--against", f"no{CONTROL}"], 2),
+        (["lint", "queue.yaml", "--select", f"no{CONTROL}"], 2),
+        (["lint", f"fifo{CONTROL}"], 2),
+        (["lint", f"folder{CONTROL}"], 2),
+        (["lint", f"link{CONTROL}", "--fix"], 2),
+        (["lint", "queue.yaml", "--stdin-filename", f"no{CONTROL}"], 0),
+        (["convert", f"no{CONTROL}"], 2),
+        (["convert", "queue.yaml"], 2),
+        (["convert", f"x{CONTROL}.xml", "-o", f"no{CONTROL}/queue.yaml"], 2),
+        (["convert", f"x{CONTROL}.xml", "-o", f"link{CONTROL}"], 2),
+    ],
+)
+def test_control_characters_are_escaped_in_error_messages(
+    folder: Path, arguments: list[str], status: int
+) -> None:
+    """No message of a command writes a control character."""
+    write(folder / "queue.yaml", BAD)
+    write(folder / f"x{CONTROL}.xml", "<queue-entries></queue-entries>")
+    os.mkfifo(f"fifo{CONTROL}")
+    (folder / f"folder{CONTROL}").mkdir()
+    (folder / f"link{CONTROL}").symlink_to("queue.yaml")
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status
+    assert not CONTROLS.search(done.stdout + done.stderr)
+
+
+LIMITED = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n{MAIN}"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["lint", "--fix", "queue.yaml"], ["convert", "queue.xml", "-fo", "queue.yaml"]]
+)
+def test_file_that_cannot_be_written_whole_keeps_its_content(
+    folder: Path, arguments: list[str]
+) -> None:
+    """On a full disk the old content stays, and no temporary file."""
+    before = BAD + "# a comment\n" * 3000
+    write(folder / "queue.yaml", before)
+    queues = "<queue><name>a</name><rate>1/s</rate></queue>" * 1000
+    write(folder / "queue.xml", f"<queue-entries>{queues}</queue-entries>")
+    arguments = [part.replace("-fo", "--force") for part in arguments]
+    if "--force" in arguments:
+        arguments.insert(-1, "-o")
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in {1, 2}
+    assert "queue.yaml" in done.stderr
+    assert "file too large" in done.stderr
+    assert (folder / "queue.yaml").read_text() == before
+    assert sorted(path.name for path in folder.iterdir()) == ["queue.xml", "queue.yaml"]
+
+
+KILLED = f"""
+import os, signal, sys
+left = int(sys.argv.pop(1))
+def count(event, arguments):
+    global left
+    if event in ("open", "os.rename", "os.chmod", "os.remove"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+from pullqueue.config import files
+import pullqueue.lint.command, pullqueue.lint.fixes
+replace_file = files.replace_file
+def begin(frame, event, argument):
+    if frame.f_code is replace_file.__code__:
+        sys.setprofile(None)
+        sys.addaudithook(count)
+sys.setprofile(begin)
+{MAIN}
+"""
+
+
+def test_killed_at_any_moment_the_file_is_whole(folder: Path) -> None:
+    """Whenever the process is killed while it writes, the file is the old or the new one."""
+    seen = set()
+    for moment in range(1, 20):
+        write(folder / "queue.yaml", BAD)
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, str(moment), "lint", "--fix", "queue.yaml"],
+            capture_output=True,
+            check=False,
+        )
+        seen.add((done.returncode, (folder / "queue.yaml").read_text()))
+        if done.returncode != -signal.SIGKILL:
+            break
+    assert seen == {(-signal.SIGKILL, BAD), (0, FIXED)}
+
+
+def test_mode_and_line_ends_are_kept(folder: Path) -> None:
+    """A file that is replaced keeps its mode and its line ends; a new one has the usual mode."""
+    path = folder / "queue.yaml"
+    write(path, BAD.replace("\n", "\r\n"))
+    path.chmod(0o640)
+    assert run("queue.yaml", "--fix").exit_code == 0
+    assert path.read_bytes() == FIXED.replace("\n", "\r\n").encode()
+    assert path.stat().st_mode & 0o7777 == 0o640
+    write(folder / "queue.xml", "<queue-entries></queue-entries>")
+    assert CliRunner().invoke(convert, ["queue.xml", "-o", "new.yaml"]).exit_code == 0
+    write(folder / "other", "")
+    assert (folder / "new.yaml").stat().st_mode == (folder / "other").stat().st_mode
