@@ -26,7 +26,11 @@ class Connection:
     """A kept connection."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection((HOST, port))
+        self._port = port
+        self._connect()
+
+    def _connect(self) -> None:
+        self.socket = socket.create_connection((HOST, self._port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def read(self) -> bytes:
@@ -42,6 +46,9 @@ class Connection:
             part = self.socket.recv(1 << 20)
             parts.append(part)
             missing -= len(part)
+        if b"Connection: close" in head:  # as waitress answers without a body
+            self.socket.close()
+            self._connect()
         return b"".join(parts)
 
     def ask(self, request: bytes) -> bytes:

@@ -19,8 +19,8 @@ from benchmarks.rest_client import HOST
 from pullqueue import Emulator, NewTask
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.sdk.environment import BRIDGE_PATH
-from pullqueue.server.http_server import HttpServer
-from pullqueue.server.lifecycle import Server, shorten_pauses
+from pullqueue.server.http import HttpServer
+from pullqueue.server.lifecycle import Server
 
 DEPTH = 100_000
 ANSWER = "/answer"
@@ -57,18 +57,16 @@ def serving() -> Iterator[Address]:
 
 def serve() -> None:
     """Serve until terminated; the ports are the first line of output."""
-    shorten_pauses()
     emulator = Emulator(CONFIG)
     for name, size, count in (("deep", 100, DEPTH), ("large", 1024, 1000)):
         batch = [NewTask(payload=b"x" * size)] * 100
         for _ in range(count // 100):
             emulator.queue(name).add_many(batch)
     with Server(emulator) as server, ExitStack() as stack:
-        empty = HttpServer((HOST, 0), empty_app())
-        empty.prepare()
+        empty = HttpServer(empty_app(), host=HOST, port=0)
+        empty.start()
         stack.callback(empty.stop)
-        threading.Thread(target=empty.serve, daemon=True).start()
-        print(json.dumps([server.port, empty.bind_addr[1]]), flush=True)
+        print(json.dumps([server.port, empty.address[1]]), flush=True)
         threading.Event().wait()
 
 

@@ -11,10 +11,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -22,7 +21,6 @@ import pytest
 
 from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
-from pullqueue.server.workers import FREE
 
 PROGRAM = Path(sys.executable).with_name("pullqueue")
 QUEUE = "/taskqueue/v1beta2/projects/p/taskqueues/pull"
@@ -198,16 +196,6 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def seconds_of_a_request(server: Server) -> float:
-    """Give how long one request takes on a connection of its own."""
-    begin = perf_counter()
-    connection = HTTPConnection(server.host, server.port, timeout=30)
-    connection.request("GET", QUEUE)
-    assert connection.getresponse().status == 200
-    connection.close()
-    return perf_counter() - begin
-
-
 def test_two_hundred_connections(server: Server) -> None:
     """Two hundred clients that are there at once all get their answers, one after the other too."""
     barrier = threading.Barrier(200)
@@ -227,64 +215,6 @@ def test_two_hundred_connections(server: Server) -> None:
 
     with ThreadPoolExecutor(200) as pool:
         assert [*pool.map(client, range(200))] == [[200] * 5] * 200
-
-
-@pytest.mark.parametrize(
-    "beginning",
-    [
-        b"",
-        b"GET / HT",
-        b"POST /x HTTP/1.1\r\nHost: localhost\r\n",
-        b"POST %b/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
-        % QUEUE.encode(),
-    ],
-    ids=["silent", "half a line", "half the headers", "half a body"],
-)
-def test_clients_that_send_half_a_request(server: Server, beginning: bytes) -> None:
-    """A hundred of them hold up the others by no more than a moment, and the stop not at all."""
-    with ExitStack() as stack:
-        for _ in range(100):
-            slow = stack.enter_context(socket.create_connection((server.host, server.port)))
-            slow.sendall(beginning)
-        worst = max(seconds_of_a_request(server) for _ in range(20))
-        begin = perf_counter()
-        server.stop()
-
-        assert worst < 5
-        assert perf_counter() - begin < 5
-
-
-def test_clients_that_do_not_read(server: Server) -> None:
-    """Their answers wait in vain, and nobody else does."""
-    queue = server.emulator.queue("pull")
-    for _ in range(3):
-        queue.add("x" * 1_000_000)
-    with ExitStack() as stack:
-        for _ in range(20):
-            deaf = stack.enter_context(socket.create_connection((server.host, server.port)))
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            path = "/_emulator/queues/pull/tasks?payload=full"
-            deaf.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-
-        assert max(seconds_of_a_request(server) for _ in range(5)) < 20
-
-
-def test_workers_come_and_go(server: Server) -> None:
-    """There are more of them while clients hold some up, and as many as before afterwards."""
-    assert server._http is not None
-    workers = server._http.requests._threads
-    pause = threading.Event()
-    with ExitStack() as stack:
-        for _ in range(30):
-            slow = stack.enter_context(socket.create_connection((server.host, server.port)))
-            slow.sendall(b"GET / HTTP/1.1\r\n")
-        seconds_of_a_request(server)
-        while len(workers) < 30 + FREE:
-            pause.wait(0.02)
-    while sum(worker.is_alive() for worker in workers) > FREE:
-        pause.wait(0.02)
-
-    assert seconds_of_a_request(server) < 5
 
 
 def test_bodies_that_are_too_large(server: Server) -> None:

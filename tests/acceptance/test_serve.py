@@ -148,8 +148,7 @@ class TestRefusals:
 
         assert (status, output) == (2, "")
         assert errors == (
-            f"pullqueue: port {port} of 127.0.0.1 is taken: stop what listens there, "
-            "or choose another port\n"
+            f"pullqueue: port {port} is in use: stop the process using it, or pass --port\n"
         )
 
     def test_wrong_usage(self, folder: Path) -> None:
@@ -238,7 +237,7 @@ def test_help_waits_for_no_server() -> None:
     """`pullqueue --help` imports neither Flask nor the server."""
     program = (
         "import sys; from pullqueue.cli import main; main(['--help']); "
-        "print({'flask', 'cheroot', 'yaml', 'jsonschema'} & set(sys.modules))"
+        "print({'flask', 'waitress', 'yaml', 'jsonschema'} & set(sys.modules))"
     )
     shown = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True

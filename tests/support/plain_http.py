@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import socket
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPResponse
-from typing import Any
 
 from pullqueue.server.lifecycle import Server
 
@@ -20,10 +19,13 @@ def ask(connection: HTTPConnection, verb: str = "GET", path: str = QUEUE) -> HTT
     return response
 
 
-def raw(server: Server, request: bytes) -> tuple[str, dict[str, Any]]:
-    """Send bytes and give the status line and the JSON of the answer."""
-    with socket.create_connection((server.host, server.port), timeout=5) as plain:
-        plain.sendall(request)
-        answer = b"".join(iter(lambda: plain.recv(65536), b""))
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return head.split(b"\r\n")[0].decode(), json.loads(body)
+def exchange(server: Server, sent: bytes) -> bytes:
+    """Send bytes as they are, and return what comes back until the server closes."""
+    with socket.create_connection((server.host, server.port), timeout=5) as connection:
+        received = b""
+        with suppress(ConnectionError):  # a server that closes early may reset the connection
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            while part := connection.recv(65536):
+                received += part
+        return received

@@ -6,10 +6,10 @@ import codecs
 import json
 import math
 import zlib
-from typing import IO, NoReturn
+from typing import NoReturn
 
 from flask import Request
-from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from pullqueue.api import messages
 from pullqueue.api.answers import Json
@@ -30,41 +30,19 @@ _GZIP_WBITS = zlib.MAX_WBITS | 16
 """What zlib calls gzip."""
 _GZIP_MAGIC = b"\x1f\x8b"
 """How every gzip file begins (RFC 1952)."""
-_CHUNK_BYTES = 1 << 16
-_DRAINED_CHUNKS = 4_096
-"""How much of an oversized body is read and dropped, so that its sender gets to see the answer."""
 
 
-def read(request: Request, *, limit: int | None = None) -> bytes:
-    """Give the body of a request, at most `limit` bytes; if absent, as many as Flask permits.
+def read(request: Request) -> bytes:
+    """Return the body of a request.
 
     Raises:
-        ApiError: it is larger than the limit, or does not arrive as announced.
+        ApiError: it is larger than Flask permits.
     """
-    environ = request.environ
-    announced = environ.get("CONTENT_LENGTH") or "0"
-    in_chunks = environ.get("wsgi.input_terminated")
-    if announced == "0" and not in_chunks:
-        return b""
-    if limit is None:
-        limit = request.max_content_length or 0
     try:
-        if announced.isdecimal() and int(announced) <= limit and not in_chunks:
-            # Most bodies: known to be small enough, so that nobody has to watch over the reading.
-            data = _whole(environ["wsgi.input"], int(announced))
-        else:
-            data = request.get_data(cache=False)
-            if in_chunks and environ["wsgi.input"].read(1):
-                # The reading stops at the limit; what is left must not be the next request.
-                raise RequestEntityTooLarge
+        data = request.get_data(cache=False)
     except RequestEntityTooLarge:
-        drain(request)
-        raise _too_large(limit) from None
-    except (ClientDisconnected, ValueError, OSError):
-        message = "the body ends before it should, or its chunks are malformed: send it again"
-        # Where the next request would begin is not known.
-        raise ApiError(message, reason="badRequest", headers={"Connection": "close"}) from None
-    environ[BODY_KEY] = data
+        raise _too_large(request.max_content_length or 0) from None
+    request.environ[BODY_KEY] = data
     return data
 
 
@@ -99,17 +77,6 @@ def unzipped(request: Request, body: bytes) -> bytes:
     environ[BODY_KEY] = data
     del environ[ZIPPED_KEY]
     return data
-
-
-def drain(request: Request) -> None:
-    """Read and drop an oversized body, within bounds, so that its sender sees the answer."""
-    stream = request.environ["wsgi.input"]
-    for _ in range(_DRAINED_CHUNKS):
-        try:
-            if not stream.read(_CHUNK_BYTES):
-                return
-        except (ValueError, OSError):
-            return
 
 
 def as_form(request: Request, body: bytes) -> bytes:
@@ -166,13 +133,6 @@ def _no_constant(name: str) -> NoReturn:
 
 _decode = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant).decode
 """JSON has no word for what is no number or not finite; Python takes it unless told not to."""
-
-
-def _whole(stream: IO[bytes], size: int) -> bytes:
-    data = stream.read(size)
-    if len(data) < size:
-        raise ClientDisconnected
-    return data
 
 
 def _not_gzip(why: str) -> ApiError:

@@ -141,9 +141,8 @@ def serve(
     from pullqueue.cli._secret import secret_of  # noqa: PLC0415 - imported when it runs
     from pullqueue.cli._service import Signals, set_up_logs  # noqa: PLC0415 - the same
     from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
-    from pullqueue.server.lifecycle import Server, shorten_pauses  # noqa: PLC0415 - imports Flask
+    from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
-    shorten_pauses()
     set_up_logs(log_format=log_format, log_level=log_level)
     file = queue_yaml or found_file(Path())
     limits = Limits(

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import RequestEntityTooLarge
-from werkzeug.wsgi import get_input_stream
 
-from pullqueue.api import bodies
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
 from pullqueue.sdk.environment import BRIDGE_PATH
@@ -62,7 +60,6 @@ def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> C
             data = _body()
             answer = server().answer(data)
         except RequestEntityTooLarge:
-            bodies.drain(request)
             answer = _failure(_REQUEST_TOO_LARGE, f"a call has at most {_BODY_BYTES} bytes")
         except SdkMissingError as error:
             _log.warning("%s", error)
@@ -87,11 +84,8 @@ def _readiness() -> Response:
 
 
 def _body() -> bytes:
-    data = get_input_stream(request.environ, max_content_length=_BODY_BYTES).read()
-    if request.environ.get("wsgi.input_terminated") and request.environ["wsgi.input"].read(1):
-        # The reading of chunks stops at the limit, without a word.
-        raise RequestEntityTooLarge
-    return data
+    request.max_content_length = _BODY_BYTES
+    return request.get_data(cache=False)
 
 
 def _passed_on(data: bytes, upstream: str | None) -> bytes:

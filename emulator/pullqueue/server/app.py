@@ -183,7 +183,7 @@ def _view(
     def view(project: str, taskqueue: str, task: str = "") -> Response:
         # The request itself: each use of Flask's stand-in for it would look it up again.
         current: Request = request._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001
-        sent = bodies.read(current, limit=emulator.limits.rest_body_bytes)
+        sent = bodies.read(current)
         data = bodies.unzipped(current, sent)
         parameters = Parameters(
             current.environ["QUERY_STRING"].encode("latin-1"), bodies.as_form(current, data)

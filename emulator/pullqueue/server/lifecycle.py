@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import socket
-import threading
 from collections.abc import Iterable
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
@@ -18,10 +15,8 @@ from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import Site
 from pullqueue.engine.emulator import Emulator
 from pullqueue.server.app import create_app
-from pullqueue.server.http_server import HttpServer
+from pullqueue.server.http import HttpServer
 
-_COLLECTOR = (5_000, 20, 1_000)
-"""How seldom garbage is looked for: rarely, and among what has grown old hardly ever."""
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
 
 
@@ -61,7 +56,6 @@ class Server:
         self._host = host
         self._port = port
         self._http: HttpServer | None = None
-        self._thread: threading.Thread | None = None
 
     def start(self) -> Self:
         """Begin to listen; connections are accepted when this returns.
@@ -70,15 +64,8 @@ class Server:
             ServerAddressError: the address is taken, or not one of this machine.
         """
         if self._http is None:
-            http = HttpServer((self._host, self._port), self._app)
-            listening: Future[None] = Future()
-            # A thread that ends with the program, and so do those it makes for the requests.
-            thread = threading.Thread(
-                target=http.serve_in_thread, args=(listening,), name="pullqueue", daemon=True
-            )
-            thread.start()
-            listening.result()
-            self._http, self._thread = http, thread
+            self._http = HttpServer(self._app, host=self._host, port=self._port)
+            self._http.start()
         return self
 
     def switch_to(self, emulator: Emulator, *, acl: bool = False) -> None:
@@ -88,7 +75,7 @@ class Server:
         """
         self._app = self._take(emulator, acl=acl)
         if self._http is not None:
-            self._http.wsgi_app = self._app
+            self._http.app = self._app
 
     def _take(
         self, emulator: Emulator, *, acl: bool, config_file: ConfigFile | None = None
@@ -109,19 +96,17 @@ class Server:
         http, self._http = self._http, None
         if http is not None:
             http.stop()
-        if self._thread is not None:
-            self._thread.join()
 
     @property
     def host(self) -> str:
         """The address a client of this machine connects to."""
-        host = self._http.bind_addr[0] if self._http else self._host
+        host = self._http.address[0] if self._http else self._host
         return _WILDCARDS.get(host, host)
 
     @property
     def port(self) -> int:
         """The port; while the server listens, never 0."""
-        return int(self._http.bind_addr[1]) if self._http else self._port
+        return self._http.address[1] if self._http else self._port
 
     @property
     def url(self) -> str:
@@ -139,12 +124,3 @@ class Server:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-def shorten_pauses() -> None:
-    """Let this process stop less often to look for circles of garbage; for a server's own process.
-
-    Tasks are many, grow old and are never part of a circle. To look through a hundred thousand of
-    them takes longer than a thousand requests.
-    """
-    gc.set_threshold(*_COLLECTOR)

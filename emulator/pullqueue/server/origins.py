@@ -43,7 +43,7 @@ def install(app: Flask, site: Site) -> None:
         # Plain names in the environment: every request of every worker comes by here.
         environ = request.environ
         host = environ.get("HTTP_HOST", "")
-        if names is not None and host:
+        if names is not None:
             _check_host(host, names)
         if environ["REQUEST_METHOD"] not in _READING:
             _check_origin(environ, host, site)
@@ -53,6 +53,9 @@ def install(app: Flask, site: Site) -> None:
 
 @remembering
 def _check_host(header: str, names: frozenset[str]) -> None:
+    if not header:
+        message = "the request has no Host header: name the server in it"
+        raise ApiError(message, reason="badRequest")
     match = _HOST.fullmatch(header)
     name = match[1].lower() if match else ""
     if name in names or name.endswith(".localhost") or _is_address(name):

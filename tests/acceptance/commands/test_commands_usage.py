@@ -38,7 +38,7 @@ def test_waiting_for_a_server_that_is_not_ready(run: Run, emulator: Emulator) ->
     def away(_call: QueueCall, _proceed: Callable[[], object]) -> object:
         raise TransientError("the store is away")
 
-    emulator.interceptors.add(away)
+    emulator.interceptors.add(away, bypassed=False)
     done = run("wait", "--timeout", "0")
 
     assert done.status == 1

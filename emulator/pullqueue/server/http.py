@@ -1,0 +1,151 @@
+"""The HTTP server: waitress, with the settings that the emulator needs."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from waitress.server import create_server
+
+from pullqueue.errors import ServerAddressError
+from pullqueue.limits import KIB, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from waitress.server import BaseWSGIServer
+
+MAX_BODY_BYTES: Final = 512 * MIB
+"""Body of any request; each route has a limit of its own, up to this."""
+
+_THREADS = 16
+"""Requests that are answered at the same time. Reading and sending happen in one more thread, so
+clients that send or read slowly do not occupy these."""
+_MAX_CONNECTIONS = 4096
+_RECEIVED_BYTES = 64 * KIB
+"""Read from a socket at once: large bodies need few turns of the loop."""
+_UNSENT_BYTES = 1 << 40
+"""A response of any size is buffered, in a file where it is large: no thread waits for a client."""
+_FOREVER_SECONDS = 10**12
+"""Idle time after which a connection is closed; it is measured by the clock that tests move."""
+_LOG_SECONDS = 60.0
+
+
+class HttpServer:
+    """Serves a WSGI application on one address, in threads of its own."""
+
+    def __init__(self, app: WSGIApplication, *, host: str, port: int) -> None:
+        """Bind the address; nothing is answered before `start`.
+
+        Raises:
+            ServerAddressError: the address is in use, or is not one of this machine.
+        """
+        logging.getLogger("waitress").addFilter(_sparse_log)
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        self.app = app
+        """The application; replace it while the server runs to answer from another one."""
+        listener = _listener(host, port)
+        self.address: tuple[str, int] = listener.getsockname()[:2]
+        self._channels = _Channels()
+        server = create_server(
+            self._respond,
+            self._channels,
+            sockets=[listener],
+            ident="pullqueue",
+            threads=_THREADS,
+            connection_limit=_connection_limit(),
+            channel_timeout=_FOREVER_SECONDS,
+            recv_bytes=_RECEIVED_BYTES,
+            outbuf_high_watermark=_UNSENT_BYTES,
+            max_request_body_size=MAX_BODY_BYTES + 1,
+            asyncore_use_poll=True,
+        )
+        self._server = cast("BaseWSGIServer", server)  # the other class is for several sockets
+        self._thread = threading.Thread(target=self._server.run, name="pullqueue", daemon=True)
+
+    def start(self) -> None:
+        """Answer requests from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the requests that are being answered, and close every connection."""
+        self._channels.stopping = True
+        self._server.pull_trigger()
+        self._thread.join()
+        self._server.close()
+        for connection in list(self._channels.values()):
+            connection.handle_close()
+
+    def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        return self.app(environ, start_response)
+
+
+class _Channels(dict[int, Any]):
+    """The open sockets of a server: waitress looks at them before each turn of its loop.
+
+    waitress has no method to stop it from another thread. Its `run` returns, and ends the worker
+    threads, when a SystemExit reaches it, which is raised here.
+    """
+
+    stopping = False
+
+    def __bool__(self) -> bool:
+        if self.stopping:
+            raise SystemExit
+        return len(self) > 0
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        both = host == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(address[:2], family=family, dualstack_ipv6=both)
+    except (OSError, OverflowError, UnicodeError) as error:
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            advice = f"port {port} is in use: stop the process using it, or pass --port"
+        else:
+            reason = getattr(error, "strerror", None) or error
+            advice = f"cannot listen on {host}:{port}: {reason}; choose another address"
+        raise ServerAddressError(advice) from None
+
+
+def _connection_limit() -> int:
+    """Return how many connections may be open: half of the files that the process may open.
+
+    A connection with a large request or response has a file for it; stores have theirs, too.
+    """
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return 200  # select() takes 512 sockets there
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MAX_CONNECTIONS if files < 0 else min(files // 2, _MAX_CONNECTIONS)
+
+
+class _SparseLog(logging.Filter):
+    """Lets one message of a kind through a minute, without the traceback of a failed connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log a record of waitress's."""
+        if record.exc_info and isinstance(record.exc_info[1], OSError):
+            record.msg = f"{record.getMessage()}: {record.exc_info[1]}"
+            record.args = record.exc_info = None
+        kind = str(record.msg)[:30]
+        now = perf_counter()
+        if now - self._logged.get(kind, -_LOG_SECONDS) < _LOG_SECONDS:
+            return False
+        self._logged[kind] = now
+        return True
+
+
+_sparse_log = _SparseLog()

@@ -1,0 +1,40 @@
+"""A running server whose clock stands still, and clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+
+import pytest
+from control_client import ControlClient
+from rest_app import CONFIG
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.server.lifecycle import Server
+
+
+@pytest.fixture
+def emulator() -> Emulator:
+    """Return an emulator with the queues pull, limited and push."""
+    return Emulator(CONFIG, clock=ManualClock())
+
+
+@pytest.fixture
+def server(emulator: Emulator) -> Iterator[Server]:
+    """Yield a running server."""
+    with Server(emulator) as server:
+        yield server
+
+
+@pytest.fixture
+def connection(server: Server) -> Iterator[HTTPConnection]:
+    """Yield a connection that is kept."""
+    with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+        yield connection
+
+
+@pytest.fixture
+def control(server: Server) -> ControlClient:
+    """Return a client of the control routes."""
+    return ControlClient(server)
