@@ -91,6 +91,17 @@ class TestCommand:
         assert told["PYTHONPATH"].endswith(f"{os.pathsep}/before")
         assert told["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
 
+    def test_no_sign_of_production(self, folder: Path) -> None:
+        """Nothing is set by which programs find out that they run on App Engine."""
+        signs = {"GAE_ENV", "GAE_SERVICE", "GAE_INSTANCE", "GAE_APPLICATION", "SERVER_SOFTWARE"}
+        signs |= {"GOOGLE_CLOUD_PROJECT", "APPENGINE_RUNTIME"}
+
+        _, output, _ = run(*python(SHOW_ENVIRONMENT), folder=folder)
+
+        told = json.loads(output)
+        assert signs & (told.keys() - os.environ.keys()) == set()
+        assert told["GAE_PARTITION"] == "dev"
+
     @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])
     def test_signals_are_passed_on(self, folder: Path, name: str) -> None:
         """The command gets the signal, and how it ends is how this ends."""

@@ -92,7 +92,7 @@ def _passed_on(data: bytes, upstream: str | None) -> bytes:
     from pullqueue.sdk import wire  # noqa: PLC0415 - imports the SDK
 
     if upstream is None:
-        return wire.call_not_found(wire.service_of(data))
+        return wire.answer_without_upstream(data)
     try:
         with closing(HTTPConnection(upstream, timeout=_UPSTREAM_SECONDS)) as connection:
             connection.request("POST", BRIDGE_PATH, data, {"Content-Type": _CONTENT_TYPE})

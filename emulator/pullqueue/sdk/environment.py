@@ -1,4 +1,4 @@
-"""What the environment of a program says, so that its task queue calls go to a server."""
+"""The environment variables by which a program finds the server and runs as on App Engine."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ from pullqueue.sdk.startup import sitecustomize
 BRIDGE_PATH = "/rpc_http"
 """Where the SDK sends its calls to bundled services, at API_HOST and API_PORT."""
 
+_DEFAULT_PROJECT = "my-app"
+
 _CLOUD_TASKS_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 
 
 def variables_for(address: str) -> dict[str, str]:
-    """Give the variables that lead a program to the server at `address`, a `host:port`.
+    """Return the variables that lead a program to the server at `address`, a `host:port`.
 
-    They are to be put over the environment of this process, whose PYTHONPATH and HTTP_HOST are kept
-    in them. Workers find the server by PULLQUEUE_EMULATOR_HOST, apps on App Engine's SDK by the
-    others.
+    They are meant to be merged over the environment of this process: what it has of PYTHONPATH,
+    HTTP_HOST and the names below `GAE_` is kept in them. Workers find the server by
+    PULLQUEUE_EMULATOR_HOST, apps on App Engine's SDK by the others.
     """
     host, _, port = address.rpartition(":")
     folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
+    defaults = {
+        # Set by the request on App Engine; without it the SDK logs a warning for every task.
+        "HTTP_HOST": "localhost",
+        **_local_app(os.environ.get("GOOGLE_CLOUD_PROJECT", _DEFAULT_PROJECT)),
+    }
     return {
         ADDRESS_VARIABLE: address,
         "API_HOST": host.strip("[]"),
@@ -30,7 +37,25 @@ def variables_for(address: str) -> dict[str, str]:
         sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,
         # Were it on, the SDK would send some of its calls to the real Cloud Tasks.
         _CLOUD_TASKS_VARIABLE: "false",
-        # Set by the request on App Engine; for want of it the SDK logs a warning for every task.
-        "HTTP_HOST": os.environ.get("HTTP_HOST", "localhost"),
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
+        **{name: os.environ.get(name, value) for name, value in defaults.items()},
+    }
+
+
+def _local_app(project: str) -> dict[str, str]:
+    """Return what App Engine's local development server told an app of itself.
+
+    Google's Go package asks App Engine's metadata server for whatever of this is missing, and
+    panics where there is none. GAE_ENV, GAE_SERVICE, GAE_INSTANCE and GAE_APPLICATION would do as
+    well, but programs in all languages take those as signs that they run in production; in Go they
+    also keep the log from standard error.
+    """
+    return {
+        "RUN_WITH_DEVAPPSERVER": "1",
+        "GAE_PARTITION": "dev",
+        "GAE_LONG_APP_ID": project,
+        "GAE_MODULE_NAME": "default",
+        "GAE_MODULE_VERSION": "1",
+        "GAE_MINOR_VERSION": "1",
+        "GAE_MODULE_INSTANCE": "0",
     }

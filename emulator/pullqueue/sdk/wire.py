@@ -65,23 +65,26 @@ def _warn_of_push(call: Any) -> None:
         _log.warning("queue %r is a push queue: its tasks are kept, and not run", name)
 
 
-def call_not_found(service: str) -> bytes:
-    """Answer a call to a service that is not here."""
+def answer_without_upstream(data: bytes) -> bytes:
+    """Answer a serialized request for a service that is not here.
+
+    Every request to a Go app ends with a flush of its log, which the app also writes to standard
+    error: that succeeds. All other calls fail.
+    """
+    request = remote_api.Request.FromString(data)
+    if (request.service_name, request.method) == ("logservice", "Flush"):
+        return _serialized(remote_api.Response(response=b""))
     return _failure(
         _Rpc.CALL_NOT_FOUND,
-        f"this is pullqueue, which has the service 'taskqueue' only, not {service!r}: start it "
-        "with --api-upstream HOST:PORT to have other services' calls passed on",
+        "this is pullqueue, which has the service 'taskqueue' only, not "
+        f"{request.service_name!r}: start it with --api-upstream HOST:PORT to have other "
+        "services' calls passed on",
     )
 
 
 def upstream_failed(upstream: str, reason: object) -> bytes:
     """Answer a call that could not be passed on."""
     return _failure(_Rpc.UNKNOWN, f"the upstream {upstream} gave no answer: {reason}")
-
-
-def service_of(data: bytes) -> str:
-    """Give the name of the service that a serialized request is for."""
-    return str(remote_api.Request.FromString(data).service_name)
 
 
 def _messages_of(method: str) -> tuple[Any, Any] | None:

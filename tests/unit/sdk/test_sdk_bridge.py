@@ -203,6 +203,13 @@ class TestOtherServices:
         assert "'memcache'" in answer.rpc_error.detail
         assert "--api-upstream HOST:PORT" in answer.rpc_error.detail
 
+    def test_the_log_of_an_app(self, server: Server) -> None:
+        """A flush of the log succeeds, which Go's package makes at the end of every request."""
+        answer = call(server, "Flush", b"", service="logservice")
+
+        assert answer.response == b""
+        assert not answer.HasField("rpc_error")
+
     def test_with_an_upstream(self, emulator: Emulator) -> None:
         """Calls to other services are passed on as they are, and so are their answers."""
         reply = remote_api.Response(response=b"from memcache").SerializeToString()

@@ -1,0 +1,140 @@
+"""`pullqueue exec`: programs on App Engine's Go package."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+from http.client import HTTPConnection
+from pathlib import Path
+from threading import Event
+
+import pytest
+from executing import QUEUE_YAML, run, start
+from programs import program
+
+HERE = Path(__file__).parent
+SAMPLE = HERE.parents[1] / "samples" / "go_worker"
+LIBRARIES = Path("/usr/share/gocode")
+
+
+def built(folder: Path, source: Path) -> Path:
+    """Return a program, compiled with Debian's copy of Google's package."""
+    go = program("go", package="golang-go")
+    if not (LIBRARIES / "src" / "google.golang.org" / "appengine").exists():
+        pytest.skip("Google's package is missing: apt-get install golang-google-appengine-dev")
+    target = folder / "program"
+    subprocess.run(
+        [go, "build", "-o", str(target), "main.go"],
+        cwd=source,
+        env={**os.environ, "GO111MODULE": "off", "GOPATH": str(LIBRARIES)},
+        check=True,
+        timeout=300,
+    )
+    return target
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the compiled app."""
+    return built(tmp_path_factory.mktemp("go"), HERE / "go")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a queue.yaml."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    return tmp_path
+
+
+def test_every_call(app: Path, folder: Path) -> None:
+    """Go programs make all calls for pull queues; their log is theirs, without complaints."""
+    status, output, errors = run("--no-lease-rate-limit", "--", str(app), "calls", folder=folder)
+
+    assert status == 0, errors
+    told = json.loads(output)
+    (over,), (unknown,) = told.pop("lease that is over"), told.pop("unknown queue")
+    assert over.startswith("API error 11 (taskqueue: TOMBSTONED_TASK): ")
+    assert unknown.startswith("API error 1 (taskqueue: UNKNOWN_QUEUE): queue 'pul' is not in ")
+    assert told == {
+        "added": "mine",
+        "taken": ["taskqueue: task has already been added", "<nil>"],
+        "generated": 16,
+        "leased by tag": ["two"],
+        "leased by oldest tag": ["one"],
+        "extended": True,
+        "leased": ["two"],
+        "retry count": 2,
+        "in flight": 1,
+        "deleted": ["<nil>", "API error 14 (taskqueue: UNKNOWN_TASK)"],
+        "left": 0,
+        "app": ["my-app", "default", "1.1", "0"],
+    }
+    listening, line = errors.splitlines()
+    assert listening.startswith("pullqueue listening on ")
+    assert line.endswith(" INFO: a line of the log")
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def answer_of(port: int, path: str) -> str:
+    """Return an app's answer, once it listens."""
+    for _ in range(200):
+        connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+        except ConnectionRefusedError:
+            Event().wait(0.05)
+        finally:
+            connection.close()
+    pytest.fail(f"nothing listens at port {port}")
+
+
+def test_a_web_app(app: Path, folder: Path) -> None:
+    """Handlers under `appengine.Main` use the queues, and their logs are theirs."""
+    port = free_port()
+    process = start("--", str(app), folder=folder, PORT=str(port))
+    try:
+        answers = [answer_of(port, path) for path in ("/one", "/two")]
+    finally:
+        process.terminate()
+        _, errors = process.communicate(timeout=20)
+
+    assert answers == ["1\n", "2\n"]
+    _, *log, left = errors.splitlines()
+    assert [line.split(" ", 2)[2] for line in log] == ["INFO: a request"] * 2
+    assert left == "pullqueue: 2 tasks were left and are gone with this server"
+
+
+def test_an_identity_of_its_own(app: Path, folder: Path) -> None:
+    """What the environment says of the app already is kept."""
+    _, output, errors = run(
+        *("--no-lease-rate-limit", "--", str(app), "calls"),
+        folder=folder,
+        GOOGLE_CLOUD_PROJECT="mine",
+        GAE_MODULE_NAME="worker",
+    )
+
+    assert json.loads(output)["app"] == ["mine", "worker", "1.1", "0"], errors
+
+
+def test_the_sample(tmp_path: Path) -> None:
+    """The sample's worker counts the words of what was added, and tells what it cannot read."""
+    words = shlex.quote(str(built(tmp_path, SAMPLE)))
+    commands = f"{words} add 'to be or not to be' && {words} add $'\\xff' && {words} work"
+
+    status, output, errors = run(
+        str(SAMPLE / "queue.yaml"), "--", "bash", "-c", commands, folder=tmp_path
+    )
+
+    counts, *unreadable = output.splitlines()
+    assert status == 0, errors
+    assert json.loads(counts) == {"be": 2, "not": 1, "or": 1, "to": 2}
+    assert [line.split(", ")[1] for line in unreadable] == ["time 1", "time 2", "time 3"]
