@@ -23,40 +23,43 @@ class ErrorCodes(NamedTuple):
 
     http_status: int
     reason: str
+    rpc_code: str
     sdk_code: int
     exit_status: int = EXIT_USAGE
 
 
 ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType(
     {
-        errors.PullQueueError: ErrorCodes(500, "internalError", 3, EXIT_INTERNAL),
-        errors.ClockError: ErrorCodes(400, "invalid", 13),
-        errors.ConfigFileError: ErrorCodes(400, "invalid", 13),
-        errors.InvalidQueueConfigError: ErrorCodes(400, "invalid", 13),
-        errors.UnknownQueueError: ErrorCodes(404, "notFound", 1),
-        errors.InvalidQueueModeError: ErrorCodes(400, "invalid", 21),
-        errors.QueueDisabledError: ErrorCodes(400, "invalid", 26),
-        errors.InvalidTaskError: ErrorCodes(400, "invalid", 13),
-        errors.InvalidTaskNameError: ErrorCodes(400, "invalid", 5),
-        errors.InvalidTagError: ErrorCodes(400, "invalid", 27),
-        errors.InvalidEtaError: ErrorCodes(400, "invalid", 12),
-        errors.TaskTooLargeError: ErrorCodes(400, "invalid", 4),
-        errors.TooManyTasksError: ErrorCodes(400, "invalid", 18),
-        errors.DuplicateTaskNameError: ErrorCodes(400, "invalid", 16),
-        errors.InvalidLeaseTimeError: ErrorCodes(400, "invalid", 13),
-        errors.InvalidMaxTasksError: ErrorCodes(400, "invalid", 13),
-        errors.UnknownTaskError: ErrorCodes(404, "notFound", 14),
-        errors.TaskLeaseExpiredError: ErrorCodes(400, "invalid", 25),
-        errors.TaskAlreadyExistsError: ErrorCodes(400, "invalid", 10),
-        errors.TombstonedTaskError: ErrorCodes(400, "invalid", 11),
-        errors.OverQuotaError: ErrorCodes(403, "quotaExceeded", 3),
-        errors.StoreFullError: ErrorCodes(403, "quotaExceeded", 3),
-        errors.TransientError: ErrorCodes(503, "backendError", 2),
-        errors.InternalError: ErrorCodes(500, "internalError", 3),
-        errors.DeadlineExceededError: ErrorCodes(504, "deadlineExceeded", 2),
-        errors.RateLimitExceededError: ErrorCodes(403, "rateLimitExceeded", 2),
-        errors.StoreError: ErrorCodes(500, "internalError", 3),
-        errors.ServerAddressError: ErrorCodes(500, "internalError", 3),
+        errors.PullQueueError: ErrorCodes(500, "internalError", "INTERNAL", 3, EXIT_INTERNAL),
+        errors.ClockError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
+        errors.ConfigFileError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
+        errors.InvalidQueueConfigError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
+        errors.UnknownQueueError: ErrorCodes(404, "notFound", "NOT_FOUND", 1),
+        errors.InvalidQueueModeError: ErrorCodes(400, "invalid", "FAILED_PRECONDITION", 21),
+        errors.QueueDisabledError: ErrorCodes(400, "invalid", "FAILED_PRECONDITION", 26),
+        errors.InvalidTaskError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
+        errors.InvalidTaskNameError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 5),
+        errors.InvalidTagError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 27),
+        errors.InvalidEtaError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 12),
+        errors.TaskTooLargeError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 4),
+        errors.TooManyTasksError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 18),
+        errors.DuplicateTaskNameError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 16),
+        errors.InvalidLeaseTimeError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
+        errors.InvalidMaxTasksError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
+        errors.UnknownTaskError: ErrorCodes(404, "notFound", "NOT_FOUND", 14),
+        errors.TaskLeaseExpiredError: ErrorCodes(400, "invalid", "FAILED_PRECONDITION", 25),
+        errors.TaskAlreadyExistsError: ErrorCodes(400, "invalid", "ALREADY_EXISTS", 10),
+        errors.TombstonedTaskError: ErrorCodes(400, "invalid", "NOT_FOUND", 11),
+        errors.OverQuotaError: ErrorCodes(403, "quotaExceeded", "RESOURCE_EXHAUSTED", 3),
+        errors.StoreFullError: ErrorCodes(403, "quotaExceeded", "RESOURCE_EXHAUSTED", 3),
+        errors.TransientError: ErrorCodes(503, "backendError", "UNAVAILABLE", 2),
+        errors.InternalError: ErrorCodes(500, "internalError", "INTERNAL", 3),
+        errors.DeadlineExceededError: ErrorCodes(504, "deadlineExceeded", "DEADLINE_EXCEEDED", 2),
+        errors.RateLimitExceededError: ErrorCodes(
+            403, "rateLimitExceeded", "RESOURCE_EXHAUSTED", 2
+        ),
+        errors.StoreError: ErrorCodes(500, "internalError", "UNAVAILABLE", 3),
+        errors.ServerAddressError: ErrorCodes(500, "internalError", "INTERNAL", 3),
     }
 )
 """Through the SDK, quota and deadline are exceptions of their own, not codes (`pullqueue.sdk`)."""

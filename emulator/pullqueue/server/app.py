@@ -19,6 +19,7 @@ from pullqueue.api.projects import Project
 from pullqueue.api.remembering import remembering
 from pullqueue.api.routes import METHODS, TASK_PATH, Method
 from pullqueue.api.tokens import Tokens
+from pullqueue.cloudtasks import rest as cloudtasks
 from pullqueue.console import blueprint as console
 from pullqueue.control import routes
 from pullqueue.control.request_log import PLAIN_ANSWER_KEY, STARTED_KEY
@@ -168,6 +169,7 @@ def create_app(
     routes.install(app, known)
     origins.install(app, known)
     console.install(app, known)
+    app.register_blueprint(cloudtasks.blueprint(known))
     known.on_reset.append(bridge.install(app, emulator, upstream=api_upstream))
     errors.install(app)
     return app

@@ -1,0 +1,72 @@
+"""The errors of the service: status codes, and the envelope that REST sends them in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from pullqueue.error_codes import codes_of
+from pullqueue.errors import PullQueueError
+
+HTTP_STATUS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "INVALID_ARGUMENT": 400,
+        "FAILED_PRECONDITION": 400,
+        "UNAUTHENTICATED": 401,
+        "PERMISSION_DENIED": 403,
+        "NOT_FOUND": 404,
+        "ALREADY_EXISTS": 409,
+        "ABORTED": 409,
+        "RESOURCE_EXHAUSTED": 429,
+        "UNIMPLEMENTED": 501,
+        "INTERNAL": 500,
+        "UNAVAILABLE": 503,
+        "DEADLINE_EXCEEDED": 504,
+    }
+)
+"""The HTTP status of each code of `google.rpc.Code` that is used here."""
+
+
+class StatusError(PullQueueError):
+    """a call of Cloud Tasks was refused"""
+
+    def __init__(self, code: str, message: str, *, field: str | None = None) -> None:
+        """Carry a code of `google.rpc.Code`; `field` names the part of the request it is about."""
+        self.code = code
+        self.field = field
+        super().__init__(message)
+
+    @property
+    def http_status(self) -> int:
+        """The status of an HTTP response."""
+        return HTTP_STATUS[self.code]
+
+    def envelope(self) -> dict[str, Any]:
+        """Return the JSON that REST sends."""
+        error: dict[str, Any] = {
+            "code": self.http_status,
+            "message": str(self),
+            "status": self.code,
+        }
+        if self.field is not None:
+            violation = {"field": self.field, "description": str(self)}
+            error["details"] = [
+                {
+                    "@type": "type.googleapis.com/google.rpc.BadRequest",
+                    "fieldViolations": [violation],
+                }
+            ]
+        return {"error": error}
+
+
+def invalid(message: str, *, field: str | None = None) -> StatusError:
+    """Return an INVALID_ARGUMENT error."""
+    return StatusError("INVALID_ARGUMENT", message, field=field)
+
+
+def status_error_of(error: PullQueueError) -> StatusError:
+    """Return what an error of the engine is here."""
+    if isinstance(error, StatusError):
+        return error
+    return StatusError(codes_of(error).rpc_code, str(error))

@@ -1,0 +1,178 @@
+"""The service over REST: routes, and JSON as protobuf maps it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from flask import Blueprint, Response, request
+
+from pullqueue.api import answers, bodies, fields
+from pullqueue.api.errors import ApiError
+from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
+from pullqueue.cloudtasks.methods import METHODS, UNIMPLEMENTED, Method
+from pullqueue.errors import PullQueueError
+
+if TYPE_CHECKING:
+    from pullqueue.cloudtasks.messages import Message
+    from pullqueue.cloudtasks.service import Service
+    from pullqueue.control.state import Site
+
+PREFIX: Final = "/v2beta2"
+
+_VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_SYSTEM_PARAMETERS: Final = frozenset(
+    {"access_token", "alt", "callback", "fields", "key", "oauth_token", "prettyPrint"}
+    | {"quotaUser", "uploadType", "upload_protocol"}
+    | {"$.xgafv", "$alt", "$callback", "$fields", "$key", "$prettyPrint"}
+)
+"""Query parameters that every method of Google's APIs knows."""
+_FORMATS: Final = ("", "json", "json;enum-encoding=string", "json;enum-encoding=int")
+_CODES: Final = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+
+
+def blueprint(state: Site) -> Blueprint:
+    """Return the routes of the service on the emulator of a server."""
+    routes = Blueprint("cloudtasks", __name__, url_prefix=PREFIX)
+
+    @cache
+    def service() -> Service:
+        try:
+            from pullqueue.cloudtasks.service import Service  # noqa: PLC0415 - takes half a second
+        except ImportError:
+            raise StatusError(
+                "UNIMPLEMENTED",
+                "Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]', then "
+                "start the server again",
+            ) from None
+        return Service(state)
+
+    for method in METHODS:
+        rule = f"/{method.path}"
+        view = _view(service, method)
+        routes.add_url_rule(rule, method.name, view, methods=[method.verb])
+    for name, (verb, path) in UNIMPLEMENTED.items():
+        routes.add_url_rule(f"/{path}", name, _unimplemented, methods=[verb])
+    for rule in ("", "/", "/<path:path>"):
+        routes.add_url_rule(rule, "unknown", _unknown, methods=_VERBS)
+    routes.register_error_handler(PullQueueError, _refusal)
+    return routes
+
+
+def _view(service: Callable[[], Service], method: Method) -> Callable[..., Response]:
+    # What follows a colon in a path is part of the pattern, so that all values are names.
+    pattern = re.sub("<(.*?)>", r"{\1}", method.resource)
+
+    def view(**parts: str) -> Response:
+        called = service()
+        message = _message(method, pattern.format(**parts))
+        return _response(called.call(method, message, caller=None))
+
+    return view
+
+
+def _message(method: Method, name: str) -> Message:
+    """Return the request as a message.
+
+    Raises:
+        ApiError: the body is not JSON.
+        StatusError: INVALID_ARGUMENT: a field is unknown, or its value is not valid.
+    """
+    from google.protobuf.json_format import ParseDict, ParseError  # noqa: PLC0415 - slow to import
+
+    from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - the same
+
+    values = _body() if method.verb == "POST" or method.body else {}
+    if method.body not in ("", "*"):
+        values = {method.body: values}
+    values |= _query(method)
+    message = message_class(method.request)()
+    try:
+        ParseDict(values, message)
+    # A number can be too large and a text not Unicode, which it reports by other errors.
+    except (ParseError, ValueError, TypeError, RecursionError) as error:
+        reason = str(error).splitlines()[0]
+        raise invalid(f"the request is not a valid {method.request}: {reason:.500}") from None
+    *path, field = method.field.split(".")
+    target = message
+    for part in path:
+        target = getattr(target, part)
+    setattr(target, field, name)
+    return message
+
+
+def _body() -> dict[str, Any]:
+    data = bodies.unzipped(request, bodies.read(request))
+    return bodies.as_json(request, data) if data.strip() else {}
+
+
+def _query(method: Method) -> dict[str, Any]:
+    """Return the query parameters that are fields of the request."""
+    given = {name: value for name, value in request.args.items() if name not in _SYSTEM_PARAMETERS}
+    if given and method.body == "*":
+        name = next(iter(given))
+        raise invalid(f"unknown query parameter {name!r:.100}: send it in the body", field=name)
+    for name, value in given.items():
+        if name.lower().endswith("mask"):
+            # Both spellings of a field's name are accepted.
+            given[name] = re.sub("_([a-z])", lambda match: match[1].upper(), value)
+    return given
+
+
+def _response(message: Message) -> Response:
+    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - slow to import
+
+    format_ = request.args.get("$alt", request.args.get("alt", ""))
+    if format_ not in _FORMATS:
+        raise invalid(f"alt is {format_!r:.100}: only json is supported", field="alt")
+    body = MessageToDict(message, use_integers_for_enums=format_.endswith("int"))
+    selector = request.args.get("$fields", request.args.get("fields"))
+    if selector:
+        body = fields.chosen(body, fields.selection(selector, _known_fields(message.DESCRIPTOR)))
+    return _json(body, 200)
+
+
+@cache
+def _known_fields(descriptor: Any) -> fields.Fields:  # noqa: ANN401 - made at run time
+    return {
+        field.json_name: _known_fields(field.message_type) if field.message_type else {}
+        for field in descriptor.fields
+        if descriptor.file.package != "google.protobuf"
+    }
+
+
+def _json(body: dict[str, Any], status: int) -> Response:
+    indented = request.args.get("$prettyPrint", request.args.get("prettyPrint")) != "false"
+    text = answers.pretty(body) if indented else answers.compact(body)
+    return Response(text, status, content_type=answers.JSON_TYPE)
+
+
+def _unimplemented(**_parts: str) -> Response:
+    raise StatusError(
+        "UNIMPLEMENTED",
+        f"{request.method} {request.path:.200} is not supported: create, delete and lease tasks "
+        "one call at a time",
+    )
+
+
+def _unknown(path: str = "") -> Response:
+    raise StatusError(
+        "NOT_FOUND", f"no method has {request.method} {PREFIX}/{path:.200}: see /$discovery/rest"
+    )
+
+
+def _refusal(error: PullQueueError) -> Response:
+    headers = {}
+    if isinstance(error, ApiError):
+        headers = error.headers
+        error = StatusError(
+            _CODES.get(error.status, "INVALID_ARGUMENT"),
+            f"{error} ({error.explanation})" if error.explanation else str(error),
+            field=error.location,
+        )
+    refused = status_error_of(error)
+    response = _json(refused.envelope(), refused.http_status)
+    response.headers.update(headers)
+    return response

@@ -1,0 +1,179 @@
+"""The interface of workers that speak Cloud Tasks v2beta2: Google's client, over REST or gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import grpc
+from doors import CONFIG, LIMITS, Door, Held, Refusal, Refused
+from google.api_core import exceptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import tasks_v2beta2
+from google.cloud.tasks_v2beta2.services.cloud_tasks.transports import CloudTasksGrpcTransport
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.clock import from_usec, to_usec
+from pullqueue.server.lifecycle import Server
+
+LOCATION = "projects/app/locations/us-central1"
+
+_REFUSALS: tuple[tuple[type[Exception], str, Refusal], ...] = (
+    (exceptions.FailedPrecondition, "is a push queue", Refusal.WRONG_MODE),
+    (exceptions.BadRequest, "is a push queue", Refusal.WRONG_MODE),
+    (exceptions.BadRequest, "is not held", Refusal.LEASE_EXPIRED),
+    (exceptions.AlreadyExists, "", Refusal.NAME_TAKEN),
+    (exceptions.Conflict, "", Refusal.NAME_TAKEN),
+    (exceptions.NotFound, "is not in", Refusal.UNKNOWN_QUEUE),
+    (exceptions.NotFound, "", Refusal.UNKNOWN_TASK),
+    (exceptions.TooManyRequests, "total_storage_limit", Refusal.OVER_QUOTA),
+    (exceptions.BadRequest, "", Refusal.INVALID),
+)
+
+
+class CloudTasksDoor(Door):
+    """Google's client for Cloud Tasks v2beta2."""
+
+    zero_tasks_means_one = True
+
+    def __init__(
+        self, emulator: Emulator, clock: ManualClock, client: tasks_v2beta2.CloudTasksClient
+    ) -> None:
+        self.emulator = emulator
+        self._clock = clock
+        self._client = client
+
+    def add(
+        self,
+        payload: bytes,
+        *,
+        queue: str = "pull",
+        name: str | None = None,
+        tag: str | None = None,
+        eta: datetime | None = None,
+    ) -> str:
+        task: dict[str, Any] = {"pull_message": {"payload": payload, "tag": tag}}
+        if name is not None:
+            task["name"] = _task_path(queue, name)
+        if eta is not None:
+            task["schedule_time"] = eta
+        with _refusals():
+            added = self._client.create_task(parent=_queue_path(queue), task=task)
+        return str(added.name.rpartition("/")[2])
+
+    def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
+        return self._lease(queue, seconds, count, "")
+
+    def lease_by_tag(
+        self, seconds: float, count: int, tag: str | None = None, *, queue: str = "pull"
+    ) -> list[Held]:
+        chosen = "tag_function=oldest_tag()" if tag is None else f'tag="{tag}"'
+        return self._lease(queue, seconds, count, chosen)
+
+    def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
+        request: dict[str, Any] = {
+            "name": _task_path(queue, held.name),
+            "schedule_time": from_usec(held.eta_usec),
+            "response_view": "FULL",
+        }
+        with _refusals():
+            if seconds == 0:
+                return _held(self._client.cancel_lease(request=request))
+            request["lease_duration"] = timedelta(seconds=seconds)
+            return _held(self._client.renew_lease(request=request))
+
+    def delete(self, name: str, *, queue: str = "pull") -> bool:
+        try:
+            with _refusals():
+                self._client.delete_task(name=_task_path(queue, name))
+        except Refused as refused:
+            if refused.refusal is Refusal.UNKNOWN_TASK:
+                return False
+            raise
+        return True
+
+    def count(self, *, queue: str = "pull") -> int:
+        request = {"name": _queue_path(queue), "read_mask": "stats"}
+        with _refusals():
+            return int(self._client.get_queue(request=request).stats.tasks_count)
+
+    def advance(self, seconds: float) -> None:
+        self._clock.advance(seconds)
+
+    def _lease(self, queue: str, seconds: float, count: int, chosen: str) -> list[Held]:
+        request = {
+            "parent": _queue_path(queue),
+            "max_tasks": count,
+            "lease_duration": timedelta(seconds=seconds),
+            "filter": chosen,
+            "response_view": "FULL",
+        }
+        with _refusals():
+            return [_held(task) for task in self._client.lease_tasks(request=request).tasks]
+
+
+def rest_client(server: Server, **options: Any) -> tasks_v2beta2.CloudTasksClient:
+    """Return Google's client on the REST interface of a server."""
+    options.setdefault("credentials", AnonymousCredentials())  # type: ignore[no-untyped-call]
+    return tasks_v2beta2.CloudTasksClient(
+        transport="rest", client_options={"api_endpoint": server.url}, **options
+    )
+
+
+@contextmanager
+def grpc_client(address: str) -> Iterator[tasks_v2beta2.CloudTasksClient]:
+    """Give Google's client on a gRPC address."""
+    options = [("grpc.max_receive_message_length", -1)]
+    with grpc.insecure_channel(address, options=options) as channel:
+        transport = CloudTasksGrpcTransport(channel=channel)
+        yield tasks_v2beta2.CloudTasksClient(transport=transport)
+
+
+@contextmanager
+def cloudtasks_rest_door() -> Iterator[Door]:
+    """Serve an emulator and give Google's client on its REST interface."""
+    clock = ManualClock()
+    with Server(Emulator(CONFIG, clock=clock, limits=LIMITS)) as server:
+        yield CloudTasksDoor(server.emulator, clock, rest_client(server))
+
+
+@contextmanager
+def cloudtasks_grpc_door() -> Iterator[Door]:
+    """Serve an emulator and give Google's client on its gRPC interface."""
+    clock = ManualClock()
+    with (
+        Server(Emulator(CONFIG, clock=clock, limits=LIMITS), grpc_port=0) as server,
+        grpc_client(server.grpc_address) as client,
+    ):
+        yield CloudTasksDoor(server.emulator, clock, client)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except exceptions.GoogleAPICallError as error:
+        for kind, text, refusal in _REFUSALS:
+            if isinstance(error, kind) and text in str(error):
+                raise Refused(refusal) from error
+        raise
+
+
+def _queue_path(queue: str) -> str:
+    return f"{LOCATION}/queues/{queue}"
+
+
+def _task_path(queue: str, name: str) -> str:
+    return f"{_queue_path(queue)}/tasks/{name}"
+
+
+def _held(task: tasks_v2beta2.Task) -> Held:
+    return Held(
+        name=task.name.rpartition("/")[2],
+        payload=task.pull_message.payload,
+        tag=task.pull_message.tag or None,
+        eta_usec=to_usec(task.schedule_time),
+        retry_count=task.status.attempt_dispatch_count,
+    )
