@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from cloudtasks_door import cloudtasks_grpc_door, cloudtasks_rest_door
 from doors import Door, DoorMaker, python_door
 from rest_door import rest_door
 from sdk_door import bridge_door, sdk_door
@@ -17,6 +18,8 @@ DOORS: dict[str, DoorMaker] = {
     "rest": rest_door,
     "sdk": sdk_door,
     "bridge": bridge_door,
+    "cloud-tasks-rest": cloudtasks_rest_door,
+    "cloud-tasks-grpc": cloudtasks_grpc_door,
 }
 
 

@@ -130,8 +130,9 @@ class TestLease:
         """Tasks are leased by eta, and those of one eta in the order they came."""
         now = door.emulator.clock.now()
         for name in ("t10", "t9", "t8"):
-            door.add(b"", name=name, eta=now)
-        door.add(b"", name="first", eta=now - timedelta(seconds=1))
+            door.add(b"", name=name, eta=now + timedelta(seconds=1))
+        door.add(b"", name="first", eta=now)
+        door.advance(1)
 
         assert names(door.lease(MINUTE, 10)) == ["first", "t10", "t9", "t8"]
 
@@ -163,9 +164,7 @@ class TestLease:
         assert names(door.lease(MINUTE, 10)) == ["a"]
         assert names(door.lease(MINUTE, 10)) == ["b", "c"]
 
-    @pytest.mark.parametrize(
-        ("seconds", "count"), [(-1, 1), (604_801, 1), (1, 0), (1, 1001), (1, -1)]
-    )
+    @pytest.mark.parametrize(("seconds", "count"), [(-1, 1), (604_801, 1), (1, 1001), (1, -1)])
     def test_a_lease_out_of_bounds_is_refused(self, door: Door, seconds: int, count: int) -> None:
         """A lease lasts 0 to 604 800 seconds and gives 1 to 1000 tasks."""
         door.add(b"", name="one")
@@ -175,6 +174,18 @@ class TestLease:
 
         assert refusal_of(refused) is Refusal.INVALID
         assert names(door.lease(MINUTE, 1)) == ["one"]
+
+    def test_a_lease_of_no_tasks(self, door: Door) -> None:
+        """A lease of 0 tasks is refused, but where 0 is what is sent for no number at all."""
+        door.add(b"", name="one")
+        door.add(b"", name="two")
+
+        if door.zero_tasks_means_one:
+            assert names(door.lease(MINUTE, 0)) == ["one"]
+        else:
+            with pytest.raises(Refused) as refused:
+                door.lease(MINUTE, 0)
+            assert refusal_of(refused) is Refusal.INVALID
 
     def test_a_lease_of_no_time(self, door: Door) -> None:
         """A lease of 0 seconds gives the task, counts, and leaves it free."""

@@ -13,6 +13,7 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2beta2
 from google.cloud.tasks_v2beta2.services.cloud_tasks.transports import CloudTasksGrpcTransport
+from requests import Response
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.clock import from_usec, to_usec
@@ -20,16 +21,14 @@ from pullqueue.server.lifecycle import Server
 
 LOCATION = "projects/app/locations/us-central1"
 
-_REFUSALS: tuple[tuple[type[Exception], str, Refusal], ...] = (
-    (exceptions.FailedPrecondition, "is a push queue", Refusal.WRONG_MODE),
-    (exceptions.BadRequest, "is a push queue", Refusal.WRONG_MODE),
-    (exceptions.BadRequest, "is not held", Refusal.LEASE_EXPIRED),
-    (exceptions.AlreadyExists, "", Refusal.NAME_TAKEN),
-    (exceptions.Conflict, "", Refusal.NAME_TAKEN),
-    (exceptions.NotFound, "is not in", Refusal.UNKNOWN_QUEUE),
-    (exceptions.NotFound, "", Refusal.UNKNOWN_TASK),
-    (exceptions.TooManyRequests, "total_storage_limit", Refusal.OVER_QUOTA),
-    (exceptions.BadRequest, "", Refusal.INVALID),
+_REFUSALS: tuple[tuple[str, str, Refusal], ...] = (
+    ("FAILED_PRECONDITION", "is a push queue", Refusal.WRONG_MODE),
+    ("FAILED_PRECONDITION", "", Refusal.LEASE_EXPIRED),
+    ("ALREADY_EXISTS", "", Refusal.NAME_TAKEN),
+    ("NOT_FOUND", "is not in", Refusal.UNKNOWN_QUEUE),
+    ("NOT_FOUND", "", Refusal.UNKNOWN_TASK),
+    ("RESOURCE_EXHAUSTED", "total_storage_limit", Refusal.OVER_QUOTA),
+    ("INVALID_ARGUMENT", "", Refusal.INVALID),
 )
 
 
@@ -60,7 +59,8 @@ class CloudTasksDoor(Door):
         if eta is not None:
             task["schedule_time"] = eta
         with _refusals():
-            added = self._client.create_task(parent=_queue_path(queue), task=task)
+            request = {"parent": _queue_path(queue), "task": task}
+            added = self._client.create_task(request=request)
         return str(added.name.rpartition("/")[2])
 
     def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
@@ -150,13 +150,21 @@ def cloudtasks_grpc_door() -> Iterator[Door]:
         yield CloudTasksDoor(server.emulator, clock, client)
 
 
+def code_of(error: exceptions.GoogleAPICallError) -> str:
+    """Return the status code that the server sent, such as `NOT_FOUND`."""
+    if error.grpc_status_code is not None and not isinstance(error.response, Response):
+        return str(error.grpc_status_code.name)
+    return str(error.response.json()["error"]["status"])
+
+
 @contextmanager
 def _refusals() -> Iterator[None]:
     try:
         yield
     except exceptions.GoogleAPICallError as error:
-        for kind, text, refusal in _REFUSALS:
-            if isinstance(error, kind) and text in str(error):
+        code = code_of(error)
+        for known, text, refusal in _REFUSALS:
+            if code == known and text in str(error):
                 raise Refused(refusal) from error
         raise
 

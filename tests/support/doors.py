@@ -89,6 +89,8 @@ class Door(ABC):
     """One way to use an emulator."""
 
     emulator: Emulator
+    zero_tasks_means_one = False
+    """Whether a lease of 0 tasks cannot be told from one that names no number."""
 
     @abstractmethod
     def add(

@@ -86,7 +86,7 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
 
 
 def _shortened(message: str) -> str:
-    """Return a message cut to what fits the metadata of a response, which escapes what is not ASCII."""
+    """Return a message cut to what fits the metadata of a response, where a byte may take three."""
     if len(message.encode("utf-8", "replace")) * 3 <= _DETAILS_BYTES:
         return message
     return (

@@ -7,6 +7,7 @@ to write instead of 9, which shows in a lease of a thousand.
 from __future__ import annotations
 
 import re
+from base64 import b64decode, urlsafe_b64encode
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -107,3 +108,40 @@ def mask_paths(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
         names = ", ".join(one.name for one in descriptor.fields)
         raise invalid(f'{field} is "{",".join(mask.paths)}": use fields of {names}', field=field)
     return paths
+
+
+def page_size(given: int, *, most: int) -> int:
+    """Return how many items a page has; 0 means as many as possible.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT: it is negative.
+    """
+    if given < 0:
+        raise invalid(f"page_size is {given}: give 0 to {most}", field="page_size")
+    return min(given or most, most)
+
+
+def page_token(position: str) -> str:
+    """Return the token of the page that begins after a position."""
+    return urlsafe_b64encode(position.encode()).decode()
+
+
+def page_position(token: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
+    """Return the position in a token; None for the first page, which has no token.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT: no response had this token.
+    """
+    if not token:
+        return None
+    try:
+        text = b64decode(token, altchars=b"-_", validate=True).decode("ascii")
+    except ValueError:
+        text = ""
+    position = pattern.fullmatch(text)
+    if position is None:
+        raise invalid(
+            f'page_token is "{token:.60}": give the next_page_token of the page before',
+            field="page_token",
+        )
+    return position

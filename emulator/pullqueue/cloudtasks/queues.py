@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
@@ -18,10 +17,12 @@ from pullqueue.cloudtasks.messages import (
     QueueMessage,
     mask_paths,
     message_class,
+    page_position,
+    page_size,
+    page_token,
     write_timestamp,
 )
 from pullqueue.cloudtasks.names import DEFAULT_LOCATION, ResourceName
-from pullqueue.cloudtasks.tasks import page_size
 from pullqueue.config.model import QueueSettings, RetryParameters
 from pullqueue.engine.queue import Queue
 
@@ -29,6 +30,8 @@ _MOST_LISTED: Final = 9800
 _PULL_TASKS_PER_SECOND: Final = 500
 _MAX_DURATION: Final = (315_576_000_000, 999_999_999)
 """Seconds and nanoseconds of the longest `google.protobuf.Duration`."""
+_POSITION: Final = re.compile(r"[\w.-]{1,500}", re.ASCII)
+"""The name of a queue."""
 _STATES: Final = dict(QueueMessage.State.items())
 _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 
@@ -38,7 +41,8 @@ def list_queues(call: Call) -> Message:
     request = call.request
     response = message_class("ListQueuesResponse")()
     size = page_size(request.page_size, most=_MOST_LISTED)
-    after = _page_start(request.page_token)
+    start = page_position(request.page_token, _POSITION)
+    after = start[0] if start else ""
     passes = _queue_filter(request.filter)
     paths = _read_paths(request)
     queues = sorted(
@@ -48,8 +52,7 @@ def list_queues(call: Call) -> Message:
     for queue in queues[:size]:
         response.queues.append(_queue_message(call, queue, paths))
     if len(queues) > size:
-        last = queues[size - 1].name
-        response.next_page_token = urlsafe_b64encode(last.encode()).decode()
+        response.next_page_token = page_token(queues[size - 1].name)
     return response
 
 
@@ -170,17 +173,6 @@ def _queue_filter(text: str) -> Callable[[Queue], bool]:
         "pull_target:* or app_engine_http_target:*",
         field="filter",
     )
-
-
-def _page_start(token: str) -> str:
-    """Return the name of the queue after which a page begins."""
-    try:
-        return urlsafe_b64decode(token).decode("ascii")
-    except ValueError:
-        raise invalid(
-            f'page_token is "{token:.60}": give the next_page_token of the page before',
-            field="page_token",
-        ) from None
 
 
 def _location(name: ResourceName) -> Message:

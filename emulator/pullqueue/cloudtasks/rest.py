@@ -33,15 +33,17 @@ _FORMATS: Final = ("", "json", "json;enum-encoding=string", "json;enum-encoding=
 _CODES: Final = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 
 
-def blueprint(state: Site) -> Blueprint:
-    """Return the routes of the service on the emulator of a server."""
-    routes = Blueprint("cloudtasks", __name__, url_prefix=PREFIX)
+def lazy_service(state: Site) -> Callable[[], Service]:
+    """Return what gives the service on the emulator of a server, imported when first asked for.
+
+    It raises StatusError: UNIMPLEMENTED: the extra is not installed.
+    """
 
     @cache
     def service() -> Service:
         try:
             from pullqueue.cloudtasks.service import Service  # noqa: PLC0415 - takes half a second
-        except ImportError:
+        except ModuleNotFoundError:
             raise StatusError(
                 "UNIMPLEMENTED",
                 "Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]', then "
@@ -49,6 +51,12 @@ def blueprint(state: Site) -> Blueprint:
             ) from None
         return Service(state)
 
+    return service
+
+
+def blueprint(service: Callable[[], Service]) -> Blueprint:
+    """Return the routes of the service."""
+    routes = Blueprint("cloudtasks", __name__, url_prefix=PREFIX)
     for method in METHODS:
         rule = f"/{method.path}"
         view = _view(service, method)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from itertools import accumulate
 from typing import Final
 
@@ -16,18 +15,23 @@ from pullqueue.cloudtasks.messages import (
     Message,
     TaskMessage,
     message_class,
+    page_position,
+    page_size,
+    page_token,
     timestamp_usec,
     whole_seconds,
     write_task,
 )
 from pullqueue.cloudtasks.names import ResourceName
 from pullqueue.config.model import QueueMode
-from pullqueue.errors import NameTakenError, UnknownTaskError
+from pullqueue.errors import NameInUseError, UnknownTaskError
 from pullqueue.tasks import DeleteResult, NewTask, Task
 
 _MOST_LISTED: Final = 1000
-_PAGE: Final = re.compile(r"(-?\d{1,19})-(\d{1,19})", re.ASCII)
-_TAG: Final = re.compile(r'tag\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>.*))', re.DOTALL)
+_POSITION: Final = re.compile(r"(-?\d{1,18}) (\d{1,18})", re.ASCII)
+"""Eta and sequence; numbers that every store can compare with."""
+_TAG: Final = re.compile(r'tag\s*=\s*(?:"(?P<quoted>.*)"|(?P<plain>(?!").*))', re.DOTALL)
+"""gcloud writes a tag in quotes and leaves quotes within it as they are."""
 _OLDEST_TAG: Final = re.compile(r"tag_function\s*=\s*oldest_tag\(\)")
 
 
@@ -37,7 +41,8 @@ def list_tasks(call: Call) -> Message:
     if call.queue.mode is not QueueMode.PULL:
         return response
     size = page_size(call.request.page_size, most=_MOST_LISTED)
-    after = _position(call.request.page_token)
+    start = page_position(call.request.page_token, _POSITION)
+    after = (int(start[1]), int(start[2])) if start else None
     found = call.queue.list_tasks(size + 1, after=after)
     tasks = found[:size]
     if _is_full(call):
@@ -45,8 +50,7 @@ def list_tasks(call: Call) -> Message:
     _write_tasks(response.tasks, tasks, call)
     if len(tasks) < len(found):
         last = tasks[-1]
-        position = f"{last.eta_usec}-{last.sequence}"
-        response.next_page_token = urlsafe_b64encode(position.encode()).decode()
+        response.next_page_token = page_token(f"{last.eta_usec} {last.sequence}")
     return response
 
 
@@ -72,7 +76,7 @@ def create_task(call: Call) -> Message:
     if task.HasField("schedule_time"):
         eta_usec = timestamp_usec(task.schedule_time, "task.schedule_time")
         # A time that has passed means now, which the store decides.
-        eta = from_usec(eta_usec) if eta_usec > call.emulator.clock.now_usec() else None
+        eta = from_usec(eta_usec) if eta_usec > call.queue.now_usec() else None
     new = NewTask(
         payload=task.pull_message.payload,
         name=_new_name(task.name, call.name),
@@ -81,7 +85,7 @@ def create_task(call: Call) -> Message:
     )
     try:
         added = call.queue.add_many([new])[0]
-    except NameTakenError as error:
+    except NameInUseError as error:
         raise StatusError("ALREADY_EXISTS", str(error)) from None
     return _task_message(added, call)
 
@@ -122,7 +126,7 @@ def lease_tasks(call: Call) -> Message:
 def acknowledge_task(call: Call) -> Message:
     """AcknowledgeTask: delete a task whose lease the caller holds."""
     _check_pull(call)
-    call.queue.modify_lease(call.name.task, 1, held_eta_usec=_held_eta_usec(call))
+    call.queue.modify_lease(call.name.task, 1, expected_eta_usec=_held_eta_usec(call))
     call.queue.delete_tasks(call.name.task)
     return Empty()
 
@@ -143,21 +147,10 @@ def run_task(call: Call) -> Message:
     raise invalid(f"task {call.name.task!r} is a pull task: lease it instead", field="name")
 
 
-def page_size(given: int, *, most: int) -> int:
-    """Return how many items a page has; 0 means as many as possible.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT: it is negative.
-    """
-    if given < 0:
-        raise invalid(f"page_size is {given}: give 0 to {most}", field="page_size")
-    return min(given or most, most)
-
-
 def _modified(call: Call, lease_seconds: int) -> Message:
     _check_pull(call)
     task = call.queue.modify_lease(
-        call.name.task, lease_seconds, held_eta_usec=_held_eta_usec(call)
+        call.name.task, lease_seconds, expected_eta_usec=_held_eta_usec(call)
     )
     return _task_message(task, call)
 
@@ -251,19 +244,3 @@ def _fitting(tasks: list[Task], most_bytes: int) -> list[Task]:
     """Return the tasks from the first on whose payloads fit one response; one always does."""
     sizes = accumulate(len(task.payload) for task in tasks)
     return tasks[: max(1, sum(1 for size in sizes if size <= most_bytes))]
-
-
-def _position(token: str) -> tuple[int, int] | None:
-    if not token:
-        return None
-    try:
-        match = _PAGE.fullmatch(urlsafe_b64decode(token).decode("ascii"))
-    except ValueError:
-        match = None
-    position = (int(match[1]), int(match[2])) if match else None
-    if position is None or max(map(abs, position)) >= 2**63:
-        raise invalid(
-            f'page_token is "{token:.60}": give the next_page_token of the page before',
-            field="page_token",
-        )
-    return position

@@ -32,6 +32,8 @@ from pullqueue.server import origins
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
+    from pullqueue.cloudtasks.service import Service
+
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 _ANY_TASK = "any"
 _EVERYTHING: fields.Fields = {}
@@ -141,13 +143,15 @@ def create_app(
     acl: bool = False,
     site: Site | None = None,
     api_upstream: str | None = None,
+    cloud_tasks: Callable[[], Service] | None = None,
 ) -> Flask:
     """Make the application that serves an emulator; it runs under any WSGI server with threads.
 
     With `acl`, callers need one of `tokens`, and the acl of the queue they call decides what they
     may do; without, everybody may do everything. `site` holds the records of the server; without
     one, any name in the Host header is answered. Calls that apps make to App Engine's services
-    other than the task queue are passed on to `api_upstream`, a `host:port`.
+    other than the task queue are passed on to `api_upstream`, a `host:port`. `cloud_tasks` is
+    the service of Cloud Tasks, where gRPC serves it as well.
     """
     app = _App("pullqueue", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = emulator.limits.rest_body_bytes
@@ -169,7 +173,7 @@ def create_app(
     routes.install(app, known)
     origins.install(app, known)
     console.install(app, known)
-    app.register_blueprint(cloudtasks.blueprint(known))
+    app.register_blueprint(cloudtasks.blueprint(cloud_tasks or cloudtasks.lazy_service(known)))
     known.on_reset.append(bridge.install(app, emulator, upstream=api_upstream))
     errors.install(app)
     return app

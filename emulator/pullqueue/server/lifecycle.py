@@ -5,17 +5,23 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from flask import Flask
 
 from pullqueue.address import DEFAULT_HOST
 from pullqueue.api.tokens import Tokens
+from pullqueue.cloudtasks.rest import lazy_service
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import Site
 from pullqueue.engine.emulator import Emulator
+from pullqueue.errors import PullQueueError
 from pullqueue.server.app import create_app
 from pullqueue.server.http import HttpServer
+
+if TYPE_CHECKING:
+    from pullqueue.cloudtasks.grpc_server import GrpcServer
+    from pullqueue.cloudtasks.service import Service
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
 
@@ -35,6 +41,7 @@ class Server:
         *,
         host: str = DEFAULT_HOST,
         port: int = 0,
+        grpc_port: int | None = None,
         acl: bool = False,
         secret: str | None = None,
         config_file: ConfigFile | None = None,
@@ -47,7 +54,8 @@ class Server:
         are good at every server with the same `secret`, and else at this one alone.
         `config_file` can be reloaded while the server runs. Requests are answered whose Host
         header has an address, localhost, this machine's name or one of `host_names`.
-        See `create_app` for `api_upstream`.
+        See `create_app` for `api_upstream`. With a `grpc_port` (0: a free one) Cloud Tasks is
+        served over gRPC as well.
         """
         self._host_names = [host, socket.gethostname(), *host_names]
         self._api_upstream = api_upstream
@@ -56,6 +64,8 @@ class Server:
         self._host = host
         self._port = port
         self._http: HttpServer | None = None
+        self._grpc_port = grpc_port
+        self._grpc: GrpcServer | None = None
 
     def start(self) -> Self:
         """Begin to listen; connections are accepted when this returns.
@@ -66,7 +76,36 @@ class Server:
         if self._http is None:
             self._http = HttpServer(self._app, host=self._host, port=self._port)
             self._http.start()
+            if self._grpc_port is not None:
+                try:
+                    self.start_grpc(self._grpc_port)
+                except PullQueueError:
+                    self.stop()
+                    raise
         return self
+
+    def start_grpc(self, port: int = 0) -> str:
+        """Serve Cloud Tasks over gRPC as well, unless that is done, and return the address.
+
+        Raises:
+            StatusError: the extra `cloudtasks` is not installed.
+            ServerAddressError: the port is in use.
+        """
+        if self._grpc is None:
+            # Tells what to install where something is missing.
+            self._cloud_tasks()
+            from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
+
+            self._grpc = GrpcServer(self._service, host=self._host, port=port)
+        return self.grpc_address
+
+    def _service(self) -> Service:
+        return self._cloud_tasks()
+
+    @property
+    def grpc_address(self) -> str:
+        """`host:port` of the gRPC server, once it was started."""
+        return "" if self._grpc is None else f"{self._bracketed_host}:{self._grpc.port}"
 
     def switch_to(self, emulator: Emulator, *, acl: bool = False) -> None:
         """Answer from another emulator from the next request on; connections stay open.
@@ -83,16 +122,21 @@ class Server:
         self.emulator = emulator
         self.site = Site(emulator, config_file=config_file, host_names=self._host_names)
         self.tokens = Tokens(emulator.clock, secret=self._secret)
+        self._cloud_tasks = lazy_service(self.site)
         return create_app(
             emulator,
             tokens=self.tokens,
             acl=acl,
             site=self.site,
             api_upstream=self._api_upstream,
+            cloud_tasks=self._cloud_tasks,
         )
 
     def stop(self) -> None:
         """Stop listening and close every connection; requests being answered are finished."""
+        if self._grpc is not None:
+            self._grpc.stop()
+            self._grpc = None
         http, self._http = self._http, None
         if http is not None:
             http.stop()
@@ -111,8 +155,11 @@ class Server:
     @property
     def url(self) -> str:
         """The root of every address, without a slash at the end."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"http://{self._bracketed_host}:{self.port}"
+
+    @property
+    def _bracketed_host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
     def __enter__(self) -> Self:
         return self.start()

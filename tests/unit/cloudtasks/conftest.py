@@ -1,0 +1,72 @@
+"""What the tests of Cloud Tasks v2beta2 share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cloudtasks_api import GrpcApi, RestApi
+
+from pullqueue import Emulator, Limits, ManualClock
+from pullqueue.server.lifecycle import Server
+
+QUEUE_YAML = """
+queue:
+- name: pull
+  mode: pull
+- name: limited
+  mode: pull
+  retry_parameters:
+    task_retry_limit: 2
+- name: push
+  rate: 5/s
+  bucket_size: 10
+  max_concurrent_requests: 3
+  target: v1.worker
+  retry_parameters:
+    min_backoff_seconds: 0.5
+    max_doublings: 4
+"""
+
+Call = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Give the clock of the emulator."""
+    return ManualClock()
+
+
+@pytest.fixture
+def limits() -> Limits:
+    """Give the limits of the emulator."""
+    return Limits()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock, limits: Limits) -> Emulator:
+    """Give the emulator that is served."""
+    return Emulator.from_text(QUEUE_YAML, clock=clock, limits=limits)
+
+
+@pytest.fixture
+def server(emulator: Emulator) -> Iterator[Server]:
+    """Serve the emulator."""
+    with Server(emulator) as server:
+        yield server
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def call(request: pytest.FixtureRequest, server: Server) -> Iterator[Call]:
+    """Give what calls a method by its name, over each of the transports."""
+    api: RestApi | GrpcApi = RestApi(server) if request.param == "rest" else GrpcApi(server)
+    yield lambda method, /, **fields: api.call(method, fields)
+    if isinstance(api, GrpcApi):
+        api.channel.close()
+
+
+@pytest.fixture
+def rest(server: Server) -> RestApi:
+    """Give the REST interface."""
+    return RestApi(server)

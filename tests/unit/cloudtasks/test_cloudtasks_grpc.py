@@ -1,0 +1,96 @@
+"""Cloud Tasks v2beta2 over gRPC: what is below the messages."""
+
+from __future__ import annotations
+
+import socket
+from time import monotonic
+
+import grpc
+import pytest
+from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi
+
+from pullqueue import Emulator, Limits, ServerAddressError
+from pullqueue.cloudtasks.methods import METHODS
+from pullqueue.server.lifecycle import Server
+
+
+@pytest.fixture
+def api(server: Server) -> GrpcApi:
+    """Give the gRPC interface."""
+    return GrpcApi(server)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_a_malformed_message(api: GrpcApi, method: object) -> None:
+    """It is an INVALID_ARGUMENT, not a fault of the server."""
+    with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: the request is not a valid"):
+        api.send(method, b"\xff\xff\xff")  # type: ignore[arg-type]
+
+
+def test_an_unknown_method(api: GrpcApi) -> None:
+    """It is unimplemented."""
+    with pytest.raises(grpc.RpcError) as failure:
+        api.channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/Stop")(b"")
+
+    assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "é" * 100_000, "\n\0\x7f" * 1000])
+def test_a_long_error_message(api: GrpcApi, text: str) -> None:
+    """It is cut to what fits the metadata of a response."""
+    with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: name is"):
+        api.call("GetQueue", {"name": text})
+    with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: page_token is"):
+        api.call("ListQueues", {"parent": LOCATION, "pageToken": text})
+
+
+def test_a_large_response(server: Server, emulator: Emulator) -> None:
+    """A lease may be larger than the 4 MB that clients accept unless told otherwise."""
+    for _ in range(10):
+        emulator.queue("pull").add(b"x" * 2**20)
+    api = GrpcApi(server)
+    request = {"parent": PULL, "maxTasks": 10, "leaseDuration": "0s", "responseView": "FULL"}
+    with pytest.raises(ApiRefused, match=r"RESOURCE_EXHAUSTED: .*Received message larger"):
+        api.call("LeaseTasks", request)
+    options = [("grpc.max_receive_message_length", -1)]
+    api.channel = grpc.insecure_channel(server.grpc_address, options=options)
+
+    assert len(api.call("LeaseTasks", request)["tasks"]) == 10
+
+
+@pytest.mark.parametrize("limits", [Limits(rest_body_bytes=1000)])
+def test_a_large_request(api: GrpcApi, limits: Limits) -> None:
+    """What is larger than a request over REST may be is refused."""
+    with pytest.raises(ApiRefused, match="RESOURCE_EXHAUSTED"):
+        api.call("GetQueue", {"name": "x" * 2000})
+
+
+def test_a_port_in_use(emulator: Emulator) -> None:
+    """One line says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = Server(emulator, grpc_port=taken.getsockname()[1])
+        with pytest.raises(ServerAddressError, match="pass another --grpc-port"), server:
+            pass
+
+
+def test_stopping(server: Server, api: GrpcApi) -> None:
+    """A server stops within a second while clients are connected, and can be started again."""
+    api.call("GetQueue", {"name": PULL})
+    started = monotonic()
+    server.stop()
+    took = monotonic() - started
+
+    assert took < 1
+    assert server.grpc_address == ""
+    with pytest.raises(ApiRefused, match="UNAVAILABLE"):
+        api.call("GetQueue", {"name": PULL})
+
+
+def test_another_emulator(server: Server, api: GrpcApi) -> None:
+    """A server that is switched answers from the other emulator on the same connection."""
+    api.call("GetQueue", {"name": PULL})
+    server.switch_to(Emulator.from_text("queue:\n- name: other\n  mode: pull\n"))
+
+    assert api.call("GetQueue", {"name": f"{LOCATION}/queues/other"})["state"] == "RUNNING"
+    with pytest.raises(ApiRefused, match="NOT_FOUND"):
+        api.call("GetQueue", {"name": PULL})

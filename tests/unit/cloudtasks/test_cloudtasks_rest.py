@@ -1,0 +1,256 @@
+"""Cloud Tasks v2beta2 over REST: JSON, query parameters, errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+from cloudtasks_api import LOCATION, PULL, RestApi
+
+from pullqueue import Emulator
+from pullqueue.server.lifecycle import Server
+
+LEASE = {"leaseDuration": "60s"}
+
+
+@pytest.mark.parametrize("text", ["", "  ", "{}"])
+def test_a_body_may_be_left_out(rest: RestApi, text: str) -> None:
+    """Where nothing is to be said."""
+    assert rest.send("POST", f"{PULL}:purge", text.encode())[0] == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"lease_duration": "60s", "max_tasks": 1, "response_view": "FULL"},
+        {"leaseDuration": "60s", "maxTasks": "1", "responseView": 2, "filter": None},
+        {"leaseDuration": "60s", "maxTasks": 1.0, "responseView": "FULL"},
+    ],
+)
+def test_the_json_of_protobuf(rest: RestApi, emulator: Emulator, body: dict[str, Any]) -> None:
+    """Names in either case, numbers as text, enums by number, null for what is absent."""
+    emulator.queue("pull").add(b"\xff\xfe")
+
+    status, answer = rest.send("POST", f"{PULL}/tasks:lease", body)
+
+    assert status == 200
+    assert answer["tasks"][0]["pullMessage"] == {"payload": "//4="}
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"leaseDuration": "60"}, "Duration"),
+        ({"leaseDuration": 60}, "leaseDuration"),
+        ({"leaseDuration": "60s", "maxTasks": "many"}, "maxTasks"),
+        ({"leaseDuration": "60s", "maxTasks": 1.5}, "maxTasks"),
+        ({"leaseDuration": "60s", "maxTasks": 2**31}, "maxTasks"),
+        ({"leaseDuration": "60s", "maxTasks": 10**400}, "maxTasks"),
+        ({"leaseDuration": "60s", "responseView": "SOME"}, "responseView"),
+        ({"leaseDuration": "60s", "filter": "\ud800"}, "LeaseTasksRequest"),
+        ({"leaseDuration": "60s", "filter": ["tag"]}, "filter"),
+        ({"leaseDuration": "9" * 5000 + "s"}, "LeaseTasksRequest"),
+        ({"leaseDuration": "60s", "tag": "red"}, '"tag"'),
+        (b"{", "Parse Error"),
+        (b"[]", "the body is JSON, but a list"),
+        (b'{"leaseDuration": NaN}', "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"leaseDuration":' * 1000, "not JSON"),
+    ],
+)
+def test_a_body_that_is_not_valid(rest: RestApi, body: Any, text: str) -> None:
+    """The status is INVALID_ARGUMENT, and the message names the place."""
+    status, answer = rest.send("POST", f"{PULL}/tasks:lease", body)
+
+    assert (status, answer["error"]["code"]) == (400, 400)
+    assert answer["error"]["status"] == "INVALID_ARGUMENT"
+    assert text in answer["error"]["message"]
+
+
+def test_the_field_that_an_error_is_about(rest: RestApi) -> None:
+    """It is in the details, as Google's APIs have it."""
+    _, answer = rest.send("POST", f"{PULL}/tasks:lease", {})
+
+    assert answer["error"]["details"] == [
+        {
+            "@type": "type.googleapis.com/google.rpc.BadRequest",
+            "fieldViolations": [
+                {"field": "lease_duration", "description": answer["error"]["message"]}
+            ],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "mask", ["retryConfig,taskTtl", "retry_config,task_ttl", "retryConfig,task_ttl"]
+)
+@pytest.mark.parametrize("name", ["readMask", "read_mask"])
+def test_masks_in_a_query(rest: RestApi, name: str, mask: str) -> None:
+    """Both spellings of a field are accepted."""
+    status, answer = rest.send("GET", f"{PULL}?{name}={mask}")
+
+    assert (status, set(answer)) == (200, {"name", "retryConfig", "taskTtl"})
+
+
+@pytest.mark.parametrize("mask", ["color", "name.x", "stats.", ",", "retry__config"])
+def test_a_mask_that_is_not_valid(rest: RestApi, mask: str) -> None:
+    """The message says which fields there are."""
+    status, answer = rest.send("GET", f"{PULL}?readMask={mask}")
+
+    assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [
+        ("GET", f"{PULL}?pageSize=1"),
+        ("GET", f"{PULL}/tasks?pageSize=x"),
+        ("GET", f"{PULL}/tasks?responseView=SOME"),
+        ("POST", f"{PULL}/tasks:lease?maxTasks=1"),
+        ("GET", f"{PULL}?alt=media"),
+        ("GET", f"{PULL}?$alt=proto"),
+        ("GET", f"{PULL}?fields=colors"),
+    ],
+)
+def test_a_query_that_is_not_valid(rest: RestApi, verb: str, path: str) -> None:
+    """Unknown parameters and values are refused."""
+    status, answer = rest.send(verb, path, LEASE if verb == "POST" else None)
+
+    assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "key=x",
+        "quotaUser=x",
+        "$.xgafv=1",
+        "alt=json",
+        "$alt=json;enum-encoding=string",
+        "uploadType=",
+    ],
+)
+def test_parameters_of_every_api(rest: RestApi, query: str) -> None:
+    """They are accepted."""
+    assert rest.send("GET", f"{PULL}?{query}")[1]["state"] == "RUNNING"
+
+
+def test_enums_as_numbers(rest: RestApi) -> None:
+    """Google's client for Python asks for them."""
+    assert rest.send("GET", f"{PULL}?%24alt=json%3Benum-encoding%3Dint")[1]["state"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer"),
+    [
+        (
+            "name,retryConfig(unlimitedAttempts)",
+            {"name": PULL, "retryConfig": {"unlimitedAttempts": True}},
+        ),
+        ("retryConfig/maxAttempts", {"retryConfig": {}}),
+    ],
+)
+def test_partial_responses(rest: RestApi, fields: str, answer: dict[str, Any]) -> None:
+    """`fields` chooses what is returned."""
+    assert rest.send("GET", f"{PULL}?fields={fields}")[1] == answer
+
+
+def test_indented_unless_told_otherwise(server: Server) -> None:
+    """As Google's APIs."""
+    bodies = []
+    for query in ("", "?prettyPrint=false"):
+        connection = HTTPConnection(server.host, server.port, timeout=10)
+        connection.request("GET", f"/v2beta2/{LOCATION}{query}")
+        bodies.append(connection.getresponse().read())
+        connection.close()
+
+    assert bodies[0].startswith(b'{\n "name"')
+    assert bodies[1].startswith(b'{"name":')
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [
+        ("GET", ""),
+        ("GET", "queues"),
+        ("POST", f"{PULL}:stop"),
+        ("POST", f"{PULL}/tasks/one:finish"),
+        ("PUT", PULL),
+        ("DELETE", f"{PULL}/tasks"),
+        ("GET", f"{PULL}/tasks/one/two"),
+    ],
+)
+def test_an_unknown_url(rest: RestApi, verb: str, path: str) -> None:
+    """It is not found, in the envelope."""
+    status, answer = rest.send(verb, path)
+
+    assert (status, answer["error"]["status"]) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [
+        ("POST", f"{PULL}/tasks:batchCreate"),
+        ("POST", f"{PULL}/tasks:batchDelete"),
+        ("POST", f"{PULL}/tasks/one:buffer"),
+        ("GET", f"{LOCATION}/cmekConfig"),
+        ("PATCH", f"{LOCATION}/cmekConfig"),
+    ],
+)
+def test_methods_that_are_not_supported(rest: RestApi, verb: str, path: str) -> None:
+    """Those of the newest discovery document that no client library has."""
+    status, answer = rest.send(verb, path)
+
+    assert (status, answer["error"]["status"]) == (501, "UNIMPLEMENTED")
+
+
+WITHOUT_EXTRA = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Hidden(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith(("google", "grpc")):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+from pullqueue import Emulator
+from pullqueue.server.app import create_app
+
+client = create_app(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n")).test_client()
+answer = client.get("/v2beta2/projects/p/locations/l/queues")
+print(answer.status_code, answer.json["error"]["message"])
+"""
+
+
+def test_without_the_extra() -> None:
+    """Everything else works, and the answer says what to install."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA], check=False, capture_output=True, text=True
+    )
+
+    assert (
+        "501 Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]'" in done.stdout
+    )
+
+
+UNUSED = """
+import sys
+from pullqueue import Emulator
+from pullqueue.server.lifecycle import Server
+
+with Server(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n")):
+    print([name for name in sys.modules if name.startswith(("google.", "grpc"))])
+"""
+
+
+def test_what_is_not_used_is_not_imported() -> None:
+    """A server that nobody asks for Cloud Tasks starts without Google's client."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNUSED], check=False, capture_output=True, text=True
+    )
+
+    assert done.stdout == "[]\n", done.stderr

@@ -1,0 +1,446 @@
+"""Cloud Tasks v2beta2: the methods on tasks."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from cloudtasks_api import LOCATION, PULL, ApiRefused
+
+from pullqueue import Emulator, Limits, ManualClock
+
+Call = Callable[..., dict[str, Any]]
+
+NOW = "2026-01-01T00:00:00Z"
+PAYLOAD = b64encode(b"work").decode()
+
+
+def task_path(name: str, queue: str = "pull") -> str:
+    """Return the name of a task."""
+    return f"{LOCATION}/queues/{queue}/tasks/{name}"
+
+
+def create(call: Call, name: str, *, queue: str = "pull", **fields: Any) -> dict[str, Any]:
+    """Create a task."""
+    parent = f"{LOCATION}/queues/{queue}"
+    return call("CreateTask", parent=parent, task={"name": task_path(name, queue), **fields})
+
+
+def lease(call: Call, **fields: Any) -> list[str]:
+    """Lease tasks for a minute and return their ids."""
+    request = {"parent": PULL, "maxTasks": 10, "leaseDuration": "60s", **fields}
+    return [
+        task["name"].rpartition("/")[2] for task in call("LeaseTasks", **request).get("tasks", [])
+    ]
+
+
+def refused(code: str, text: str = "") -> Any:
+    """Expect a call to be refused."""
+    return pytest.raises(ApiRefused, match=f"{code}: .*{text}")
+
+
+class TestCreateTask:
+    def test_the_answer_is_the_task_without_its_payload(self, call: Call) -> None:
+        """BASIC is the view unless FULL is asked for."""
+        task = create(call, "one", pullMessage={"payload": PAYLOAD, "tag": "red"})
+
+        assert task == {
+            "name": task_path("one"),
+            "pullMessage": {"tag": "red"},
+            "scheduleTime": NOW,
+            "createTime": NOW,
+            "view": "BASIC",
+        }
+
+    def test_the_full_view_has_the_payload(self, call: Call) -> None:
+        """FULL gives back what was sent."""
+        task = call(
+            "CreateTask",
+            parent=PULL,
+            task={"pullMessage": {"payload": PAYLOAD}},
+            responseView="FULL",
+        )
+
+        assert task["pullMessage"] == {"payload": PAYLOAD}
+        assert task["view"] == "FULL"
+
+    def test_a_task_of_another_interface_is_the_same_task(
+        self, call: Call, emulator: Emulator
+    ) -> None:
+        """Name, payload, tag, eta and lease count are those of the engine."""
+        create(call, "one", pullMessage={"payload": PAYLOAD, "tag": "red"})
+
+        (task,) = emulator.queue("pull").lease_tasks(60, 1)
+
+        assert (task.name, task.payload, task.tag, task.retry_count) == ("one", b"work", "red", 1)
+
+    def test_without_a_message_the_payload_is_empty(self, call: Call, emulator: Emulator) -> None:
+        """A task needs nothing at all."""
+        call("CreateTask", parent=PULL, task={})
+
+        assert emulator.queue("pull").list_tasks()[0].payload == b""
+
+    def test_a_schedule_time_ahead(self, call: Call, clock: ManualClock) -> None:
+        """It is kept to the microsecond; what is finer is cut off."""
+        task = create(call, "one", scheduleTime="2026-01-01T00:01:00.123456789Z")
+        clock.advance(60.123455)
+        early = lease(call)
+        clock.advance(0.000001)
+
+        assert task["scheduleTime"] == "2026-01-01T00:01:00.123456Z"
+        assert (early, lease(call)) == ([], ["one"])
+
+    @pytest.mark.parametrize("past", ["2025-12-31T23:59:59Z", "1969-12-31T23:59:59Z"])
+    def test_a_schedule_time_that_has_passed(self, call: Call, past: str) -> None:
+        """It means now."""
+        assert create(call, "one", scheduleTime=past)["scheduleTime"] == NOW
+
+    def test_a_schedule_time_too_far_ahead(self, call: Call) -> None:
+        """More than 30 days ahead is refused."""
+        with refused("INVALID_ARGUMENT", "eta is 2026-02-01"):
+            create(call, "one", scheduleTime="2026-02-01T00:00:00Z")
+
+    def test_a_name_in_use(self, call: Call, clock: ManualClock) -> None:
+        """It is refused as long as the task is there, and 7 days longer."""
+        create(call, "one")
+        with refused("ALREADY_EXISTS", "'one'"):
+            create(call, "one")
+        call("DeleteTask", name=task_path("one"))
+        with refused("ALREADY_EXISTS", "'one'"):
+            create(call, "one")
+        clock.advance(timedelta(days=7))
+
+        assert create(call, "one")["name"] == task_path("one")
+
+    @pytest.mark.parametrize(
+        ("task", "text"),
+        [
+            ({"httpRequest": {"url": "http://localhost/"}}, "is a pull queue"),
+            ({"appEngineHttpRequest": {}}, "is a pull queue"),
+            ({"name": "one"}, "task.name is"),
+            ({"name": f"{LOCATION}/queues/limited/tasks/one"}, "task.name is .* the parent"),
+            ({"name": f"{PULL}/tasks/a.b"}, "task.name is"),
+            ({"name": f"{PULL}/tasks/{'x' * 501}"}, "task.name is"),
+            ({"pullMessage": {"tag": "x" * 501}}, "tag has 501 characters"),
+            (
+                {"pullMessage": {"payload": b64encode(b"x" * (2**20 + 1)).decode()}},
+                "payload has 1048577 bytes",
+            ),
+        ],
+    )
+    def test_what_is_not_valid(self, call: Call, task: dict[str, Any], text: str) -> None:
+        """The message says what is wrong, and nothing is stored."""
+        with refused("INVALID_ARGUMENT", text):
+            call("CreateTask", parent=PULL, task=task)
+
+        assert call("ListTasks", parent=PULL) == {}
+
+    def test_a_push_queue(self, call: Call) -> None:
+        """It takes no tasks here."""
+        with refused("INVALID_ARGUMENT", "is a push queue"):
+            call("CreateTask", parent=f"{LOCATION}/queues/push", task={"pullMessage": {}})
+
+
+class TestLeaseTasks:
+    def test_the_schedule_time_is_the_end_of_the_lease(self, call: Call) -> None:
+        """The duration is cut to whole seconds, and the lease is counted."""
+        create(call, "one", pullMessage={"payload": PAYLOAD, "tag": "red"})
+
+        (task,) = call("LeaseTasks", parent=PULL, leaseDuration="60.9s", responseView="FULL")[
+            "tasks"
+        ]
+
+        assert task == {
+            "name": task_path("one"),
+            "pullMessage": {"payload": PAYLOAD, "tag": "red"},
+            "scheduleTime": "2026-01-01T00:01:00Z",
+            "createTime": NOW,
+            "status": {"attemptDispatchCount": 1},
+            "view": "FULL",
+        }
+
+    def test_one_task_unless_more_are_asked_for(self, call: Call) -> None:
+        """maxTasks is 1 if it is absent, and 1000 at most."""
+        for name in ("a", "b", "c"):
+            create(call, name)
+
+        assert lease(call, maxTasks=0) == ["a"]
+        assert lease(call, maxTasks=1000) == ["b", "c"]
+        assert call("LeaseTasks", parent=PULL, leaseDuration="1s") == {}
+
+    @pytest.mark.parametrize(
+        ("text", "names"),
+        [
+            ("tag=red", ["b", "d"]),
+            ('tag="red"', ["b", "d"]),
+            (' tag = "red" ', ["b", "d"]),
+            ("tag=a=b", ["e"]),
+            (r'tag="say \"hi\" \\"', ["f"]),
+            ('tag=say "hi" \\', ["f"]),
+            ('tag="say "hi" \\\\"', ["f"]),
+            ("tag=none", []),
+            ("tag=", []),
+            ('tag=""', []),
+            ("tag_function=oldest_tag()", ["a", "c"]),
+            ("tag_function = oldest_tag()", ["a", "c"]),
+            ("", ["a", "b", "c", "d", "e", "f"]),
+            (" ", ["a", "b", "c", "d", "e", "f"]),
+        ],
+    )
+    def test_filters(self, call: Call, text: str, names: list[str]) -> None:
+        """Of one tag, quoted or not, or of the oldest task's; untagged tasks form a group."""
+        tags = {"a": "", "b": "red", "c": "", "d": "red", "e": "a=b", "f": 'say "hi" \\'}
+        for name, tag in tags.items():
+            create(call, name, pullMessage={"tag": tag})
+
+        assert lease(call, filter=text) == names
+
+    @pytest.mark.parametrize(
+        "text",
+        ["red", "tag:red", 'tag="red', 'tag="red" x', "tag_function=newest_tag()", "tags=red"],
+    )
+    def test_a_filter_that_is_not_valid(self, call: Call, text: str) -> None:
+        """The message shows the forms there are."""
+        with refused("INVALID_ARGUMENT", "filter is .*use tag=TAG"):
+            lease(call, filter=text)
+
+    def test_an_empty_tag_of_the_sdk(self, call: Call, emulator: Emulator) -> None:
+        """`tag=` with nothing after it is the empty tag, which only older interfaces can set."""
+        emulator.queue("pull").add(name="one", tag="")
+
+        assert lease(call, filter="tag=") == ["one"]
+
+    @pytest.mark.parametrize(
+        ("fields", "text"),
+        [
+            ({"leaseDuration": None}, "lease_duration is missing"),
+            ({"leaseDuration": "-1s"}, "lease_duration is negative"),
+            ({"leaseDuration": "-0.5s"}, "lease_duration is negative"),
+            ({"leaseDuration": "604801s"}, "lease_seconds is 604801"),
+            ({"maxTasks": 1001}, "max_tasks is 1001"),
+            ({"maxTasks": -1}, "max_tasks is -1"),
+            ({"filter": f"tag={'x' * 501}"}, "tag has 501 characters"),
+        ],
+    )
+    def test_out_of_bounds(self, call: Call, fields: dict[str, Any], text: str) -> None:
+        """What is out of range is refused and leases nothing."""
+        create(call, "one")
+        with refused("INVALID_ARGUMENT", text):
+            lease(call, **fields)
+
+        assert lease(call) == ["one"]
+
+    def test_a_lease_of_no_time(self, call: Call) -> None:
+        """It counts, and leaves the task available."""
+        create(call, "one")
+        fields = {"parent": PULL, "leaseDuration": "0s"}
+
+        counts = [
+            call("LeaseTasks", **fields)["tasks"][0]["status"]["attemptDispatchCount"]
+            for _ in range(2)
+        ]
+
+        assert counts == [1, 2]
+
+    def test_a_push_queue(self, call: Call) -> None:
+        """It has nothing to lease."""
+        with refused("FAILED_PRECONDITION", "is a push queue"):
+            lease(call, parent=f"{LOCATION}/queues/push")
+
+    @pytest.mark.parametrize("limits", [Limits(leases_per_second=10)])
+    def test_ten_calls_a_second(self, call: Call, clock: ManualClock, limits: Limits) -> None:
+        """The eleventh is refused, as v1beta2 would answer with an empty list."""
+        for _ in range(10):
+            lease(call)
+        with refused("RESOURCE_EXHAUSTED", "more than 10 LeaseTasks calls in a second"):
+            lease(call)
+        clock.advance(1)
+
+        assert lease(call) == []
+
+    @pytest.mark.parametrize("limits", [Limits(lease_payload_bytes=2000)])
+    def test_the_payload_of_a_lease(self, call: Call, emulator: Emulator, limits: Limits) -> None:
+        """What does not fit a response stays; without payloads everything fits."""
+        for name in ("a", "b", "c"):
+            emulator.queue("pull").add(b"x" * 1000, name=name)
+
+        assert lease(call, responseView="FULL") == ["a", "b"]
+        emulator.reset()
+        for name in ("a", "b", "c"):
+            emulator.queue("pull").add(b"x" * 1000, name=name)
+        assert lease(call) == ["a", "b", "c"]
+
+
+class TestHeldLeases:
+    """Acknowledge, renew and cancel."""
+
+    def test_acknowledge(self, call: Call, clock: ManualClock, emulator: Emulator) -> None:
+        """The task is done and never comes back."""
+        create(call, "one")
+        (task,) = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
+
+        assert call("AcknowledgeTask", name=task["name"], scheduleTime=task["scheduleTime"]) == {}
+
+        clock.advance(60)
+        assert lease(call) == []
+        kinds = [event.kind.value for event in emulator.queue("pull").history("one")]
+        assert kinds[-1] == "deleted"
+
+    def test_renew(self, call: Call, clock: ManualClock) -> None:
+        """The lease ends that long from now; the answer has the new schedule time."""
+        create(call, "one")
+        (task,) = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
+        clock.advance(59)
+
+        renewed = call(
+            "RenewLease",
+            name=task["name"],
+            scheduleTime=task["scheduleTime"],
+            leaseDuration="30.7s",
+        )
+
+        assert renewed["scheduleTime"] == "2026-01-01T00:01:29Z"
+        assert renewed["status"] == {"attemptDispatchCount": 1}
+        with refused("FAILED_PRECONDITION"):
+            call("AcknowledgeTask", name=task["name"], scheduleTime=task["scheduleTime"])
+        call("AcknowledgeTask", name=task["name"], scheduleTime=renewed["scheduleTime"])
+
+    def test_cancel(self, call: Call, clock: ManualClock) -> None:
+        """The task is available at once."""
+        create(call, "one")
+        (task,) = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
+        clock.advance(1)
+
+        cancelled = call("CancelLease", name=task["name"], scheduleTime=task["scheduleTime"])
+
+        assert cancelled["scheduleTime"] == "2026-01-01T00:00:01Z"
+        assert lease(call) == ["one"]
+
+    def test_cancel_in_the_last_permitted_lease(self, call: Call, emulator: Emulator) -> None:
+        """The task is exhausted, and its name stays in use."""
+        create(call, "one", queue="limited")
+        queue = f"{LOCATION}/queues/limited"
+        for _ in range(2):
+            (task,) = call("LeaseTasks", parent=queue, leaseDuration="60s")["tasks"]
+            call("CancelLease", name=task["name"], scheduleTime=task["scheduleTime"])
+
+        assert [task.name for task in emulator.queue("limited").exhausted] == ["one"]
+        with refused("NOT_FOUND", "'one'"):
+            call("GetTask", name=task_path("one", "limited"))
+        with refused("ALREADY_EXISTS"):
+            create(call, "one", queue="limited")
+
+    @pytest.mark.parametrize("method", ["AcknowledgeTask", "RenewLease", "CancelLease"])
+    def test_a_lease_that_is_not_held(self, call: Call, clock: ManualClock, method: str) -> None:
+        """Never leased, another's, or lapsed: refused, and the task stays as it is."""
+        fields = {"leaseDuration": "60s"} if method == "RenewLease" else {}
+        never = create(call, "one")
+        with refused("FAILED_PRECONDITION"):
+            call(method, name=never["name"], scheduleTime=never["scheduleTime"], **fields)
+        (task,) = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
+        with refused("FAILED_PRECONDITION"):
+            call(method, name=task["name"], scheduleTime="2026-01-01T00:01:00.000001Z", **fields)
+        clock.advance(60)
+        with refused("FAILED_PRECONDITION"):
+            call(method, name=task["name"], scheduleTime=task["scheduleTime"], **fields)
+
+        assert lease(call) == ["one"]
+
+    @pytest.mark.parametrize("method", ["AcknowledgeTask", "RenewLease", "CancelLease"])
+    @pytest.mark.parametrize("name", ["unknown", "deleted"])
+    def test_a_task_that_is_not_there(self, call: Call, method: str, name: str) -> None:
+        """It is not found, nor is any task of a push queue."""
+        fields = {"leaseDuration": "60s"} if method == "RenewLease" else {}
+        create(call, "deleted")
+        call("DeleteTask", name=task_path("deleted"))
+
+        for path in (task_path(name), task_path(name, "push")):
+            with refused("NOT_FOUND"):
+                call(method, name=path, scheduleTime=NOW, **fields)
+
+    @pytest.mark.parametrize("method", ["AcknowledgeTask", "RenewLease", "CancelLease"])
+    def test_the_schedule_time_is_required(self, call: Call, method: str) -> None:
+        """Nothing is done for who does not say which lease is held."""
+        fields = {"leaseDuration": "60s"} if method == "RenewLease" else {}
+        create(call, "one")
+        with refused("INVALID_ARGUMENT", "schedule_time is missing"):
+            call(method, name=task_path("one"), **fields)
+
+
+class TestOtherMethods:
+    def test_get(self, call: Call) -> None:
+        """One task, without a lease, with its payload if asked for."""
+        create(call, "one", pullMessage={"payload": PAYLOAD})
+
+        assert "payload" not in call("GetTask", name=task_path("one"))["pullMessage"]
+        full = call("GetTask", name=task_path("one"), responseView="FULL")
+        assert full["pullMessage"] == {"payload": PAYLOAD}
+
+    @pytest.mark.parametrize("method", ["GetTask", "DeleteTask", "RunTask"])
+    @pytest.mark.parametrize("queue", ["pull", "push"])
+    def test_a_task_that_is_not_there(self, call: Call, method: str, queue: str) -> None:
+        """It is not found."""
+        with refused("NOT_FOUND", "'one'"):
+            call(method, name=task_path("one", queue))
+
+    def test_delete(self, call: Call) -> None:
+        """A lease is not needed."""
+        create(call, "one")
+
+        assert call("DeleteTask", name=task_path("one")) == {}
+        with refused("NOT_FOUND"):
+            call("DeleteTask", name=task_path("one"))
+
+    def test_run(self, call: Call) -> None:
+        """It is for push tasks only."""
+        create(call, "one")
+        with refused("INVALID_ARGUMENT", "is a pull task"):
+            call("RunTask", name=task_path("one"))
+
+    def test_list(self, call: Call) -> None:
+        """Pages lead through all tasks in order, leased ones included."""
+        for name in "abcde":
+            create(call, name)
+        lease(call, maxTasks=1)
+        names, token = [], ""
+        for size in (2, 2, 2):
+            page = call("ListTasks", parent=PULL, pageSize=size, pageToken=token)
+            names += [task["name"].rpartition("/")[2] for task in page["tasks"]]
+            token = page.get("nextPageToken", "")
+
+        assert names == ["b", "c", "d", "e", "a"]
+        assert token == ""
+
+    @pytest.mark.parametrize("limits", [Limits(lease_payload_bytes=2000)])
+    def test_list_with_payloads(self, call: Call, emulator: Emulator, limits: Limits) -> None:
+        """A page ends where payloads would pass what one response holds."""
+        for name in ("a", "b", "c"):
+            emulator.queue("pull").add(b"x" * 1000, name=name)
+
+        page = call("ListTasks", parent=PULL, responseView="FULL")
+        rest = call("ListTasks", parent=PULL, responseView="FULL", pageToken=page["nextPageToken"])
+
+        assert [len(page["tasks"]), len(rest["tasks"])] == [2, 1]
+        assert "nextPageToken" not in rest
+
+    @pytest.mark.parametrize(
+        "token", ["x", "é", "MS0", "LTE=", "\n", "OTk5OTk5OTk5OTk5OTk5OTk5OTkgMQ=="]
+    )
+    def test_a_page_token_that_is_not_valid(self, call: Call, token: str) -> None:
+        """Only what an answer had is one."""
+        with refused("INVALID_ARGUMENT", "page_token is"):
+            call("ListTasks", parent=PULL, pageToken=token)
+
+    def test_the_size_of_a_page(self, call: Call) -> None:
+        """A negative one is refused, a large one is cut."""
+        with refused("INVALID_ARGUMENT", "page_size is -1"):
+            call("ListTasks", parent=PULL, pageSize=-1)
+
+        assert call("ListTasks", parent=PULL, pageSize=2**31 - 1) == {}
+
+    def test_a_push_queue_has_no_tasks(self, call: Call) -> None:
+        """Its list is empty."""
+        assert call("ListTasks", parent=f"{LOCATION}/queues/push") == {}
