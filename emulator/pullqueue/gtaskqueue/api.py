@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+import json
+import logging
+from http.client import HTTPException
+from typing import Any, TypedDict, Unpack
+from urllib.error import HTTPError
+from urllib.parse import quote, urlencode
+from urllib.request import ProxyHandler, Request, build_opener
 
 import click
 
@@ -11,54 +16,59 @@ from pullqueue.address import ADDRESS_VARIABLE
 from pullqueue.cli._addresses import server_url
 from pullqueue.cli._reasons import reason_of
 
-if TYPE_CHECKING:
-    import requests
-
 Json = dict[str, Any]
 
 _TIMEOUT_SECONDS = 60
+
+_log = logging.getLogger("pullqueue.gtaskqueue")
 
 
 class ApiError(click.ClickException):
     """the server refused a call, or cannot be reached"""
 
-    exit_code = 1
+
+class ApiFlags(TypedDict):
+    """Which queue of which server is meant: the values of the flags of these names."""
+
+    project_name: str
+    taskqueue_name: str
+    api_host: str | None
+    service_version: str
+    access_token: str | None
+    dump_request: bool
 
 
 class TaskQueueApi:
-    """One queue over REST; safe under threads as long as each has its own."""
+    """One queue over REST."""
 
-    def __init__(
-        self, api_host: str | None, project: str, queue: str, *, access_token: str | None = None
-    ) -> None:
-        """Name the server, the project and the queue.
-
-        `api_host` is an address such as http://localhost:8124; None is the running emulator's.
+    def __init__(self, **flags: Unpack[ApiFlags]) -> None:
+        """Name the queue.
 
         Raises:
-            ApiError: the library that speaks HTTP is not installed.
-            ClickException: the server's address is none.
+            ClickException: the server's address is not valid.
         """
-        self._root = server_url(api_host, name="--api_host")
+        self._root = server_url(flags["api_host"], name="--api_host")
         self._url = (
-            f"{self._root}/taskqueue/v1beta2/projects/{quote(project, safe='~:')}"
-            f"/taskqueues/{quote(queue, safe='')}"
+            f"{self._root}/taskqueue/{flags['service_version']}/projects/"
+            f"{quote(flags['project_name'], safe='~:')}/taskqueues/"
+            f"{quote(flags['taskqueue_name'], safe='')}"
         )
-        self._queue = queue
-        self._session = _session()
-        if access_token:
-            self._session.headers["Authorization"] = f"Bearer {access_token}"
+        self._queue = flags["taskqueue_name"]
+        self._dumps = flags["dump_request"]
+        self._opener = build_opener(ProxyHandler({}))
+        if flags["access_token"]:
+            self._opener.addheaders.append(("Authorization", f"Bearer {flags['access_token']}"))
 
-    def get_queue(self) -> Json:
-        """Give the queue with its statistics."""
-        return self._call("GET", "", {"getStats": "true"})
+    def get_queue(self, *, stats: bool) -> Json:
+        """Return the queue, with its statistics if these are asked for."""
+        return self._call("GET", "", {"getStats": str(stats).lower()})
 
     def list_tasks(self) -> Json:
-        """Give the first hundred tasks."""
+        """Return the first hundred tasks."""
         return self._call("GET", "/tasks")
 
     def get_task(self, name: str) -> Json:
-        """Give one task."""
+        """Return one task."""
         return self._call("GET", _task(name))
 
     def lease(self, *, lease_secs: int, num_tasks: int, tag: str | None = None) -> Json:
@@ -69,12 +79,8 @@ class TaskQueueApi:
         return self._call("POST", "/tasks/lease", query)
 
     def change_lease(self, task: Json, lease_secs: int) -> Json:
-        """Let the lease of a task that is held end `lease_secs` from now; 0 gives it back."""
-        body = {
-            "id": task["id"],
-            "queueName": self._queue,
-            "leaseTimestamp": task["leaseTimestamp"],
-        }
+        """Make the lease of a leased task end `lease_secs` from now; 0 releases it."""
+        body = {name: task[name] for name in ("id", "leaseTimestamp")} | {"queueName": self._queue}
         return self._call("POST", _task(task["id"]), {"newLeaseSeconds": lease_secs}, body)
 
     def delete(self, name: str) -> None:
@@ -84,57 +90,46 @@ class TaskQueueApi:
     def _call(
         self, verb: str, path: str, query: Json | None = None, body: Json | None = None
     ) -> Json:
-        """Call a method and give its answer.
+        """Call a method and return its answer.
 
         Raises:
             ApiError: it is refused, or nothing answers.
         """
-        import requests  # noqa: PLC0415 - optional, see _session
-
+        url = f"{self._url}{path}" + (f"?{urlencode(query)}" if query else "")
+        data = None if body is None else json.dumps(body).encode()
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        if self._dumps:
+            click.echo(f"--request-start--\n{verb} {url}\n{json.dumps(body)}\n--request-end--")
+        _log.debug("%s %s", verb, url)
+        request = Request(url, data, headers, method=verb)  # noqa: S310 - http(s), see server_url
         try:
-            answer = self._session.request(
-                verb,
-                self._url + path,
-                params=query,
-                json=body,
-                timeout=_TIMEOUT_SECONDS,
-            )
-            if answer.ok:
-                return dict(answer.json()) if answer.content else {}
-            raise ApiError(self._refusal(answer))
-        except (requests.RequestException, ValueError) as error:
-            raise ApiError(
-                f"no task queue answers at {self._root} ({_cause(error)}): start one with "
-                f"`pullqueue serve`, or say where it is with --api_host or {ADDRESS_VARIABLE}"
-            ) from None
+            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
+                return dict(json.loads(answer.read() or b"{}"))
+        except HTTPError as error:
+            with error:
+                refusal = _refusal(error)
+            raise refusal or self._unreachable(f"it answers {error.code} {error.reason}") from None
+        except (OSError, HTTPException, ValueError) as error:
+            why = getattr(error, "reason", error)
+            reason = reason_of(why) if isinstance(why, BaseException) else why
+            raise self._unreachable(reason) from None
 
-    def _refusal(self, answer: requests.Response) -> str:
-        """Give the service's words, and what exactly was wrong where the server adds that."""
-        try:
-            told = answer.json()["error"]
-            exactly = told["errors"][0].get("debugInfo")
-            return f"{told['message']}{f' ({exactly})' if exactly else ''}"
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise ValueError(f"it answers {answer.status_code} {answer.reason}") from None
-
-
-def _session() -> requests.Session:
-    try:
-        import requests  # noqa: PLC0415 - optional
-    except ImportError:
-        raise ApiError("requests is not installed: pip install 'pullqueue[gtaskqueue]'") from None
-    return requests.Session()
+    def _unreachable(self, reason: str) -> ApiError:
+        return ApiError(
+            f"no task queue answers at {self._root} ({reason}): start one with `pullqueue serve`, "
+            f"or say where it is with --api_host or {ADDRESS_VARIABLE}"
+        )
 
 
 def _task(name: str) -> str:
     return f"/tasks/{quote(name, safe='')}"
 
 
-def _cause(error: BaseException) -> str:
-    """Give what the system says of an error that libraries have wrapped several times."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if getattr(cause, "strerror", None):
-            return reason_of(cause)
-        cause = cause.__cause__ or cause.__context__
-    return reason_of(error)
+def _refusal(answer: HTTPError) -> ApiError | None:
+    """Return the service's words and what exactly was wrong, if it is the service that answers."""
+    try:
+        error = json.loads(answer.read())["error"]
+        exactly = error["errors"][0].get("debugInfo")
+        return ApiError(f"{error['message']}{f' ({exactly})' if exactly else ''}")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None

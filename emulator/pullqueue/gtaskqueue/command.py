@@ -3,98 +3,145 @@
 from __future__ import annotations
 
 import json
-import sys
+import logging
+from collections.abc import Callable
+from typing import Any, Unpack
 
 import click
+from click.core import ParameterSource
 
-from pullqueue.gtaskqueue.api import ApiError, Json, TaskQueueApi
-from pullqueue.gtaskqueue.options import api_options, lease_secs_option
-from pullqueue.tasks import count_tasks
+from pullqueue.gtaskqueue.api import ApiError, ApiFlags, Json, TaskQueueApi
+from pullqueue.gtaskqueue.flags import CONTEXT, OWN, FlagsGroup, api_flags, lease_secs_flag
 
-_task_name_option = click.option("--task_name", required=True, help="The task.")
+_task_name_flag = click.option("--task_name", required=True, help="Task.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def _set_level(_ctx: click.Context, _flag: click.Parameter, level: str | None) -> None:
+    if level is not None:
+        logging.basicConfig(level=level)
+
+
+def _queue_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    log_level = click.option(
+        "--log_level",
+        type=click.Choice(["DEBUG", "INFO", "WARNING", "CRITICAL"]),
+        callback=_set_level,
+        expose_value=False,
+        help="What to log on standard error; DEBUG: every call; default: WARNING.",
+    )
+    return api_flags("myqueue")(log_level(command))
+
+
+@click.group(cls=FlagsGroup, context_settings=CONTEXT)
 @click.version_option(package_name="pullqueue")
-def gtaskqueue() -> None:
-    """Look at a pull queue and its tasks over REST, lease and delete them."""
+@_queue_flags
+@click.pass_context
+def gtaskqueue(ctx: click.Context, **_: Unpack[ApiFlags]) -> None:
+    """Look at a pull queue and its tasks over REST, lease and delete them.
+
+    The flags below may follow the command as well. All flags may have one dash. Google's
+    --credentials_file, --use_developer_key and --developer_key_file are accepted and ignored, since
+    the emulator needs no key.
+    """
+    given = {
+        name: value
+        for name, value in ctx.params.items()
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    ctx.default_map = dict.fromkeys(gtaskqueue.commands, given)
+
+
+@gtaskqueue.command("help")
+@click.argument("command", required=False)
+@click.pass_context
+def help_(ctx: click.Context, *, command: str | None) -> None:
+    """Show what a command does, and its flags."""
+    group = ctx.find_root()
+    if command is not None and command not in gtaskqueue.commands:
+        names = ", ".join(sorted(gtaskqueue.commands))
+        raise click.UsageError(f"there is no command {command!r}: use one of {names}", group)
+    if command is not None:
+        group = click.Context(gtaskqueue.commands[command], parent=group, info_name=command)
+    click.echo(group.get_help())
 
 
 @gtaskqueue.command
-@api_options
-def getqueue(*, project: str, taskqueue_name: str, **server: str | None) -> None:
-    """Show the queue and its statistics."""
-    _show(_api(project, taskqueue_name, server).get_queue())
+@click.option("--get_stats/--noget_stats", help="Show its statistics, too.")
+@_queue_flags
+def getqueue(*, get_stats: bool, **api: Unpack[ApiFlags]) -> None:
+    """Show the queue."""
+    _show(TaskQueueApi(**api).get_queue(stats=get_stats))
 
 
 @gtaskqueue.command
-@api_options
-def listtasks(*, project: str, taskqueue_name: str, **server: str | None) -> None:
+@_queue_flags
+def listtasks(**api: Unpack[ApiFlags]) -> None:
     """List the first hundred tasks, without their payloads."""
-    _show(_api(project, taskqueue_name, server).list_tasks())
+    _show(TaskQueueApi(**api).list_tasks())
 
 
 @gtaskqueue.command
-@_task_name_option
-@api_options
-def gettask(*, project: str, taskqueue_name: str, task_name: str, **server: str | None) -> None:
+@_task_name_flag
+@_queue_flags
+def gettask(*, task_name: str, **api: Unpack[ApiFlags]) -> None:
     """Show one task."""
-    _show(_api(project, taskqueue_name, server).get_task(task_name))
+    _show(TaskQueueApi(**api).get_task(task_name))
 
 
 @gtaskqueue.command
-@lease_secs_option
+@lease_secs_flag
+@click.option("--num_tasks", type=click.IntRange(1), default=1, help="Maximum number of tasks.")
 @click.option(
-    "--num_tasks",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="How many tasks to lease at most.",
+    "--payload_size_to_display",
+    type=click.IntRange(0),
+    default=2 * 1024 * 1024,
+    help="Number of characters of a payload, in base64, to show.",
 )
-@click.option("--tag", help="Only tasks with this tag.")
-@api_options
+@click.option("--tag", help=f"Lease only tasks with this tag. {OWN}")
+@_queue_flags
 def leasetask(
     *,
-    project: str,
-    taskqueue_name: str,
     lease_secs: int,
     num_tasks: int,
+    payload_size_to_display: int,
     tag: str | None,
-    **server: str | None,
+    **api: Unpack[ApiFlags],
 ) -> None:
     """Lease tasks and show them with their payloads."""
-    api = _api(project, taskqueue_name, server)
-    _show(api.lease(lease_secs=lease_secs, num_tasks=num_tasks, tag=tag))
+    leased = TaskQueueApi(**api).lease(lease_secs=lease_secs, num_tasks=num_tasks, tag=tag)
+    for task in leased.get("items", []):
+        payload = task.get("payloadBase64", "")
+        hidden = len(payload) - payload_size_to_display
+        if hidden > 0:
+            task["payloadBase64"] = f"{payload[:-hidden]}({hidden} more bytes)"
+    _show(leased)
 
 
 @gtaskqueue.command
-@_task_name_option
-@api_options
-def deletetask(*, project: str, taskqueue_name: str, task_name: str, **server: str | None) -> None:
+@_task_name_flag
+@_queue_flags
+def deletetask(*, task_name: str, **api: Unpack[ApiFlags]) -> None:
     """Delete one task, leased or not."""
-    _api(project, taskqueue_name, server).delete(task_name)
+    TaskQueueApi(**api).delete(task_name)
 
 
 @gtaskqueue.command
-@api_options
-def clear(*, project: str, taskqueue_name: str, **server: str | None) -> None:
-    """Delete all tasks of the queue, one after the other, and count them."""
-    api = _api(project, taskqueue_name, server)
-    total = int(api.get_queue().get("stats", {}).get("totalTasks", 0))
+@click.option("--max_delete", type=click.IntRange(0), default=100, help="Maximum number of tasks.")
+@_queue_flags
+def clear(*, max_delete: int, **flags: Unpack[ApiFlags]) -> None:
+    """Delete tasks of the queue, one after the other, and count them."""
+    api = TaskQueueApi(**flags)
     deleted = 0
-    with click.progressbar(
-        length=total, label="Deleting", file=sys.stderr, hidden=not sys.stderr.isatty()
-    ) as bar:
-        while tasks := api.list_tasks().get("items", []):
-            gone = sum(_deleted(api, task["id"]) for task in tasks)
-            if not gone:
-                raise ApiError(f"{count_tasks(len(tasks))} cannot be deleted")
-            deleted += gone
-            bar.update(gone)
-    click.echo(f"{count_tasks(deleted)} deleted")
+    while deleted < max_delete and (tasks := api.list_tasks().get("items", [])):
+        gone = sum(_delete(api, task["id"]) for task in tasks[: max_delete - deleted])
+        if not gone:
+            raise ApiError(f"none of {len(tasks)} tasks can be deleted")
+        deleted += gone
+    _show({"deleted": deleted})
 
 
-def _deleted(api: TaskQueueApi, name: str) -> bool:
+def _delete(api: TaskQueueApi, name: str) -> bool:
+    click.echo(f"Deleting: {name}")
     try:
         api.delete(name)
     except ApiError:
@@ -102,9 +149,5 @@ def _deleted(api: TaskQueueApi, name: str) -> bool:
     return True
 
 
-def _api(project: str, queue: str, server: dict[str, str | None]) -> TaskQueueApi:
-    return TaskQueueApi(server["api_host"], project, queue, access_token=server["access_token"])
-
-
 def _show(value: Json) -> None:
-    click.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(value, sort_keys=True, indent=2))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from pullqueue import Queue
-from pullqueue.gtaskqueue.api import TaskQueueApi
-from pullqueue.gtaskqueue.programs import Order
-from pullqueue.gtaskqueue.puller import Puller, gtaskqueue_puller
+from pullqueue.engine.events import EventKind
+from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pullqueue.server.lifecycle import Server
 
 SCRIPT = Path(sys.executable).with_name("gtaskqueue_puller")
@@ -24,36 +24,41 @@ SCRIPT = Path(sys.executable).with_name("gtaskqueue_puller")
 
 UPPER = "import sys; open(sys.argv[2], 'w').write(open(sys.argv[1]).read().upper())"
 
+Pull = Callable[..., Result]
 
-def puller_of(server: Server, program: str, *, output_url: str | None = None) -> Puller:
-    """Give a puller that runs a program of Python."""
-    order = Order(
-        command=[sys.executable, "-c", program],
-        lease_secs=1,
-        timeout_seconds=20,
-        output_url=output_url,
-        output_token="secret" if output_url else None,
-    )
-    return Puller(
-        TaskQueueApi(server.url, "app", "pull"),
-        order,
-        at_once=4,
-        refill_below=4,
-        pause_seconds=0.1,
-        tag=None,
-    )
+
+@pytest.fixture
+def pull(server: Server) -> Iterator[Pull]:
+    """Return a function that runs a program of Python for all tasks of the queue."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def pull(program: str, *flags: str) -> Result:
+        return CliRunner().invoke(
+            gtaskqueue_puller,
+            [
+                *("--project_name=app", "--taskqueue_name=pull", f"--api_host={server.url}"),
+                f"--executable_binary={shlex.join([sys.executable, '-c', program])}",
+                *("--sleep_before_next_poll_secs=0.05", "--sleep_interval_secs=0.1"),
+                *("--exit_when_empty", *flags),
+            ],
+        )
+
+    yield pull
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 class Receiver(BaseHTTPRequestHandler):
     """Takes the output of programs."""
 
     status = 200
-    received: list[tuple[str, bytes, str | None]]
+    received: list[tuple[str, bytes, str | None, str | None]]
 
     def do_POST(self) -> None:
-        """Remember what is posted."""
+        """Record what is posted."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.received.append((self.path, body, self.headers["Authorization"]))
+        headers = self.headers
+        self.received.append((self.path, body, headers["Content-Type"], headers["Authorization"]))
         self.send_response(self.status)
         self.end_headers()
 
@@ -74,49 +79,51 @@ def receiver() -> Iterator[tuple[str, type[Receiver]]]:
 
 
 def test_a_program_for_each_task(
-    server: Server, queue: Queue, receiver: tuple[str, type[Receiver]]
+    pull: Pull, queue: Queue, receiver: tuple[str, type[Receiver]], tmp_path: Path
 ) -> None:
     """The payload goes in by a file, the output is posted, and the task is deleted."""
     url, handler = receiver
+    (tmp_path / "token").write_text("secret\n")
     for place in range(10):
         queue.add(f"work {place}", name=f"n{place}")
 
-    puller_of(server, UPPER, output_url=url).run(until_empty=True)
+    pull(UPPER, f"--output_url={url}", f"-appengine_access_token_file={tmp_path / 'token'}")
 
     assert queue.list_tasks() == []
     assert sorted(handler.received) == [
-        (f"/done?name=n{place}", f"WORK {place}".encode(), "Bearer secret") for place in range(10)
+        (f"/done?name=n{place}", f"WORK {place}".encode(), "byte-array", "Bearer secret")
+        for place in range(10)
     ]
 
 
 def test_output_that_nobody_takes(
-    server: Server, queue: Queue, receiver: tuple[str, type[Receiver]]
+    pull: Pull, queue: Queue, receiver: tuple[str, type[Receiver]]
 ) -> None:
     """The task stays: its lease runs out, and it is tried again."""
     url, handler = receiver
     handler.status = 500
     queue.add(b"work")
 
-    puller_of(server, UPPER, output_url=url).run(until_empty=True)
+    pull(UPPER, f"--output_url={url}", "--lease_secs=1")
 
     assert len(handler.received) >= 1
     assert queue.fetch_statistics().tasks == 1
 
 
-def test_a_program_that_fails(server: Server, queue: Queue) -> None:
+def test_a_program_that_fails(pull: Pull, queue: Queue) -> None:
     """Its task stays, leased until the lease runs out."""
     queue.add(b"work", name="a")
 
-    puller_of(server, "raise SystemExit(1)").run(until_empty=True)
+    pull("raise SystemExit(1)")
 
-    assert queue.get_task("a").retry_count >= 1
+    assert queue.get_task("a").retry_count == 1
 
 
-def test_a_long_program(server: Server, queue: Queue) -> None:
+def test_a_long_program(pull: Pull, queue: Queue) -> None:
     """Its lease is extended as long as it runs, so that it runs once."""
     queue.add(b"work", name="a")
 
-    puller_of(server, "import time; time.sleep(2.5)").run(until_empty=True)
+    pull("import time; time.sleep(2.5)", "--lease_secs=1", "--sleep_before_next_poll_secs=60")
 
     assert queue.list_tasks() == []
     kinds = [event.kind.value for event in queue.history("a")]
@@ -124,111 +131,188 @@ def test_a_long_program(server: Server, queue: Queue) -> None:
     assert kinds.count("leased") == 1
 
 
-def test_a_program_that_takes_too_long(server: Server, queue: Queue) -> None:
+def test_a_program_that_takes_too_long(pull: Pull, queue: Queue) -> None:
     """It is ended, and its task stays."""
     queue.add(b"work", name="a")
-    flags = ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
-    program = f"{sys.executable} -c 'import time; time.sleep(60)'"
 
-    done = CliRunner().invoke(
-        gtaskqueue_puller,
-        [
-            *flags,
-            f"--executable_binary={program}",
-            "--task_timeout_secs=0.3",
-            "--sleep_interval_secs=0",
-            "--exit_when_empty",
-        ],
-    )
+    done = pull("import time; time.sleep(60)", "--task_timeout_secs=0.3")
 
     assert done.exit_code == 0
     assert queue.get_task("a").retry_count == 1
 
 
-def test_several_at_once(server: Server, queue: Queue) -> None:
-    """Four programs run side by side."""
-    for _ in range(4):
-        queue.add(b"work")
-    puller = puller_of(server, "import time; time.sleep(0.6)")
+def test_a_lease_that_was_lost(pull: Pull, queue: Queue, tmp_path: Path) -> None:
+    """A task that is leased again while its program runs is not given to a second program."""
+    queue.add(b"work", name="a")
 
-    puller.run(until_empty=True)
+    def take_away() -> None:
+        retry_count(queue, "a", 1)
+        queue.modify_task_lease(queue.get_task("a"), 0)
+        retry_count(queue, "a", 2)
+        (tmp_path / "done").touch()
+
+    rival = threading.Thread(target=take_away)
+    rival.start()
+    pull(meet(tmp_path, 2), "--num_tasks=2", "--min_running_tasks=1")
+    rival.join()
 
     assert queue.list_tasks() == []
-    assert (
-        all(event.kind.value != "extended" for event in queue.events())
-        or queue.fetch_statistics().leased_last_minute == 4
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_several_at_once(pull: Pull, queue: Queue, tmp_path: Path) -> None:
+    """As many programs run side by side as was asked for: each waits until all have begun."""
+    for _ in range(4):
+        queue.add(b"work")
+
+    pull(meet(tmp_path, 4), "--num_tasks=4")
+
+    assert queue.list_tasks() == []
+
+
+def meet(folder: Path, count: int) -> str:
+    """Return a program that makes a file and ends when there are so many."""
+    return (
+        "import os, pathlib, sys, time\n"
+        f"folder = pathlib.Path({str(folder)!r})\n"
+        "(folder / str(os.getpid())).touch()\n"
+        f"while len(list(folder.iterdir())) < {count}: time.sleep(0.02)\n"
     )
 
 
-def test_stopping(server: Server, queue: Queue) -> None:
-    """A signal ends the programs and gives their tasks back at once."""
-    queue.add(b"work", name="a")
-    sleeper = f"{sys.executable} -c 'import time; time.sleep(60)'"
-    with subprocess.Popen(
+def retry_count(queue: Queue, name: str, count: int) -> None:
+    """Wait until a task was leased that many times."""
+    while queue.get_task(name).retry_count < count:
+        threading.Event().wait(0.02)
+
+
+class TestPace:
+    """Room for two programs and three tasks: the second waits for the third, but not forever."""
+
+    PROGRAM = (
+        "import pathlib, sys, time\n"
+        "third = pathlib.Path({file!r})\n"
+        "name = open(sys.argv[1]).read()\n"
+        "if name == 'third': third.touch()\n"
+        "until = time.monotonic() + {seconds}\n"
+        "while name == 'second' and not third.exists() and time.monotonic() < until:\n"
+        "    time.sleep(0.02)\n"
+    )
+
+    @pytest.mark.parametrize(
+        ("flags", "waits", "waiting_seconds"),
         [
-            SCRIPT,
-            "--project=app",
-            "--taskqueue_name=pull",
-            f"--api_host={server.url}",
-            f"--executable_binary={sleeper}",
-            "--lease_secs=600",
+            ([], True, 0.5),
+            (["--min_running_tasks=1"], False, 20),
+            (["--timeout_secs_for_next_lease_request=0.1"], False, 20),
         ],
-        stderr=subprocess.PIPE,
+    )
+    def test_when_to_lease(
+        self,
+        pull: Pull,
+        queue: Queue,
+        tmp_path: Path,
+        flags: list[str],
+        *,
+        waits: bool,
+        waiting_seconds: float,
+    ) -> None:
+        """When all programs have ended, or few enough are left, or one ended long enough ago."""
+        for name in ("first", "second", "third"):
+            queue.add(name, name=name)
+        program = self.PROGRAM.format(file=str(tmp_path / "third"), seconds=waiting_seconds)
+
+        pull(program, "--num_tasks=2", *flags)
+
+        events = [(event.task_name, event.kind) for event in queue.events()]
+        leased, deleted = ("third", EventKind.LEASED), ("second", EventKind.DELETED)
+        assert (events.index(deleted) < events.index(leased)) == waits
+
+    def test_the_rate_of_calls(self, pull: Pull, queue: Queue) -> None:
+        """After two deletions the next lease waits as long as these two may take."""
+        for _ in range(3):
+            queue.add(b"work")
+
+        pull("", "--num_tasks=2", "--taskapi_requests_per_sec=4")
+
+        leases = [event.usec for event in queue.events() if event.kind is EventKind.LEASED]
+        assert leases[2] - leases[0] >= 500_000
+
+
+@pytest.fixture
+def flags(server: Server) -> list[str]:
+    """Return the flags that name the queue."""
+    return ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
+
+
+def test_a_log_file(queue: Queue, flags: list[str], tmp_path: Path) -> None:
+    """What goes wrong is logged there, and not on standard error."""
+    queue.add(b"work", name="a")
+    file = tmp_path / "puller.log"
+    program = f"--executable_binary={sys.executable} -c exit(3)"
+
+    done = subprocess.run(
+        [SCRIPT, *flags, program, f"-log_output_file={file}", "-exit_when_empty"],
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert done.stderr == b""
+    assert file.read_text().endswith(
+        " - pullqueue.puller - WARNING - task a: the program ended with status 3\n"
+    )
+
+
+def test_stopping(queue: Queue, flags: list[str]) -> None:
+    """A signal ends the programs and releases their tasks at once."""
+    queue.add(b"work", name="a")
+    sleeper = f"--executable_binary={sys.executable} -c 'import time; time.sleep(60)'"
+    with subprocess.Popen(
+        [SCRIPT, *flags, sleeper, "--lease_secs=600"], stderr=subprocess.PIPE
     ) as process:
-        attempt = threading.Event()
-        while not queue.get_task("a").retry_count:
-            attempt.wait(0.05)
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        try:
+            retry_count(queue, "a", 1)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
 
     assert process.returncode == 0
     assert [event.kind.value for event in queue.history("a")][-1] == "released"
 
 
-def test_a_program_that_is_not_there(server: Server, queue: Queue) -> None:
-    """It is told in one line before any task is leased."""
+def test_a_program_that_is_not_there(queue: Queue, flags: list[str]) -> None:
+    """It is told before any task is leased."""
     queue.add(b"work", name="a")
-    flags = ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
 
     for program in ("/nowhere", "", "'"):
         done = CliRunner().invoke(gtaskqueue_puller, [*flags, f"--executable_binary={program}"])
 
         assert done.exit_code == 2
-        assert done.stderr.startswith(f"Error: --executable_binary is {program!r}")
-        assert done.stderr.count("\n") == 1
+        assert "Error: Invalid value for '--executable_binary': " in done.stderr
     assert queue.get_task("a").retry_count == 0
 
 
-def test_a_program_that_cannot_be_started(server: Server, queue: Queue, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started(queue: Queue, pull: Pull, tmp_path: Path) -> None:
     """The task stays."""
     queue.add(b"work", name="a")
     program = tmp_path / "program"
     program.touch(mode=0o755)
-    flags = ["--project=app", "--taskqueue_name=pull", f"--api_host={server.url}"]
 
-    done = CliRunner().invoke(
-        gtaskqueue_puller, [*flags, f"--executable_binary={program}", "--exit_when_empty"]
-    )
-
-    assert done.exit_code == 0
+    assert pull("", f"--executable_binary={program}").exit_code == 0
     assert queue.get_task("a").retry_count == 1
 
 
-def test_no_queue_to_empty(server: Server) -> None:
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("--taskqueue_name=pul", "Queue not found. (queue 'pul' is not in "),
+        ("--api_host=http://127.0.0.1:9", "no task queue answers at "),
+    ],
+)
+def test_no_queue_to_empty(pull: Pull, flag: str, reason: str) -> None:
     """With --exit_when_empty a queue that cannot be asked is an error, not a reason to wait."""
-    for queue, host, reason in (
-        ("pul", server.url, "Queue not found. (queue 'pul' is not in "),
-        ("pull", "http://127.0.0.1:9", "no task queue answers at "),
-    ):
-        done = CliRunner().invoke(
-            gtaskqueue_puller,
-            [
-                "--project=app",
-                f"--taskqueue_name={queue}",
-                f"--api_host={host}",
-                "--exit_when_empty",
-            ],
-        )
+    done = pull("", flag)
 
-        assert done.exit_code == 1
-        assert reason in done.stderr
+    assert done.exit_code == 1
+    assert reason in done.stderr
