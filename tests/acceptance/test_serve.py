@@ -13,6 +13,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from cloudtasks_door import grpc_client
 from served import FIRST_WORDS, serving, start_serve
 
 QUEUE_YAML = """\
@@ -103,12 +104,31 @@ class TestGreeting:
             "every queue\n"
         )
 
+    def test_the_grpc_address_comes_second(self, folder: Path) -> None:
+        """It is that of Cloud Tasks, and answers once it was said."""
+        process = start_serve("--port", "0", "--grpc-port", "0", folder=folder)
+        assert process.stdout is not None
+        lines = [process.stdout.readline().rstrip("\n") for _ in range(2)]
+        match = re.fullmatch(r"gRPC listening on (127\.0\.0\.1:\d+)", lines[1])
+        assert match
+        with grpc_client(match[1]) as client:
+            queues = client.list_queues(parent="projects/p/locations/us-central1")
+            names = [queue.name.rpartition("/")[2] for queue in queues]
+        process.terminate()
+        _, errors = process.communicate(timeout=10)
+
+        assert names == ["default", "pull-queue", "three-times"]
+        assert (process.returncode, errors) == (0, "")
+
 
 class TestEnd:
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_a_signal_stops_it_cleanly(self, folder: Path, number: signal.Signals) -> None:
+    @pytest.mark.parametrize("options", [(), ("--grpc-port", "0")])
+    def test_a_signal_stops_it_cleanly(
+        self, folder: Path, number: signal.Signals, options: tuple[str, ...]
+    ) -> None:
         """Ctrl-C and a request to terminate end it with status 0 and without a word."""
-        process = start_serve("--port", "0", folder=folder)
+        process = start_serve("--port", "0", *options, folder=folder)
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(number)
@@ -149,6 +169,18 @@ class TestRefusals:
         assert (status, output) == (2, "")
         assert errors == (
             f"pullqueue: port {port} is in use: stop the process using it, or pass --port\n"
+        )
+
+    def test_a_port_that_grpc_cannot_have(self, folder: Path) -> None:
+        """It is one clear line as well, and nothing is served."""
+        with serving(folder=folder) as served:
+            port = served.url.rpartition(":")[2]
+            status, output, errors = finished("--port", "0", "--grpc-port", port, folder=folder)
+
+        assert (status, output) == (2, "")
+        assert errors == (
+            f"pullqueue: gRPC cannot listen on 127.0.0.1:{port}: stop the process using the port, "
+            "or pass another --grpc-port\n"
         )
 
     def test_wrong_usage(self, folder: Path) -> None:

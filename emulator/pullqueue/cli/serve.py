@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from ipaddress import ip_address
 from pathlib import Path
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     show_default=True,
     type=click.IntRange(0, 65535),
     help="Port to listen on; 0 picks a free one.",
+)
+@click.option(
+    "--grpc-port",
+    type=click.IntRange(0, 65535),
+    help="Serve Cloud Tasks v2beta2 over gRPC, too, on this port; 0 picks a free one.",
 )
 @click.option(
     "--project",
@@ -119,6 +125,7 @@ def serve(
     queue_yaml: Path | None,
     host: str,
     port: int,
+    grpc_port: int | None,
     project: str | None,
     auth: str,
     secret_path: Path | None,
@@ -143,6 +150,8 @@ def serve(
     from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
+    # Else gRPC's core writes lines of its own to the error stream.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     set_up_logs(log_format=log_format, log_level=log_level)
     file = queue_yaml or found_file(Path())
     limits = Limits(
@@ -158,6 +167,7 @@ def serve(
             emulator,
             host=host,
             port=port,
+            grpc_port=grpc_port,
             acl=auth == "acl",
             secret=secret_of(secret_path) if secret_path else None,
             api_upstream=api_upstream,
@@ -194,6 +204,8 @@ def _run(
 
     with server, port_file(port_path, server.port):
         click.echo(f"pullqueue listening on {server.url}")
+        if server.grpc_address:
+            click.echo(f"gRPC listening on {server.grpc_address}")
         click.echo(greeting(server, acl=acl))
         click.echo(f"See it all at {server.url}/console/")
         _warn_if_public(host)

@@ -48,8 +48,8 @@ class GrpcServer:
             self.port = self._server.add_insecure_port(f"{address}:{port}")
         except RuntimeError:
             raise ServerAddressError(
-                f"cannot listen on {address}:{port} for gRPC: stop the process using the port, "
-                "or pass another --grpc-port"
+                f"gRPC cannot listen on {address}:{port}: stop the process using the port, or "
+                "pass another --grpc-port"
             ) from None
         self._server.start()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,7 +208,7 @@ def test_methods_that_are_not_supported(rest: RestApi, verb: str, path: str) -> 
     assert (status, answer["error"]["status"]) == (501, "UNIMPLEMENTED")
 
 
-WITHOUT_EXTRA = """
+HIDDEN = """
 import sys
 from importlib.abc import MetaPathFinder
 
@@ -217,6 +218,10 @@ class Hidden(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hidden())
+"""
+WITHOUT_EXTRA = (
+    HIDDEN
+    + """
 from pullqueue import Emulator
 from pullqueue.server.app import create_app
 
@@ -224,6 +229,15 @@ client = create_app(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n"
 answer = client.get("/v2beta2/projects/p/locations/l/queues")
 print(answer.status_code, answer.json["error"]["message"])
 """
+)
+SERVED_WITHOUT_EXTRA = (
+    HIDDEN
+    + """
+from pullqueue.cli import main
+
+sys.exit(main(["serve", "queue.yaml", "--port", "0", "--grpc-port", "0"]))
+"""
+)
 
 
 def test_without_the_extra() -> None:
@@ -235,6 +249,22 @@ def test_without_the_extra() -> None:
     assert (
         "501 Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]'" in done.stdout
     )
+
+
+def test_grpc_without_the_extra(tmp_path: Path) -> None:
+    """The command says what to install, and serves nothing."""
+    (tmp_path / "queue.yaml").write_text("queue:\n- name: pull\n  mode: pull\n")
+    done = subprocess.run(
+        [sys.executable, "-c", SERVED_WITHOUT_EXTRA],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "pip install 'pullqueue[cloudtasks]'" in done.stderr
 
 
 UNUSED = """
