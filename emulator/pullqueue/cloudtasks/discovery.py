@@ -1,0 +1,164 @@
+"""The discovery document of the service, made from its methods and messages."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
+
+from pullqueue.api.schema import STANDARD_PARAMETERS
+from pullqueue.cloudtasks.messages import Message, message_class
+from pullqueue.cloudtasks.methods import METHODS, Method
+
+NAME: Final = "cloudtasks"
+VERSION: Final = "v2beta2"
+
+_REVISION: Final = "20260831"
+"""That of Google's document which has these methods."""
+_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+_TEXTS: Final = {
+    "google.protobuf.Timestamp": "google-datetime",
+    "google.protobuf.Duration": "google-duration",
+    "google.protobuf.FieldMask": "google-fieldmask",
+}
+"""Messages that JSON has as text."""
+_SCALARS: Final = {
+    FieldDescriptorProto.TYPE_DOUBLE: {"type": "number", "format": "double"},
+    FieldDescriptorProto.TYPE_INT32: {"type": "integer", "format": "int32"},
+    FieldDescriptorProto.TYPE_INT64: {"type": "string", "format": "int64"},
+    FieldDescriptorProto.TYPE_BOOL: {"type": "boolean"},
+    FieldDescriptorProto.TYPE_STRING: {"type": "string"},
+    FieldDescriptorProto.TYPE_BYTES: {"type": "string", "format": "byte"},
+}
+_RESOURCE: Final = re.compile("(?<=[a-z])(Queue|Task|Location)s?$")
+
+
+def document(root_url: str) -> dict[str, Any]:
+    """Return the discovery document of the API at an address that ends in a slash."""
+    return {
+        "kind": "discovery#restDescription",
+        "discoveryVersion": "v1",
+        "id": f"{NAME}:{VERSION}",
+        "name": NAME,
+        "version": VERSION,
+        "revision": _REVISION,
+        "title": "Cloud Tasks API",
+        "description": "App Engine's pull queues under the API of Cloud Tasks.",
+        "icons": {},
+        "documentationLink": root_url,
+        "protocol": "rest",
+        "rootUrl": root_url,
+        "servicePath": "",
+        "basePath": "",
+        "baseUrl": root_url,
+        "batchPath": "batch",
+        "fullyEncodeReservedExpansion": True,
+        "parameters": STANDARD_PARAMETERS,
+        "auth": {"oauth2": {"scopes": {_SCOPE: {"description": "Use Cloud Tasks"}}}},
+        "schemas": _schemas(),
+        "resources": _resources(),
+    }
+
+
+def _resources() -> dict[str, Any]:
+    resources: dict[str, Any] = {}
+    for method in METHODS:
+        # `ListTasks` of a queue is a method of its tasks: the collection is in the suffix.
+        path = f"{method.resource}{method.suffix.partition(':')[0]}"
+        *outer, last = re.findall("(?<![<a-z])[a-z]+(?![a-z>])", path)
+        level = resources
+        for name in outer:
+            level = level.setdefault(name, {}).setdefault("resources", {})
+        methods = level.setdefault(last, {}).setdefault("methods", {})
+        name = _method_name(method)
+        identifier = ".".join([NAME, *outer, last, name])
+        methods[name] = {"id": identifier, **_method(method)}
+    return resources
+
+
+def _method_name(method: Method) -> str:
+    if method.verb == "PATCH":
+        return "patch"
+    name = _RESOURCE.sub("", method.name)
+    return f"{name[0].lower()}{name[1:]}"
+
+
+def _method(method: Method) -> dict[str, Any]:
+    name = method.field.rpartition(".")[2]
+    pattern = re.sub("<.*?>", "[^/]+", method.resource)
+    parameters = {
+        name: {"type": "string", "location": "path", "required": True, "pattern": f"^{pattern}$"}
+    }
+    request = message_class(method.request).DESCRIPTOR
+    if method.body != "*":
+        for field, shape in _properties(request).items():
+            if field not in (method.field.partition(".")[0], method.body):
+                parameters[field] = {**shape, "location": "query"}
+    described = {
+        "httpMethod": method.verb,
+        "path": f"{VERSION}/{{+{name}}}{method.suffix}",
+        "flatPath": f"{VERSION}/{method.path.replace('<', '{').replace('>', 'sId}')}",
+        "parameters": parameters,
+        "parameterOrder": [name],
+        "response": {"$ref": method.response},
+        "scopes": [_SCOPE],
+    }
+    if method.body:
+        body = request if method.body == "*" else request.fields_by_name[method.body].message_type
+        described["request"] = {"$ref": body.name}
+    return described
+
+
+def _schemas() -> dict[str, Any]:
+    schemas: dict[str, Any] = {}
+
+    def add(message: Message) -> None:
+        if message.full_name in _TEXTS or message.name in schemas:
+            return
+        properties = _properties(message)
+        schemas[message.name] = {"id": message.name, "type": "object", "properties": properties}
+        for field in message.fields:
+            if field.message_type is not None and "$ref" in str(properties[field.json_name]):
+                add(field.message_type)
+
+    for method in METHODS:
+        if method.body:
+            add(message_class(method.request).DESCRIPTOR)
+        if method.body == "*":
+            # The path has it.
+            schemas[method.request]["properties"].pop(method.field)
+        add(message_class(method.response).DESCRIPTOR)
+    return schemas
+
+
+def _properties(message: Message) -> dict[str, Any]:
+    """Return the fields of a message as JSON Schema has them, by their names in JSON."""
+    described = DescriptorProto()
+    message.CopyToProto(described)
+    properties = {}
+    for field, shape in zip(message.fields, described.field, strict=True):
+        value = _value(field)
+        if shape.label == FieldDescriptorProto.LABEL_REPEATED and not _is_map(field):
+            value = {"type": "array", "items": value}
+        properties[field.json_name] = value
+    return properties
+
+
+def _is_map(field: Message) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _value(field: Message) -> dict[str, Any]:
+    if field.enum_type is not None:
+        return {"type": "string", "enum": [value.name for value in field.enum_type.values]}
+    message = field.message_type
+    if message is None:
+        return _SCALARS[field.type]
+    if message.full_name in _TEXTS:
+        return {"type": "string", "format": _TEXTS[message.full_name]}
+    if _is_map(field):
+        return {"type": "object", "additionalProperties": _value(message.fields_by_name["value"])}
+    if message.full_name == "google.protobuf.Any":
+        return {"type": "object", "additionalProperties": {"type": "any"}}
+    return {"$ref": message.name}
