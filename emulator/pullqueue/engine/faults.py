@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self, TypedDict, Unpack, cast
 
 from pullqueue import errors
-from pullqueue.clock import MovableClock, duration_usec, from_usec
+from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, from_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, VERBS, QueueCall
 from pullqueue.engine.queue import Queue
@@ -173,17 +173,22 @@ class Faults:
     def latency(self, verb: str, by: float | timedelta, **when: Unpack[When]) -> Fault:
         """Let the clock move on before calls give their answer, by seconds or a timedelta.
 
+        The SDK's calls have a deadline, of 10 seconds for leases unless the app says otherwise:
+        with more latency than that they are carried out all the same, the clock moves on by the
+        deadline, and they raise DeadlineExceededError.
+
         Raises:
             ValueError: there is no such verb, or `when` makes no sense.
             ClockError: the emulator's clock cannot be moved, or not by so much.
         """
         clock = movable_clock(self._emulator)
-        if duration_usec(by) < 0:
+        usec = duration_usec(by)
+        if usec < 0:
             raise ClockError(f"a latency of {by!r}: a clock never goes back, give 0 or more")
 
-        def wait(_: QueueCall, proceed: Proceed) -> object:
+        def wait(call: QueueCall, proceed: Proceed) -> object:
             answer = proceed()
-            clock.advance(by)
+            _advance(clock, usec, call.deadline_usec)
             return answer
 
         return self._add({verb}, when, wait)
@@ -275,6 +280,22 @@ class _Lapse:
                 self._rival()
             finally:
                 self._rival_at_work = False
+
+
+def _advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:
+    """Advance a clock by the latency of a call, or by its deadline if that is less.
+
+    Raises:
+        DeadlineExceededError: the deadline is less.
+    """
+    if deadline_usec is None or usec <= deadline_usec:
+        clock.advance(timedelta(microseconds=usec))
+        return
+    clock.advance(timedelta(microseconds=deadline_usec))
+    raise DeadlineExceededError(
+        f"a fault lets the call take {usec / USEC_PER_SECOND:g} seconds, and its deadline is "
+        f"{deadline_usec / USEC_PER_SECOND:g} seconds"
+    )
 
 
 def _raise(error: PullQueueError) -> object:

@@ -63,6 +63,11 @@ class QueueCall(NamedTuple):
             return "lease_tasks_by_tag"
         return _VERB_OF_METHOD.get(self.method, self.method)
 
+    @property
+    def deadline_usec(self) -> int | None:
+        """How long the caller waits for the result, in microseconds; None: forever."""
+        return _deadline_usec.get()
+
 
 Interceptor = Callable[[QueueCall, Callable[[], object]], object]
 """Takes a call and `call_next`, which carries the call out.
@@ -71,6 +76,7 @@ It may call that function or not, or twice; it returns its result, or another, o
 """
 
 _bypassing: ContextVar[bool] = ContextVar("bypassing", default=False)
+_deadline_usec: ContextVar[int | None] = ContextVar("deadline_usec", default=None)
 
 
 @contextmanager
@@ -81,6 +87,16 @@ def bypass_interceptors() -> Iterator[None]:
         yield
     finally:
         _bypassing.reset(token)
+
+
+@contextmanager
+def call_deadline(usec: int) -> Iterator[None]:
+    """Give the calls of the block a deadline, in microseconds from when they are made."""
+    token = _deadline_usec.set(usec)
+    try:
+        yield
+    finally:
+        _deadline_usec.reset(token)
 
 
 class Interceptors:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pullqueue.sdk.wire import CallServer
 
 _CONTENT_TYPE = "application/octet-stream"
+_DEADLINE_HEADER = "X-Google-RPC-Service-Deadline"
 _TEXT = "text/plain"
 _BODY_BYTES = 33 * MIB
 """The SDK's own bound of a request, 32 MiB, and room for what is around it."""
@@ -58,7 +59,7 @@ def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> C
     def rpc_http() -> Response:
         try:
             data = _body()
-            answer = server().answer(data)
+            answer = server().answer(data, request.headers.get(_DEADLINE_HEADER))
         except RequestEntityTooLarge:
             answer = _failure(_REQUEST_TOO_LARGE, f"a call has at most {_BODY_BYTES} bytes")
         except SdkMissingError as error:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine.interceptors import call_deadline
 from pullqueue.sdk.imports import apiproxy_rpc
+
+DEADLINE_SECONDS = 60.0
+"""The deadline of a call that names none, as in the SDK's client on App Engine."""
 
 
 class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
@@ -10,7 +15,8 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
 
     def _MakeCallImpl(self) -> None:
         self._state = apiproxy_rpc.RPC.RUNNING
-        self._CaptureTrace(self._SendRequest)
+        with call_deadline(round((self.deadline or DEADLINE_SECONDS) * USEC_PER_SECOND)):
+            self._CaptureTrace(self._SendRequest)
 
     def _WaitImpl(self) -> bool:
         self._state = apiproxy_rpc.RPC.FINISHING

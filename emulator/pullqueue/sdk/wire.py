@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import call_deadline
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
+from pullqueue.sdk.rpc import DEADLINE_SECONDS
 from pullqueue.sdk.stub import PullQueueStub
 
 SERVICE = "taskqueue"
@@ -28,10 +31,11 @@ class CallServer:
     def __init__(self, emulator: Emulator) -> None:
         self._stub = PullQueueStub.over(emulator)
 
-    def answer(self, data: bytes) -> bytes | None:
+    def answer(self, data: bytes, deadline: str | None = None) -> bytes | None:
         """Answer a serialized request with a serialized response.
 
-        None where the request is for another service than this one.
+        None where the request is for another service than this one. The deadline is how long the
+        caller waits, in seconds.
         """
         request = remote_api.Request()
         try:
@@ -40,7 +44,8 @@ class CallServer:
             return _failure(_Rpc.PARSE_ERROR, "the body is no remote_api Request")
         if request.service_name != SERVICE:
             return None
-        return self._answer(request.method, request.request)
+        with call_deadline(_deadline_usec(deadline)):
+            return self._answer(request.method, request.request)
 
     def _answer(self, method: str, data: bytes) -> bytes:
         kinds = _messages_of(method)
@@ -57,6 +62,13 @@ class CallServer:
         if method == "BulkAdd":
             _warn_of_push(call)
         return _serialized(remote_api.Response(response=result.SerializeToString()))
+
+
+def _deadline_usec(text: str | None) -> int:
+    try:
+        return round(float(text or DEADLINE_SECONDS) * USEC_PER_SECOND)
+    except (ValueError, OverflowError):  # not a number, or infinite
+        return round(DEADLINE_SECONDS * USEC_PER_SECOND)
 
 
 def _warn_of_push(call: Any) -> None:

@@ -16,6 +16,7 @@ from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.sdk.imports import messages, remote_api
 from pullqueue.server.lifecycle import Server
+from pullqueue.testing import Faults
 
 RpcError = remote_api.RpcError
 
@@ -27,10 +28,12 @@ def server(emulator: Emulator) -> Iterator[Server]:
         yield server
 
 
-def post(server: Server, body: bytes | Iterator[bytes]) -> tuple[int, str, bytes]:
+def post(
+    server: Server, body: bytes | Iterator[bytes], *, deadline: str = "60"
+) -> tuple[int, str, bytes]:
     """Post a body to the route and give status, content type and body."""
     connection = HTTPConnection(server.host, server.port, timeout=10)
-    connection.request("POST", "/rpc_http", body)
+    connection.request("POST", "/rpc_http", body, {"X-Google-RPC-Service-Deadline": deadline})
     response = connection.getresponse()
     data = response.read()
     connection.close()
@@ -73,6 +76,28 @@ def test_an_error_of_the_service(server: Server) -> None:
 
     assert answer.application_error.code == messages.TaskQueueServiceError.UNKNOWN_QUEUE
     assert "queue 'nowhere' is not in" in answer.application_error.detail
+
+
+@pytest.mark.parametrize(
+    ("deadline", "late"),
+    [("5", True), ("5.5", False), ("nan", False), ("inf", False), ("?", False)],
+)
+def test_a_deadline(emulator: Emulator, server: Server, deadline: str, *, late: bool) -> None:
+    """A call that takes longer than its caller waits fails; without a number that is a minute."""
+    request = messages.TaskQueueFetchQueueStatsRequest(queue_name=[b"pull"])
+    wire = remote_api.Request(
+        service_name="taskqueue",
+        method="FetchQueueStats",
+        request=request.SerializeToString(),
+        request_id="any ticket",
+    )
+    with Faults(emulator) as faults:
+        faults.latency("fetch_statistics", 5.5)
+        _, _, body = post(server, wire.SerializeToString(), deadline=deadline)
+
+    answer = remote_api.Response.FromString(body)
+    assert (answer.rpc_error.code == RpcError.DEADLINE_EXCEEDED) == late
+    assert answer.HasField("response") != late
 
 
 def test_an_error_of_the_call() -> None:

@@ -168,12 +168,41 @@ def test_a_slow_call(faults: Faults, clock: ManualClock) -> None:
     faults.latency("lease_tasks", 59, times=1)
     queue = taskqueue.Queue("pull")
     queue.add(pull())
-    (task,) = queue.lease_tasks(60, 1)
+    (task,) = queue.lease_tasks(60, 1, deadline=59)
 
     clock.advance(1)
 
     with pytest.raises(taskqueue.TaskLeaseExpiredError):
         queue.modify_task_lease(task, 60)
+
+
+@pytest.mark.parametrize(("options", "deadline"), [({}, 10), ({"deadline": 0.5}, 0.5)])
+def test_a_call_slower_than_its_deadline(
+    faults: Faults, clock: ManualClock, options: dict[str, float], deadline: float
+) -> None:
+    """The client gives up at the deadline, and the tasks are leased to nobody who knows."""
+    faults.latency("lease_tasks", 10.5, times=1)
+    queue = taskqueue.Queue("pull")
+    queue.add(pull())
+    before = clock.now()
+
+    with pytest.raises(apiproxy_errors.DeadlineExceededError, match=f"deadline is {deadline:g} s"):
+        queue.lease_tasks(60, 1, **options)
+
+    assert (clock.now() - before).total_seconds() == deadline
+    assert queue.lease_tasks(60, 1) == []
+    clock.advance(60)
+    assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [2]
+
+
+def test_a_call_without_a_deadline(faults: Faults) -> None:
+    """It has a minute, as on App Engine."""
+    faults.latency("add", 60, times=1)
+    taskqueue.Queue("pull").add(pull())
+    faults.latency("add", 61)
+
+    with pytest.raises(apiproxy_errors.DeadlineExceededError):
+        taskqueue.Queue("pull").add(pull())
 
 
 @pytest.mark.parametrize("call", CALLS)
