@@ -87,7 +87,6 @@ class TestCommand:
 
         assert told["PULLQUEUE_EMULATOR_HOST"] == f"{told['API_HOST']}:{told['API_PORT']}"
         assert told["HTTP_X_APPENGINE_API_TICKET"]
-        assert told["HTTP_HOST"] == "localhost"
         assert told["PYTHONPATH"].endswith(f"{os.pathsep}/before")
         assert told["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
 

@@ -74,6 +74,7 @@ class TestApp:
         )
 
         assert (status, output) == (0, "['mine']\n"), errors
+        assert [line for line in errors.splitlines() if not line.startswith("pullqueue")] == []
 
     def test_the_default_stub_first(self, folder: Path) -> None:
         """An app may import the module that is changed for it before any other of the SDK's."""

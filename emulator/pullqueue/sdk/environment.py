@@ -19,17 +19,13 @@ _CLOUD_TASKS_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 def variables_for(address: str) -> dict[str, str]:
     """Return the variables that lead a program to the server at `address`, a `host:port`.
 
-    They are meant to be merged over the environment of this process: what it has of PYTHONPATH,
-    HTTP_HOST and the names below `GAE_` is kept in them. Workers find the server by
+    They are meant to be merged over the environment of this process: what it has of PYTHONPATH
+    and of the names beginning with `GAE_` is kept in them. Workers find the server by
     PULLQUEUE_EMULATOR_HOST, apps on App Engine's SDK by the others.
     """
     host, _, port = address.rpartition(":")
     folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
-    defaults = {
-        # Set by the request on App Engine; without it the SDK logs a warning for every task.
-        "HTTP_HOST": "localhost",
-        **_local_app(os.environ.get("GOOGLE_CLOUD_PROJECT", _DEFAULT_PROJECT)),
-    }
+    local_app = _local_app(os.environ.get("GOOGLE_CLOUD_PROJECT", _DEFAULT_PROJECT))
     return {
         ADDRESS_VARIABLE: address,
         "API_HOST": host.strip("[]"),
@@ -38,7 +34,7 @@ def variables_for(address: str) -> dict[str, str]:
         # Were it on, the SDK would send some of its calls to the real Cloud Tasks.
         _CLOUD_TASKS_VARIABLE: "false",
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
-        **{name: os.environ.get(name, value) for name, value in defaults.items()},
+        **{name: os.environ.get(name, value) for name, value in local_app.items()},
     }
 
 

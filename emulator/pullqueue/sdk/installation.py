@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
+from pullqueue.sdk.startup import sitecustomize
 from pullqueue.sdk.stub import PullQueueStub, seconds_of
 
 _SERVICE = "taskqueue"
-_HOST = "localhost"
 
 _make_google_stub: Callable[..., None] = taskqueue_stub.TaskQueueServiceStub.__init__
 
@@ -94,18 +94,14 @@ def _configuration_kept(emulator: Emulator) -> Iterator[None]:
 
 @contextmanager
 def _host(_: Emulator) -> Iterator[None]:
-    """Give the client a host outside requests, for want of which it logs a warning for every task.
+    """Give the client a host outside requests, without which it logs a warning for every task.
 
     The client alone is given it, not the environment, so that every thread has it: from Python 3.13
     on a thread that is started after `wrap_wsgi_app` begins with an empty environment, since the
     SDK's hook is put on a function by which `threading` starts no thread any more.
     """
-
-    def get(key: str, default: Any = None) -> Any:
-        value = context.get(key, default)
-        return _HOST if value is None and key == "HTTP_HOST" else value
-
-    with _replaced(taskqueue.taskqueue, "context", SimpleNamespace(get=get)):
+    changed = _changed_copy(context, get=sitecustomize.with_host(context.get))
+    with _replaced(taskqueue.taskqueue, "context", changed):
         yield
 
 
@@ -149,11 +145,16 @@ def _adoption(emulator: Emulator) -> Iterator[None]:
 @contextmanager
 def _client_clock(emulator: Emulator) -> Iterator[None]:
     """Let the client go by the emulator's clock, with which it stamps the eta of every task."""
-    # All of the module `time` that the client uses.
-    by_clock = SimpleNamespace(time=seconds_of(emulator.clock), mktime=time.mktime)
     system = isinstance(emulator.clock, SystemClock)
-    with _replaced(taskqueue.taskqueue, "time", time if system else by_clock):
+    by_clock = time if system else _changed_copy(time, time=seconds_of(emulator.clock))
+    with _replaced(taskqueue.taskqueue, "time", by_clock):
         yield
+
+
+def _changed_copy(module: ModuleType, **changes: Any) -> ModuleType:
+    copy = ModuleType(module.__name__)
+    vars(copy).update(vars(module), **changes)
+    return copy
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
 from pullqueue.sdk.stub import PullQueueStub
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from google.appengine.api import module_testutil
 
 SWITCH = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 
@@ -117,6 +122,16 @@ class TestEnvironment:
                 assert task.headers["Host"] == "localhost"
 
         assert "Host" not in pull().headers
+
+    def test_the_modules_of_the_client(
+        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Google's own test of the client's interface passes: its modules are modules."""
+        checks = module_testutil.ModuleInterfaceTest()
+        monkeypatch.setattr(checks, "MODULE", taskqueue.taskqueue, raising=False)
+        with install(emulator):
+            checks.testAllExported()
+            checks.testAllExist()
 
     def test_the_host_of_a_request(
         self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch

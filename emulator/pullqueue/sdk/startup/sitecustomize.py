@@ -47,13 +47,30 @@ def grant_tickets() -> None:
     Inside requests and outside, in any thread. Doing so again changes nothing.
     """
     from google.appengine.api import apiproxy_stub_map  # noqa: PLC0415 - imported when it is wanted
-    from google.appengine.runtime import default_api_stub  # noqa: PLC0415 - the same
+    from google.appengine.runtime import context, default_api_stub  # noqa: PLC0415 - the same
 
     _let_calls_have_tickets(default_api_stub)
+    if not hasattr(context.get, "is_pullqueue"):
+        context.get = with_host(context.get)
     stub_map = apiproxy_stub_map.apiproxy
     if vars(stub_map)["_APIProxyStubMap__default_stub"] is None:
         # Otherwise only `wrap_wsgi_app` does that, which a worker has no need of.
         default_api_stub.Register(default_api_stub.DefaultApiStub())
+
+
+def with_host(get: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the SDK's look into the environment of a request, with a host outside of requests.
+
+    Without one the SDK logs a warning for every task.
+    """
+    host = os.environ.get("HTTP_HOST", "localhost")
+
+    def get_or_host(key: str, default: Any = None) -> Any:
+        value = get(key, default)
+        return host if value is None and key == "HTTP_HOST" else value
+
+    get_or_host.is_pullqueue = True  # type: ignore[attr-defined]  # so that it is done once
+    return get_or_host
 
 
 def _let_calls_have_tickets(default_api_stub: Any) -> None:
