@@ -1,35 +1,46 @@
 """Tasks in a PostgreSQL database that any number of servers share.
 
-No server is special and none has to run for time to pass: a lease is only a moment in a row. Time
-is the database's, so that the clocks of the servers need not agree; with a clock that is moved by
-hand it is that clock's, and all who share the database must then share the clock.
+No server is special and none has to run for time to pass: a lease is only a time in a row. Time is
+the database's, so that the clocks of the servers need not agree; with a clock that is moved by hand
+it is that clock's, and all who share the database must then share the clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import psycopg
 
-from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
+from pullqueue.clock import Clock, SystemClock
+from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.names import NameSource
-from pullqueue.engine.store import Lease, LeaseRequest, RetryLimit, StoreFactory, ValidatedTask
+from pullqueue.engine.store import (
+    Insertion,
+    Lease,
+    LeaseRequest,
+    RetryLimit,
+    StoreFactory,
+    ValidatedTask,
+)
 from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores import postgres_statements as sql
-from pullqueue.stores.postgres_pool import Pool
-from pullqueue.stores.postgres_server import WAIT_SECONDS, Address, connect, parsed, prepare
-from pullqueue.stores.postgres_session import PostgresSession
-from pullqueue.stores.rows import encode_tag, possible_name, task_of, tasks_of
-from pullqueue.stores.session import Session
-from pullqueue.stores.sql import SqlStore
+from pullqueue.stores.postgres_server import Address, Connection, Connections, parsed, prepare
+from pullqueue.stores.rows import Row, encode_tag, is_storable, task_of
+from pullqueue.stores.sql import Session, SqlStore
+from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import DeleteResult, Task
+
+_SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def postgres_store(url: str) -> StoreFactory:
-    """Give what opens the store of `postgresql://USER@HOST/DATABASE`.
+    """Return the factory of the store of `postgresql://USER@HOST/DATABASE`.
 
     Raises:
         StoreError: the URL cannot be read.
@@ -42,71 +53,182 @@ def postgres_store(url: str) -> StoreFactory:
     return factory
 
 
+class PostgresSession(Session):
+    """One operation on a connection; each statement is a transaction unless it is in one."""
+
+    def __init__(
+        self, connection: Connection, clock: Clock | None, *, unlimited: bool = False
+    ) -> None:
+        """Use an open connection, and a clock if the time is not the database's."""
+        self.clock_usec = None if clock is None else clock.now_usec()
+        """The time if it is a clock's; None if each statement is to ask the database."""
+        self._now_usec = self.clock_usec
+        self._unlimited = unlimited
+        self._connection = connection
+        self._cursor = connection.cursor(binary=True)
+
+    @property
+    def now_usec(self) -> int:  # type: ignore[override]  # asked only when it is needed
+        """The time of the operation: the database's when it was first asked for, or a clock's."""
+        if self._now_usec is None:
+            self.is_something_exhausted()
+        return self._now_usec or 0
+
+    def is_something_exhausted(self) -> bool:
+        """Return whether a task is past the end of its last lease at the time of the operation."""
+        ((self._now_usec, found),) = self.rows("find_exhausted", now_usec=self._now_usec)
+        return bool(found)
+
+    def rows(self, statement: str, **parameters: object) -> list[Row]:
+        """Execute a statement and return its rows."""
+        return self._cursor.execute(_SQL[statement], parameters).fetchall()
+
+    def change(self, statement: str, **parameters: object) -> int:
+        """Execute a statement and return the number of rows it changed."""
+        return self._cursor.execute(_SQL[statement], parameters).rowcount
+
+    def change_many(self, statement: str, rows: Iterable[Row | Mapping[str, object]]) -> int:
+        """Execute a statement for each row of parameters, all in one round trip."""
+        self._cursor.executemany(_SQL[statement], rows)
+        return self._cursor.rowcount
+
+    def listed(self, values: Sequence[str]) -> object:
+        """Return the parameter for a list of values: an array."""
+        return list(values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Let the statements of a block be one transaction."""
+        with self._connection.transaction():
+            if self._unlimited:
+                self.change("no_timeout")
+            yield
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let all statements of a block see the database as of one time."""
+        with self.transaction():
+            self.change("snapshot")
+            yield
+
+
+class _DeadlockError(TransientError):
+    """two operations waited for each other, and this one was undone"""
+
+
+def _repeated(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate an operation that is done once more after a deadlock."""
+
+    @wraps(method)
+    def operation(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return method(*args, **kwargs)
+        except _DeadlockError:
+            return method(*args, **kwargs)
+
+    return operation
+
+
 class PostgresStore(SqlStore):
     """Keeps tasks in a PostgreSQL database."""
-
-    # Internal errors are those of a transaction that the server has ended, or does not take because
-    # another server has become the one to write to.
-    _passing_errors = (psycopg.OperationalError, psycopg.InternalError)
 
     def __init__(
         self, address: Address, *, clock: Clock, limits: Limits, names: NameSource
     ) -> None:
         super().__init__(clock=clock, limits=limits, names=names)
-        self._clock_given = None if isinstance(clock, SystemClock) else clock
+        self._manual_clock = None if isinstance(clock, SystemClock) else clock
         prepare(address)
-        self._address = address
-        self._pool = Pool(self._connected, size=address.connections, wait_seconds=WAIT_SECONDS)
+        self._connections = Connections(address)
 
     def now_usec(self) -> int:
-        """Give the database's time, or that of a clock that is moved by hand."""
+        """Return the database's time, or that of a clock that is moved by hand."""
         with self._session() as session:
             return session.now_usec
 
     def close(self) -> None:
         """Close all connections."""
-        self._pool.close()
+        self._connections.close()
 
-    # -- operations of one statement -------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------
 
-    def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
-        """Lease the first due tasks; see `TaskStore.lease`."""
-        if request.retry_limit.leases == 0 or request.calls_per_second is not None:
-            return super().lease(queue_name, request)
+    @_repeated
+    def insert(
+        self,
+        queue_name: str,
+        new_tasks: Sequence[ValidatedTask],
+        *,
+        storage_limit_bytes: int | None,
+    ) -> Insertion:
+        """Store tasks; see `TaskStore.insert`."""
         with self._session() as session:
-            if request.retry_limit.leases is not None:
-                moment = {"now_usec": _own(session).clock_usec}
-                if session.row(sql.ANY_SPENT_NOW, moment) is not None:
+            if storage_limit_bytes is not None:
+                with session.transaction():
+                    session.row("lock_totals")
                     self._catch_up(session)
-            return Lease(self._lease_due(session, queue_name, request))
+                    insertion = self._insert_within(
+                        session, queue_name, new_tasks, storage_limit_bytes
+                    )
+            elif len(new_tasks) == 1 or not any(new.name for new in new_tasks):
+                # One statement is enough, unless a name that was given is in use.
+                insertion = self._insert(session, queue_name, new_tasks)
+            else:
+                with session.transaction():
+                    insertion = self._insert(session, queue_name, new_tasks)
+        self._touch(queue_name, len(insertion.added))
+        return insertion
 
-    def _lease_due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
-        if request.retry_limit.leases == 0:
-            return super()._lease_due(session, queue_name, request)
-        parameters = {
-            "now_usec": _own(session).clock_usec,
-            "queue": queue_name,
-            "lease_usec": request.lease_usec,
-            "max_tasks": request.max_tasks,
-            "payload_bytes": request.payload_bytes,
-            **request.retry_limit._asdict(),
-        }
-        leasing = sql.LEASE
-        if request.group_by_tag:
-            leasing = sql.LEASE_BY_FIRST_TAG if request.tag is None else sql.LEASE_BY_TAG
-            parameters["tag"] = encode_tag(request.tag)
-        tasks = tasks_of(session.rows(self._of(leasing, request), parameters))
-        self._touch(session, queue_name, len(tasks))
+    def _store(
+        self, session: Session, queue_name: str, named: Sequence[ValidatedTask]
+    ) -> list[Task]:
+        rows = session.rows(
+            "insert",
+            now_usec=_own(session).clock_usec,
+            queue=queue_name,
+            names=[new.name for new in named],
+            payloads=[new.payload for new in named],
+            tags=[encode_tag(new.tag) for new in named],
+            etas_usec=[new.eta_usec for new in named],
+            sizes=[new.size for new in named],
+        )
+        stored = {row[2]: row for row in rows}
+        tasks: list[Task] = []
+        for new in named:
+            if new.name in stored:
+                eta_usec, sequence, name, now_usec = stored[new.name]
+                task = (eta_usec, sequence, name, queue_name, new.payload, new.tag, 0, now_usec)
+                tasks.append(Task(*task, new.size))
         return tasks
 
-    def _of(self, leasing: sql.Leasing, request: LeaseRequest) -> str:
-        """Choose the cheapest statement."""
-        if request.max_tasks == 1:
-            return leasing.one
-        # Where the payloads cannot weigh too much together they need not be weighed.
-        most_bytes = request.max_tasks * self._limits.task_bytes
-        return leasing.some if most_bytes <= request.payload_bytes else leasing.weighed
+    @_repeated
+    def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
+        """Lease the first due tasks; see `TaskStore.lease`."""
+        limit = request.retry_limit
+        wanted = {
+            "queue": queue_name,
+            "max_tasks": request.max_tasks,
+            "tag": None if request.tag is None else encode_tag(request.tag),
+        }
+        with self._session() as session:
+            rows = session.rows(
+                "lease",
+                **(wanted | {"max_tasks": 0} if limit.leases == 0 else wanted),
+                now_usec=session.clock_usec,
+                lease_usec=request.lease_usec,
+                payload_bytes=request.payload_bytes,
+                group_by_tag=request.group_by_tag,
+                calls_per_second=request.calls_per_second,
+                **limit._asdict(),
+            )
+            if rows and limit.leases == 0:
+                statement = "exhaust_due_by_tag" if request.group_by_tag else "exhaust_due"
+                session.change(statement, **wanted, now_usec=session.now_usec)
+            if rows and (rows[0][0] or limit.leases == 0):
+                self._catch_up(session)
+        tasks = [task_of(row[1:]) for row in rows if row[1] is not None]
+        self._touch(queue_name, len(tasks))
+        return Lease(tasks, rate_limited=not rows)
 
+    @_repeated
     def modify_lease(
         self,
         queue_name: str,
@@ -116,118 +238,123 @@ class PostgresStore(SqlStore):
         lease_usec: int,
         retry_limit: RetryLimit,
     ) -> Task:
-        """Give a lease another end; see `TaskStore.modify_lease`."""
+        """Change the end of a lease; see `TaskStore.modify_lease`."""
+        kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
         with self._session() as session:
-            kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
-            parameters = {
-                "now_usec": _own(session).clock_usec,
-                "queue": queue_name,
-                "name": task_name,
-                "expected_eta_usec": expected_eta_usec,
-                "lease_usec": lease_usec,
-                "kind": kind.value,
+            row = is_storable(task_name) and session.row(
+                "modify_lease",
+                now_usec=session.clock_usec,
+                queue=queue_name,
+                name=task_name,
+                expected_eta_usec=expected_eta_usec,
+                lease_usec=lease_usec,
+                kind=kind.value,
                 **retry_limit._asdict(),
-            }
-            row = session.row(sql.MODIFY, parameters) if possible_name(task_name) else None
-            if row is None:
+            )
+            if not row:
                 self._catch_up(session)
-                raise self._not_held(session, queue_name, task_name)
-            self._touch(session, queue_name, 1)
-            return task_of(row)
+                task = self._get(session, queue_name, task_name)
+                raise task_errors.lease_lost(task, session.now_usec)
+        self._touch(queue_name, 1)
+        return task_of(row)
 
+    @_repeated
     def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
         """Delete tasks by name; see `TaskStore.delete`."""
         names = list(task_names)
+        storable = [name for name in names if is_storable(name)]
         with self._session() as session:
-            possible = [name for name in names if possible_name(name)]
-            parameters = {
-                "now_usec": _own(session).clock_usec,
-                "queue": queue_name,
-                "nothing": b"",
-                "tombstone_usec": self._tombstone_usec,
-            }
-            if len(possible) == 1:
-                rows = session.rows(sql.DELETE_ONE, {**parameters, "name": possible[0]})
-            else:
-                rows = session.rows(sql.DELETE, {**parameters, "names": possible})
-            gone = {row[0] for row in rows}
-            self._touch(session, queue_name, len(gone))
-            if len(gone) < len(names):
+            rows = session.rows(
+                "delete",
+                now_usec=session.clock_usec,
+                queue=queue_name,
+                names=storable,
+                tombstone_usec=self._tombstone_usec,
+            )
+            deleted = {row[0] for row in rows}
+            tombstones: set[str] = set()
+            if len(deleted) < len(names):
                 self._catch_up(session)
-            return self._delete_results(session, queue_name, names, gone)
-
-    def _store(
-        self, session: Session, queue_name: str, drafts: Sequence[ValidatedTask]
-    ) -> list[Task]:
-        parameters = {
-            "now_usec": _own(session).clock_usec,
-            "queue": queue_name,
-            "names": [name for name, *_ in drafts],
-            "payloads": [payload for _, payload, *_ in drafts],
-            "tags": [encode_tag(tag) for _, _, tag, *_ in drafts],
-            "etas_usec": [eta_usec for *_, eta_usec, _ in drafts],
-            "sizes": [size for *_, size in drafts],
-        }
-        stored = {row[2]: row for row in session.rows(sql.INSERT, parameters)}
-        self._touch(session, queue_name, len(stored))
-        tasks: list[Task] = []
-        for name, payload, tag, _, size in drafts:
-            if name is not None and name in stored:
-                eta_usec, sequence, _, now_usec = stored[name]
-                tasks.append(
-                    Task(eta_usec, sequence, name, queue_name, payload, tag, 0, now_usec, size)
+                in_use = session.rows(
+                    "names_in_use", queue=queue_name, names=storable, now_usec=session.now_usec
                 )
-        return tasks
+                tombstones = {name for name, is_tombstone in in_use if is_tombstone}
+        self._touch(queue_name, len(rows))
+        results: list[DeleteResult] = []
+        for name in names:
+            if name in deleted:
+                deleted.remove(name)
+                results.append(DeleteResult.DELETED)
+            elif name in tombstones:
+                results.append(DeleteResult.TOMBSTONED)
+            else:
+                results.append(DeleteResult.UNKNOWN)
+        return results
 
-    # -- parts of operations of several statements -----------------------------------------------
+    @_repeated
+    def purge(self, queue_name: str) -> int:
+        """Delete every task of a queue; see `TaskStore.purge`."""
+        with self._writing(unlimited=True) as session:
+            self._catch_up(session)
+            ((tasks,),) = session.rows(
+                "purge",
+                queue=queue_name,
+                now_usec=session.now_usec,
+                free_usec=session.now_usec + self._tombstone_usec,
+                events=max(1, self._limits.events_kept),
+            )
+            session.change("drop_exhausted_payloads", queue=queue_name)
+        self._touch(queue_name, tasks)
+        return int(tasks)
+
+    # -- parts -----------------------------------------------------------------------------------
 
     @contextmanager
-    def _session(self) -> Iterator[Session]:
-        session: PostgresSession | None = None
+    def _session(self, *, unlimited: bool = False) -> Iterator[PostgresSession]:
         try:
-            session = self._pool.take()
-            yield session.begun()
-        except (*self._passing_errors, TimeoutError) as error:
+            with self._connections.borrowed(unlimited=unlimited) as connection:
+                yield PostgresSession(connection, self._manual_clock, unlimited=unlimited)
+        except psycopg.errors.DeadlockDetected as error:
+            raise _DeadlockError(f"the store's database: {_reason(error)}; try again") from error
+        except (psycopg.OperationalError, psycopg.InternalError) as error:
+            # Internal errors are those of a transaction that the server has ended, or refuses since
+            # another server has become the one to write to.
             raise TransientError(f"the store's database: {_reason(error)}; try again") from error
         except psycopg.Error as error:
             raise InternalError(f"the store's database: {_reason(error)}") from error
-        finally:
-            if session is not None:
-                self._pool.give_back(session)
 
-    def _connected(self) -> PostgresSession:
-        return PostgresSession(connect(self._address), self._clock_given)
+    @contextmanager
+    def _reading(self, *, unlimited: bool = False) -> Iterator[Session]:
+        with self._session(unlimited=unlimited) as session:
+            self._catch_up(session)
+            yield session
 
-    def _as_of_one_moment(self, session: Session) -> None:
-        session.change(sql.ONE_MOMENT, {})
+    @contextmanager
+    def _writing(self, *, unlimited: bool = False) -> Iterator[Session]:
+        with self._session(unlimited=unlimited) as session, session.transaction():
+            yield session
 
-    def _is_something_spent(self, session: Session) -> bool:
-        return session.row(sql.ANY_SPENT, {"now_usec": session.now_usec}) is not None
+    @contextmanager
+    def _replacing(self) -> Iterator[Session]:
+        with self._writing(unlimited=True) as session:
+            session.change("lock_tasks")
+            for table in ("tasks", "exhausted", "events", "leased", "totals", "lease_calls"):
+                session.change(f"delete_{table}")
+            yield session
 
-    def _exclude(self, session: Session, purpose: str) -> None:
-        session.row(sql.EXCLUDE, {"purpose": purpose})
+    def _restored(self, session: Session) -> None:
+        session.change("restore_totals")
+        session.row("renumber")
 
-    def _admit(self, session: Session, queue_name: str, calls_per_second: int) -> bool:
-        self._exclude(session, f"calls of {queue_name}")
-        moment = {"queue": queue_name, "now_usec": session.now_usec}
-        until_usec = session.now_usec - USEC_PER_SECOND
-        session.change(sql.FORGET_CALLS, {"queue": queue_name, "until_usec": until_usec})
-        calls = session.row(sql.COUNT_CALLS, {"queue": queue_name}) or (0,)
-        if calls[0] >= calls_per_second:
-            return False
-        session.change(sql.ADD_CALL, moment)
-        return True
+    def _catch_up(self, session: Session) -> None:
+        parameters = {"now_usec": session.now_usec, "tombstone_usec": self._tombstone_usec}
+        while _own(session).is_something_exhausted():
+            for (queue_name,) in session.rows("exhaust", **parameters):
+                self._trim_exhausted(session, queue_name)
 
-    def _held(self, session: Session, queue_name: str | None) -> tuple[int, int]:
-        tasks, stored_bytes = session.row(sql.HELD, {"queue": queue_name}) or (0, 0)
+    def _totals(self, session: Session, queue_name: str | None) -> tuple[int, int]:
+        ((tasks, stored_bytes),) = session.rows("totals", queue=queue_name)
         return int(tasks), int(stored_bytes)
-
-    def _balance(self, session: Session, queue_name: str, tasks: int, stored_bytes: int) -> None:
-        added = {"queue": queue_name, "tasks": tasks, "bytes": stored_bytes}
-        session.change(sql.ADD_TO_BALANCE, added)
-
-    def _renumber(self, session: Session) -> None:
-        session.row(sql.RENUMBER, {})
 
 
 def _own(session: Session) -> PostgresSession:

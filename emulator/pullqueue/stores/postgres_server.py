@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import selectors
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 import psycopg
-from psycopg.types.array import ListBinaryDumper
-from psycopg.types.numeric import Int8BinaryDumper
-from psycopg.types.string import BytesBinaryDumper
-from sqlalchemy import Connection, NullPool, create_engine, make_url, text
-from sqlalchemy.dialects.postgresql.psycopg import dialect
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from psycopg.adapt import Dumper
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool
 
 from pullqueue.errors import StoreError
 from pullqueue.stores import without_password
 from pullqueue.stores.rows import Row
-from pullqueue.stores.schema import STEPS, Step
+from pullqueue.stores.sql_files import migrations
 
-DriverConnection = psycopg.Connection[Row]
+Connection = psycopg.Connection[Row]
 
 WAIT_SECONDS = 5
-"""How long to wait for the server to answer, or for another thread to give a connection back."""
+"""How long to wait for a connection: a new one, or one that another thread returns."""
+_RESPONSE_SECONDS = 9
+"""How long to wait for the result of a statement, a little more than the server takes at most."""
 _SETTINGS = {
     # Every statement has an index to go by, at any depth; estimates made when the tables were
     # small must not lead to another plan, nor is there time for planning at each call.
@@ -29,12 +34,14 @@ _SETTINGS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "jit": "off",
-    # A server that hangs must not hold up the others.
-    "lock_timeout": "10s",
+    # One server that hangs must not hold up the others.
+    "lock_timeout": "5s",
+    "statement_timeout": "8s",
     "idle_in_transaction_session_timeout": "30s",
     "client_min_messages": "warning",
 }
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+_FOREVER_SECONDS = 10**9
 
 
 class Address(NamedTuple):
@@ -43,104 +50,225 @@ class Address(NamedTuple):
     arguments: dict[str, Any]
     """For the driver."""
     schema: str
-    """The schema that holds the tables."""
+    """The schema of the tables."""
     connections: int
-    """How many there may be at most."""
+    """The maximum number of connections."""
     shown: str
-    """The URL without its password and options, for messages."""
+    """The URL without credentials and options, for messages."""
 
 
 def parsed(url: str) -> Address:
     """Read `postgresql://USER@HOST/DATABASE?schema=NAME&connections=N&...`.
 
-    What else stands after the question mark is an option of libpq, such as `sslmode`.
+    Other options are those of libpq, such as `sslmode`.
 
     Raises:
         StoreError: the URL cannot be read, or an option is not valid.
     """
+    base, _, query = url.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    schema = options.pop("schema", "pullqueue")
+    connections = options.pop("connections", "10")
     try:
-        parts = make_url(url)
-        shown = parts.set(query={}).render_as_string()
-        schema = str(parts.query.get("schema", "pullqueue"))
-        connections = int(str(parts.query.get("connections", "10")))
-        _, arguments = dialect().create_connect_args(  # type: ignore[no-untyped-call]
-            parts.difference_update_query(["schema", "connections"])
-        )
-    except (ArgumentError, ValueError):
-        # What the error says may be a part of the password, where that has a character too many.
+        arguments = conninfo_to_dict(f"{base}?{urlencode(options)}")
+    except psycopg.ProgrammingError:
+        # The error may quote a part of the password, if that has a character that is not valid.
         raise StoreError(
-            f"store {without_password(url)!r} cannot be read: give "
+            f"store {without_password(url)!r} cannot be read: use "
             "postgresql://USER:PASSWORD@HOST:PORT/DATABASE?connections=NUMBER, with special "
             "characters as %XX"
         ) from None
-    if not schema.isidentifier() or not schema.isascii() or connections < 1:
+    shown = without_password(base)
+    if not (schema.isidentifier() and schema.isascii()):
         raise StoreError(
-            f"store {shown}: schema must be letters, digits and underscores, and connections a "
-            "number from 1 on"
+            f"store {shown}: schema is {schema!r}; use letters, digits and underscores"
         )
-    return Address(arguments, schema.lower(), connections, shown)
+    if not connections.isascii() or not connections.isdigit() or int(connections) < 1:
+        raise StoreError(
+            f"store {shown}: connections is {connections!r}; it must be an integer, 1 or more"
+        )
+    return Address(arguments, schema.lower(), int(connections), shown)
 
 
-def connect(address: Address) -> DriverConnection:
+class _BigintDumper(Dumper):
+    """Sends all integers as one type, so that a statement is prepared once for all of them."""
+
+    oid = psycopg.adapters.types["int8"].oid
+
+    def dump(self, obj: int) -> bytes:
+        """Return the integer as text."""
+        return str(obj).encode()
+
+
+def connect(address: Address) -> Connection:
     """Open a connection on which each statement is a transaction of its own."""
+    connection: Connection = psycopg.connect(autocommit=True, **_arguments(address))
+    _configure(connection)
+    return connection
+
+
+def _arguments(address: Address) -> dict[str, Any]:
     settings = {"search_path": address.schema, **_SETTINGS}
     given = address.arguments.get("options", "")
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     arguments = {"connect_timeout": WAIT_SECONDS, **_KEEPALIVE, **address.arguments}
     arguments["options"] = f"{options} {given}".strip()
-    connection = psycopg.connect(autocommit=True, **arguments)
-    # One form for each statement, prepared when it is first sent.
+    return arguments
+
+
+def _configure(connection: Connection) -> None:
     connection.prepare_threshold = 0
-    connection.adapters.register_dumper(int, Int8BinaryDumper)
-    connection.adapters.register_dumper(bytes, BytesBinaryDumper)
-    connection.adapters.register_dumper(list, ListBinaryDumper)
-    return connection
+    connection.adapters.register_dumper(int, _BigintDumper)
 
 
-def prepare(address: Address, *, steps: Sequence[Step] = STEPS) -> None:
-    """Make the schema of a store, or lead it to the newest version.
+class Connections:
+    """The connections of a store: a limited number, opened when they are first needed."""
+
+    def __init__(self, address: Address) -> None:
+        self._pool = ConnectionPool(
+            kwargs={"autocommit": True, **_arguments(address)},
+            min_size=0,
+            max_size=address.connections,
+            timeout=WAIT_SECONDS,
+            configure=_configure,
+            check=_check,
+            # A server that is back is found at once, and a clock that jumps closes nothing.
+            reconnect_timeout=WAIT_SECONDS,
+            max_lifetime=_FOREVER_SECONDS,
+            num_workers=1,
+            open=True,
+        )
+        self._deadlines = _Deadlines()
+
+    @contextmanager
+    def borrowed(self, *, unlimited: bool = False) -> Iterator[Connection]:
+        """Lend a connection for one operation.
+
+        Unless `unlimited`, the operation fails if the server does not respond in time.
+
+        Raises:
+            psycopg.OperationalError: there is none, or the connection is lost.
+        """
+        connection = self._pool.getconn()
+        try:
+            with self._deadlines.watch(connection, unlimited=unlimited):
+                yield connection
+        finally:
+            if not connection.closed and not _is_idle(connection):
+                connection.close()  # it was interrupted in the middle of something
+            self._pool.putconn(connection)
+
+    def close(self) -> None:
+        """Close all connections; operations that wait for the server fail."""
+        self._deadlines.close()
+        self._pool.close(timeout=1)
+
+
+class _Deadlines:
+    """Ends the wait for a server that does not respond.
+
+    The server's own timeouts do not help if it hangs as a whole, and libpq has none for results: so
+    a thread looks at all operations once a second and shuts down the sockets of those that take too
+    long. It counts its own turns, since a clock may be frozen or moved.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turn = 0
+        self._begun: dict[Connection, float] = {}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pullqueue-deadlines", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def watch(self, connection: Connection, *, unlimited: bool) -> Iterator[None]:
+        with self._lock:
+            self._begun[connection] = float("inf") if unlimited else self._turn
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._begun[connection]
+
+    def close(self) -> None:
+        """End all waits."""
+        self._closed.set()
+        with self._lock:
+            _shut_down(self._begun)
+
+    def _run(self) -> None:
+        while not self._closed.wait(1):
+            with self._lock:
+                self._turn += 1
+                latest = self._turn - _RESPONSE_SECONDS
+                _shut_down([c for c, begun in self._begun.items() if begun < latest])
+
+
+def _shut_down(connections: Iterable[Connection]) -> None:
+    for connection in connections:
+        # The driver finds that the server is gone, and closes its own descriptor of the socket.
+        with suppress(OSError, psycopg.Error):
+            descriptor = os.dup(connection.fileno())
+            with socket.socket(fileno=descriptor) as duplicate:
+                duplicate.shutdown(socket.SHUT_RDWR)
+
+
+def _is_idle(connection: Connection) -> bool:
+    return connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def _check(connection: Connection) -> None:
+    """Check that an idle connection is not closed by the server, without asking it.
+
+    Raises:
+        psycopg.OperationalError: it is.
+    """
+    # There is nothing to be read from an idle connection except that it was closed.
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        if selector.select(0):
+            raise psycopg.OperationalError("the server has closed the connection")
+
+
+def prepare(address: Address, *, scripts: Sequence[str] | None = None) -> None:
+    """Make the schema of a store, or migrate it to the newest version.
 
     Raises:
         StoreError: the server cannot be reached, or the schema is another program's or of a newer
             version; it is left untouched.
     """
-    engine = create_engine(
-        "postgresql+psycopg://", creator=lambda: connect(address), poolclass=NullPool
-    )
+    scripts = migrations("postgres") if scripts is None else scripts
     try:
-        with engine.connect() as connection:
-            driver: DriverConnection = connection.connection.driver_connection  # type: ignore[assignment]
-            driver.autocommit = False
-            _migrate(connection, address, steps)
-            connection.commit()
-    except (SQLAlchemyError, psycopg.Error) as error:
-        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        with connect(address) as connection, connection.transaction():
+            _migrate(connection, address, scripts)
+    except psycopg.Error as error:
+        reason = " ".join(str(error).split())
         raise StoreError(f"store {address.shown} cannot be opened: {reason}") from error
 
 
-def _migrate(connection: Connection, address: Address, steps: Sequence[Step]) -> None:
+def _migrate(connection: Connection, address: Address, scripts: Sequence[str]) -> None:
+    connection.execute("SET LOCAL statement_timeout = 0")
     # Several servers may be started at once.
-    lock = text("SELECT pg_advisory_xact_lock(hashtextextended('pullqueue ' || :schema, 0))")
-    connection.execute(lock, {"schema": address.schema})
-    connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {address.schema}"))
-    count = text("SELECT count(*) FROM pg_tables WHERE schemaname = :schema")
-    tables = connection.execute(count, {"schema": address.schema}).scalar_one()
-    table = connection.execute(text("SELECT to_regclass('schema_version')")).scalar_one()
-    if tables and table is None:
+    lock = "SELECT pg_advisory_xact_lock(hashtextextended('pullqueue ' || %s, 0))"
+    connection.execute(lock, [address.schema])
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}".encode())
+    tables = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+    found = {row[0] for row in connection.execute(tables, [address.schema])}
+    if found and "schema_version" not in found:
         raise StoreError(
-            f"schema {address.schema!r} of {address.shown} is another program's: name another, as "
-            "in ?schema=NAME"
+            f"schema {address.schema!r} of {address.shown} belongs to another program: use another "
+            "one, as in ?schema=NAME"
         )
-    if not tables:
-        connection.execute(text("CREATE TABLE schema_version (number integer NOT NULL)"))
-        connection.execute(text("INSERT INTO schema_version VALUES (0)"))
-    version = connection.execute(text("SELECT number FROM schema_version")).scalar_one()
-    if version > len(steps):
+    if not found:
+        connection.execute("CREATE TABLE schema_version (number integer NOT NULL)")
+        connection.execute("INSERT INTO schema_version VALUES (0)")
+    ((version,),) = connection.execute("SELECT number FROM schema_version").fetchall()
+    if version > len(scripts):
         raise StoreError(
             f"schema {address.schema!r} of {address.shown} was written by a newer pullqueue "
-            f"(version {version}, known here: {len(steps)}): upgrade pullqueue, or name another "
+            f"(version {version}, known here: {len(scripts)}): upgrade pullqueue, or use another "
             "schema"
         )
-    for step in steps[version:]:
-        step(connection)
-    connection.execute(text("UPDATE schema_version SET number = :number"), {"number": len(steps)})
+    for script in scripts[version:]:
+        connection.execute(script.encode(), prepare=False)  # several statements
+    connection.execute("UPDATE schema_version SET number = %s", [len(scripts)])

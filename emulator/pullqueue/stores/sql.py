@@ -1,195 +1,389 @@
-"""What an SQL store does with tasks: each operation is one transaction.
+"""What the stores in SQL have in common: all that only reads, and what is done to whole stores.
 
-To give a lease another end, or to delete, is one statement, and by that a transaction. What is
-recorded of it must need no other: SQLite's store keeps it in memory for a while, and PostgreSQL's
-has statements of its own, which record it themselves.
+The statements are in `sqlite.sql` and `postgres.sql`; those used here have the same names in both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 
-from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import EventKind
-from pullqueue.engine.store import Lease, LeaseRequest, RetryLimit, fitting
-from pullqueue.errors import TaskLeaseExpiredError
-from pullqueue.stores import statements as sql
-from pullqueue.stores.adding import SqlAdder
-from pullqueue.stores.reading import SqlReader
-from pullqueue.stores.rows import Row, encode_tag, possible_name, task_of
-from pullqueue.stores.session import Session
-from pullqueue.stores.transfer import SqlTransfer
-from pullqueue.tasks import DeleteResult, Task
+from pullqueue.engine.events import Event, Operation, events_of
+from pullqueue.engine.names import NameSource
+from pullqueue.engine.store import (
+    Insertion,
+    QueueContents,
+    QueueCounts,
+    RetryLimit,
+    TaskFilter,
+    TaskStore,
+    ValidatedTask,
+)
+from pullqueue.errors import (
+    NameInUseError,
+    TaskAlreadyExistsError,
+    TombstonedTaskError,
+    TransientError,
+)
+from pullqueue.limits import Limits
+from pullqueue.stores.rows import Row, encode_tag, is_storable, operation_of, row_of, task_of
+from pullqueue.tasks import Task, TaskState
+
+_HOUR_SECONDS = 3600
+_MINUTE_SECONDS = 60
+_TRIM_AFTER = 5_000
+"""The records of a queue are trimmed after operations on so many of its tasks."""
+_ROWS_TRIMMED = 4 * _TRIM_AFTER
+"""More than were added since, so that a backlog is worked off."""
+_FIRST, _LAST = -(2**63), 2**63 - 1
+_MOST_RETRIES = 2**31 - 1
 
 
-class SqlStore(SqlReader, SqlAdder, SqlTransfer):
-    """Keeps tasks in a database, by statements that every database understands."""
+class Session(ABC):
+    """The statements of one operation; it has one time, in `now_usec`."""
 
-    def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
-        """Lease the first due tasks; see `TaskStore.lease`."""
-        with self._session() as session, session.transaction():
+    now_usec: int
+
+    @abstractmethod
+    def rows(self, statement: str, **parameters: object) -> list[Row]:
+        """Execute a statement and return its rows."""
+
+    @abstractmethod
+    def change(self, statement: str, **parameters: object) -> int:
+        """Execute a statement and return the number of rows it changed."""
+
+    @abstractmethod
+    def change_many(self, statement: str, rows: Iterable[Row | Mapping[str, object]]) -> int:
+        """Execute a statement for each row of parameters; return the number of rows changed."""
+
+    @abstractmethod
+    def listed(self, values: Sequence[str]) -> object:
+        """Return the parameter for a list of values."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[object]:
+        """Let all statements in a block see the database as of one time."""
+
+    def row(self, statement: str, **parameters: object) -> Row | None:
+        """Execute a statement and return its first row, or None."""
+        return next(iter(self.rows(statement, **parameters)), None)
+
+
+class SqlStore(TaskStore):
+    """A store in a database."""
+
+    def __init__(self, *, clock: Clock, limits: Limits, names: NameSource) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._names = names
+        self._tombstone_usec = limits.tombstone_seconds * USEC_PER_SECOND
+        self._touched: Counter[str] = Counter()
+
+    # -- what each database does in its own way --------------------------------------------------
+
+    @abstractmethod
+    def _reading(self, *, unlimited: bool = False) -> AbstractContextManager[Session]:
+        """Return a session for reading, in which no task is past the end of its last lease.
+
+        With `unlimited` it may take any time.
+        """
+
+    @abstractmethod
+    def _writing(self, *, unlimited: bool = False) -> AbstractContextManager[Session]:
+        """Return a session that is one transaction; with `unlimited` it may take any time."""
+
+    @abstractmethod
+    def _replacing(self) -> AbstractContextManager[Session]:
+        """Return a session that is one transaction and begins with deleting everything."""
+
+    @abstractmethod
+    def _catch_up(self, session: Session) -> None:
+        """Delete the tasks that are past the end of their last lease."""
+
+    @abstractmethod
+    def _totals(self, session: Session, queue_name: str | None) -> tuple[int, int]:
+        """Return how many tasks a queue has, and their size; None: all queues together."""
+
+    @abstractmethod
+    def _store(
+        self, session: Session, queue_name: str, named: Sequence[ValidatedTask]
+    ) -> list[Task]:
+        """Store tasks with names and record it; return those whose names were free."""
+
+    @abstractmethod
+    def _restored(self, session: Session) -> None:
+        """Update totals and numbering after tasks were restored."""
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def get(self, queue_name: str, task_name: str) -> Task:
+        """Return one task; see `TaskStore.get`."""
+        with self._reading() as session:
+            return self._get(session, queue_name, task_name)
+
+    def _get(self, session: Session, queue_name: str, task_name: str) -> Task:
+        row = None
+        if is_storable(task_name):
+            row = session.row("get", queue=queue_name, name=task_name, now_usec=session.now_usec)
+        if row is None:
+            raise task_errors.unknown_task(queue_name, task_name)
+        if row[0] is None:
+            raise task_errors.tombstoned_task(queue_name, task_name)
+        return task_of(row)
+
+    def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
+        """Return the first tasks that match the filter."""
+        state, tag = task_filter.state, task_filter.tag
+        with self._reading() as session:
+            is_future = state in (TaskState.LEASED, TaskState.SCHEDULED)
+            after_usec, after_sequence = task_filter.after or (_FIRST, _FIRST)
+            rows = session.rows(
+                "list" if tag is None else "list_by_tag",
+                queue=queue_name,
+                **({} if tag is None else {"tag": encode_tag(tag)}),
+                first_usec=session.now_usec + 1 if is_future else _FIRST,
+                last_usec=session.now_usec if state is TaskState.AVAILABLE else _LAST,
+                min_retries=1 if state is TaskState.LEASED else 0,
+                max_retries=0 if state is TaskState.SCHEDULED else _MOST_RETRIES,
+                after_usec=after_usec,
+                after_sequence=after_sequence,
+                rows=limit,
+            )
+        return list(map(task_of, rows))
+
+    def counts(self, queue_name: str) -> QueueCounts:
+        """Return the numbers of a queue."""
+        queue = {"queue": queue_name}
+        with self._reading() as session, session.snapshot():
+            tasks, stored_bytes = self._totals(session, queue_name)
+            future, leased = session.row("future", **queue, now_usec=session.now_usec) or (0, 0)
+            first = session.row("first_eta", **queue)
+            second = session.now_usec // USEC_PER_SECOND
+            since = {"minute": second - _MINUTE_SECONDS, "hour": second - _HOUR_SECONDS}
+            minute, hour = session.row("leased_since", **queue, **since) or (0, 0)
+        return QueueCounts(
+            tasks=tasks,
+            leased=leased,
+            scheduled=future - leased,
+            oldest_eta_usec=None if first is None else first[0],
+            leased_last_minute=int(minute),
+            leased_last_hour=int(hour),
+            bytes_stored=stored_bytes,
+        )
+
+    def exhausted(self, queue_name: str) -> list[Task]:
+        """Return the tasks that used up their leases, oldest first."""
+        with self._reading() as session:
+            return list(map(task_of, session.rows("exhausted", queue=queue_name)))
+
+    def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
+        """Return what happened, oldest first."""
+        with self._reading() as session:
+            operations = list(map(operation_of, session.rows("events", queue=queue_name)))
+            now_usec = session.now_usec
+        return events_of(_latest(operations, self._limits.events_kept), now_usec, task_name)
+
+    def next_change_usec(self, queue_name: str) -> int | None:
+        """Return the next time at which something changes by itself, or None."""
+        with self._reading() as session:
+            eta = session.row("next_eta", queue=queue_name, now_usec=session.now_usec)
+            end = session.row("next_end", queue=queue_name)
+        return min((row[0] for row in (eta, end) if row and row[0] is not None), default=None)
+
+    def last_lease_end_usec(self, queue_name: str) -> int | None:
+        """Return the end of the current lease that ends last, or None."""
+        with self._reading() as session:
+            row = session.row("last_lease_end", queue=queue_name, now_usec=session.now_usec)
+        return None if row is None else int(row[0])
+
+    def bytes_stored(self) -> int:
+        """Return the size of all tasks of all queues together."""
+        with self._reading() as session:
+            return self._totals(session, None)[1]
+
+    # -- adding ----------------------------------------------------------------------------------
+
+    def _insert(
+        self, session: Session, queue_name: str, new_tasks: Sequence[ValidatedTask]
+    ) -> Insertion:
+        """Store tasks; where a generated name is in use, generate another."""
+        named = self._named(new_tasks)
+        added = {task.name: task for task in self._store(session, queue_name, named)}
+        refused: dict[str, type[NameInUseError]] = {}
+        while len(added) + len(refused) < len(named):
+            # A name may be that of a task that is exhausted by now.
             self._catch_up(session)
-            rate = request.calls_per_second
-            if rate is not None and not self._admit(session, queue_name, rate):
-                return Lease([], rate_limited=True)
-            return Lease(self._lease_due(session, queue_name, request))
+            missing = [new for new in named if new.name not in added and new.name not in refused]
+            in_use = self._names_in_use(session, queue_name, missing)
+            given = {new.name for new in new_tasks}
+            refused |= {name: error for name, error in in_use.items() if name in given}
+            named = self._named(
+                [
+                    new if new.name is None and made.name in in_use else made
+                    for new, made in zip(new_tasks, named, strict=True)
+                ]
+            )
+            again = [new for new in named if new.name not in added and new.name not in refused]
+            if again:
+                tasks = self._store(session, queue_name, again)
+                added.update((task.name, task) for task in tasks)
+        return Insertion([added[new.name] for new in named if new.name in added], refused)
 
-    def modify_lease(
+    def _insert_within(
         self,
+        session: Session,
         queue_name: str,
-        task_name: str,
-        *,
-        expected_eta_usec: int | None,
-        lease_usec: int,
-        retry_limit: RetryLimit,
-    ) -> Task:
-        """Give a lease another end; see `TaskStore.modify_lease`."""
-        with self._session() as session:
-            self._catch_up(session)
-            until_usec = session.now_usec + lease_usec
-            parameters = {
-                "queue": queue_name,
-                "name": task_name,
-                "until_usec": until_usec,
-                "expected_eta_usec": expected_eta_usec,
-                "now_usec": session.now_usec,
-                **retry_limit._asdict(),
-            }
-            row = session.row(sql.MODIFY, parameters) if possible_name(task_name) else None
-            if row is None:
-                raise self._not_held(session, queue_name, task_name)
-            task = task_of(row)
-            kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
-            ends = until_usec if lease_usec else None
-            self._record(session, kind, queue_name, [task], until_usec=ends)
-            if retry_limit.leases is not None:
-                self._ends_at(until_usec)
-            return task
+        new_tasks: Sequence[ValidatedTask],
+        limit_bytes: int,
+    ) -> Insertion:
+        """Store tasks, if the size of all queues stays within a limit."""
+        refused = self._names_in_use(session, queue_name, new_tasks)
+        accepted = self._named([new for new in new_tasks if new.name not in refused])
+        if not accepted:
+            return Insertion([], refused)
+        needed = self._totals(session, None)[1] + sum(new.size for new in accepted)
+        if needed > limit_bytes:
+            raise task_errors.over_quota(len(accepted), needed, limit_bytes)
+        added, more = self._insert(session, queue_name, accepted)
+        return Insertion(added, refused | more)
 
-    def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
-        """Delete tasks by name; see `TaskStore.delete`."""
-        names = list(task_names)
-        possible = [name for name in names if possible_name(name)]
-        with self._session() as session:
-            self._catch_up(session)
-            if len(possible) == 1:
-                gone = self._bury(session, sql.DELETE_ONE, queue_name, name=possible[0])
-            else:
-                named = session.listed(possible)
-                gone = self._bury(session, sql.DELETE, queue_name, names=named)
-            self._record_gone(session, EventKind.DELETED, queue_name, gone)
-            return self._delete_results(session, queue_name, names, {row[0] for row in gone})
+    def _named(self, new_tasks: Sequence[ValidatedTask]) -> Sequence[ValidatedTask]:
+        """Generate names for the tasks that have none."""
+        used = {new.name for new in new_tasks}
+        if None not in used:
+            return new_tasks
+        named: list[ValidatedTask] = []
+        for new in new_tasks:
+            name = new.name
+            if name is None:
+                name = self._names()
+                while name in used:
+                    name = self._names()
+                used.add(name)
+                new = new._replace(name=name, size=new.size + len(name))  # noqa: PLW2901
+            named.append(new)
+        return named
 
-    def purge(self, queue_name: str) -> int:
-        """Delete every task of a queue."""
-        with self._session() as session, session.transaction():
-            self._catch_up(session)
-            gone = self._bury(session, sql.PURGE, queue_name)
-            session.change(sql.DROP_PAYLOADS, {"queue": queue_name, "nothing": b""})
-            self._record_gone(session, EventKind.PURGED, queue_name, gone)
-            return len(gone)
+    def _names_in_use(
+        self, session: Session, queue_name: str, new_tasks: Iterable[ValidatedTask]
+    ) -> dict[str, type[NameInUseError]]:
+        """Return the names that are in use, in the order given, and the error for each."""
+        names = [new.name for new in new_tasks if new.name is not None]
+        listed = session.listed(names)
+        rows = session.rows(
+            "names_in_use", queue=queue_name, names=listed, now_usec=session.now_usec
+        )
+        found = {row[0]: row[1] for row in rows}
+        return {
+            name: TombstonedTaskError if found[name] else TaskAlreadyExistsError
+            for name in names
+            if name in found
+        }
+
+    # -- names, limits, records ------------------------------------------------------------------
 
     def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:
         """Free the names of deleted tasks: some, or all (None)."""
-        with self._settled() as session, session.transaction():
+        with self._writing() as session:
+            self._catch_up(session)
             if task_names is None:
-                session.change(sql.FREE_ALL_NAMES, {"queue": queue_name})
+                session.change("free_all_names", queue=queue_name)
             else:
-                names = session.listed([name for name in task_names if possible_name(name)])
-                session.change(sql.FREE_NAMES, {"queue": queue_name, "names": names})
+                names = session.listed([name for name in task_names if is_storable(name)])
+                session.change("free_names", queue=queue_name, names=names)
 
     def change_retry_limit(self, queue_name: str, retry_limit: RetryLimit) -> None:
-        """Hold the leases now current to another limit."""
-        with self._settled() as session:
-            wanted = {"queue": queue_name, **retry_limit._asdict()}
-            before = session.row(sql.RETRY_LIMIT, wanted) or (None, 0)
-            if tuple(before) == retry_limit:
-                return
-            with session.transaction():
-                session.change(sql.LIMIT_LEASES, wanted)
-                session.change(sql.SET_RETRY_LIMIT, wanted)
-                self._ends_at(0)
+        """Apply another retry limit to the current leases."""
+        with self._writing(unlimited=True) as session:
+            before = session.row("retry_limit", queue=queue_name) or (None, 0)
+            if tuple(before) != retry_limit:
+                # By the limit before, some tasks may have been exhausted already.
                 self._catch_up(session)
+                self._set_retry_limit(session, queue_name, retry_limit)
 
-    # -- parts of leasing ------------------------------------------------------------------------
+    def _set_retry_limit(self, session: Session, queue_name: str, retry_limit: RetryLimit) -> None:
+        session.change("apply_retry_limit", queue=queue_name, **retry_limit._asdict())
+        session.change("set_retry_limit", queue=queue_name, **retry_limit._asdict())
 
-    def _lease_due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
-        due = self._due(session, queue_name, request)
-        if not due:
-            return []
-        if request.retry_limit.leases == 0:
-            self._exhaust(session, queue_name, due, session.now_usec)
-            return []
-        until_usec = session.now_usec + request.lease_usec
-        parameters = {"until_usec": until_usec, **request.retry_limit._asdict()}
-        if len(due) == 1:
-            session.change(sql.LEASE_ONE, {**parameters, "sequence": due[0].sequence})
-        else:
-            sequences = session.listed([task.sequence for task in due])
-            session.change(sql.LEASE, {**parameters, "sequences": sequences})
-        if request.retry_limit.leases is not None:
-            self._ends_at(until_usec)
-        leased = [
-            Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
-            for _, seq, name, queue, payload, tag, retries, enqueued, size in due
-        ]
-        second = session.now_usec // USEC_PER_SECOND
-        counted = {"queue": queue_name, "second": second, "tasks": len(leased)}
-        session.change(sql.COUNT_LEASED, counted)
-        self._record(session, EventKind.LEASED, queue_name, leased, until_usec=until_usec)
-        return leased
+    def _touch(self, queue_name: str, tasks: int) -> None:
+        """Count the tasks of an operation that is done; trim the records now and then."""
+        self._touched[queue_name] += tasks
+        if self._touched[queue_name] >= _TRIM_AFTER:
+            self._touched[queue_name] = 0
+            # The operation is done and must not fail because of this: it can wait.
+            with suppress(TransientError), self._writing() as session:
+                self._trim(session, queue_name)
 
-    def _due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
-        statement = sql.DUE
-        parameters = {
-            "queue": queue_name,
-            "now_usec": session.now_usec,
-            "max_tasks": request.max_tasks,
-        }
-        if request.group_by_tag:
-            statement = sql.DUE_BY_TAG
-            parameters["tag"] = encode_tag(request.tag)
-            if request.tag is None:
-                parameters["tag"] = (session.row(sql.FIRST_TAG, parameters) or (b"",))[0]
-        # Row by row: those that do not fit are never read.
-        return fitting(map(task_of, session.rows(statement, parameters)), request.payload_bytes)
+    def _trim(self, session: Session, queue_name: str) -> None:
+        """Delete old records of a queue, and tombstones that have expired."""
+        recorded = session.row("recorded_events", queue=queue_name) or (0,)
+        excess = int(recorded[0]) - self._limits.events_kept
+        if excess > 0:
+            session.change("trim_events", queue=queue_name, excess=excess, rows=_ROWS_TRIMMED)
+        second = session.now_usec // USEC_PER_SECOND - _HOUR_SECONDS
+        session.change("trim_leased", queue=queue_name, second=second)
+        session.change("trim_tombstones", now_usec=session.now_usec, rows=_ROWS_TRIMMED)
 
-    def _not_held(self, session: Session, queue_name: str, task_name: str) -> TaskLeaseExpiredError:
-        task = self._get(session, queue_name, task_name)
-        return task_errors.lease_lost(task, session.now_usec)
+    def _trim_exhausted(self, session: Session, queue_name: str) -> None:
+        session.change(
+            "trim_exhausted",
+            queue=queue_name,
+            kept=self._limits.exhausted_kept,
+            payload_bytes=self._limits.exhausted_payload_bytes,
+        )
 
-    # -- parts of deleting -----------------------------------------------------------------------
+    # -- everything ------------------------------------------------------------------------------
 
-    def _record_gone(
-        self, session: Session, kind: EventKind, queue_name: str, gone: Sequence[Row]
+    def clear(self) -> None:
+        """Delete everything."""
+        with self._replacing() as session:
+            self._restored(session)
+
+    def export(self) -> dict[str, QueueContents]:
+        """Return the contents of every queue that has any."""
+        contents: defaultdict[str, QueueContents] = defaultdict(
+            lambda: QueueContents([], [], {}, [])
+        )
+        with self._reading(unlimited=True) as session, session.snapshot():
+            now_usec = session.now_usec
+            for task in map(task_of, session.rows("all_tasks")):
+                contents[task.queue_name].tasks.append(task)
+            for task in map(task_of, session.rows("all_exhausted")):
+                contents[task.queue_name].exhausted.append(task)
+            for queue_name, name, free_usec in session.rows("all_tombstones", now_usec=now_usec):
+                contents[queue_name].tombstones[name] = free_usec
+            since = now_usec // USEC_PER_SECOND - _HOUR_SECONDS
+            for queue_name, second, tasks in session.rows("all_leased", second=since):
+                contents[queue_name].leased.append((second, int(tasks)))
+        return dict(contents)
+
+    def restore(
+        self, contents: Mapping[str, QueueContents], *, retry_limits: Mapping[str, RetryLimit]
     ) -> None:
-        """Record tasks that `_bury` told of."""
-        if gone:
-            self._balance(session, queue_name, -len(gone), -sum(row[2] for row in gone))
-            self._record_steps(session, kind, queue_name, gone)
+        """Replace all contents; see `TaskStore.restore`."""
+        with self._replacing() as session:
+            for queue_name, restored in contents.items():
+                session.change_many("restore_task", map(row_of, restored.tasks))
+                session.change_many("restore_exhausted", map(row_of, restored.exhausted))
+                for second, tasks in restored.leased:
+                    session.change("count_leased", queue=queue_name, second=second, tasks=tasks)
+            self._restored(session)
+            for queue_name, restored in contents.items():
+                tombstones = [(queue_name, *item) for item in restored.tombstones.items()]
+                session.change_many("restore_tombstone", tombstones)
+                limit = retry_limits.get(queue_name, RetryLimit())
+                self._set_retry_limit(session, queue_name, limit)
 
-    def _delete_results(
-        self, session: Session, queue_name: str, names: Sequence[str], gone: set[str]
-    ) -> list[DeleteResult]:
-        """Give what became of each name when those in `gone` were deleted."""
-        if len(gone) == len(names):
-            return [DeleteResult.DELETED] * len(names)
-        others = [name for name in names if name not in gone and possible_name(name)]
-        parameters = {
-            "queue": queue_name,
-            "names": session.listed(others),
-            "now_usec": session.now_usec,
-        }
-        tombstones = {row[0] for row in session.rows(sql.NAMES, parameters) if row[1]}
-        results: list[DeleteResult] = []
-        for name in names:
-            if name in gone:
-                results.append(DeleteResult.DELETED)
-                gone.remove(name)
-                tombstones.add(name)
-            elif name in tombstones:
-                results.append(DeleteResult.TOMBSTONED)
-            else:
-                results.append(DeleteResult.UNKNOWN)
-        return results
+
+def _latest(operations: Sequence[Operation], kept: int) -> Sequence[Operation]:
+    """Return the latest operations that have no more than `kept` events; one always stays."""
+    events = 0
+    for position in range(len(operations) - 1, -1, -1):
+        events += len(operations[position].names)
+        if events > kept:
+            return operations[position + 1 :] or operations[position:]
+    return operations

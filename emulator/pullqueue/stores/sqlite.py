@@ -1,70 +1,54 @@
-"""Tasks in one SQLite file that belongs to one process.
+"""Tasks in one SQLite file, which one process writes to.
 
-Since no other process writes to it, what can be reckoned from the file when it is opened (how much
-each queue holds, the next number, the next end of a task) is kept in memory from then on. So is the
-record of the latest operations, for a while: of all that is kept here, it alone can lose something
-when the process is killed.
+One connection writes, another reads: a question, however long its answer takes, does not hold up
+the operations. A call is one transaction, and what it returned is in the file.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
-import sys
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from types import TracebackType
 
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
-
-from pullqueue.clock import Clock
-from pullqueue.engine.events import Event, EventKind
+from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.engine import task_errors
+from pullqueue.engine.events import EventKind
 from pullqueue.engine.memory.rates import RateLimiter
 from pullqueue.engine.names import NameSource
-from pullqueue.engine.store import QueueContents, RetryLimit, StoreFactory, ValidatedTask
-from pullqueue.errors import InternalError, StoreError, TransientError
+from pullqueue.engine.store import (
+    Insertion,
+    Lease,
+    LeaseRequest,
+    RetryLimit,
+    StoreFactory,
+    ValidatedTask,
+    fitting,
+)
+from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores import statements as sql
-from pullqueue.stores.base import EventRow
-from pullqueue.stores.rows import encode_tag
-from pullqueue.stores.session import Session
-from pullqueue.stores.sql import SqlStore
-from pullqueue.stores.sqlite_file import open_file
-from pullqueue.stores.sqlite_session import SqliteSession
-from pullqueue.tasks import Task
+from pullqueue.stores.rows import Row, encode_tag, is_storable, joined, row_of, task_of
+from pullqueue.stores.sql import Session, SqlStore
+from pullqueue.stores.sql_files import statements
+from pullqueue.stores.sqlite_file import open_file, parsed
+from pullqueue.tasks import DeleteResult, Task
 
-_EVENTS_AT_ONCE = 64
-"""So many operations are recorded together. Each by itself would cost a third of a small call."""
-_SYNCHRONOUS = ("normal", "full")
-_NEVER = sys.maxsize
+_SQL = statements("sqlite.sql")
 
-_INSERT = """
-INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-stored_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence, payload = excluded.payload,
-tag = excluded.tag, eta_usec = excluded.eta_usec, retry_count = 0,
-enqueued_usec = excluded.enqueued_usec, stored_bytes = excluded.stored_bytes, free_usec = NULL
-WHERE tasks.free_usec <= excluded.enqueued_usec"""
-_RECORD = """
-INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-_LAST_EVENT = "SELECT coalesce(max(id), 0) FROM events"
-_STORED_SINCE = "SELECT sequence FROM tasks WHERE sequence >= :sequence"
-_LAST_SEQUENCE = "SELECT coalesce(max(sequence), 0) FROM tasks"
-_HOLDINGS = """
-SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NULL GROUP BY queue"""
+_Totals = Mapping[str, tuple[int, int]]
+"""How many tasks each queue has, and their size in bytes."""
 
 
 def sqlite_store(url: str) -> StoreFactory:
-    """Give what opens the store of `sqlite:///FILE`, or `sqlite:///FILE?synchronous=full`.
+    """Return the factory of the store of `sqlite:///FILE`, or `sqlite:///FILE?synchronous=full`.
 
     Raises:
-        StoreError: the URL names no file, or an option there is not.
+        StoreError: the URL has no file, or an unknown option.
     """
-    path, synchronous = _parsed(url)
+    path, synchronous = parsed(url)
 
     def factory(*, clock: Clock, limits: Limits, names: NameSource) -> SqliteStore:
         return SqliteStore(path, synchronous, clock=clock, limits=limits, names=names)
@@ -72,210 +56,364 @@ def sqlite_store(url: str) -> StoreFactory:
     return factory
 
 
-def _parsed(url: str) -> tuple[Path, str]:
-    try:
-        parts = make_url(url)
-    except ArgumentError:
-        parts = None
-    if parts is None or not parts.database or parts.database == ":memory:" or parts.host:
-        raise StoreError(f"store {url!r} names no file: give sqlite:///FILE, or memory")
-    options = dict(parts.query)
-    synchronous = options.pop("synchronous", "normal")
-    if options or synchronous not in _SYNCHRONOUS:
-        raise StoreError(
-            f"store {url!r} has an option there is not: only synchronous=normal and "
-            "synchronous=full can be given"
-        )
-    return Path(parts.database), str(synchronous)
+class SqliteSession(Session):
+    """A transaction on one of the two connections."""
+
+    def __init__(self, connection: sqlite3.Connection, now_usec: int, totals: _Totals) -> None:
+        self.now_usec = now_usec
+        self.totals = totals
+        """The totals of the store as of the beginning of the transaction."""
+        self.added: list[tuple[str, int, int]] = []
+        """What is to be added to the totals when the transaction ends: queue, tasks, bytes."""
+        self._connection = connection
+
+    def iterate(self, statement: str, **parameters: object) -> Iterator[Row]:
+        """Execute a statement and yield its rows as they are read."""
+        return self._connection.execute(_SQL[statement], parameters)
+
+    def rows(self, statement: str, **parameters: object) -> list[Row]:
+        """Execute a statement and return its rows."""
+        return self._connection.execute(_SQL[statement], parameters).fetchall()
+
+    def change(self, statement: str, **parameters: object) -> int:
+        """Execute a statement and return the number of rows it changed."""
+        return self._connection.execute(_SQL[statement], parameters).rowcount
+
+    def change_many(self, statement: str, rows: Iterable[Row | Mapping[str, object]]) -> int:
+        """Execute a statement for each row of parameters; return the number of rows changed."""
+        return self._connection.executemany(_SQL[statement], rows).rowcount
+
+    def listed(self, values: Sequence[str]) -> object:
+        """Return the parameter for a list of values: JSON."""
+        return json.dumps(values)
+
+    def snapshot(self) -> AbstractContextManager[object]:
+        """Do nothing: a transaction sees the file as of one time."""
+        return nullcontext()
 
 
 class SqliteStore(SqlStore):
-    """Keeps tasks in an SQLite file, one operation at a time."""
-
-    _passing_errors = (sqlite3.OperationalError,)
+    """Keeps tasks in an SQLite file."""
 
     def __init__(
         self, path: Path, synchronous: str, *, clock: Clock, limits: Limits, names: NameSource
     ) -> None:
         super().__init__(clock=clock, limits=limits, names=names)
+        self._path = path
         self._lock = threading.RLock()
-        self._unsettled: list[tuple[str, int, int]] = []
-        self._unwritten: list[tuple[object, ...]] = []
-        connection = open_file(path, synchronous=synchronous)
-        self._connection = SqliteSession(connection, begun=self._begin, undone=self._undo)
+        self._reader_lock = threading.Lock()
+        self._writer, self._reader = open_file(path, synchronous=synchronous)
+        self._identity = _identity(path)
         self._rates: defaultdict[str, RateLimiter] = defaultdict(RateLimiter)
-        self._guard = _Guard(self._connection, clock, self._lock)
-        self._reckon()
+        self._recount()
 
     def now_usec(self) -> int:
-        """Give the clock's time."""
+        """Return the clock's time."""
         return self._clock.now_usec()
-
-    def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
-        """Give what happened, oldest first."""
-        with self._session() as session:
-            self._catch_up(session)
-            self._write_events(session)
-            return super().events(queue_name, task_name)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._reckoned_anew():
-            super().clear()
-            self._rates.clear()
-
-    def restore(
-        self, contents: Mapping[str, QueueContents], *, retry_limits: Mapping[str, RetryLimit]
-    ) -> None:
-        """Keep other contents; see `TaskStore.restore`."""
-        with self._reckoned_anew():
-            super().restore(contents, retry_limits=retry_limits)
 
     def close(self) -> None:
         """Close the file."""
-        with self._session() as session:
-            self._write_events(session)
-            self._connection.close()
+        with self._reader_lock, self._lock:
+            self._reader.close()
+            self._writer.close()
 
-    @contextmanager
-    def _reckoned_anew(self) -> Iterator[None]:
-        with self._lock:
-            try:
-                yield
-            finally:
-                self._reckon()
+    # -- operations ------------------------------------------------------------------------------
 
-    def _reckon(self) -> None:
-        """Take from the file what is kept in memory."""
-        session = self._connection
-        last = session.row(_LAST_SEQUENCE, {}) or (0,)
-        self._next_sequence = last[0] + 1
-        self._next_event = (session.row(_LAST_EVENT, {}) or (0,))[0] + len(self._unwritten) + 1
-        self._tasks: Counter[str] = Counter()
-        self._bytes: Counter[str] = Counter()
-        for queue_name, tasks, stored_bytes in session.rows(_HOLDINGS, {}):
-            self._tasks[queue_name] = tasks
-            self._bytes[queue_name] = stored_bytes
-        self._first_end = 0
-
-    # -- what this database does in its own way --------------------------------------------------
-
-    def _session(self) -> AbstractContextManager[Session]:
-        return self._guard
-
-    def _is_something_spent(self, session: Session) -> bool:
-        if session.now_usec < self._first_end:
-            return False
-        first = session.row(sql.FIRST_END, {}) or (None,)
-        self._first_end = _NEVER if first[0] is None else first[0]
-        return session.now_usec >= self._first_end
-
-    def _ends_at(self, usec: int) -> None:
-        self._first_end = min(self._first_end, usec)
-
-    def _exclude(self, session: Session, purpose: str) -> None:
-        """Do nothing: there is one session at a time."""
-
-    def _admit(self, session: Session, queue_name: str, calls_per_second: int) -> bool:
-        return self._rates[queue_name].permit(session.now_usec, calls_per_second)
-
-    def _held(self, session: Session, queue_name: str | None) -> tuple[int, int]:  # noqa: ARG002 - in memory
-        if queue_name is None:
-            return self._tasks.total(), self._bytes.total()
-        return self._tasks[queue_name], self._bytes[queue_name]
-
-    def _balance(
+    def insert(
         self,
-        session: Session,  # noqa: ARG002 - what a queue holds is kept in memory
         queue_name: str,
-        tasks: int,
-        stored_bytes: int,
-    ) -> None:
-        self._tasks[queue_name] += tasks
-        self._bytes[queue_name] += stored_bytes
-        self._unsettled.append((queue_name, tasks, stored_bytes))
-
-    def _begin(self) -> None:
-        """Remember what has to be taken back if a transaction comes to nothing."""
-        self._unsettled.clear()
-        self._unwritten_before = self._unwritten.copy()
-        self._next_event_before = self._next_event
-
-    def _undo(self) -> None:
-        """Take back what a transaction that came to nothing has reckoned."""
-        self._unwritten = self._unwritten_before
-        self._next_event = self._next_event_before
-        for queue_name, tasks, stored_bytes in self._unsettled:
-            self._tasks[queue_name] -= tasks
-            self._bytes[queue_name] -= stored_bytes
-        self._first_end = 0
-
-    def _empty(self, session: Session) -> None:
-        super()._empty(session)
-        # Within the transaction: where that comes to nothing, the record is there again.
-        self._unwritten = []
-        self._next_event = 1
-
-    def _write_event(self, session: Session, event: EventRow) -> None:
-        self._unwritten.append((*event, self._next_event))
-        self._next_event += 1
-        if len(self._unwritten) >= _EVENTS_AT_ONCE:
-            with self._afterwards(session):
-                self._write_events(session)
-
-    def _write_events(self, session: Session) -> None:
-        if self._unwritten:
-            with session.transaction():
-                self._connection.insert(_RECORD, self._unwritten)
-                self._unwritten = []
-
-    def _renumber(self, session: Session) -> None:
-        """Do nothing: what `_reckon` finds is what counts."""
+        new_tasks: Sequence[ValidatedTask],
+        *,
+        storage_limit_bytes: int | None,
+    ) -> Insertion:
+        """Store tasks; see `TaskStore.insert`."""
+        with self._writing() as session:
+            if storage_limit_bytes is None:
+                insertion = self._insert(session, queue_name, new_tasks)
+            else:
+                insertion = self._insert_within(session, queue_name, new_tasks, storage_limit_bytes)
+        self._touch(queue_name, len(insertion.added))
+        return insertion
 
     def _store(
-        self, session: Session, queue_name: str, drafts: Sequence[ValidatedTask]
+        self, session: Session, queue_name: str, named: Sequence[ValidatedTask]
     ) -> list[Task]:
         now_usec = session.now_usec
-        first = self._next_sequence
-        self._next_sequence += len(drafts)
-        tasks: list[Task] = []
-        rows: list[tuple[object, ...]] = []
-        for sequence, (name, payload, tag, given_usec, size) in enumerate(drafts, first):
-            eta_usec = now_usec if given_usec is None else given_usec
-            fields = (eta_usec, sequence, name, queue_name, payload, tag, 0, now_usec, size)
-            tasks.append(Task._make(fields))
-            rows.append((*fields[:5], encode_tag(tag), 0, now_usec, size))
-        with nullcontext() if len(rows) == 1 else session.transaction():
-            if self._connection.insert(_INSERT, rows) < len(tasks):
-                stored = {row[0] for row in session.rows(_STORED_SINCE, {"sequence": first})}
-                tasks = [task for task in tasks if task.sequence in stored]
-            if tasks:
-                stored_bytes = sum(task.stored_bytes for task in tasks)
-                self._balance(session, queue_name, len(tasks), stored_bytes)
-                self._record(session, EventKind.ADDED, queue_name, tasks)
+        ((first,),) = session.rows("next_sequence")
+        tasks = [
+            Task(
+                now_usec if eta_usec is None else eta_usec,
+                *(sequence, str(name), queue_name, payload, tag, 0, now_usec, size),
+            )
+            for sequence, (name, payload, tag, eta_usec, size) in enumerate(named, first)
+        ]
+        if session.change_many("insert_task", map(row_of, tasks)) < len(tasks):
+            stored = {row[0] for row in session.rows("sequences_from", sequence=first)}
+            tasks = [task for task in tasks if task.sequence in stored]
+        if tasks:
+            self._add_total(session, queue_name, len(tasks), sum(t.stored_bytes for t in tasks))
+            steps = [(task.name, 0) for task in tasks]
+            self._record(session, EventKind.ADDED, queue_name, steps)
         return tasks
 
+    def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
+        """Lease the first due tasks; see `TaskStore.lease`."""
+        with self._writing() as session:
+            rate = self._rates[queue_name]
+            if not rate.permit(session.now_usec, request.calls_per_second):
+                return Lease([], rate_limited=True)
+            leased = self._lease(session, queue_name, request)
+        self._touch(queue_name, len(leased))
+        return Lease(leased)
 
-class _Guard(AbstractContextManager[Session]):
-    """Lets one thread at a time have the session, and tells what its errors mean."""
+    def _lease(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
+        due = self._due(session, queue_name, request)
+        if not due:
+            return []
+        if request.retry_limit.leases == 0:
+            ends = [{"sequence": task.sequence, "now_usec": session.now_usec} for task in due]
+            session.change_many("exhaust_task", ends)
+            self._catch_up(session)
+            return []
+        until_usec = session.now_usec + request.lease_usec
+        lease = {"until_usec": until_usec, **request.retry_limit._asdict()}
+        session.change_many("lease_task", [{**lease, "sequence": task.sequence} for task in due])
+        leased = [
+            Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
+            for _, seq, name, queue, payload, tag, retries, enqueued, size in due
+        ]
+        second = session.now_usec // USEC_PER_SECOND
+        session.change("count_leased", queue=queue_name, second=second, tasks=len(leased))
+        steps = [(task.name, task.retry_count) for task in leased]
+        self._record(session, EventKind.LEASED, queue_name, steps, until_usec)
+        return leased
 
-    def __init__(self, session: SqliteSession, clock: Clock, lock: threading.RLock) -> None:
-        self._session = session
-        self._clock = clock
-        self._lock = lock
+    def _due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
+        parameters: dict[str, object] = {"queue": queue_name, "now_usec": session.now_usec}
+        statement = "due"
+        if request.group_by_tag:
+            statement = "due_by_tag"
+            tag = encode_tag(request.tag)
+            if request.tag is None:
+                tag = (session.row("first_due_tag", **parameters) or (tag,))[0]
+            parameters["tag"] = tag
+        assert isinstance(session, SqliteSession)  # noqa: S101 - this store makes no other
+        # Row by row: those that do not fit are never read.
+        rows = session.iterate(statement, **parameters, max_tasks=request.max_tasks)
+        return fitting(map(task_of, rows), request.payload_bytes)
 
-    def __enter__(self) -> Session:
-        self._lock.acquire()
-        return self._session.at(self._clock.now_usec())
-
-    def __exit__(
+    def modify_lease(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        queue_name: str,
+        task_name: str,
+        *,
+        expected_eta_usec: int | None,
+        lease_usec: int,
+        retry_limit: RetryLimit,
+    ) -> Task:
+        """Change the end of a lease; see `TaskStore.modify_lease`."""
+        with self._writing() as session:
+            until_usec = session.now_usec + lease_usec
+            row = is_storable(task_name) and session.row(
+                "modify_lease",
+                queue=queue_name,
+                name=task_name,
+                until_usec=until_usec,
+                expected_eta_usec=expected_eta_usec,
+                now_usec=session.now_usec,
+                **retry_limit._asdict(),
+            )
+            if not row:
+                task = self._get(session, queue_name, task_name)
+                raise task_errors.lease_lost(task, session.now_usec)
+            task = task_of(row)
+            kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
+            steps = [(task.name, task.retry_count)]
+            self._record(session, kind, queue_name, steps, until_usec if lease_usec else None)
+        self._touch(queue_name, 1)
+        return task
+
+    def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
+        """Delete tasks by name; see `TaskStore.delete`."""
+        names = list(task_names)
+        results: list[DeleteResult] = []
+        with self._writing() as session:
+            listed = session.listed([name for name in names if is_storable(name)])
+            found = {
+                row[0]: row
+                for row in session.rows(
+                    "named", queue=queue_name, names=listed, now_usec=session.now_usec
+                )
+            }
+            deleted: dict[str, Row] = {}
+            for name in names:
+                row = found.get(name)
+                if row is None:
+                    results.append(DeleteResult.UNKNOWN)
+                elif row[-1] or name in deleted:
+                    results.append(DeleteResult.TOMBSTONED)
+                else:
+                    deleted[name] = row
+                    results.append(DeleteResult.DELETED)
+            if deleted:
+                self._delete(session, queue_name, list(deleted.values()))
+        self._touch(queue_name, len(deleted))
+        return results
+
+    def _delete(self, session: Session, queue_name: str, rows: Sequence[Row]) -> None:
+        free_usec = session.now_usec + self._tombstone_usec
+        ends = [{"free_usec": free_usec, "sequence": sequence} for _, sequence, *_ in rows]
+        session.change_many("tombstone_task", ends)
+        self._add_total(session, queue_name, -len(rows), -sum(row[3] for row in rows))
+        steps = [(name, retry_count) for name, _, retry_count, *_ in rows]
+        self._record(session, EventKind.DELETED, queue_name, steps)
+
+    def purge(self, queue_name: str) -> int:
+        """Delete every task of a queue; see `TaskStore.purge`."""
+        with self._writing() as session:
+            free_usec = session.now_usec + self._tombstone_usec
+            gone = session.rows("purge", queue=queue_name, free_usec=free_usec)
+            session.change("drop_exhausted_payloads", queue=queue_name)
+            if gone:
+                self._add_total(session, queue_name, -len(gone), -sum(row[2] for row in gone))
+                self._record(session, EventKind.PURGED, queue_name, [row[:2] for row in gone])
+        self._touch(queue_name, len(gone))
+        return len(gone)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self, *, unlimited: bool = False) -> Iterator[Session]:  # noqa: ARG002
+        with self._locked() as now_usec, self._transaction(now_usec) as session:
+            yield session
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Keep other threads from writing, and return the time; nothing is exhausted by then."""
+        with _translated_errors(), self._lock:
+            self._check_file()
+            now_usec = self._clock.now_usec()
+            if self._writer.execute(_SQL["find_exhausted"], {"now_usec": now_usec}).fetchone():
+                with self._transaction(now_usec) as session:
+                    self._catch_up(session)
+            yield now_usec
+
+    @contextmanager
+    def _transaction(self, now_usec: int) -> Iterator[SqliteSession]:
+        session = SqliteSession(self._writer, now_usec, self._counted)
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            yield session
+            self._writer.execute("COMMIT")
+        except BaseException:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            raise
+        for queue_name, tasks, stored_bytes in session.added:
+            before = self._counted.get(queue_name, (0, 0))
+            self._counted[queue_name] = (before[0] + tasks, before[1] + stored_bytes)
+
+    @contextmanager
+    def _reading(self, *, unlimited: bool = False) -> Iterator[Session]:  # noqa: ARG002
+        with _translated_errors(), self._reader_lock:
+            with self._locked() as now_usec:
+                self._reader.execute("BEGIN")
+                # The transaction sees the file as it is at its first statement.
+                self._reader.execute("SELECT 1 FROM retry_limits LIMIT 1").fetchone()
+                session = SqliteSession(self._reader, now_usec, self._counted.copy())
+            try:
+                yield session
+            finally:
+                self._reader.execute("COMMIT")
+
+    @contextmanager
+    def _replacing(self) -> Iterator[Session]:
+        with self._lock:
+            with self._writing() as session:
+                for statement in ("tasks", "exhausted", "events", "leased"):
+                    session.change(f"delete_{statement}")
+                yield session
+            self._rates.clear()
+            self._recount()
+
+    def _restored(self, session: Session) -> None:
+        """Do nothing: `_replacing` counts the tasks, and the next number follows the last one."""
+
+    def _check_file(self) -> None:
+        """Notice that the file is gone, which SQLite does not: it would go on without it."""
+        if _identity(self._path) != self._identity:
+            raise InternalError(
+                f"the store's file {str(self._path)!r} was deleted or replaced while it was in "
+                "use: put it back, or restart the server"
+            )
+
+    def _catch_up(self, session: Session) -> None:
+        moment = {"now_usec": session.now_usec}
+        exhausted = session.rows("exhausted_totals", **moment)
+        if not exhausted:
+            return
+        session.change("keep_exhausted", **moment)
+        session.change("record_exhausted", **moment)
+        session.change("tombstone_exhausted", **moment, tombstone_usec=self._tombstone_usec)
+        for queue_name, tasks, stored_bytes in exhausted:
+            self._add_total(session, queue_name, -tasks, -stored_bytes)
+            self._trim_exhausted(session, queue_name)
+
+    def _recount(self) -> None:
+        """Read the totals from the file.
+
+        They are kept in memory from then on, and in no table: a total in a table made an add of one
+        task 1.4 times as long.
+        """
+        counted = self._writer.execute(_SQL["totals"])
+        self._counted = {queue: (tasks, size) for queue, tasks, size in counted}
+
+    def _totals(self, session: Session, queue_name: str | None) -> tuple[int, int]:
+        assert isinstance(session, SqliteSession)  # noqa: S101 - this store makes no other
+        if queue_name is not None:
+            return session.totals.get(queue_name, (0, 0))
+        counted = session.totals.values()
+        return sum(tasks for tasks, _ in counted), sum(size for _, size in counted)
+
+    def _add_total(self, session: Session, queue_name: str, tasks: int, stored_bytes: int) -> None:
+        assert isinstance(session, SqliteSession)  # noqa: S101 - this store makes no other
+        session.added.append((queue_name, tasks, stored_bytes))
+
+    def _record(
+        self,
+        session: Session,
+        kind: EventKind,
+        queue_name: str,
+        steps: Sequence[Sequence[object]],
+        until_usec: int | None = None,
     ) -> None:
-        self._lock.release()
-        if isinstance(error, sqlite3.OperationalError):
-            raise TransientError(f"the store's file: {error}; try again") from error
-        if isinstance(error, sqlite3.DatabaseError):
-            raise InternalError(f"the store's file: {error}") from error
+        """Record an operation on tasks, given as names and retry counts."""
+        recorded = steps[: max(1, self._limits.events_kept)]
+        session.change(
+            "record",
+            queue=queue_name,
+            usec=session.now_usec,
+            kind=kind.value,
+            until_usec=until_usec,
+            size=len(recorded),
+            names=joined(name for name, _ in recorded),
+            retry_counts=joined(retry_count for _, retry_count in recorded),
+        )
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise TransientError(f"the store's file: {error}; try again") from error
+    except sqlite3.Error as error:
+        raise InternalError(f"the store's file: {error}") from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -2,117 +2,157 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
-
-from sqlalchemy import StaticPool, create_engine
+from urllib.parse import parse_qsl, quote, unquote
 
 from pullqueue.errors import StoreError
-from pullqueue.stores.schema import STEPS, Step
+from pullqueue.stores.sql_files import migrations
 
 _APPLICATION_ID = 0x70756C71
-"""`pulq`, in the header of the file; tells ours from others'."""
+"""`pulq`, in the header of the file: marks a store."""
 _LOCK_TIMEOUT_SECONDS = 1.0
-"""How long a server that is being stopped may keep its file."""
+"""How long to wait for a server that is being stopped."""
+_SYNCHRONOUS = ("normal", "full")
+_OWNER_ONLY = 0o600
 
 
-def open_file(path: Path, *, synchronous: str, steps: Sequence[Step] = STEPS) -> sqlite3.Connection:
-    """Open a file, or make it, and lead its schema to the newest version.
-
-    The connection keeps every other process out until it is closed.
+def parsed(url: str) -> tuple[Path, str]:
+    """Return the path of `sqlite:///FILE?synchronous=...`, and the option.
 
     Raises:
-        StoreError: the file is in use, no store, torn, or of a newer version; it is left untouched.
+        StoreError: the URL has no file, or an unknown option.
     """
+    address, _, query = url.partition("?")
+    _, slashes, name = address.partition(":///")
+    if not slashes or not name or name == ":memory:":
+        raise StoreError(f"store {url!r} has no file: use sqlite:///FILE, or memory")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    synchronous = options.pop("synchronous", "normal")
+    if options or synchronous not in _SYNCHRONOUS:
+        raise StoreError(
+            f"store {url!r} has an unknown option: only synchronous=normal and synchronous=full "
+            "are allowed"
+        )
+    # What a symbolic link leads to: the log is beside the file itself.
+    return Path(unquote(name)).resolve(), synchronous
+
+
+def open_file(
+    path: Path, *, synchronous: str, scripts: Sequence[str] | None = None
+) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Open a file, or make it, and migrate it to the newest version.
+
+    Return a connection that writes and one that reads. While they are open, no other process can
+    open the file as a store; other programs can read it.
+
+    Raises:
+        StoreError: the file is in use, not a store, damaged, or of a newer version; it is left
+            untouched.
+    """
+    scripts = migrations("sqlite") if scripts is None else scripts
+    opened: list[sqlite3.Connection] = []
     try:
         if path.exists() and path.stat().st_size:
-            _check(path, newest=len(steps))
-        connection = sqlite3.connect(
-            path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        try:
-            _configure(connection, synchronous)
-            _migrate(connection, steps)
-        except BaseException:
+            _check(path, newest=len(scripts))
+        elif not path.exists():
+            _create(path)
+        writer = _connected(path)
+        opened.append(writer)
+        _configure(writer, synchronous)
+        _migrate(writer, scripts)
+        reader = _connected(path)
+        opened.append(reader)
+        reader.execute("PRAGMA query_only = ON")
+        reader.execute("SELECT count(*) FROM tasks WHERE false").fetchone()
+    except BaseException as error:
+        for connection in opened:
             connection.close()
-            raise
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(_reason(path, error)) from error
-    return connection
+        if isinstance(error, sqlite3.Error | OSError):
+            raise StoreError(_reason(path, error)) from error
+        raise
+    return writer, reader
+
+
+def _create(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+    )
 
 
 def _check(path: Path, *, newest: int) -> None:
-    # A connection that may only read brings nothing into the file, not even a log left behind; and
-    # where there is no log, it can be kept from making one.
+    # A connection that can only read changes nothing in the file, not even by a log left beside it;
+    # without a log, it can be kept from making one.
     has_log = path.with_name(f"{path.name}-wal").exists()
     access = "mode=ro" if has_log else "immutable=1"
-    address = f"file:{quote(str(path.resolve()))}?{access}"
+    address = f"file:{quote(str(path))}?{access}"
     connection = sqlite3.connect(address, uri=True, timeout=_LOCK_TIMEOUT_SECONDS)
     try:
         (owner,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if owner != _APPLICATION_ID:
             raise StoreError(
-                f"{str(path)!r} is another program's database: name a file of its own for the store"
+                f"{str(path)!r} is the database of another program: use another file for the store"
             )
         if version > newest:
             raise StoreError(
                 f"{str(path)!r} was written by a newer pullqueue (schema {version}, known here: "
-                f"{newest}): upgrade pullqueue, or name another file"
+                f"{newest}): upgrade pullqueue, or use another file"
             )
         (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
-            raise StoreError(_torn(path, state))
+            raise StoreError(_damaged(path, state))
     finally:
         connection.close()
 
 
 def _configure(connection: sqlite3.Connection, synchronous: str) -> None:
-    # In this order: a log opened under the exclusive lock needs no memory shared with others.
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA cache_size = -65536")
-    # What undoes a statement that fails halfway needs no file.
+    # What undoes a statement that fails needs no file.
     connection.execute("PRAGMA temp_store = MEMORY")
-    # The log is brought in, and the disk waited for, every 16 MB.
+    # The log is written back, and the disk waited for, every 16 MB.
     connection.execute("PRAGMA wal_autocheckpoint = 4096")
-    connection.execute("BEGIN EXCLUSIVE")
+    # Every process that has the file open has a shared lock on it, so that only the first one gets
+    # an exclusive lock. It lets other programs read from then on.
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("BEGIN IMMEDIATE")
     connection.execute("COMMIT")
+    connection.execute("PRAGMA locking_mode = NORMAL")
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 
-def _migrate(connection: sqlite3.Connection, steps: Sequence[Step]) -> None:
+def _migrate(connection: sqlite3.Connection, scripts: Sequence[str]) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == len(steps):
-        return
-    engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
-    with engine.connect() as transaction:
-        transaction.exec_driver_sql("BEGIN IMMEDIATE")
-        for step in steps[version:]:
-            step(transaction)
-        transaction.exec_driver_sql(f"PRAGMA application_id = {_APPLICATION_ID}")
-        transaction.exec_driver_sql(f"PRAGMA user_version = {len(steps)}")
-        transaction.commit()
+    marks = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {len(scripts)};"
+    if version < len(scripts):
+        connection.executescript("".join(["BEGIN IMMEDIATE;", *scripts[version:], marks, "COMMIT"]))
 
 
 def _reason(path: Path, error: Exception) -> str:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return (
-            f"{str(path)!r} is in use by another process: stop it, or name another file; "
+            f"{str(path)!r} is in use by another process: stop it, or use another file; "
             "several servers can share a postgresql:// store"
         )
     if code is not None and code & 0xFF == sqlite3.SQLITE_NOTADB:
-        return f"{str(path)!r} is no SQLite database: name another file for the store"
+        return f"{str(path)!r} is not an SQLite database: use another file for the store"
     if code is not None and code & 0xFF == sqlite3.SQLITE_CORRUPT:
-        return _torn(path, str(error))
+        return _damaged(path, str(error))
     return f"{str(path)!r} cannot be opened as a store: {error}"
 
 
-def _torn(path: Path, detail: str) -> str:
+def _damaged(path: Path, detail: str) -> str:
     return (
-        f"{str(path)!r} is damaged ({detail.splitlines()[-1]}): restore it from a copy, or name "
+        f"{str(path)!r} is damaged ({detail.splitlines()[-1]}): restore it from a copy, or use "
         "another file"
     )

@@ -1,0 +1,449 @@
+-- The statements of the PostgreSQL store. Each operation is one statement, which is a transaction and
+-- a single round trip, and also records what it did.
+--
+-- `now_usec` is the time of a clock that is moved by hand; NULL: that of the database. Rows are changed
+-- by `sequence = ANY(ARRAY(...))`, never by a join, so that no estimate of their number can lead the
+-- planner to read the whole table; and what is looked for by name has no condition on `eta_usec`
+-- that would let the planner go by the order of etas instead. Rows are locked in the order of their
+-- names, so that operations on the same tasks wait for each other instead of ending in a deadlock.
+
+-- name: find_exhausted
+-- The time, and whether a task is past the end of its last lease by then.
+SELECT now.usec, EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec)
+FROM (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec) AS now
+
+-- name: snapshot
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ
+
+-- name: no_timeout
+-- An operation on a whole store may take its time.
+SET LOCAL statement_timeout = 0
+
+-- name: lock_tasks
+-- Wait for all who change tasks, and let others wait.
+LOCK TABLE tasks IN EXCLUSIVE MODE
+
+-- name: lock_totals
+-- Let nobody else add tasks under a storage limit.
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ': storage limit', 0))
+
+-- name: exhaust
+-- Make tombstones of tasks that are past the end of their last lease, and keep them as they were.
+WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
+due AS MATERIALIZED (
+    SELECT sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec, stored_bytes,
+        ends_usec
+    FROM tasks WHERE ends_usec <= (SELECT usec FROM now)
+    ORDER BY ends_usec, sequence LIMIT 1000 FOR UPDATE
+),
+kept AS (
+    INSERT INTO exhausted (eta_usec, sequence, name, queue, payload, tag, retry_count,
+        enqueued_usec, stored_bytes)
+    SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+    FROM due ORDER BY ends_usec, sequence
+),
+tombstoned AS (
+    UPDATE tasks SET payload = '', tag = '', eta_usec = NULL, ends_usec = NULL,
+        free_usec = ends_usec + %(tombstone_usec)s
+    WHERE sequence = ANY(ARRAY(SELECT sequence FROM due))
+),
+counted AS (
+    INSERT INTO totals (queue, part, tasks, bytes)
+    SELECT queue, own_part(), -count(*), -sum(stored_bytes) FROM due GROUP BY queue
+    ON CONFLICT (queue, part) DO UPDATE SET
+        tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
+),
+recorded AS (
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    SELECT queue, ends_usec, 'exhausted', NULL, count(*),
+        string_agg(name, ',' ORDER BY sequence),
+        string_agg(CAST(retry_count AS text), ',' ORDER BY sequence)
+    FROM due GROUP BY queue, ends_usec ORDER BY ends_usec
+)
+SELECT DISTINCT queue FROM due
+
+-- name: trim_exhausted
+-- Delete the oldest exhausted tasks that are too many, or too large together.
+DELETE FROM exhausted WHERE queue = %(queue)s AND id <= (
+    SELECT max(id) FROM (
+        SELECT id, row_number() OVER latest AS number,
+            sum(octet_length(payload)) OVER latest AS total
+        FROM exhausted WHERE queue = %(queue)s WINDOW latest AS (ORDER BY id DESC)
+    ) AS counted
+    WHERE number > %(kept)s OR total > %(payload_bytes)s)
+
+-- name: insert
+-- Store the tasks whose names are free; a tombstone that has expired is replaced.
+WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
+given AS MATERIALIZED (
+    SELECT name, payload, tag, eta_usec, size, nextval('tasks_sequence_seq') AS sequence
+    FROM (
+        SELECT * FROM unnest(%(names)s::text[], %(payloads)b::bytea[], %(tags)b::bytea[],
+            %(etas_usec)s::bigint[], %(sizes)s::bigint[])
+        WITH ORDINALITY AS batch (name, payload, tag, eta_usec, size, place) ORDER BY place
+    ) AS ordered
+),
+stored AS (
+    INSERT INTO tasks (sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
+        stored_bytes)
+    SELECT sequence, %(queue)s, name, payload, tag, coalesce(eta_usec, (SELECT usec FROM now)), 0,
+        (SELECT usec FROM now), size
+    FROM given ORDER BY name
+    ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence,
+        payload = excluded.payload, tag = excluded.tag, eta_usec = excluded.eta_usec,
+        retry_count = 0, enqueued_usec = excluded.enqueued_usec,
+        stored_bytes = excluded.stored_bytes, free_usec = NULL
+    WHERE tasks.free_usec <= excluded.enqueued_usec
+    RETURNING eta_usec, sequence, name, enqueued_usec, stored_bytes
+),
+recorded AS (
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    SELECT %(queue)s, (SELECT usec FROM now), 'added', NULL, count(*),
+        string_agg(name, ',' ORDER BY sequence), string_agg('0', ',') FROM stored
+    HAVING count(*) > 0
+),
+counted AS (
+    INSERT INTO totals (queue, part, tasks, bytes)
+    SELECT %(queue)s, own_part(), count(*), sum(stored_bytes) FROM stored HAVING count(*) > 0
+    ON CONFLICT (queue, part) DO UPDATE SET
+        tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
+)
+SELECT eta_usec, sequence, name, enqueued_usec FROM stored
+
+-- name: names_in_use
+-- The names of a list that are in use, and whether each is that of a tombstone.
+SELECT name, eta_usec IS NULL FROM tasks
+WHERE queue = %(queue)s AND name = ANY(%(names)s)
+    AND (eta_usec IS NOT NULL OR free_usec > %(now_usec)s)
+
+-- name: lease
+-- Lease the first due tasks that nobody else is leasing, as many as fit. No row: there were too many
+-- calls within a second. One row without a task: nothing is due.
+--
+-- Whoever updates the row of `lease_calls` waits for the call before to end, and sees its time: the
+-- time of a call is that at which it is permitted.
+WITH permitted AS (
+    INSERT INTO lease_calls (queue, usecs)
+    SELECT %(queue)s, ARRAY[coalesce(%(now_usec)s::bigint, clock_usec())]
+    WHERE %(calls_per_second)s::bigint > 0
+    ON CONFLICT (queue) DO UPDATE SET usecs = (
+        -- Times in the future are those of a clock that was set back.
+        CASE WHEN lease_calls.usecs[cardinality(lease_calls.usecs)]
+                > coalesce(%(now_usec)s, clock_usec()) THEN ARRAY[]::bigint[]
+            ELSE lease_calls.usecs[
+                greatest(cardinality(lease_calls.usecs) - %(calls_per_second)s::integer + 2, 1):]
+        END || coalesce(%(now_usec)s, clock_usec()))
+    WHERE cardinality(lease_calls.usecs) < %(calls_per_second)s
+        OR lease_calls.usecs[cardinality(lease_calls.usecs) - %(calls_per_second)s::integer + 1]
+            <= coalesce(%(now_usec)s, clock_usec()) - 1000000
+        OR lease_calls.usecs[cardinality(lease_calls.usecs)]
+            > coalesce(%(now_usec)s, clock_usec())
+    RETURNING usecs[cardinality(usecs)] AS usec
+),
+now AS MATERIALIZED (
+    SELECT usec FROM permitted
+    UNION ALL
+    SELECT coalesce(%(now_usec)s, clock_usec()) WHERE %(calls_per_second)s IS NULL
+),
+due_of_all AS MATERIALIZED (
+    SELECT sequence, eta_usec, octet_length(payload) AS size FROM tasks
+    WHERE NOT %(group_by_tag)s AND queue = %(queue)s AND eta_usec <= (SELECT usec FROM now)
+        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
+    ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED
+),
+first AS MATERIALIZED (
+    SELECT tag FROM tasks
+    WHERE queue = %(queue)s AND eta_usec <= (SELECT usec FROM now)
+        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
+    ORDER BY eta_usec, sequence LIMIT 1 FOR UPDATE SKIP LOCKED
+),
+due_of_tag AS MATERIALIZED (
+    SELECT sequence, eta_usec, octet_length(payload) AS size FROM tasks
+    WHERE %(group_by_tag)s AND queue || '' = %(queue)s
+        AND tag = coalesce(%(tag)b::bytea, (SELECT tag FROM first))
+        AND eta_usec <= (SELECT usec FROM now)
+        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
+    ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED
+),
+fitting AS MATERIALIZED (
+    SELECT sequence, eta_usec AS place FROM (
+        SELECT sequence, eta_usec, row_number() OVER by_eta AS number,
+            sum(size) OVER by_eta AS total
+        FROM (SELECT * FROM due_of_all UNION ALL SELECT * FROM due_of_tag) AS due
+        WINDOW by_eta AS (ORDER BY eta_usec, sequence)
+    ) AS counted WHERE number = 1 OR total <= %(payload_bytes)s
+),
+leased_now AS (
+    UPDATE tasks SET eta_usec = (SELECT usec FROM now) + %(lease_usec)s,
+        retry_count = retry_count + 1,
+        ends_usec = CASE WHEN retry_count + 1 >= %(leases)s::bigint THEN greatest(
+            (SELECT usec FROM now) + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
+    WHERE sequence = ANY(ARRAY(SELECT sequence FROM fitting))
+    RETURNING eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+        stored_bytes
+),
+recorded AS (
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    SELECT %(queue)s, (SELECT usec FROM now), 'leased',
+        (SELECT usec FROM now) + %(lease_usec)s, count(*),
+        string_agg(name, ',' ORDER BY place, sequence),
+        string_agg(CAST(retry_count AS text), ',' ORDER BY place, sequence)
+    FROM leased_now JOIN fitting USING (sequence) HAVING count(*) > 0
+),
+counted AS (
+    INSERT INTO leased (queue, second, part, tasks)
+    SELECT %(queue)s, (SELECT usec FROM now) / 1000000, own_part(), count(*) FROM leased_now
+    HAVING count(*) > 0
+    ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
+)
+SELECT EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec) AS exhausted, task.eta_usec,
+    task.sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM now LEFT JOIN (leased_now JOIN fitting USING (sequence)) AS task ON true
+ORDER BY place, task.sequence
+
+-- name: exhaust_due
+-- Let due tasks be past the end of their last lease.
+UPDATE tasks SET ends_usec = %(now_usec)s WHERE sequence = ANY(ARRAY(
+    SELECT sequence FROM tasks WHERE queue = %(queue)s AND eta_usec <= %(now_usec)s
+    ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED))
+
+-- name: exhaust_due_by_tag
+UPDATE tasks SET ends_usec = %(now_usec)s WHERE sequence = ANY(ARRAY(
+    SELECT sequence FROM tasks
+    WHERE queue || '' = %(queue)s AND eta_usec <= %(now_usec)s
+        AND tag = coalesce(%(tag)b::bytea, (
+            SELECT tag FROM tasks WHERE queue = %(queue)s AND eta_usec <= %(now_usec)s
+            ORDER BY eta_usec, sequence LIMIT 1))
+    ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED))
+
+-- name: count_leased
+INSERT INTO leased (queue, second, part, tasks) VALUES (%(queue)s, %(second)s, 0, %(tasks)s)
+
+-- name: modify_lease
+WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
+changed AS (
+    UPDATE tasks SET eta_usec = (SELECT usec FROM now) + %(lease_usec)s,
+        ends_usec = CASE WHEN retry_count >= %(leases)s::bigint THEN greatest(
+            (SELECT usec FROM now) + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
+    WHERE queue = %(queue)s AND name = %(name)s
+        AND coalesce(eta_usec, 0) > (SELECT usec FROM now) AND retry_count > 0
+        AND (%(expected_eta_usec)s::bigint IS NULL OR eta_usec = %(expected_eta_usec)s)
+        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
+    RETURNING eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+        stored_bytes
+),
+recorded AS (
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    SELECT queue, (SELECT usec FROM now), %(kind)s,
+        CASE WHEN %(lease_usec)s > 0 THEN eta_usec END, 1, name, CAST(retry_count AS text)
+    FROM changed
+)
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM changed
+
+-- name: delete
+WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
+due AS MATERIALIZED (
+    SELECT sequence FROM tasks
+    WHERE queue = %(queue)s AND name = ANY(%(names)s) AND free_usec IS NULL
+        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
+    ORDER BY name FOR UPDATE
+),
+deleted AS (
+    UPDATE tasks SET payload = '', tag = '', eta_usec = NULL, ends_usec = NULL,
+        free_usec = (SELECT usec FROM now) + %(tombstone_usec)s
+    WHERE sequence = ANY(ARRAY(SELECT sequence FROM due))
+    RETURNING name, retry_count, stored_bytes
+),
+recorded AS (
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    SELECT %(queue)s, (SELECT usec FROM now), 'deleted', NULL, count(*), string_agg(name, ','),
+        string_agg(CAST(retry_count AS text), ',')
+    FROM deleted HAVING count(*) > 0
+),
+counted AS (
+    INSERT INTO totals (queue, part, tasks, bytes)
+    SELECT %(queue)s, own_part(), -count(*), -sum(stored_bytes) FROM deleted HAVING count(*) > 0
+    ON CONFLICT (queue, part) DO UPDATE SET
+        tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
+)
+SELECT name FROM deleted
+
+-- name: purge
+WITH deleted AS (
+    UPDATE tasks SET payload = '', tag = '', eta_usec = NULL, ends_usec = NULL,
+        free_usec = %(free_usec)s
+    WHERE queue = %(queue)s AND eta_usec IS NOT NULL
+    RETURNING name, retry_count, stored_bytes
+),
+recorded AS (
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    SELECT %(queue)s, %(now_usec)s, 'purged', NULL, count(*), string_agg(name, ','),
+        string_agg(CAST(retry_count AS text), ',')
+    FROM (SELECT * FROM deleted LIMIT %(events)s) AS first HAVING count(*) > 0
+),
+counted AS (
+    INSERT INTO totals (queue, part, tasks, bytes)
+    SELECT %(queue)s, own_part(), -count(*), -sum(stored_bytes) FROM deleted HAVING count(*) > 0
+    ON CONFLICT (queue, part) DO UPDATE SET
+        tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
+)
+SELECT count(*) FROM deleted
+
+-- name: drop_exhausted_payloads
+UPDATE exhausted SET payload = '' WHERE queue = %(queue)s
+
+-- name: free_names
+DELETE FROM tasks WHERE queue = %(queue)s AND name = ANY(%(names)s) AND free_usec IS NOT NULL
+
+-- name: free_all_names
+DELETE FROM tasks WHERE queue = %(queue)s AND free_usec IS NOT NULL
+
+-- name: recorded_events
+-- How many events of a queue are recorded.
+SELECT coalesce(sum(size), 0) FROM events WHERE queue = %(queue)s
+
+-- name: trim_events
+-- Delete the oldest operations that have at least `excess` events; the latest operation stays.
+DELETE FROM events WHERE queue = %(queue)s AND id <= (
+    SELECT max(id) FROM (
+        SELECT id, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS before
+        FROM events WHERE queue = %(queue)s ORDER BY id LIMIT %(rows)s
+    ) AS oldest
+    WHERE before < %(excess)s)
+AND id < (SELECT max(id) FROM events WHERE queue = %(queue)s)
+
+-- name: trim_leased
+DELETE FROM leased WHERE queue = %(queue)s AND second <= %(second)s
+
+-- name: trim_tombstones
+DELETE FROM tasks WHERE free_usec <= (
+    SELECT max(free_usec) FROM (
+        SELECT free_usec FROM tasks WHERE free_usec <= %(now_usec)s
+        ORDER BY free_usec LIMIT %(rows)s
+    ) AS oldest)
+
+-- name: retry_limit
+SELECT leases, age_usec FROM retry_limits WHERE queue = %(queue)s
+
+-- name: set_retry_limit
+INSERT INTO retry_limits (queue, leases, age_usec) VALUES (%(queue)s, %(leases)s, %(age_usec)s)
+ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.age_usec
+
+-- name: apply_retry_limit
+UPDATE tasks SET ends_usec = CASE WHEN retry_count > 0 AND retry_count >= %(leases)s::bigint
+    THEN greatest(eta_usec, enqueued_usec + %(age_usec)s) END
+WHERE queue = %(queue)s AND eta_usec IS NOT NULL
+    AND (ends_usec IS NOT NULL OR (retry_count > 0 AND retry_count >= %(leases)s::bigint))
+
+-- name: get
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE queue = %(queue)s AND name = %(name)s
+    AND (eta_usec IS NOT NULL OR free_usec > %(now_usec)s)
+
+-- name: list
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE queue = %(queue)s AND eta_usec BETWEEN %(first_usec)s AND %(last_usec)s
+    AND retry_count BETWEEN %(min_retries)s AND %(max_retries)s
+    AND (eta_usec, sequence) > (%(after_usec)s, %(after_sequence)s)
+ORDER BY eta_usec, sequence LIMIT %(rows)s
+
+-- name: list_by_tag
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE queue || '' = %(queue)s AND tag = %(tag)b
+    AND eta_usec BETWEEN %(first_usec)s AND %(last_usec)s
+    AND retry_count BETWEEN %(min_retries)s AND %(max_retries)s
+    AND (eta_usec, sequence) > (%(after_usec)s, %(after_sequence)s)
+ORDER BY eta_usec, sequence LIMIT %(rows)s
+
+-- name: totals
+-- How many tasks a queue has, and their size; NULL: all queues together.
+SELECT coalesce(sum(tasks), 0), coalesce(sum(bytes), 0) FROM totals
+WHERE queue = coalesce(%(queue)s::text, queue)
+
+-- name: future
+-- How many tasks have an eta in the future, and how many of them are leased.
+SELECT count(*), coalesce(sum(CASE WHEN retry_count > 0 THEN 1 ELSE 0 END), 0) FROM tasks
+WHERE queue = %(queue)s AND eta_usec > %(now_usec)s
+
+-- name: first_eta
+SELECT eta_usec FROM tasks WHERE queue = %(queue)s AND eta_usec IS NOT NULL
+ORDER BY eta_usec LIMIT 1
+
+-- name: leased_since
+SELECT coalesce(sum(CASE WHEN second > %(minute)s THEN tasks ELSE 0 END), 0),
+    coalesce(sum(tasks), 0)
+FROM leased WHERE queue = %(queue)s AND second > %(hour)s
+
+-- name: next_eta
+SELECT eta_usec FROM tasks WHERE queue = %(queue)s AND eta_usec > %(now_usec)s
+ORDER BY eta_usec LIMIT 1
+
+-- name: next_end
+SELECT min(ends_usec) FROM tasks WHERE queue || '' = %(queue)s AND ends_usec IS NOT NULL
+
+-- name: last_lease_end
+SELECT eta_usec FROM tasks
+WHERE queue = %(queue)s AND eta_usec > %(now_usec)s AND retry_count > 0
+ORDER BY eta_usec DESC LIMIT 1
+
+-- name: exhausted
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM exhausted WHERE queue = %(queue)s ORDER BY id
+
+-- name: events
+SELECT usec, kind, names, retry_counts, until_usec FROM events WHERE queue = %(queue)s ORDER BY id
+
+-- name: all_tasks
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence
+
+-- name: all_exhausted
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM exhausted ORDER BY id
+
+-- name: all_tombstones
+SELECT queue, name, free_usec FROM tasks WHERE free_usec > %(now_usec)s
+ORDER BY free_usec, sequence
+
+-- name: all_leased
+SELECT queue, second, sum(tasks) FROM leased WHERE second > %(second)s GROUP BY queue, second
+ORDER BY queue, second
+
+-- name: delete_tasks
+DELETE FROM tasks
+
+-- name: delete_exhausted
+DELETE FROM exhausted
+
+-- name: delete_events
+DELETE FROM events
+
+-- name: delete_leased
+DELETE FROM leased
+
+-- name: delete_totals
+DELETE FROM totals
+
+-- name: delete_lease_calls
+DELETE FROM lease_calls
+
+-- name: restore_task
+INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+    stored_bytes) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)
+
+-- name: restore_exhausted
+INSERT INTO exhausted (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+    stored_bytes) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)
+
+-- name: restore_tombstone
+INSERT INTO tasks (queue, name, free_usec, payload, tag, retry_count, enqueued_usec, stored_bytes)
+VALUES (%s, %s, %s, '', '', 0, 0, 0)
+
+-- name: restore_totals
+INSERT INTO totals (queue, part, tasks, bytes)
+SELECT queue, 0, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NULL GROUP BY queue
+
+-- name: renumber
+-- Let new tasks have numbers above those that are there.
+SELECT setval('tasks_sequence_seq', coalesce(max(sequence), 0) + 1, false) FROM tasks

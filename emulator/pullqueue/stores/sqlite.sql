@@ -1,0 +1,257 @@
+-- The statements of the SQLite store. The store sends those of one operation in one transaction.
+
+-- name: find_exhausted
+-- Whether a task is past the end of its last lease.
+SELECT 1 FROM tasks WHERE ends_usec <= :now_usec LIMIT 1
+
+-- name: exhausted_totals
+SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE ends_usec <= :now_usec GROUP BY queue
+
+-- name: keep_exhausted
+INSERT INTO exhausted (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+    stored_bytes)
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE ends_usec <= :now_usec ORDER BY ends_usec, sequence
+
+-- name: record_exhausted
+-- One event for the tasks of a queue that were exhausted at the same time.
+INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts)
+SELECT queue,
+    coalesce((SELECT max(id) FROM events WHERE events.queue = due.queue), 0)
+        + row_number() OVER (PARTITION BY queue ORDER BY ends_usec),
+    ends_usec, 'exhausted', NULL, count(*), group_concat(name), group_concat(retry_count)
+FROM (
+    SELECT queue, ends_usec, name, retry_count FROM tasks WHERE ends_usec <= :now_usec
+    ORDER BY ends_usec, sequence
+) AS due
+GROUP BY queue, ends_usec
+
+-- name: tombstone_exhausted
+UPDATE tasks SET payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL,
+    free_usec = ends_usec + :tombstone_usec
+WHERE ends_usec <= :now_usec
+
+-- name: trim_exhausted
+-- Delete the oldest exhausted tasks that are too many, or too large together.
+DELETE FROM exhausted WHERE queue = :queue AND id <= (
+    SELECT max(id) FROM (
+        SELECT id, row_number() OVER latest AS number, sum(length(payload)) OVER latest AS total
+        FROM exhausted WHERE queue = :queue WINDOW latest AS (ORDER BY id DESC)
+    )
+    WHERE number > :kept OR total > :payload_bytes)
+
+-- name: next_sequence
+SELECT coalesce(max(sequence), 0) + 1 FROM tasks
+
+-- name: insert_task
+-- Store a task unless its name is in use; a tombstone that has expired is replaced.
+INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+    stored_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence, payload = excluded.payload,
+    tag = excluded.tag, eta_usec = excluded.eta_usec, retry_count = excluded.retry_count,
+    enqueued_usec = excluded.enqueued_usec, stored_bytes = excluded.stored_bytes, free_usec = NULL
+WHERE tasks.free_usec <= excluded.enqueued_usec
+
+-- name: sequences_from
+SELECT sequence FROM tasks WHERE sequence >= :sequence
+
+-- name: names_in_use
+-- The names of a list that are in use, and whether each is that of a tombstone.
+SELECT name, eta_usec IS NULL FROM tasks
+WHERE queue = :queue AND name IN (SELECT value FROM json_each(:names))
+    AND (eta_usec IS NOT NULL OR free_usec > :now_usec)
+
+-- name: due
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec
+ORDER BY eta_usec, sequence LIMIT :max_tasks
+
+-- name: due_by_tag
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec AND tag = :tag
+ORDER BY eta_usec, sequence LIMIT :max_tasks
+
+-- name: first_due_tag
+SELECT tag FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec
+ORDER BY eta_usec, sequence LIMIT 1
+
+-- name: lease_task
+UPDATE tasks SET eta_usec = :until_usec, retry_count = retry_count + 1,
+    ends_usec = CASE WHEN retry_count + 1 >= :leases
+        THEN max(:until_usec, enqueued_usec + :age_usec) END
+WHERE sequence = :sequence
+
+-- name: exhaust_task
+-- Let a task be past the end of its last lease.
+UPDATE tasks SET ends_usec = :now_usec WHERE sequence = :sequence
+
+-- name: count_leased
+INSERT INTO leased (queue, second, part, tasks) VALUES (:queue, :second, 0, :tasks)
+ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
+
+-- name: modify_lease
+UPDATE tasks SET eta_usec = :until_usec,
+    ends_usec = CASE WHEN retry_count >= :leases
+        THEN max(:until_usec, enqueued_usec + :age_usec) END
+WHERE queue = :queue AND name = :name AND eta_usec > :now_usec AND retry_count > 0
+    AND (:expected_eta_usec IS NULL OR eta_usec = :expected_eta_usec)
+RETURNING eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+
+-- name: named
+-- The tasks and tombstones of a list of names. The plus sign keeps the planner from reading all
+-- tasks of the queue in the order of their etas.
+SELECT name, sequence, retry_count, stored_bytes, eta_usec IS NULL FROM tasks
+WHERE queue = :queue AND name IN (SELECT value FROM json_each(:names))
+    AND (+eta_usec IS NOT NULL OR free_usec > :now_usec)
+
+-- name: tombstone_task
+UPDATE tasks SET payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = :free_usec
+WHERE sequence = :sequence
+
+-- name: purge
+UPDATE tasks SET payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = :free_usec
+WHERE queue = :queue AND eta_usec IS NOT NULL
+RETURNING name, retry_count, stored_bytes
+
+-- name: drop_exhausted_payloads
+UPDATE exhausted SET payload = x'' WHERE queue = :queue
+
+-- name: free_names
+DELETE FROM tasks
+WHERE queue = :queue AND name IN (SELECT value FROM json_each(:names)) AND +eta_usec IS NULL
+
+-- name: free_all_names
+-- What is appended to the name keeps the planner from reading all tasks of the queue.
+DELETE FROM tasks WHERE queue || '' = :queue AND free_usec IS NOT NULL
+
+-- name: record
+INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts)
+SELECT :queue, coalesce(max(id), 0) + 1, :usec, :kind, :until_usec, :size, :names, :retry_counts
+FROM events WHERE queue = :queue
+
+-- name: recorded_events
+-- How many events of a queue are recorded.
+SELECT coalesce(sum(size), 0) FROM events WHERE queue = :queue
+
+-- name: trim_events
+-- Delete the oldest operations that have at least `excess` events; the latest operation stays.
+DELETE FROM events WHERE queue = :queue AND id <= (
+    SELECT max(id) FROM (
+        SELECT id, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) - size AS before
+        FROM events WHERE queue = :queue ORDER BY id LIMIT :rows
+    )
+    WHERE before < :excess)
+AND id < (SELECT max(id) FROM events WHERE queue = :queue)
+
+-- name: trim_leased
+DELETE FROM leased WHERE queue = :queue AND second <= :second
+
+-- name: trim_tombstones
+DELETE FROM tasks WHERE free_usec <= (
+    SELECT max(free_usec) FROM (
+        SELECT free_usec FROM tasks WHERE free_usec <= :now_usec ORDER BY free_usec LIMIT :rows
+    ))
+
+-- name: retry_limit
+SELECT leases, age_usec FROM retry_limits WHERE queue = :queue
+
+-- name: set_retry_limit
+INSERT INTO retry_limits (queue, leases, age_usec) VALUES (:queue, :leases, :age_usec)
+ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.age_usec
+
+-- name: apply_retry_limit
+UPDATE tasks SET ends_usec = CASE WHEN retry_count > 0 AND retry_count >= :leases
+    THEN max(eta_usec, enqueued_usec + :age_usec) END
+WHERE queue = :queue AND eta_usec IS NOT NULL
+    AND (ends_usec IS NOT NULL OR (retry_count > 0 AND retry_count >= :leases))
+
+-- name: get
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE queue = :queue AND name = :name
+    AND (eta_usec IS NOT NULL OR free_usec > :now_usec)
+
+-- name: list
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE queue = :queue AND eta_usec BETWEEN :first_usec AND :last_usec
+    AND retry_count BETWEEN :min_retries AND :max_retries
+    AND (eta_usec, sequence) > (:after_usec, :after_sequence)
+ORDER BY eta_usec, sequence LIMIT :rows
+
+-- name: list_by_tag
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE queue = :queue AND tag = :tag AND eta_usec BETWEEN :first_usec AND :last_usec
+    AND retry_count BETWEEN :min_retries AND :max_retries
+    AND (eta_usec, sequence) > (:after_usec, :after_sequence)
+ORDER BY eta_usec, sequence LIMIT :rows
+
+-- name: totals
+-- How many tasks each queue has, and their size.
+SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NULL GROUP BY queue
+
+-- name: future
+-- How many tasks have an eta in the future, and how many of them are leased.
+SELECT count(*), coalesce(sum(retry_count > 0), 0) FROM tasks
+WHERE queue = :queue AND eta_usec > :now_usec
+
+-- name: first_eta
+SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec IS NOT NULL ORDER BY eta_usec LIMIT 1
+
+-- name: leased_since
+SELECT coalesce(sum(CASE WHEN second > :minute THEN tasks ELSE 0 END), 0), coalesce(sum(tasks), 0)
+FROM leased WHERE queue = :queue AND second > :hour
+
+-- name: next_eta
+SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec ORDER BY eta_usec LIMIT 1
+
+-- name: next_end
+SELECT min(ends_usec) FROM tasks WHERE queue || '' = :queue AND ends_usec IS NOT NULL
+
+-- name: last_lease_end
+SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec AND retry_count > 0
+ORDER BY eta_usec DESC LIMIT 1
+
+-- name: exhausted
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM exhausted WHERE queue = :queue ORDER BY id
+
+-- name: events
+SELECT usec, kind, names, retry_counts, until_usec FROM events WHERE queue = :queue ORDER BY id
+
+-- name: all_tasks
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence
+
+-- name: all_exhausted
+SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM exhausted ORDER BY id
+
+-- name: all_tombstones
+SELECT queue, name, free_usec FROM tasks WHERE free_usec > :now_usec ORDER BY free_usec, sequence
+
+-- name: all_leased
+SELECT queue, second, sum(tasks) FROM leased WHERE second > :second GROUP BY queue, second
+ORDER BY queue, second
+
+-- name: delete_tasks
+DELETE FROM tasks
+
+-- name: delete_exhausted
+DELETE FROM exhausted
+
+-- name: delete_events
+DELETE FROM events
+
+-- name: delete_leased
+DELETE FROM leased
+
+-- name: restore_task
+INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+    stored_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: restore_exhausted
+INSERT INTO exhausted (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+    stored_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: restore_tombstone
+INSERT INTO tasks (queue, name, free_usec, payload, tag, retry_count, enqueued_usec, stored_bytes)
+VALUES (?, ?, ?, x'', x'', 0, 0, 0)
