@@ -9,7 +9,6 @@ and no statistics, and know no retry limit.
 from __future__ import annotations
 
 import random
-import sqlite3
 from pathlib import Path
 
 import psycopg
@@ -37,7 +36,12 @@ class BareSqlite:
     application = ""
 
     def __init__(self, path: Path) -> None:
-        self.connection: sqlite3.Connection = open_file(path, synchronous="normal")
+        self.connection, self._reader = open_file(path, synchronous="normal")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+        self.connection.close()
 
     def _insert(self, count: int) -> None:
         now_usec = SystemClock().now_usec()

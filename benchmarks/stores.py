@@ -91,7 +91,7 @@ def measure(options: Options) -> Iterator[Figure]:
         ours = StoreSide(f"sqlite:///{folder / 'ours.db'}")
         stack.callback(ours.emulator.close)
         bare = BareSqlite(folder / "bare.db")
-        stack.callback(bare.connection.close)
+        stack.callback(bare.close)
         yield from _compared(ours, bare, "sqlite3", SLOWEST_SQLITE, options)
     server = os.environ.get(SERVER)
     if server:

@@ -294,10 +294,11 @@ SELECT count(*) FROM deleted
 UPDATE exhausted SET payload = '' WHERE queue = %(queue)s
 
 -- name: free_names
-DELETE FROM tasks WHERE queue = %(queue)s AND name = ANY(%(names)s) AND free_usec IS NOT NULL
+DELETE FROM tasks WHERE queue = %(queue)s AND name = ANY(%(names)s) AND eta_usec IS NULL
 
 -- name: free_all_names
-DELETE FROM tasks WHERE queue = %(queue)s AND free_usec IS NOT NULL
+-- What is appended to the name keeps the planner from reading all tasks of the queue.
+DELETE FROM tasks WHERE queue || '' = %(queue)s AND free_usec IS NOT NULL
 
 -- name: recorded_events
 -- How many events of a queue are recorded.

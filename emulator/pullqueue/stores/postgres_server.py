@@ -9,12 +9,12 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from pullqueue.errors import StoreError
 from pullqueue.stores import without_password
@@ -70,8 +70,10 @@ def parsed(url: str) -> Address:
     schema = options.pop("schema", "pullqueue")
     connections = options.pop("connections", "10")
     try:
-        arguments = conninfo_to_dict(f"{base}?{urlencode(options)}")
-    except psycopg.ProgrammingError:
+        arguments = conninfo_to_dict(f"{base}?{urlencode(options, quote_via=quote)}")
+        # One port for each host; a password with a slash in it looks like a port, too.
+        [int(port) for port in str(arguments.get("port", 0)).split(",") if port]
+    except (psycopg.ProgrammingError, ValueError):
         # The error may quote a part of the password, if that has a character that is not valid.
         raise StoreError(
             f"store {without_password(url)!r} cannot be read: use "
@@ -149,7 +151,13 @@ class Connections:
         Raises:
             psycopg.OperationalError: there is none, or the connection is lost.
         """
-        connection = self._pool.getconn()
+        try:
+            connection = self._pool.getconn()
+        except PoolTimeout:
+            raise PoolTimeout(
+                f"no connection within {WAIT_SECONDS} seconds, of {self._pool.max_size} at most "
+                "(?connections=NUMBER permits more)"
+            ) from None
         try:
             with self._deadlines.watch(connection, unlimited=unlimited):
                 yield connection
@@ -227,6 +235,7 @@ def _check(connection: Connection) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(connection, selectors.EVENT_READ)
         if selector.select(0):
+            connection.close()
             raise psycopg.OperationalError("the server has closed the connection")
 
 

@@ -148,7 +148,8 @@ def _reason(path: Path, error: Exception) -> str:
         return f"{str(path)!r} is not an SQLite database: use another file for the store"
     if code is not None and code & 0xFF == sqlite3.SQLITE_CORRUPT:
         return _damaged(path, str(error))
-    return f"{str(path)!r} cannot be opened as a store: {error}"
+    detail = getattr(error, "strerror", None) or error
+    return f"{str(path)!r} cannot be opened as a store: {detail}"
 
 
 def _damaged(path: Path, detail: str) -> str:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,13 +17,14 @@ from stores import postgres_url
 from pullqueue import (
     Emulator,
     InternalError,
+    Limits,
     ManualClock,
     NewTask,
     TransientError,
 )
+from pullqueue.stores import postgres_server
 from pullqueue.stores.postgres import PostgresStore
 from pullqueue.stores.postgres_server import connect, parsed
-from pullqueue.stores.postgres_session import PostgresSession
 
 FILES = 1100
 """More than `select` can watch."""
@@ -56,18 +58,24 @@ def test_connections_are_bounded(url: str) -> None:
     emulator.close()
 
 
-def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits too long for one is told so, and can try again; nothing is taken from the pool."""
-    monkeypatch.setattr("pullqueue.stores.postgres.WAIT_SECONDS", 0.01)
-    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
+def store_of(emulator: Emulator) -> PostgresStore:
+    """Give the store itself."""
     store = emulator._store
     assert isinstance(store, PostgresStore)
+    return store
+
+
+def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that waits too long for one fails, and can be tried again."""
+    monkeypatch.setattr(postgres_server, "WAIT_SECONDS", 0.05)
+    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
 
     with (
-        store._session(),
+        store_of(emulator)._session(),
         pytest.raises(
             TransientError,
-            match=r"^the store's database: all 1 connections were in use for 0.01 seconds",
+            match=r"^the store's database: no connection within 0.05 seconds, of 1 at most "
+            r"\(\?connections=NUMBER permits more\); try again$",
         ),
     ):
         emulator.queue("pull").add()
@@ -76,36 +84,33 @@ def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> No
     emulator.close()
 
 
-def test_a_connection_that_cannot_be_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It leaves its place in the pool to the next one."""
-    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
-    store = emulator._store
-    store.close()  # it has one that is idle
+def test_a_store_that_is_closed_in_use(url: str) -> None:
+    """A call that waits for the database fails, and the connection is closed."""
+    emulator = Emulator(CONFIG, store=f"{url}&application_name=closing")
+    blocker = connect(parsed(url))
+    blocker.autocommit = False
+    blocker.execute("LOCK TABLE tasks")
+    failures: list[Exception] = []
 
-    def fail() -> None:
-        raise psycopg.OperationalError("connection refused")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store._pool, "_make", fail)  # type: ignore[attr-defined]
-        with pytest.raises(TransientError, match="connection refused"):
+    def add() -> None:
+        try:
             emulator.queue("pull").add()
+        except TransientError as error:
+            failures.append(error)
 
-    assert emulator.queue("pull").add(name="later").name == "later"
-    emulator.close()
-
-
-def test_what_is_given_back_to_a_closed_store(url: str) -> None:
-    """A connection that was in use when the store was closed is closed, too."""
-    emulator = Emulator(CONFIG, store=url)
-    store = emulator._store
-    assert isinstance(store, PostgresStore)
-
-    with store._session() as session:
-        assert isinstance(session, PostgresSession)
+    thread = threading.Thread(target=add)
+    thread.start()
+    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'closing' AND "
+        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
+            pass
         emulator.close()
-        assert session.is_connected()
+        thread.join(timeout=30)
+    blocker.close()
 
-    assert not session.is_connected()
+    assert len(failures) == 1
+    with pytest.raises(TransientError, match="closed"):
+        emulator.queue("pull").add()
 
 
 def test_a_schema_that_is_gone(url: str) -> None:
@@ -124,19 +129,22 @@ def test_a_schema_that_is_gone(url: str) -> None:
 
 
 def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adding without names, leasing, extending and deleting ask the database once."""
-    emulator = Emulator(CONFIG, store=url)
+    """Adding without names, leasing, extending and deleting ask the database once, with a limit on
+    the rate of leases, too.
+    """
+    emulator = Emulator(CONFIG, store=url, limits=Limits(leases_per_second=1_000))
     queue = emulator.queue("pull")
     names = [task.name for task in queue.add_many([NewTask(tag="red")] * 9)]
+    emulator.queue("once").add()
     trips = 0
-    wait = psycopg.Connection.wait
+    execute = psycopg.Cursor.execute
 
-    def counted(connection: psycopg.Connection[object], *given: object, **more: object) -> object:
+    def counted(cursor: psycopg.Cursor[object], *given: Any, **more: Any) -> object:
         nonlocal trips
         trips += 1
-        return wait(connection, *given, **more)  # type: ignore[arg-type]
+        return execute(cursor, *given, **more)
 
-    monkeypatch.setattr(psycopg.Connection, "wait", counted)
+    monkeypatch.setattr(psycopg.Cursor, "execute", counted)
     calls: dict[str, Callable[[], object]] = {
         "add": queue.add,
         "add one of a name": lambda: queue.add(name="one"),
@@ -145,6 +153,7 @@ def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) 
         "lease some": lambda: queue.lease_tasks(60, 2),
         "lease many": lambda: queue.lease_tasks(60, 40),
         "lease by tag": lambda: queue.lease_tasks_by_tag(60, 1, "red"),
+        "lease with a retry limit": lambda: emulator.queue("once").lease_tasks(60, 1),
         "extend": lambda: queue.modify_lease(names[0], 90),
         "give back": lambda: queue.modify_lease(names[0], 0),
         "delete": lambda: queue.delete_tasks(names[0]),
@@ -241,13 +250,12 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
 def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
     """Old records are thrown away later, here too."""
     emulator = Emulator(CONFIG, store=f"{url}&connections=1")
-    store = emulator._store
-    assert isinstance(store, PostgresStore)
+    store = store_of(emulator)
     store._touched["pull"] = 1_000_000
 
-    with store._session() as session:
-        session.change("SET default_transaction_read_only = on", {})
-        store._touch(session, "pull", 1)
+    with store._connections.borrowed() as connection:
+        connection.execute("SET default_transaction_read_only = on")
+    store._touch("pull", 1)
 
     assert store._touched["pull"] == 0
     with pytest.raises(TransientError, match="in a read-only transaction; try again"):
@@ -257,17 +265,17 @@ def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
 
 def test_records_that_cannot_be_swept(url: str, clock: ManualClock) -> None:
     """Old records are thrown away later; what was leased is leased."""
-    emulator = Emulator(CONFIG, clock=clock, store=f"{url}&options=-c lock_timeout%3D50ms")
+    store = f"{url}&options=-c lock_timeout%3D50ms"
+    limits = Limits(tombstone_seconds=1)
+    emulator = Emulator(CONFIG, clock=clock, limits=limits, store=store)
     queue = emulator.queue("pull")
-    queue.add(name="one")
-    store = emulator._store
-    assert isinstance(store, PostgresStore)
-    store._touched["pull"] = 1_000_000
+    queue.add_many([NewTask(name="one"), NewTask(name="gone")])
+    queue.delete_tasks("gone")
+    clock.advance(1)
+    store_of(emulator)._touched["pull"] = 1_000_000
     blocker = connect(parsed(url))
     blocker.autocommit = False
-    blocker.execute(
-        "SELECT pg_advisory_lock(hashtextextended(current_schema() || ': sweeping', 0))"
-    )
+    blocker.execute("SELECT 1 FROM tasks WHERE free_usec IS NOT NULL FOR UPDATE")
 
     held = queue.lease_tasks(60, 1)
     blocker.close()

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
 
 from pullqueue import Emulator, InternalError, ManualClock, StoreError
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.stores.schema import STEPS
+from pullqueue.stores.sql_files import migrations
 from pullqueue.stores.sqlite_file import open_file
 
+SCRIPTS = migrations("sqlite")
 CONFIG = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
 
 
@@ -82,7 +82,7 @@ def test_no_database(path: Path) -> None:
     """Any other file is refused."""
     path.write_bytes(b"queue:\n- name: pull\n" * 100)
 
-    assert refused(path) == f"'{path}' is no SQLite database: name another file for the store"
+    assert refused(path) == f"'{path}' is not an SQLite database: use another file for the store"
 
 
 def test_another_program_s_database(path: Path) -> None:
@@ -92,7 +92,7 @@ def test_another_program_s_database(path: Path) -> None:
     connection.close()
 
     assert refused(path) == (
-        f"'{path}' is another program's database: name a file of its own for the store"
+        f"'{path}' is the database of another program: use another file for the store"
     )
 
 
@@ -103,8 +103,8 @@ def test_a_newer_version(used: Path) -> None:
     connection.close()
 
     assert refused(used) == (
-        f"'{used}' was written by a newer pullqueue (schema 99, known here: {len(STEPS)}): "
-        "upgrade pullqueue, or name another file"
+        f"'{used}' was written by a newer pullqueue (schema 99, known here: {len(SCRIPTS)}): "
+        "upgrade pullqueue, or use another file"
     )
 
 
@@ -115,7 +115,7 @@ def test_a_torn_file(used: Path, share: float) -> None:
 
     message = refused(used)
 
-    assert "is damaged" in message or "is no SQLite database" in message
+    assert "is damaged" in message or "is not an SQLite database" in message
 
 
 def test_a_file_with_a_hole(used: Path) -> None:
@@ -129,14 +129,7 @@ def test_a_file_with_a_hole(used: Path) -> None:
 
 def test_a_torn_file_with_a_log_beside_it(used: Path, tmp_path: Path) -> None:
     """Nor is the log of a server that was killed brought into a file that is damaged."""
-    code = f"""
-import os
-from pullqueue import Emulator
-emulator = Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n", store="sqlite:///{used}")
-emulator.queue("pull").add(name="last")
-os.kill(os.getpid(), 9)
-"""
-    subprocess.run([sys.executable, "-c", code], check=False)
+    subprocess.run([sys.executable, "-c", KILLED, f"sqlite:///{used}"], check=False)
     os.truncate(used, used.stat().st_size // 2)
 
     assert (tmp_path / "tasks.db-wal").stat().st_size
@@ -151,7 +144,7 @@ def test_a_file_in_use(used: Path) -> None:
         emulator_of(used)
 
     assert str(excinfo.value) == (
-        f"'{used}' is in use by another process: stop it, or name another file; "
+        f"'{used}' is in use by another process: stop it, or use another file; "
         "several servers can share a postgresql:// store"
     )
     first.queue("pull").add(name="still-works")
@@ -165,41 +158,107 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     """The message has the path and the reason."""
     path = tmp_path / "missing" / "tasks.db"
 
-    assert refused(path) == f"'{path}' cannot be opened as a store: unable to open database file"
+    assert refused(path) == f"'{path}' cannot be opened as a store: No such file or directory"
 
 
-def test_the_schema_is_led_forward(used: Path) -> None:
-    """The steps a file has not seen are taken, in order, and it keeps its tasks."""
+def test_the_schema_is_migrated(used: Path) -> None:
+    """The scripts that a file has not seen are run, in order, and it keeps its tasks."""
+    scripts = [
+        *SCRIPTS,
+        "ALTER TABLE leased RENAME TO lease_counts;",
+        "ALTER TABLE lease_counts ADD COLUMN calls INTEGER;",
+    ]
 
-    def rename(connection: Connection) -> None:
-        connection.execute(text("ALTER TABLE leased RENAME TO lease_counts"))
-
-    def extend(connection: Connection) -> None:
-        connection.execute(text("ALTER TABLE lease_counts ADD COLUMN calls INTEGER"))
-
-    open_file(used, synchronous="normal", steps=(*STEPS, rename, extend)).close()
+    for connection in open_file(used, synchronous="normal", scripts=scripts):
+        connection.close()
 
     connection = sqlite3.connect(used)
-    assert connection.execute("PRAGMA user_version").fetchone() == (len(STEPS) + 2,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(SCRIPTS) + 2,)
     assert connection.execute("SELECT calls FROM lease_counts").fetchall() == []
     assert connection.execute("SELECT count(*) FROM tasks").fetchone() == (200,)
     connection.close()
     assert "was written by a newer pullqueue" in refused(used)
 
 
-def test_a_step_that_fails_changes_nothing(used: Path) -> None:
+def test_a_script_that_fails_changes_nothing(used: Path) -> None:
     """A migration happens whole or not at all."""
+    scripts = [*SCRIPTS, "DROP TABLE exhausted; SELECT nonsense;"]
 
-    def half(connection: Connection) -> None:
-        connection.execute(text("DROP TABLE exhausted"))
-        connection.execute(text("SELECT nonsense"))
-
-    with pytest.raises(Exception, match="nonsense"):
-        open_file(used, synchronous="normal", steps=(*STEPS, half))
+    with pytest.raises(StoreError, match="nonsense"):
+        open_file(used, synchronous="normal", scripts=scripts)
 
     emulator = emulator_of(used)
     assert emulator.queue("pull").exhausted == []
     emulator.close()
+
+
+def test_a_new_file_belongs_to_its_owner(path: Path) -> None:
+    """Nobody else can read the payloads, nor those in the log beside the file."""
+    emulator = emulator_of(path)
+    emulator.queue("pull").add(b"secret")
+
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.glob("tasks.db*")}
+    emulator.close()
+
+    assert modes["tasks.db"] == modes["tasks.db-wal"] == 0o600
+    assert set(modes.values()) == {0o600}
+
+
+KILLED = """
+import os, sys
+from pullqueue import Emulator
+emulator = Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n", store=sys.argv[1])
+emulator.queue("pull").add(name="last")
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_symbolic_link(path: Path, tmp_path: Path) -> None:
+    """A store that is given by a link is the file it leads to, also after a kill."""
+    link = tmp_path / "folder" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+
+    subprocess.run([sys.executable, "-c", KILLED, f"sqlite:///{link}"], check=False)
+
+    assert path.with_name("tasks.db-wal").stat().st_size
+    emulator = emulator_of(link)
+    assert emulator.queue("pull").get_task("last")
+    emulator.close()
+    assert [file.name for file in link.parent.iterdir()] == ["link.db"]
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_a_file_that_is_deleted_in_use(path: Path, replaced: bool) -> None:  # noqa: FBT001
+    """No call goes on without the file, from which nobody could read what it acknowledged."""
+    emulator = emulator_of(path)
+    queue = emulator.queue("pull")
+    queue.add()
+
+    path.rename(path.with_name("elsewhere"))
+    if replaced:
+        path.touch()
+
+    for call in (queue.add, queue.fetch_statistics, lambda: queue.lease_tasks(60, 1)):
+        with pytest.raises(InternalError, match="was deleted or replaced while it was in use"):
+            call()
+    path.with_name("elsewhere").rename(path)
+    assert queue.fetch_statistics().tasks == 1
+    emulator.close()
+
+
+def test_other_programs_can_read(path: Path) -> None:
+    """They see what was acknowledged while the server runs."""
+    emulator = emulator_of(path)
+    emulator.queue("pull").add(name="one")
+
+    connection = sqlite3.connect(path)
+    found = connection.execute("SELECT name FROM tasks").fetchall()
+    connection.close()
+    emulator.queue("pull").add(name="two")
+    emulator.close()
+
+    assert found == [("one",)]
 
 
 def test_a_restore_that_fails_forgets_nothing(path: Path) -> None:

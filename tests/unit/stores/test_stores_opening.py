@@ -7,16 +7,17 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from shared_store import CONFIG, THREADS, together
-from sqlalchemy import Connection, text
 from stores import own_schema, postgres_url
 
 from pullqueue import (
     Emulator,
     StoreError,
 )
-from pullqueue.stores import store_from_url
+from pullqueue.stores import store_from_url, without_password
 from pullqueue.stores.postgres_server import connect, parsed, prepare
-from pullqueue.stores.schema import STEPS
+from pullqueue.stores.sql_files import migrations
+
+SCRIPTS = migrations("postgres")
 
 
 @pytest.fixture
@@ -63,8 +64,8 @@ def test_another_program_s_schema(schema: str) -> None:
             "SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)
         ).fetchall()
     assert message == (
-        f"schema {schema!r} of {postgres_url()} is another program's: name another, as in "
-        "?schema=NAME"
+        f"schema {schema!r} of {without_password(postgres_url())} belongs to another program: use "
+        "another one, as in ?schema=NAME"
     )
     assert tables == [("bookmarks",)]
 
@@ -77,27 +78,27 @@ def test_a_newer_version(schema: str) -> None:
     connection.execute("UPDATE schema_version SET number = 99")
     connection.close()
 
-    assert "was written by a newer pullqueue (version 99, known here: 1)" in refused(schema)
+    assert f"was written by a newer pullqueue (version 99, known here: {len(SCRIPTS)})" in refused(
+        schema
+    )
 
 
-def test_the_schema_is_led_forward(schema: str) -> None:
-    """The steps it has not seen are taken, once, and it keeps its tasks."""
+def test_the_schema_is_migrated(schema: str) -> None:
+    """The scripts it has not seen are run, once, and it keeps its tasks."""
     url = f"{postgres_url()}?schema={schema}"
     emulator = Emulator(CONFIG, store=url)
     emulator.queue("pull").add(name="kept")
     emulator.close()
 
-    def extend(connection: Connection) -> None:
-        connection.execute(text("ALTER TABLE events ADD COLUMN note text"))
-
     for _ in range(2):
-        prepare(parsed(url), steps=(*STEPS, extend))
+        scripts = [*SCRIPTS, "ALTER TABLE events ADD COLUMN note text;"]
+        prepare(parsed(url), scripts=scripts)
 
     connection = connect(parsed(url))
     version = connection.execute("SELECT number FROM schema_version").fetchone()
     tasks = connection.execute("SELECT name FROM tasks").fetchall()
     connection.close()
-    assert (version, tasks) == ((len(STEPS) + 1,), [("kept",)])
+    assert (version, tasks) == ((len(SCRIPTS) + 1,), [("kept",)])
 
 
 def test_no_server() -> None:
@@ -106,7 +107,7 @@ def test_no_server() -> None:
         Emulator(CONFIG, store="postgresql://me:secret@127.0.0.1:1/db")
 
     message = str(excinfo.value)
-    assert message.startswith("store postgresql://me:***@127.0.0.1:1/db cannot be opened: ")
+    assert message.startswith("store postgresql://***@127.0.0.1:1/db cannot be opened: ")
     assert "Connection refused" in message
 
 

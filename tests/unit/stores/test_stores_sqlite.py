@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from store_rules import config_of
@@ -21,11 +23,11 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[Emulator]:
     emulator.close()
 
 
-def connection_of(emulator: Emulator) -> sqlite3.Connection:
-    """Give the store's connection."""
+def store_of(emulator: Emulator) -> SqliteStore:
+    """Give the store itself."""
     store = emulator._store
     assert isinstance(store, SqliteStore)
-    return store._connection._connection
+    return store
 
 
 def test_the_record_is_kept(store: Emulator, tmp_path: Path, clock: ManualClock) -> None:
@@ -45,49 +47,27 @@ def test_the_record_is_kept(store: Emulator, tmp_path: Path, clock: ManualClock)
 
 
 def test_what_failed_is_not_recorded(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operation that came to nothing leaves no event, whatever was still to be written."""
+    """An operation that failed leaves neither task nor event, and nothing is miscounted."""
     queue = store.queue("pull")
-    inner = store._store
-    assert isinstance(inner, SqliteStore)
-    for number in range(63):
-        queue.add(name=f"n{number}")
-
-    def fail(*_: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(inner, "_touch", fail)
-        with pytest.raises(TransientError):
-            queue.add_many([NewTask(name="refused"), NewTask(name="refused-too")])
-    queue.delete_tasks("n0")
-
-    assert queue.fetch_statistics().tasks == 62
-    assert [event.task_name for event in queue.events()][-2:] == ["n62", "n0"]
-    assert len(queue.events()) == 64
-
-
-def test_the_order_of_the_record_after_failures(
-    store: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever failed in between, the record goes on where it was."""
-    queue = store.queue("pull")
-
-    def fail(*_: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
     queue.add(name="first")
+
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
     with monkeypatch.context() as patch:
-        patch.setattr(store._store, "_touch", fail)
+        patch.setattr(store_of(store), "_record", fail)
         with pytest.raises(TransientError):
             queue.add_many([NewTask(name="refused"), NewTask(name="refused-too")])
-    queue.add(name="second")
+        with pytest.raises(TransientError):
+            queue.delete_tasks("first")
     with monkeypatch.context() as patch:
-        patch.setattr(store._store, "_renumber", fail)
+        patch.setattr(store_of(store), "_restored", fail)
         with pytest.raises(TransientError):
             store.restore(store.export())
-    queue.add(name="third")
+    queue.add(name="second")
 
-    assert [event.task_name for event in queue.events()] == ["first", "second", "third"]
+    assert (queue.fetch_statistics().tasks, store.bytes_stored) == (2, 11)
+    assert [event.task_name for event in queue.events()] == ["first", "second"]
 
 
 def test_a_file_that_was_opened_in_vain(tmp_path: Path) -> None:
@@ -101,41 +81,57 @@ def test_a_file_that_was_opened_in_vain(tmp_path: Path) -> None:
     emulator.close()
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_the_record_can_wait(store: Emulator, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """A call of one statement is done though the record cannot be written; others are not."""
-    queue = store.queue("pull")
-    for number in range(63):
-        queue.add(name=f"n{number}")
-    tasks = [NewTask(name=f"last{number}") for number in range(count)]
+def test_trimming_can_wait(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call is done though old records cannot be deleted after it."""
 
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(store._store, "_write_events", fail)
-        if count == 1:
-            queue.add_many(tasks)
-        else:
-            with pytest.raises(TransientError):
-                queue.add_many(tasks)
-            tasks = []
+    queue = store.queue("pull")
+    monkeypatch.setattr(store_of(store), "_trim", fail)
+    store_of(store)._touched["pull"] = 1_000_000
 
-    names = [*(f"n{number}" for number in range(63)), *(task.name for task in tasks)]
-    assert [task.name for task in queue.list_tasks()] == names
-    assert [event.task_name for event in queue.events()] == names
+    queue.add(name="one")
+
+    assert queue.get_task("one")
+    assert store_of(store)._touched["pull"] == 0
+
+
+def test_questions_do_not_hold_up_operations(
+    store: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While an answer is read, tasks are leased, and the answer is of the time it was asked for."""
+    queue = store.queue("pull")
+    queue.add_many([NewTask(), NewTask()])
+    inner = store_of(store)
+    leased: list[object] = []
+    totals = inner._totals
+
+    def lease_meanwhile(*arguments: Any) -> tuple[int, int]:
+        thread = threading.Thread(target=lambda: leased.append(queue.lease_tasks(60, 1)))
+        thread.start()
+        thread.join(timeout=30)
+        return totals(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inner, "_totals", lease_meanwhile)
+        numbers = queue.fetch_statistics()
+
+    assert len(leased) == 1
+    assert (numbers.tasks, numbers.available, numbers.leased) == (2, 2, 0)
+    assert queue.fetch_statistics().leased == 1
 
 
 def test_a_full_disk(store: Emulator) -> None:
     """The caller may try again later; nothing has changed, and nothing is miscounted."""
     queue = store.queue("pull")
     queue.add(b"x" * 100_000, name="first")
-    pages = connection_of(store).execute("PRAGMA page_count").fetchone()[0]
-    connection_of(store).execute(f"PRAGMA max_page_count = {pages + 2}")
+    pages = store_of(store)._writer.execute("PRAGMA page_count").fetchone()[0]
+    store_of(store)._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
 
     with pytest.raises(TransientError, match=r"the store's file: .* full; try again"):
         queue.add(b"x" * 100_000, name="second")
-    connection_of(store).execute(f"PRAGMA max_page_count = {pages + 1000}")
+    store_of(store)._writer.execute(f"PRAGMA max_page_count = {pages + 1000}")
 
     assert queue.fetch_statistics().tasks == 1
     assert store.bytes_stored == 100_005
@@ -164,8 +160,8 @@ def test_a_transaction_that_cannot_be_ended(
             return self.connection.execute(statement, *parameters)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        inner = store._store._connection  # type: ignore[attr-defined]
-        patch.setattr(inner, "_connection", Failing(connection_of(store)))
+        inner = store_of(store)
+        patch.setattr(inner, "_writer", Failing(inner._writer))
         with pytest.raises(TransientError, match="disk I/O error"):
             queue.lease_tasks(60, 1)
 
@@ -180,6 +176,6 @@ def test_a_file_that_breaks_in_use(store: Emulator, monkeypatch: pytest.MonkeyPa
         raise sqlite3.DatabaseError("database disk image is malformed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store._store, "_touch", fail)
+        patch.setattr(store._store, "_record", fail)
         with pytest.raises(InternalError, match=r"^the store's file: database disk image is"):
             store.queue("pull").add()
