@@ -203,25 +203,23 @@ class PostgresStore(SqlStore):
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
         """Lease the first due tasks; see `TaskStore.lease`."""
         limit = request.retry_limit
-        wanted = {
-            "queue": queue_name,
-            "max_tasks": request.max_tasks,
-            "tag": None if request.tag is None else encode_tag(request.tag),
-        }
+        wanted: dict[str, object] = {"queue": queue_name, "max_tasks": request.max_tasks}
+        suffix = ""
+        if request.group_by_tag:
+            suffix = "_by_tag"
+            wanted["tag"] = None if request.tag is None else encode_tag(request.tag)
         with self._session() as session:
             rows = session.rows(
-                "lease",
+                f"lease{suffix}",
                 **(wanted | {"max_tasks": 0} if limit.leases == 0 else wanted),
                 now_usec=session.clock_usec,
                 lease_usec=request.lease_usec,
                 payload_bytes=request.payload_bytes,
-                group_by_tag=request.group_by_tag,
                 calls_per_second=request.calls_per_second,
                 **limit._asdict(),
             )
             if rows and limit.leases == 0:
-                statement = "exhaust_due_by_tag" if request.group_by_tag else "exhaust_due"
-                session.change(statement, **wanted, now_usec=session.now_usec)
+                session.change(f"exhaust_due{suffix}", **wanted, now_usec=session.now_usec)
             if rows and (rows[0][0] or limit.leases == 0):
                 self._catch_up(session)
         tasks = [task_of(row[1:]) for row in rows if row[1] is not None]

@@ -76,12 +76,9 @@ DELETE FROM exhausted WHERE queue = %(queue)s AND id <= (
 -- Store the tasks whose names are free; a tombstone that has expired is replaced.
 WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
 given AS MATERIALIZED (
-    SELECT name, payload, tag, eta_usec, size, nextval('tasks_sequence_seq') AS sequence
-    FROM (
-        SELECT * FROM unnest(%(names)s::text[], %(payloads)b::bytea[], %(tags)b::bytea[],
-            %(etas_usec)s::bigint[], %(sizes)s::bigint[])
-        WITH ORDINALITY AS batch (name, payload, tag, eta_usec, size, place) ORDER BY place
-    ) AS ordered
+    SELECT *, nextval('tasks_sequence_seq') AS sequence
+    FROM unnest(%(names)s::text[], %(payloads)b::bytea[], %(tags)b::bytea[],
+        %(etas_usec)s::bigint[], %(sizes)s::bigint[]) AS batch (name, payload, tag, eta_usec, size)
 ),
 stored AS (
     INSERT INTO tasks (sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
@@ -145,11 +142,71 @@ now AS MATERIALIZED (
     UNION ALL
     SELECT coalesce(%(now_usec)s, clock_usec()) WHERE %(calls_per_second)s IS NULL
 ),
-due_of_all AS MATERIALIZED (
+due AS MATERIALIZED (
     SELECT sequence, eta_usec, octet_length(payload) AS size FROM tasks
-    WHERE NOT %(group_by_tag)s AND queue = %(queue)s AND eta_usec <= (SELECT usec FROM now)
+    WHERE queue = %(queue)s AND eta_usec <= (SELECT usec FROM now)
         AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
     ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED
+),
+fitting AS MATERIALIZED (
+    SELECT sequence, eta_usec AS place FROM (
+        SELECT sequence, eta_usec, row_number() OVER by_eta AS number,
+            sum(size) OVER by_eta AS total
+        FROM due WINDOW by_eta AS (ORDER BY eta_usec, sequence)
+    ) AS counted WHERE number = 1 OR total <= %(payload_bytes)s
+),
+leased_now AS (
+    UPDATE tasks SET eta_usec = (SELECT usec FROM now) + %(lease_usec)s,
+        retry_count = retry_count + 1,
+        ends_usec = CASE WHEN retry_count + 1 >= %(leases)s::bigint THEN greatest(
+            (SELECT usec FROM now) + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
+    WHERE sequence = ANY(ARRAY(SELECT sequence FROM fitting))
+    RETURNING eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+        stored_bytes
+),
+recorded AS (
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    SELECT %(queue)s, (SELECT usec FROM now), 'leased',
+        (SELECT usec FROM now) + %(lease_usec)s, count(*),
+        string_agg(name, ',' ORDER BY place, sequence),
+        string_agg(CAST(retry_count AS text), ',' ORDER BY place, sequence)
+    FROM leased_now JOIN fitting USING (sequence) HAVING count(*) > 0
+),
+counted AS (
+    INSERT INTO leased (queue, second, part, tasks)
+    SELECT %(queue)s, (SELECT usec FROM now) / 1000000, own_part(), count(*) FROM leased_now
+    HAVING count(*) > 0
+    ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
+)
+SELECT EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec) AS exhausted, task.eta_usec,
+    task.sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+FROM now LEFT JOIN (leased_now JOIN fitting USING (sequence)) AS task ON true
+ORDER BY place, task.sequence
+
+-- name: lease_by_tag
+-- The same for the tasks of a tag; NULL: of the tag of the first task that nobody else is leasing.
+WITH permitted AS (
+    INSERT INTO lease_calls (queue, usecs)
+    SELECT %(queue)s, ARRAY[coalesce(%(now_usec)s::bigint, clock_usec())]
+    WHERE %(calls_per_second)s::bigint > 0
+    ON CONFLICT (queue) DO UPDATE SET usecs = (
+        -- Times in the future are those of a clock that was set back.
+        CASE WHEN lease_calls.usecs[cardinality(lease_calls.usecs)]
+                > coalesce(%(now_usec)s, clock_usec()) THEN ARRAY[]::bigint[]
+            ELSE lease_calls.usecs[
+                greatest(cardinality(lease_calls.usecs) - %(calls_per_second)s::integer + 2, 1):]
+        END || coalesce(%(now_usec)s, clock_usec()))
+    WHERE cardinality(lease_calls.usecs) < %(calls_per_second)s
+        OR lease_calls.usecs[cardinality(lease_calls.usecs) - %(calls_per_second)s::integer + 1]
+            <= coalesce(%(now_usec)s, clock_usec()) - 1000000
+        OR lease_calls.usecs[cardinality(lease_calls.usecs)]
+            > coalesce(%(now_usec)s, clock_usec())
+    RETURNING usecs[cardinality(usecs)] AS usec
+),
+now AS MATERIALIZED (
+    SELECT usec FROM permitted
+    UNION ALL
+    SELECT coalesce(%(now_usec)s, clock_usec()) WHERE %(calls_per_second)s IS NULL
 ),
 first AS MATERIALIZED (
     SELECT tag FROM tasks
@@ -157,10 +214,9 @@ first AS MATERIALIZED (
         AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
     ORDER BY eta_usec, sequence LIMIT 1 FOR UPDATE SKIP LOCKED
 ),
-due_of_tag AS MATERIALIZED (
+due AS MATERIALIZED (
     SELECT sequence, eta_usec, octet_length(payload) AS size FROM tasks
-    WHERE %(group_by_tag)s AND queue || '' = %(queue)s
-        AND tag = coalesce(%(tag)b::bytea, (SELECT tag FROM first))
+    WHERE queue || '' = %(queue)s AND tag = coalesce(%(tag)b::bytea, (SELECT tag FROM first))
         AND eta_usec <= (SELECT usec FROM now)
         AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
     ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED
@@ -169,8 +225,7 @@ fitting AS MATERIALIZED (
     SELECT sequence, eta_usec AS place FROM (
         SELECT sequence, eta_usec, row_number() OVER by_eta AS number,
             sum(size) OVER by_eta AS total
-        FROM (SELECT * FROM due_of_all UNION ALL SELECT * FROM due_of_tag) AS due
-        WINDOW by_eta AS (ORDER BY eta_usec, sequence)
+        FROM due WINDOW by_eta AS (ORDER BY eta_usec, sequence)
     ) AS counted WHERE number = 1 OR total <= %(payload_bytes)s
 ),
 leased_now AS (
@@ -242,17 +297,13 @@ SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec
 FROM changed
 
 -- name: delete
+-- The index finds the names of a list in their order.
 WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
-due AS MATERIALIZED (
-    SELECT sequence FROM tasks
-    WHERE queue = %(queue)s AND name = ANY(%(names)s) AND free_usec IS NULL
-        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
-    ORDER BY name FOR UPDATE
-),
 deleted AS (
     UPDATE tasks SET payload = '', tag = '', eta_usec = NULL, ends_usec = NULL,
         free_usec = (SELECT usec FROM now) + %(tombstone_usec)s
-    WHERE sequence = ANY(ARRAY(SELECT sequence FROM due))
+    WHERE queue = %(queue)s AND name = ANY(%(names)s) AND free_usec IS NULL
+        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
     RETURNING name, retry_count, stored_bytes
 ),
 recorded AS (

@@ -42,6 +42,10 @@ _SETTINGS = {
 }
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _FOREVER_SECONDS = 10**9
+_Selector: type[selectors.BaseSelector] = getattr(
+    selectors, "PollSelector", selectors.SelectSelector
+)
+"""Without a limit of the descriptor's number, where possible."""
 
 
 class Address(NamedTuple):
@@ -158,12 +162,12 @@ class Connections:
                 f"no connection within {WAIT_SECONDS} seconds, of {self._pool.max_size} at most "
                 "(?connections=NUMBER permits more)"
             ) from None
+        self._deadlines.begin(connection, unlimited=unlimited)
         try:
-            with self._deadlines.watch(connection, unlimited=unlimited):
-                yield connection
+            yield connection
         finally:
-            if not connection.closed and not _is_idle(connection):
-                connection.close()  # it was interrupted in the middle of something
+            self._deadlines.end(connection)
+            # The pool closes it, if it was interrupted in the middle of something.
             self._pool.putconn(connection)
 
     def close(self) -> None:
@@ -188,15 +192,13 @@ class _Deadlines:
         self._thread = threading.Thread(target=self._run, name="pullqueue-deadlines", daemon=True)
         self._thread.start()
 
-    @contextmanager
-    def watch(self, connection: Connection, *, unlimited: bool) -> Iterator[None]:
+    def begin(self, connection: Connection, *, unlimited: bool) -> None:
         with self._lock:
             self._begun[connection] = float("inf") if unlimited else self._turn
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._begun[connection]
+
+    def end(self, connection: Connection) -> None:
+        with self._lock:
+            del self._begun[connection]
 
     def close(self) -> None:
         """End all waits."""
@@ -221,10 +223,6 @@ def _shut_down(connections: Iterable[Connection]) -> None:
                 duplicate.shutdown(socket.SHUT_RDWR)
 
 
-def _is_idle(connection: Connection) -> bool:
-    return connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-
-
 def _check(connection: Connection) -> None:
     """Check that an idle connection is not closed by the server, without asking it.
 
@@ -232,7 +230,7 @@ def _check(connection: Connection) -> None:
         psycopg.OperationalError: it is.
     """
     # There is nothing to be read from an idle connection except that it was closed.
-    with selectors.DefaultSelector() as selector:
+    with _Selector() as selector:
         selector.register(connection, selectors.EVENT_READ)
         if selector.select(0):
             connection.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pullqueue.engine.events import EventKind, Operation
@@ -36,11 +36,6 @@ def task_of(row: Row) -> Task:
 def row_of(task: Task) -> Row:
     """Return the row of a task."""
     return (*task[:5], encode_tag(task.tag), *task[6:])
-
-
-def joined(values: Iterable[object]) -> str:
-    """Return values with commas between them; no name has one."""
-    return ",".join(map(str, values))
 
 
 def operation_of(row: Row) -> Operation:

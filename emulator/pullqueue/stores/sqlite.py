@@ -28,9 +28,9 @@ from pullqueue.engine.store import (
     ValidatedTask,
     fitting,
 )
-from pullqueue.errors import InternalError, TransientError
+from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores.rows import Row, encode_tag, is_storable, joined, row_of, task_of
+from pullqueue.stores.rows import Row, encode_tag, is_storable, row_of, task_of
 from pullqueue.stores.sql import Session, SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file, parsed
@@ -235,38 +235,24 @@ class SqliteStore(SqlStore):
 
     def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
         """Delete tasks by name; see `TaskStore.delete`."""
-        names = list(task_names)
         results: list[DeleteResult] = []
+        deleted: list[Row] = []
         with self._writing() as session:
-            listed = session.listed([name for name in names if is_storable(name)])
-            found = {
-                row[0]: row
-                for row in session.rows(
-                    "named", queue=queue_name, names=listed, now_usec=session.now_usec
-                )
-            }
-            deleted: dict[str, Row] = {}
-            for name in names:
-                row = found.get(name)
-                if row is None:
+            free_usec = session.now_usec + self._tombstone_usec
+            for name in task_names:
+                task = {"queue": queue_name, "name": name}
+                if not is_storable(name):
                     results.append(DeleteResult.UNKNOWN)
-                elif row[-1] or name in deleted:
+                elif rows := session.rows("delete", **task, free_usec=free_usec):
+                    results.append(DeleteResult.DELETED)
+                    deleted += rows
+                elif session.rows("get", **task, now_usec=session.now_usec):
                     results.append(DeleteResult.TOMBSTONED)
                 else:
-                    deleted[name] = row
-                    results.append(DeleteResult.DELETED)
-            if deleted:
-                self._delete(session, queue_name, list(deleted.values()))
+                    results.append(DeleteResult.UNKNOWN)
+            self._removed(session, EventKind.DELETED, queue_name, deleted)
         self._touch(queue_name, len(deleted))
         return results
-
-    def _delete(self, session: Session, queue_name: str, rows: Sequence[Row]) -> None:
-        free_usec = session.now_usec + self._tombstone_usec
-        ends = [{"free_usec": free_usec, "sequence": sequence} for _, sequence, *_ in rows]
-        session.change_many("tombstone_task", ends)
-        self._add_total(session, queue_name, -len(rows), -sum(row[3] for row in rows))
-        steps = [(name, retry_count) for name, _, retry_count, *_ in rows]
-        self._record(session, EventKind.DELETED, queue_name, steps)
 
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue; see `TaskStore.purge`."""
@@ -274,9 +260,7 @@ class SqliteStore(SqlStore):
             free_usec = session.now_usec + self._tombstone_usec
             gone = session.rows("purge", queue=queue_name, free_usec=free_usec)
             session.change("drop_exhausted_payloads", queue=queue_name)
-            if gone:
-                self._add_total(session, queue_name, -len(gone), -sum(row[2] for row in gone))
-                self._record(session, EventKind.PURGED, queue_name, [row[:2] for row in gone])
+            self._removed(session, EventKind.PURGED, queue_name, gone)
         self._touch(queue_name, len(gone))
         return len(gone)
 
@@ -284,47 +268,48 @@ class SqliteStore(SqlStore):
 
     @contextmanager
     def _writing(self, *, unlimited: bool = False) -> Iterator[Session]:  # noqa: ARG002
-        with self._locked() as now_usec, self._transaction(now_usec) as session:
-            yield session
-
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """Keep other threads from writing, and return the time; nothing is exhausted by then."""
-        with _translated_errors(), self._lock:
-            self._check_file()
-            now_usec = self._clock.now_usec()
-            if self._writer.execute(_SQL["find_exhausted"], {"now_usec": now_usec}).fetchone():
-                with self._transaction(now_usec) as session:
+        with self._lock:
+            try:
+                self._check_file()
+                session = SqliteSession(self._writer, self._clock.now_usec(), self._counted)
+                self._writer.execute("BEGIN IMMEDIATE")
+                if session.rows("find_exhausted", now_usec=session.now_usec):
                     self._catch_up(session)
-            yield now_usec
-
-    @contextmanager
-    def _transaction(self, now_usec: int) -> Iterator[SqliteSession]:
-        session = SqliteSession(self._writer, now_usec, self._counted)
-        self._writer.execute("BEGIN IMMEDIATE")
-        try:
-            yield session
-            self._writer.execute("COMMIT")
-        except BaseException:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-            raise
-        for queue_name, tasks, stored_bytes in session.added:
-            before = self._counted.get(queue_name, (0, 0))
-            self._counted[queue_name] = (before[0] + tasks, before[1] + stored_bytes)
+                yield session
+                self._writer.execute("COMMIT")
+            except BaseException as error:
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise _translated(error) from error
+                raise
+            for queue_name, tasks, stored_bytes in session.added:
+                before = self._counted.get(queue_name, (0, 0))
+                self._counted[queue_name] = (before[0] + tasks, before[1] + stored_bytes)
 
     @contextmanager
     def _reading(self, *, unlimited: bool = False) -> Iterator[Session]:  # noqa: ARG002
-        with _translated_errors(), self._reader_lock:
-            with self._locked() as now_usec:
-                self._reader.execute("BEGIN")
-                # The transaction sees the file as it is at its first statement.
-                self._reader.execute("SELECT 1 FROM retry_limits LIMIT 1").fetchone()
-                session = SqliteSession(self._reader, now_usec, self._counted.copy())
+        with self._reader_lock:
             try:
-                yield session
+                yield self._begin_reading()
+            except sqlite3.Error as error:
+                raise _translated(error) from error
             finally:
-                self._reader.execute("COMMIT")
+                if self._reader.in_transaction:
+                    self._reader.execute("COMMIT")
+
+    def _begin_reading(self) -> SqliteSession:
+        with self._lock:
+            self._check_file()
+            session = SqliteSession(self._reader, self._clock.now_usec(), self._counted.copy())
+            self._reader.execute("BEGIN")
+            # The transaction sees the file as it is at this statement.
+            if not session.rows("find_exhausted", now_usec=session.now_usec):
+                return session
+            self._reader.execute("COMMIT")
+            with self._writing():
+                pass  # it has caught up
+            return self._begin_reading()
 
     @contextmanager
     def _replacing(self) -> Iterator[Session]:
@@ -353,31 +338,39 @@ class SqliteStore(SqlStore):
         if not exhausted:
             return
         session.change("keep_exhausted", **moment)
-        session.change("record_exhausted", **moment)
+        self._last_event += session.change("record_exhausted", **moment, last_id=self._last_event)
         session.change("tombstone_exhausted", **moment, tombstone_usec=self._tombstone_usec)
         for queue_name, tasks, stored_bytes in exhausted:
             self._add_total(session, queue_name, -tasks, -stored_bytes)
             self._trim_exhausted(session, queue_name)
 
     def _recount(self) -> None:
-        """Read the totals from the file.
+        """Read the totals and the number of the last event from the file.
 
-        They are kept in memory from then on, and in no table: a total in a table made an add of one
-        task 1.4 times as long.
+        From then on they are in memory: a total in a table would make a call of one task, which
+        takes 50 us, slower by 10 us, and to look up the last event of a queue by 6 us.
         """
-        counted = self._writer.execute(_SQL["totals"])
-        self._counted = {queue: (tasks, size) for queue, tasks, size in counted}
+        rows = self._writer.execute(_SQL["totals"])
+        self._counted = {queue: (tasks, size) for queue, tasks, size in rows}
+        ((self._last_event,),) = self._writer.execute(_SQL["last_event"])
 
     def _totals(self, session: Session, queue_name: str | None) -> tuple[int, int]:
         assert isinstance(session, SqliteSession)  # noqa: S101 - this store makes no other
-        if queue_name is not None:
-            return session.totals.get(queue_name, (0, 0))
-        counted = session.totals.values()
-        return sum(tasks for tasks, _ in counted), sum(size for _, size in counted)
+        counted = [(queue, *total) for queue, total in session.totals.items()] + session.added
+        wanted = [total[1:] for total in counted if queue_name in (None, total[0])]
+        return sum(tasks for tasks, _ in wanted), sum(size for _, size in wanted)
 
     def _add_total(self, session: Session, queue_name: str, tasks: int, stored_bytes: int) -> None:
         assert isinstance(session, SqliteSession)  # noqa: S101 - this store makes no other
         session.added.append((queue_name, tasks, stored_bytes))
+
+    def _removed(
+        self, session: Session, kind: EventKind, queue_name: str, rows: Sequence[Row]
+    ) -> None:
+        """Record that tasks are gone, given as rows of name, retry count and size."""
+        if rows:
+            self._add_total(session, queue_name, -len(rows), -sum(row[2] for row in rows))
+            self._record(session, kind, queue_name, [row[:2] for row in rows])
 
     def _record(
         self,
@@ -389,26 +382,26 @@ class SqliteStore(SqlStore):
     ) -> None:
         """Record an operation on tasks, given as names and retry counts."""
         recorded = steps[: max(1, self._limits.events_kept)]
+        names, retry_counts = zip(*recorded, strict=True)
+        self._last_event += 1
         session.change(
             "record",
             queue=queue_name,
+            id=self._last_event,
             usec=session.now_usec,
             kind=kind.value,
             until_usec=until_usec,
             size=len(recorded),
-            names=joined(name for name, _ in recorded),
-            retry_counts=joined(retry_count for _, retry_count in recorded),
+            names=",".join(names),
+            retry_counts=",".join(map(str, retry_counts)),
         )
 
 
-@contextmanager
-def _translated_errors() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise TransientError(f"the store's file: {error}; try again") from error
-    except sqlite3.Error as error:
-        raise InternalError(f"the store's file: {error}") from error
+def _translated(error: sqlite3.Error) -> PullQueueError:
+    """Return the error of this package for one of SQLite."""
+    if isinstance(error, sqlite3.OperationalError):
+        return TransientError(f"the store's file: {error}; try again")
+    return InternalError(f"the store's file: {error}")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

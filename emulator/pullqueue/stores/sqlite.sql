@@ -16,10 +16,8 @@ FROM tasks WHERE ends_usec <= :now_usec ORDER BY ends_usec, sequence
 -- name: record_exhausted
 -- One event for the tasks of a queue that were exhausted at the same time.
 INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts)
-SELECT queue,
-    coalesce((SELECT max(id) FROM events WHERE events.queue = due.queue), 0)
-        + row_number() OVER (PARTITION BY queue ORDER BY ends_usec),
-    ends_usec, 'exhausted', NULL, count(*), group_concat(name), group_concat(retry_count)
+SELECT queue, :last_id + row_number() OVER (ORDER BY ends_usec), ends_usec, 'exhausted', NULL,
+    count(*), group_concat(name), group_concat(retry_count)
 FROM (
     SELECT queue, ends_usec, name, retry_count FROM tasks WHERE ends_usec <= :now_usec
     ORDER BY ends_usec, sequence
@@ -97,16 +95,11 @@ WHERE queue = :queue AND name = :name AND eta_usec > :now_usec AND retry_count >
     AND (:expected_eta_usec IS NULL OR eta_usec = :expected_eta_usec)
 RETURNING eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
 
--- name: named
--- The tasks and tombstones of a list of names. The plus sign keeps the planner from reading all
--- tasks of the queue in the order of their etas.
-SELECT name, sequence, retry_count, stored_bytes, eta_usec IS NULL FROM tasks
-WHERE queue = :queue AND name IN (SELECT value FROM json_each(:names))
-    AND (+eta_usec IS NOT NULL OR free_usec > :now_usec)
-
--- name: tombstone_task
+-- name: delete
+-- Make a tombstone of a task.
 UPDATE tasks SET payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = :free_usec
-WHERE sequence = :sequence
+WHERE queue = :queue AND name = :name AND eta_usec IS NOT NULL
+RETURNING name, retry_count, stored_bytes
 
 -- name: purge
 UPDATE tasks SET payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = :free_usec
@@ -126,8 +119,10 @@ DELETE FROM tasks WHERE queue || '' = :queue AND free_usec IS NOT NULL
 
 -- name: record
 INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts)
-SELECT :queue, coalesce(max(id), 0) + 1, :usec, :kind, :until_usec, :size, :names, :retry_counts
-FROM events WHERE queue = :queue
+VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts)
+
+-- name: last_event
+SELECT coalesce(max(id), 0) FROM events
 
 -- name: recorded_events
 -- How many events of a queue are recorded.

@@ -38,6 +38,7 @@ def test_every_statement_is_used(database: str) -> None:
 
     used = {name for name in known if f'"{name}"' in code}
     used |= {name for name in known if name.startswith("delete_") and 'f"delete_{' in code}
+    used |= {name for name in known if f'f"{name.removesuffix("_by_tag")}{{suffix}}"' in code}
 
     assert used == set(known)
 
@@ -55,7 +56,6 @@ def arguments_of(statement: str) -> dict[str, object]:
         "tag": b"=red",
         "kind": "added",
         "retry_counts": "0",
-        "group_by_tag": True,
     }
     names = re.findall(r"(?<!:):(\w+)|%\((\w+)\)[sb]", statement)
     return {name: values.get(name, 1000) for pair in names for name in pair if name}
@@ -115,7 +115,8 @@ def plan_nodes(node: dict[str, object]) -> Iterator[dict[str, object]]:
 
 
 INDEXES_OF = {
-    "lease": {"tasks_due", "tasks_due_tag_postgresql", "tasks_ends"},
+    "lease": {"tasks_due", "tasks_ends"},
+    "lease_by_tag": {"tasks_due", "tasks_due_tag_postgresql", "tasks_ends"},
     "exhaust_due_by_tag": {"tasks_due", "tasks_due_tag_postgresql"},
     "list_by_tag": {"tasks_due_tag_postgresql"},
     "modify_lease": {"tasks_name"},
