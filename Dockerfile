@@ -3,7 +3,7 @@
 #   docker build -t pullqueue .
 #   docker run --rm -p 127.0.0.1:8124:8124 -v .:/etc/pullqueue:ro pullqueue
 #
-# EXTRAS adds what is optional, such as stores: --build-arg 'EXTRAS=[sql,postgres]'
+# EXTRAS adds what is optional, such as a store: --build-arg 'EXTRAS=[postgres]'
 
 FROM python:3.13-slim AS build
 WORKDIR /src

@@ -90,7 +90,7 @@ def test_what_is_installed_can_be_had(page: Path) -> None:
         ("- run: pipx run pullqueue lint", True),
         ("additional_dependencies: [pullqueue]", True),
         ("pip install '/path/to/pullqueue[pytest]' requests", False),
-        ("pip install 'pullqueue[sql] @ git+https://git.example.com/pullqueue.git'", False),
+        ("pip install 'pullqueue[postgres] @ git+https://git.example.com/pullqueue.git'", False),
         ('pipx run --spec "$PULLQUEUE" pullqueue lint', False),
         ("pip install . && pullqueue serve", False),
     ],

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
@@ -278,8 +278,7 @@ class SqliteStore(SqlStore):
                 yield session
                 self._writer.execute("COMMIT")
             except BaseException as error:
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
+                _roll_back(self._writer)
                 if isinstance(error, sqlite3.Error):
                     raise _translated(error) from error
                 raise
@@ -295,8 +294,7 @@ class SqliteStore(SqlStore):
             except sqlite3.Error as error:
                 raise _translated(error) from error
             finally:
-                if self._reader.in_transaction:
-                    self._reader.execute("COMMIT")
+                _roll_back(self._reader)
 
     def _begin_reading(self) -> SqliteSession:
         with self._lock:
@@ -306,7 +304,7 @@ class SqliteStore(SqlStore):
             # The transaction sees the file as it is at this statement.
             if not session.rows("find_exhausted", now_usec=session.now_usec):
                 return session
-            self._reader.execute("COMMIT")
+            _roll_back(self._reader)
             with self._writing():
                 pass  # it has caught up
             return self._begin_reading()
@@ -395,6 +393,13 @@ class SqliteStore(SqlStore):
             names=",".join(names),
             retry_counts=",".join(map(str, retry_counts)),
         )
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # One that is closed has no transaction.
+    with suppress(sqlite3.ProgrammingError):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _translated(error: sqlite3.Error) -> PullQueueError:
