@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pullqueue.api.schema import SCOPES
 from pullqueue.api.tokens import Tokens
 
-_LOGGER = logging.getLogger("pullqueue.rest")
+_LOGGER = logging.getLogger("pullqueue.server")
 
 ServiceAccountKey = dict[str, object]
 """What a key file of Google's holds."""

@@ -558,4 +558,4 @@ def test_a_name_that_was_made_point_here(tmp_path: Path, server: Server) -> None
         for path in ("/console/", "/_emulator/queues"):
             browser.get(f"http://evil.example:{server.port}{path}")
 
-            assert "is no name of this server" in browser.page_source
+            assert "is not a name of this server" in browser.page_source

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pullqueue import Limits
-from pullqueue.api.routes import METHODS
+from pullqueue.api.routes import ROUTES
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,7 +84,7 @@ def test_every_exception_of_the_sdk_is_listed(taskqueue: Any) -> None:
 
 def test_every_method_of_rest_is_listed() -> None:
     """The table has the methods that are routed."""
-    assert items("REST method") == {method.id for method in METHODS["v1beta2"]}
+    assert items("REST method") == {route.method_id for route in ROUTES["v1beta2"]}
 
 
 def test_every_field_of_queue_yaml_is_listed() -> None:

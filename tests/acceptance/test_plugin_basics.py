@@ -358,7 +358,7 @@ def test_refusals_are_shown_where_the_test_asked(run: Run) -> None:
     )
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([">*add(*name=*a b*", "E *task name is 'a b': give letters *"])
+    result.stdout.fnmatch_lines([">*add(*name=*a b*", "E *task name is 'a b': use letters *"])
     result.stdout.no_fnmatch_line("*engine*queue.py*")
     result.stdout.no_fnmatch_line("*engine*interceptors.py*")
     result.stdout.no_fnmatch_line("*recording.py*")

@@ -1,19 +1,17 @@
-"""Who may do what: the token of a request, and the acl of a queue."""
+"""Authorization: the token of a request, and the acl of a queue."""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
-from flask import Request
+from flask import Request, g
 
 from pullqueue.api import messages, schema
 from pullqueue.api.errors import ApiError
 from pullqueue.api.parameters import Parameters
 from pullqueue.api.tokens import Token, Tokens
 from pullqueue.engine.queue import Queue
-
-CALLER_KEY = "pullqueue.caller"
-"""Where the WSGI environment holds whose token the request was made with."""
 
 _MORE_SCOPES = frozenset(
     {
@@ -23,7 +21,7 @@ _MORE_SCOPES = frozenset(
     }
 )
 """Scopes that are in no discovery document, but in the guide or in the code of workers."""
-ACCEPTED_SCOPES = _MORE_SCOPES | schema.SCOPES.keys()
+ACCEPTED_SCOPES: Final = _MORE_SCOPES | schema.SCOPES.keys()
 
 _REALM = 'Bearer realm="https://accounts.google.com/"'
 
@@ -37,19 +35,29 @@ class Right(Enum):
     """Insert."""
 
 
-class Guard:
-    """Lets callers through whose token is good and whose address the queue's acl lists."""
+class Authorizer:
+    """Accepts callers whose token is valid and whose e-mail address the queue's acl lists."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
 
     def identify(self, request: Request, parameters: Parameters) -> Token:
-        """Give the token of a request.
+        """Return the token of a request; the request log finds its e-mail address in `flask.g`.
 
         Raises:
-            ApiError: there is none (401), it is not good (401), or not for this API (403).
+            ApiError: as `authenticate`.
         """
-        text = _token_text(request, parameters)
+        token = self._tokens.find(text := _token_text(request, parameters))
+        g.caller = token.email if token else None
+        return self.authenticate(text)
+
+    def authenticate(self, text: str) -> Token:
+        """Return the token with a text.
+
+        Raises:
+            ApiError: the text is empty (401), is not a valid token (401), or one that is not for
+                this API (403).
+        """
         if not text:
             raise _unauthorized(messages.LOGIN_REQUIRED, reason="required", challenge=_REALM)
         token = self._tokens.find(text)
@@ -59,7 +67,6 @@ class Guard:
                 reason="authError",
                 challenge=f'{_REALM}, error="invalid_token"',
             )
-        request.environ[CALLER_KEY] = token.email
         if not token.scopes & ACCEPTED_SCOPES:
             raise ApiError(
                 messages.INSUFFICIENT_PERMISSION,
@@ -72,15 +79,14 @@ class Guard:
         return token
 
     def check(self, token: Token, queue: Queue, right: Right) -> None:
-        """Check that the acl of a queue gives a right to the holder of a token.
+        """Check that the acl of a queue grants a right to the holder of a token.
 
         Raises:
             ApiError: it does not.
         """
-        email = token.email.casefold()
         for entry in queue.settings.acl or ():
             listed = entry.user_email if right is Right.USE else entry.writer_email
-            if listed is not None and listed.casefold() == email:
+            if listed is not None and _lower(listed) == _lower(token.email):
                 return
         raise ApiError(
             messages.FORBIDDEN,
@@ -89,6 +95,11 @@ class Guard:
             explanation=f"{token.email!r} is no {right.value} in the acl of queue {queue.name!r}: "
             "add it there in queue.yaml",
         )
+
+
+def _lower(email: str) -> bytes:
+    """Lower the ASCII letters alone: others, such as U+017F, would become an `s`."""
+    return email.encode("utf-8", "surrogatepass").lower()
 
 
 def _token_text(request: Request, parameters: Parameters) -> str:

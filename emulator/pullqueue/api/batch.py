@@ -1,4 +1,4 @@
-"""Batches: many calls in one multipart request, answered one by one in one multipart answer."""
+"""Batches: many calls in one multipart request, answered one by one in one multipart response."""
 
 from __future__ import annotations
 
@@ -7,110 +7,126 @@ import secrets
 from email.message import Message
 from email.parser import BytesParser
 from io import BytesIO
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from flask import Flask, Response, request
-from werkzeug.wrappers import Response as AnyResponse
+from flask import Blueprint, Response, current_app, request
+from werkzeug.datastructures import Headers
+from werkzeug.test import run_wsgi_app
 
 from pullqueue.api import bodies
-from pullqueue.api.answers import status_line
-from pullqueue.api.errors import ApiError, response_to
+from pullqueue.api.encoding import status_line
+from pullqueue.api.errors import ApiError, error_response
 from pullqueue.api.messages import BAD_BATCH, NOT_FOUND
+from pullqueue.limits import KIB, MIB
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
-_Headers: TypeAlias = dict[str, str]
-
-MAX_PARTS = 1_000
+MAX_PARTS: Final = 1_000
 """Calls in one batch (Google's documentation of batches)."""
+MAX_RESPONSE_BYTES: Final = 64 * MIB
+"""Responses of one batch; calls after that are refused without being carried out (ours)."""
+_MAX_HEAD_BYTES = 64 * KIB
+"""Headers of a part, or of the request within it."""
 
 _PATHS = ("/batch", "/batch/taskqueue/v1beta1", "/batch/taskqueue/v1beta2")
 _BELOW = "/taskqueue/"
-"""Where the calls of a batch may lead; not to another batch."""
+"""Where the paths of calls must begin; they cannot lead to another batch."""
 _INHERITED = ("Authorization",)
-_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
+_END_OF_HEAD = re.compile(rb"(?:\A|\r?\n)\r?\n")
+
+blueprint = Blueprint("batch", __name__)
 
 
-def install(app: Flask) -> None:
-    """Add the batch routes to an app."""
+def call_batch() -> Response:
+    """Carry out the calls of a batch in order."""
+    boundary = f"batch_{secrets.token_hex(16)}"
+    answers: list[bytes] = []
+    size = 0
+    for part in _parts(bodies.read(request)):
+        answers.append(_answer(part, boundary, fits=size < MAX_RESPONSE_BYTES))
+        size += len(answers[-1])
+    return Response(
+        b"".join([*answers, f"--{boundary}--\r\n".encode()]),
+        content_type=f"multipart/mixed; boundary={boundary}",
+    )
 
-    def answer_batch() -> Response:
-        parts = _parts(bodies.unzipped(request, bodies.read(request)))
-        inherited = {name: request.headers[name] for name in _INHERITED if name in request.headers}
-        boundary = f"batch_{secrets.token_hex(16)}"
-        answers = [_answer(app, part, inherited, boundary) for part in parts]
-        return Response(
-            b"".join([*answers, f"--{boundary}--\r\n".encode()]),
-            content_type=f"multipart/mixed; boundary={boundary}",
-        )
 
-    for path in _PATHS:
-        app.add_url_rule(path, endpoint=path, view_func=answer_batch, methods=["POST"])
+for _path in _PATHS:
+    blueprint.add_url_rule(_path, _path.replace("/", "_"), call_batch, methods=["POST"])
 
 
 def _parts(body: bytes) -> list[Message]:
-    content_type = request.headers.get("Content-Type", "")
-    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
+    """Return the parts of the body; they are counted before any of them is parsed."""
+    boundary = request.mimetype_params.get("boundary", "").encode("latin-1", "replace")
+    if request.mimetype != "multipart/mixed" or not boundary:
+        raise _malformed("the body is not multipart/mixed with a boundary in its content type")
+    delimiter = re.compile(rb"(?:\A|\r?\n)--" + re.escape(boundary) + rb"(--)?[ \t]*(?:\r?\n|\Z)")
+    sections = delimiter.split(body, maxsplit=MAX_PARTS + 1)
+    # `split` returns what the group matched as well: the end's hyphens, or None.
+    texts, ends = sections[2::2], sections[1::2]
+    if b"--" in ends:
+        texts = texts[: ends.index(b"--")]
+    if not texts:
+        raise _malformed("the body has no part that begins with its boundary")
+    if len(texts) > MAX_PARTS:
+        raise _malformed(f"more than {MAX_PARTS} calls in one batch: send several batches")
     try:
-        message = BytesParser().parsebytes(head + body)
+        return [BytesParser().parsebytes(_checked(text)) for text in texts]
     except RecursionError:
-        raise _malformed("the parts are themselves in parts, too deep to be read") from None
-    parts = message.get_payload()
-    if message.get_content_type() != "multipart/mixed" or not isinstance(parts, list):
-        raise _malformed(
-            "the body is not multipart/mixed with the boundary that its content type names"
-        )
-    if len(parts) > MAX_PARTS:
-        raise _malformed(f"{len(parts)} calls in one batch: at most {MAX_PARTS} are permitted")
-    return [part for part in parts if isinstance(part, Message)]
+        raise _malformed("the parts are themselves in parts, too deep to be parsed") from None
 
 
-def _answer(app: Flask, part: Message, inherited: _Headers, boundary: str) -> bytes:
-    answer: AnyResponse
+def _checked(text: bytes) -> bytes:
+    """Return a part, or a request within one, if its headers are not too large to be parsed."""
+    if len(text) > _MAX_HEAD_BYTES and not _END_OF_HEAD.search(text, 0, _MAX_HEAD_BYTES):
+        raise _malformed(f"the headers of a part exceed {_MAX_HEAD_BYTES} bytes")
+    return text
+
+
+def _answer(part: Message, boundary: str, *, fits: bool) -> bytes:
     try:
-        answer = _call(app, part, inherited)
-    except ApiError as error:
-        answer = response_to(error)
-    except ValueError as error:
-        answer = response_to(_malformed(f"a part is no HTTP request: {error}"))
+        status, headers, body = _call(part, fits=fits)
+    except (ApiError, ValueError) as error:
+        if not isinstance(error, ApiError):
+            error = _malformed(f"a part is no HTTP request: {error}")
+        response = error_response(error)
+        status, headers, body = response.status_code, response.headers, response.get_data()
     lines = [f"--{boundary}", "Content-Type: application/http"]
     identifier = " ".join(str(part.get("Content-ID", "")).split())
     if identifier:
         lines.append(f"Content-ID: <response-{identifier.strip('<>')}>")
-    body = answer.get_data()
-    # Google's client for Ruby does not understand an answer without any header.
-    answer.headers.setdefault("Content-Length", str(len(body)))
-    lines += ["", f"HTTP/1.1 {status_line(answer.status)}"]
-    lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+    # Google's client for Ruby does not understand a response without any header.
+    headers.setdefault("Content-Length", str(len(body)))
+    lines += ["", f"HTTP/1.1 {status_line(status)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body + b"\r\n"
 
 
-class _Received(AnyResponse):
-    """An answer as it came: one without a body is given no type."""
-
-    default_mimetype = None
-
-
-def _call(app: Flask, part: Message, inherited: _Headers) -> AnyResponse:
+def _call(part: Message, *, fits: bool) -> tuple[int, Headers, bytes]:
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
         raise _malformed("a part is itself in parts: each holds one HTTP request")
-    head, body = (*_BLANK_LINE.split(payload, maxsplit=1), b"")[:2]
+    head, body = (*_END_OF_HEAD.split(_checked(payload), maxsplit=1), b"")[:2]
     line, _, rest = head.partition(b"\n")
     words = line.decode("latin-1").split()
     if len(words) not in (2, 3):
         raise _malformed(f"{line[:100]!r} is no request line: send `GET /path HTTP/1.1`")
-    headers = inherited | dict(BytesParser().parsebytes(rest, headersonly=True).items())
-    environ = _environ(words[0].upper(), words[1], headers, body)
+    if not fits:
+        message = f"the batch's responses exceed {MAX_RESPONSE_BYTES} bytes: send smaller batches"
+        raise ApiError(message, status=403, reason="responseTooLarge")
+    inherited = {name: request.headers[name] for name in _INHERITED if name in request.headers}
+    sent = inherited | dict(BytesParser().parsebytes(rest, headersonly=True).items())
+    environ = _environ(words[0].upper(), words[1], sent, body)
     if not environ["PATH_INFO"].startswith(_BELOW):
         raise ApiError(NOT_FOUND, status=404, reason="notFound")
-    return _Received.from_app(app.wsgi_app, environ, buffered=True)
+    chunks, status, headers = run_wsgi_app(current_app.wsgi_app, environ, buffered=True)
+    return int(status.split()[0]), headers, b"".join(chunks)
 
 
-def _environ(verb: str, target: str, headers: _Headers, body: bytes) -> WSGIEnvironment:
-    """Give the environment of a call within the request that is being answered."""
+def _environ(verb: str, target: str, headers: dict[str, str], body: bytes) -> WSGIEnvironment:
+    """Return the environment of a call within the request that is being answered."""
     url = urlsplit(target)
     kept = {
         name: value
@@ -127,7 +143,7 @@ def _environ(verb: str, target: str, headers: _Headers, body: bytes) -> WSGIEnvi
         "QUERY_STRING": url.query,
         "CONTENT_TYPE": named.get("HTTP_CONTENT_TYPE", ""),
         "CONTENT_LENGTH": str(len(body)),
-        # Clients say in each part what holds for the whole; a part is never zipped.
+        # Clients state in each part what holds for the whole; a part is never zipped.
         "HTTP_ACCEPT_ENCODING": "",
         "HTTP_CONTENT_ENCODING": "",
         "wsgi.input": BytesIO(body),

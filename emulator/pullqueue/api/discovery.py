@@ -1,32 +1,65 @@
-"""The discovery service: where clients learn what the API looks like and where it is."""
+"""The discovery service: what the API looks like and where it is, for clients that ask."""
 
 from __future__ import annotations
 
-from flask import Flask, Response, request
+from typing import Final
 
-from pullqueue.api import answers, schema
-from pullqueue.api.answers import Json
+from flask import Blueprint, Response, request
+
+from pullqueue.api import schema
+from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import NOT_FOUND
+from pullqueue.api.routes import ROUTES, Route
 
-VERSIONS = ("v1beta1", "v1beta2")
 _PREFERRED = "v1beta2"
 _TITLE = "TaskQueue API"
 _DESCRIPTION = "App Engine's pull queues over REST."
-_REVISIONS = {"v1beta1": "20120501", "v1beta2": "20160428"}
+_REVISIONS: Final = {"v1beta1": "20120501", "v1beta2": "20160428"}
 """Those of the last documents Google served."""
 
+blueprint = Blueprint("discovery", __name__)
 
-def install(app: Flask) -> None:
-    """Add the discovery routes to an app."""
-    app.add_url_rule("/discovery/v1/apis", view_func=_directory, methods=["GET"])
-    app.add_url_rule("/discovery/v1/apis/<name>/<version>/rest", view_func=_rest, methods=["GET"])
-    app.add_url_rule("/$discovery/rest", view_func=_rest_by_parameter, methods=["GET"])
+
+@blueprint.get("/discovery/v1/apis")
+def get_directory() -> Response:
+    """Send the list of APIs."""
+    answer = directory(request.host_url)
+    if (name := request.args.get("name")) is not None:
+        answer["items"] = [item for item in answer["items"] if item["name"] == name]
+    if request.args.get("preferred") == "true":
+        answer["items"] = [item for item in answer["items"] if item["preferred"]]
+    return _response(answer)
+
+
+@blueprint.get("/discovery/v1/apis/<name>/<version>/rest")
+def get_document(name: str, version: str) -> Response:
+    """Send the document of an API."""
+    if name != schema.NAME or version not in ROUTES:
+        raise ApiError(
+            NOT_FOUND,
+            status=404,
+            reason="notFound",
+            explanation=f"there is no API {name!r} {version!r} here, only {schema.NAME} with "
+            f"{' and '.join(ROUTES)}",
+        )
+    return _response(document(version, request.host_url))
+
+
+@blueprint.get("/$discovery/rest")
+def get_document_by_parameter() -> Response:
+    """Send the document of the API, of the version in the query."""
+    return get_document(schema.NAME, request.args.get("version", _PREFERRED))
 
 
 def document(version: str, root_url: str) -> Json:
-    """Give the discovery document of a version for an API at an address that ends in a slash."""
+    """Return the discovery document of a version, for an API at an address that ends in a slash."""
     service_path = f"{schema.NAME}/{version}/projects/"
+    resources: Json = {}
+    for route in ROUTES[version]:
+        resource, _, name = route.method_id.partition(".")
+        methods = resources.setdefault(resource, {"methods": {}})["methods"]
+        methods[name] = _method(route, version)
     return {
         "kind": "discovery#restDescription",
         "discoveryVersion": "v1",
@@ -51,17 +84,17 @@ def document(version: str, root_url: str) -> Json:
             }
         },
         "schemas": schema.schemas(version),
-        "resources": schema.resources(version),
+        "resources": resources,
     }
 
 
 def directory(root_url: str) -> Json:
-    """Give the list of APIs at an address that ends in a slash."""
-    items = [_entry(version, root_url) for version in VERSIONS]
+    """Return the list of APIs at an address that ends in a slash."""
+    items = [_directory_item(version, root_url) for version in ROUTES]
     return {"kind": "discovery#directoryList", "discoveryVersion": "v1", "items": items}
 
 
-def _entry(version: str, root_url: str) -> Json:
+def _directory_item(version: str, root_url: str) -> Json:
     path = f"apis/{schema.NAME}/{version}/rest"
     return {
         "kind": "discovery#directoryItem",
@@ -78,30 +111,26 @@ def _entry(version: str, root_url: str) -> Json:
     }
 
 
-def _directory() -> Response:
-    answer = directory(request.host_url)
-    if (name := request.args.get("name")) is not None:
-        answer["items"] = [item for item in answer["items"] if item["name"] == name]
-    if request.args.get("preferred") == "true":
-        answer["items"] = [item for item in answer["items"] if item["preferred"]]
-    return _response(answer)
-
-
-def _rest(name: str, version: str) -> Response:
-    if name != schema.NAME or version not in VERSIONS:
-        raise ApiError(
-            NOT_FOUND,
-            status=404,
-            reason="notFound",
-            explanation=f"there is no API {name!r} {version!r} here, only {schema.NAME} with "
-            f"{' and '.join(VERSIONS)}",
-        )
-    return _response(document(version, request.host_url))
-
-
-def _rest_by_parameter() -> Response:
-    return _rest(schema.NAME, request.args.get("version", _PREFERRED))
+def _method(route: Route, version: str) -> Json:
+    described = schema.METHODS[route.method_id]
+    removed = schema.SINCE_V1BETA2 if version == "v1beta1" else frozenset()
+    in_path = [name for name in schema.PARAMETERS if f"{{{name}}}" in route.path]
+    names = [*in_path, *(name for name in described.query if name not in removed)]
+    method: Json = {
+        "id": f"{schema.NAME}.{route.method_id}",
+        "path": route.path,
+        "httpMethod": route.verb,
+        "description": described.description,
+        "parameters": {name: schema.PARAMETERS[name] for name in names},
+        "parameterOrder": [name for name in names if schema.PARAMETERS[name].get("required")],
+        "scopes": list(schema.SCOPES),
+    }
+    if described.request:
+        method["request"] = {"$ref": described.request}
+    if described.response:
+        method["response"] = {"$ref": described.response}
+    return method
 
 
 def _response(answer: Json) -> Response:
-    return Response(answers.pretty(answer), content_type=answers.JSON_TYPE)
+    return Response(encode(answer), content_type=JSON_TYPE)

@@ -1,4 +1,4 @@
-"""Refusals, and the envelope of Google's JSON APIs that they are sent in."""
+"""Errors of the API, and the envelope of Google's JSON APIs in which they are sent."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from flask import Flask, Response
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from pullqueue.api import messages
-from pullqueue.api.answers import JSON_TYPE, Json, pretty
+from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError
 
-_log = logging.getLogger("pullqueue.rest")
+_log = logging.getLogger("pullqueue.server")
 
 _REASONS: Mapping[int, tuple[str, str]] = {
     404: ("notFound", messages.NOT_FOUND),
@@ -35,9 +35,9 @@ class ApiError(PullQueueError):
         explanation: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Carry what the envelope shows.
+        """Store what the envelope contains.
 
-        `message` is the text of the real service where that is known; `explanation` then says
+        `message` is the text of the real service where that is known; `explanation` then states
         what exactly was wrong, and is sent as `debugInfo`.
         """
         self.status = status
@@ -50,12 +50,12 @@ class ApiError(PullQueueError):
 
     @classmethod
     def parameter(cls, message: str, name: str, *, reason: str = "invalidParameter") -> ApiError:
-        """Refuse a parameter."""
+        """Return the error for a parameter that is not valid."""
         return cls(message, reason=reason, location_type="parameter", location=name)
 
 
 def envelope(error: ApiError) -> Json:
-    """Give the JSON of a refusal."""
+    """Return the JSON of an error."""
     detail: Json = {"domain": "global", "reason": error.reason, "message": str(error)}
     if error.location is not None:
         detail["locationType"] = error.location_type
@@ -66,43 +66,42 @@ def envelope(error: ApiError) -> Json:
 
 
 def api_error_of(error: PullQueueError) -> ApiError:
-    """Give the refusal for an error of the engine."""
+    """Return the API's error for one of the engine's."""
     if isinstance(error, ApiError):
         return error
     codes = codes_of(error)
-    known = next(
-        (messages.TEXT_OF[kind] for kind in type(error).__mro__ if kind in messages.TEXT_OF), ""
-    )
+    message = messages.message_of(error)
     return ApiError(
-        known or str(error),
+        message or str(error),
         status=codes.http_status,
         reason=codes.reason,
-        explanation=str(error) if known else None,
+        explanation=str(error) if message else None,
     )
 
 
-def install(app: Flask) -> None:
-    """Let every error of an app leave in the envelope, faults of our own included."""
-    app.register_error_handler(PullQueueError, lambda error: response_to(api_error_of(error)))
-    app.register_error_handler(HTTPException, _http_response)
-    app.register_error_handler(Exception, _fault_response)
+def error_response(error: PullQueueError) -> Response:
+    """Return the HTTP response for an error."""
+    refusal = api_error_of(error)
+    body = encode(envelope(refusal))
+    return Response(body, refusal.status, refusal.headers, content_type=JSON_TYPE)
 
 
-def response_to(error: ApiError) -> Response:
-    """Give the HTTP answer of a refusal."""
-    body = pretty(envelope(error)).encode()
-    return Response(body, error.status, error.headers, content_type=JSON_TYPE)
+def register_error_handlers(app: Flask) -> None:
+    """Send every error of an application in the envelope, those of our own making included."""
+    app.register_error_handler(PullQueueError, error_response)
+    app.register_error_handler(HTTPException, _http_error_response)
+    app.register_error_handler(Exception, _internal_error_response)
 
 
-def _http_response(error: HTTPException) -> Response:
+def _http_error_response(error: HTTPException) -> Response:
     status = error.code or 500
     reason, text = _REASONS.get(status, ("badRequest", error.description or error.name))
     refusal = ApiError(text, status=status, reason=reason)
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         refusal.headers["Allow"] = ", ".join(sorted(error.valid_methods))
-    return response_to(refusal)
+    return error_response(refusal)
 
 
-def _fault_response(error: Exception) -> Response:
-    _log.error("a request failed through a fault of the emulator", exc_info=error)
-    return response_to(ApiError(messages.INTERNAL_ERROR, status=500, reason="internalError"))
+def _internal_error_response(error: Exception) -> Response:
+    _log.error("a request failed because of an error in the emulator", exc_info=error)
+    return error_response(ApiError(messages.INTERNAL_ERROR, status=500, reason="internalError"))

@@ -1,4 +1,4 @@
-"""Partial responses: `fields=kind,items(id,tag)` gives those fields and no others."""
+"""Partial responses: `fields=kind,items(id,tag)` returns those fields and no others."""
 
 from __future__ import annotations
 
@@ -6,60 +6,60 @@ import re
 from typing import TypeAlias
 
 from pullqueue.api import schema
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import INVALID_SELECTION
 
-Fields: TypeAlias = dict[str, "Fields"]
-"""Names of fields and what is chosen below each; an empty choice means everything."""
+FieldMask: TypeAlias = dict[str, "FieldMask"]
+"""Names of fields and what is selected within each; an empty mask means everything."""
 
 _TOKEN = re.compile(r"[,/()]|[^,/()]+")
 
 
-def known_fields(version: str, method_id: str) -> Fields:
-    """Give every field of a method's answer, as the discovery document has them."""
-    resource, _, name = method_id.partition(".")
-    method = schema.resources(version)[resource]["methods"][name]
-    return _fields_of(method.get("response", {}), schema.schemas(version))
+def known_fields(version: str, method_id: str) -> FieldMask:
+    """Return every field of a method's response, as the discovery document has them."""
+    response = schema.METHODS[method_id].response
+    schemas = schema.schemas(version)
+    return _fields_of(schemas[response], schemas) if response else {}
 
 
-def selection(text: str, known: Fields) -> Fields:
-    """Read a selector.
+def parse_mask(text: str, known: FieldMask) -> FieldMask:
+    """Parse a selector.
 
     Raises:
-        ApiError: it is malformed, or names a field that no answer of the method has.
+        ApiError: it is malformed, or names a field that no response of the method has.
     """
-    return _Selector(text).read(known)
+    return _Parser(text).parse(known)
 
 
-def chosen(value: Json, fields: Fields) -> Json:
-    """Give the chosen fields of an answer."""
-    if not fields:
+def apply_mask(value: Json, mask: FieldMask) -> Json:
+    """Return the selected fields of a response."""
+    if not mask:
         return value
-    return {name: _below(item, fields[name]) for name, item in value.items() if name in fields}
+    return {name: _select(item, mask[name]) for name, item in value.items() if name in mask}
 
 
-def _below(value: object, fields: Fields) -> object:
+def _select(value: object, mask: FieldMask) -> object:
     if isinstance(value, dict):
-        return chosen(value, fields)
-    if isinstance(value, list) and fields:
-        return [_below(item, fields) for item in value]
+        return apply_mask(value, mask)
+    if isinstance(value, list) and mask:
+        return [_select(item, mask) for item in value]
     return value
 
 
-def _fields_of(shape: Json, schemas: Json) -> Fields:
-    if "$ref" in shape:
-        return _fields_of(schemas[shape["$ref"]], schemas)
-    if "items" in shape:
-        return _fields_of(shape["items"], schemas)
-    properties = shape.get("properties", {})
+def _fields_of(described: Json, schemas: Json) -> FieldMask:
+    if "$ref" in described:
+        return _fields_of(schemas[described["$ref"]], schemas)
+    if "items" in described:
+        return _fields_of(described["items"], schemas)
+    properties = described.get("properties", {})
     return {name: _fields_of(below, schemas) for name, below in properties.items()}
 
 
-class _Selector:
-    """Reads `a,b/c,items(id,tag),items/*`.
+class _Parser:
+    """Parses `a,b/c,items(id,tag),items/*`.
 
-    It never goes deeper than the fields it knows, so that brackets in thousands do no harm.
+    It never descends deeper than the fields it knows: thousands of brackets are harmless.
     """
 
     def __init__(self, text: str) -> None:
@@ -67,27 +67,27 @@ class _Selector:
         self._tokens = _TOKEN.findall(text)
         self._position = 0
 
-    def read(self, known: Fields) -> Fields:
-        """Read the whole selector."""
-        fields = self._read_list(known)
+    def parse(self, known: FieldMask) -> FieldMask:
+        """Parse the whole selector."""
+        mask = self._parse_list(known)
         if self._position < len(self._tokens):
             raise self._invalid(self._tokens[self._position])
-        return fields
+        return mask
 
-    def _read_list(self, known: Fields) -> Fields:
-        fields: Fields = {}
-        self._read_path(known, fields)
+    def _parse_list(self, known: FieldMask) -> FieldMask:
+        mask: FieldMask = {}
+        self._parse_path(known, mask)
         while self._skip(","):
-            self._read_path(known, fields)
-        return fields
+            self._parse_path(known, mask)
+        return mask
 
-    def _read_path(self, known: Fields, fields: Fields) -> None:
+    def _parse_path(self, known: FieldMask, mask: FieldMask) -> None:
         name = self._next()
         begin = self._position
         if name != "*":
             if name not in known:
                 raise self._invalid(name)
-            _add(fields, name, self._read_below(known[name]))
+            _add(mask, name, self._parse_below(known[name]))
             return
         deeper = self._peek() in ("/", "(")
         names = [each for each in known if known[each] or not deeper]
@@ -95,18 +95,18 @@ class _Selector:
             raise self._invalid(name)
         for each in names:
             self._position = begin
-            _add(fields, each, self._read_below(known[each]))
+            _add(mask, each, self._parse_below(known[each]))
 
-    def _read_below(self, known: Fields) -> Fields:
+    def _parse_below(self, known: FieldMask) -> FieldMask:
         if self._skip("/"):
-            fields: Fields = {}
-            self._read_path(known, fields)
-            return fields
+            mask: FieldMask = {}
+            self._parse_path(known, mask)
+            return mask
         if self._skip("("):
-            fields = self._read_list(known)
+            mask = self._parse_list(known)
             if not self._skip(")"):
                 raise self._invalid(self._text)
-            return fields
+            return mask
         return {}
 
     def _peek(self) -> str:
@@ -123,17 +123,17 @@ class _Selector:
         return found
 
     def _invalid(self, part: str) -> ApiError:
-        # Where the selector ends too soon, no part of it is wrong.
+        # Where the selector ends too early, no part of it is wrong.
         named = part[:200] or self._text[-200:]
         return ApiError.parameter(INVALID_SELECTION.format(part=named), "fields")
 
 
-def _add(fields: Fields, name: str, below: Fields) -> None:
-    before = fields.get(name)
+def _add(mask: FieldMask, name: str, below: FieldMask) -> None:
+    before = mask.get(name)
     if before is None:
-        fields[name] = below
+        mask[name] = below
     elif not before or not below:
-        fields[name] = {}
+        mask[name] = {}
     else:
         for each, deeper in below.items():
             _add(before, each, deeper)

@@ -8,32 +8,27 @@ from typing import NamedTuple
 from flask import Request
 
 from pullqueue.api import bodies, messages, resources
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.parameters import Parameters
-from pullqueue.api.projects import Project
-from pullqueue.config.model import QueueMode
+from pullqueue.api.resources import Project
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import (
-    InvalidEtaError,
-    InvalidQueueModeError,
-    NameInUseError,
-    TombstonedTaskError,
-)
+from pullqueue.errors import InvalidEtaError, NameInUseError, TombstonedTaskError
 from pullqueue.tasks import DeleteResult, not_deleted
 
 EMPTY_HEADER = "X-Pullqueue-Empty"
-"""Says why a lease gave no tasks though there may be some."""
+"""States why a lease returned no tasks although there may be some."""
 
-_LISTED = 100
-"""Tasks in one answer of tasks.list; there is no paging (reference)."""
+_LISTED_TASKS = 100
+"""Tasks in one response to tasks.list; there is no paging (reference)."""
 
 
-class Call(NamedTuple):
-    """One call of a method, its path resolved."""
+class RequestContext(NamedTuple):
+    """One request to a method, its path resolved."""
 
     emulator: Emulator
+    version: str
     project: Project
     queue: Queue
     task_name: str
@@ -44,7 +39,7 @@ class Call(NamedTuple):
     """The body."""
 
     def body(self) -> Json:
-        """Give the JSON of the body.
+        """Return the JSON object in the body.
 
         Raises:
             ApiError: there is none.
@@ -52,7 +47,7 @@ class Call(NamedTuple):
         return bodies.as_json(self.request, self.data)
 
     def new_lease_seconds(self) -> int:
-        """Give the length of the lease that update and patch ask for.
+        """Return the length of the lease that update and patch ask for.
 
         Raises:
             ApiError: it is missing or out of range.
@@ -62,152 +57,123 @@ class Call(NamedTuple):
         )
 
 
-class Reply(NamedTuple):
-    """What a method answers."""
+class Result(NamedTuple):
+    """What a method returns."""
 
     body: Json | None = None
     """None: nothing, with status 204."""
     headers: Mapping[str, str] = {}
 
 
-def get_queue(call: Call) -> Reply:
+def get_queue(context: RequestContext) -> Result:
     """taskqueues.get: one queue, with its statistics if asked for."""
-    statistics = call.parameters.boolean("getStats")
-    return Reply(resources.queue_json(call.queue, call.project, statistics=statistics))
+    statistics = context.parameters.boolean("getStats")
+    return Result(resources.queue_json(context.queue, context.project, statistics=statistics))
 
 
-def insert_task(call: Call) -> Reply:
+def insert_task(context: RequestContext) -> Result:
     """tasks.insert: add one task."""
-    body = call.body()
+    body = context.body()
     new = resources.new_task(body)
-    named = resources.text_field(body, "queueName")
-    if named is not None and resources.short_queue_name(named) != call.queue.name:
-        raise _other_queue(messages.QUEUE_NAME_INVALID, named, call)
+    _check_queue_name(context, body, messages.QUEUE_NAME_INVALID)
     try:
-        task = call.queue.add_many([new])[0]
+        task = context.queue.add_many([new])[0]
     except NameInUseError as error:
         text = messages.NAME_TAKEN.format(name=error.task_name)
         raise ApiError(text, explanation=str(error)) from None
     except InvalidEtaError as error:
         raise ApiError(f"leaseTimestamp: {error}") from None
-    return Reply(resources.task_json(task, call.queue.name))
+    return Result(resources.task_json(task, context.queue.name))
 
 
-def list_tasks(call: Call) -> Reply:
+def list_tasks(context: RequestContext) -> Result:
     """tasks.list: the first hundred tasks, leased or not, without their payloads."""
-    name = call.queue.name
-    tasks = call.queue.list_tasks(_LISTED)
+    name = context.queue.name
+    tasks = context.queue.list_tasks(_LISTED_TASKS)
     items = [resources.task_json(task, name, payload=False) for task in tasks]
-    return Reply(resources.list_json(resources.LISTED_KIND, items))
+    return Result(resources.list_json(resources.LISTED_KIND, items))
 
 
-def lease_tasks(call: Call) -> Reply:
+def lease_tasks(context: RequestContext) -> Result:
     """tasks.lease: lease the first available tasks."""
-    return _lease(
-        call,
-        group_by_tag=call.parameters.boolean("groupByTag"),
-        tag=call.parameters.text("tag"),
+    limits, parameters = context.emulator.limits, context.parameters
+    has_tags = context.version != "v1beta1"
+    group_by_tag = has_tags and parameters.boolean("groupByTag")
+    tag = parameters.text("tag") if has_tags else None
+    # The guide of 2012 prints lease_secs in its URI.
+    lease_seconds = parameters.integer(
+        "leaseSecs", minimum=0, maximum=limits.lease_seconds, alias="lease_secs"
     )
-
-
-def lease_tasks_whatever_their_tag(call: Call) -> Reply:
-    """tasks.lease of v1beta1, which knows no tags."""
-    return _lease(call, group_by_tag=False, tag=None)
-
-
-def _lease(call: Call, *, group_by_tag: bool, tag: str | None) -> Reply:
-    limits = call.emulator.limits
-    lease_seconds = call.parameters.integer("leaseSecs", minimum=0, maximum=limits.lease_seconds)
-    max_tasks = call.parameters.integer("numTasks", minimum=1, maximum=limits.tasks_per_lease)
+    max_tasks = parameters.integer("numTasks", minimum=1, maximum=limits.tasks_per_lease)
     if tag is not None and not group_by_tag:
         message = f"tag {tag!r:.100} is given without groupByTag: add groupByTag=true"
         raise ApiError.parameter(message, "tag")
-    lease = call.queue.lease(
+    lease = context.queue.lease(
         lease_seconds,
         max_tasks,
         group_by_tag=group_by_tag,
         tag=tag,
         payload_bytes=limits.rest_lease_payload_bytes,
     )
-    name = call.project.queue_id(call.queue.name)
-    answer = resources.list_json(
-        resources.LEASED_KIND, [resources.task_json(task, name) for task in lease.tasks]
-    )
-    return Reply(answer, {EMPTY_HEADER: "lease-rate"} if lease.rate_limited else {})
+    name = context.project.queue_id(context.queue.name)
+    items = [resources.task_json(task, name) for task in lease.tasks]
+    headers = {EMPTY_HEADER: "lease-rate"} if lease.rate_limited else {}
+    return Result(resources.list_json(resources.LEASED_KIND, items), headers)
 
 
-def get_task(call: Call) -> Reply:
+def get_task(context: RequestContext) -> Result:
     """tasks.get: one task, without a lease."""
     try:
-        task = call.queue.get_task(call.task_name)
+        task = context.queue.get_task(context.task_name)
     except TombstonedTaskError as error:
         raise ApiError(str(error), status=404, reason="notFound") from None
-    return Reply(resources.task_json(task, call.queue.name))
+    return Result(resources.task_json(task, context.queue.name))
 
 
-def update_task(call: Call) -> Reply:
-    """tasks.update: change the lease that the body holds.
+def update_task(context: RequestContext) -> Result:
+    """tasks.update: change the lease that the body describes.
 
-    The task is the one the body names, whatever the path says, as on App Engine.
+    The task is the one the body names, whatever the path contains, as on App Engine.
     """
-    seconds = call.new_lease_seconds()
-    body = call.body()
-    named = resources.text_field(body, "queueName")
-    if named is not None and resources.short_queue_name(named) != call.queue.name:
-        raise _other_queue(messages.QUEUE_NAME_INVALID, named, call)
+    seconds = context.new_lease_seconds()
+    body = context.body()
+    _check_queue_name(context, body, messages.QUEUE_NAME_INVALID)
     task_name = resources.text_field(body, "id")
     if not task_name:
         raise ApiError(messages.ID_REQUIRED, reason="required")
-    expected_eta_usec = resources.integer_field(body, "leaseTimestamp")
-    if expected_eta_usec is None:
+    eta_usec = resources.integer_field(body, "leaseTimestamp")
+    if eta_usec is None:
         raise ApiError(messages.LEASE_TIMESTAMP_REQUIRED, reason="required")
-    task = call.queue.modify_lease(task_name, seconds, expected_eta_usec=expected_eta_usec)
-    return Reply(resources.task_json(task, call.queue.name))
+    task = context.queue.modify_lease(task_name, seconds, expected_eta_usec=eta_usec)
+    return Result(resources.task_json(task, context.queue.name))
 
 
-def patch_task(call: Call) -> Reply:
-    """tasks.patch: change the current lease; the body needs the queue's name alone."""
-    seconds = call.new_lease_seconds()
-    body = call.body()
-    named = resources.text_field(body, "queueName")
-    if not named:
+def patch_task(context: RequestContext) -> Result:
+    """tasks.patch: change the current lease; only queueName is required in the body."""
+    seconds = context.new_lease_seconds()
+    body = context.body()
+    if not resources.text_field(body, "queueName"):
         raise ApiError(messages.QUEUE_NAME_INVALID, reason="required")
-    if resources.short_queue_name(named) != call.queue.name:
-        raise _other_queue(messages.QUEUE_NAME_FIXED, named, call)
-    if resources.text_field(body, "id") not in (None, "", call.task_name):
+    _check_queue_name(context, body, messages.QUEUE_NAME_FIXED)
+    if resources.text_field(body, "id") not in (None, "", context.task_name):
         raise ApiError(messages.TASK_ID_FIXED)
-    expected_eta_usec = resources.integer_field(body, "leaseTimestamp")
-    task = call.queue.modify_lease(call.task_name, seconds, expected_eta_usec=expected_eta_usec)
-    return Reply(resources.task_json(task, call.queue.name))
+    eta_usec = resources.integer_field(body, "leaseTimestamp")
+    task = context.queue.modify_lease(context.task_name, seconds, expected_eta_usec=eta_usec)
+    return Result(resources.task_json(task, context.queue.name))
 
 
-def delete_task(call: Call) -> Reply:
+def delete_task(context: RequestContext) -> Result:
     """tasks.delete: delete one task, leased or not."""
-    result = call.queue.delete_tasks(call.task_name)[0]
+    result = context.queue.delete_tasks(context.task_name)[0]
     if result is not DeleteResult.DELETED:
         why = not_deleted(result)
-        explanation = f"task {call.task_name!r} of queue {call.queue.name!r} {why}"
+        explanation = f"task {context.task_name!r} of queue {context.queue.name!r} {why}"
         raise ApiError(messages.TASK_NAME_INVALID, explanation=explanation)
-    return Reply()
+    return Result()
 
 
-def queue_of(emulator: Emulator, name: str) -> Queue:
-    """Give a pull queue by the name in a path.
-
-    Raises:
-        UnknownQueueError: there is none.
-        InvalidQueueModeError: it is a push queue.
-    """
-    queue = emulator.queue(name)
-    if queue.mode is not QueueMode.PULL:
-        raise InvalidQueueModeError(
-            f"queue {name!r} is a push queue: the REST API works with pull queues only; set "
-            "`mode: pull` in queue.yaml",
-            queue_name=name,
-        )
-    return queue
-
-
-def _other_queue(text: str, named: str, call: Call) -> ApiError:
-    explanation = f"queueName is {named!r:.200}, but the path says {call.queue.name!r}"
-    return ApiError(text, explanation=explanation)
+def _check_queue_name(context: RequestContext, body: Json, message: str) -> None:
+    name = resources.text_field(body, "queueName")
+    if name is not None and resources.short_queue_name(name) != context.queue.name:
+        explanation = f"queueName is {name!r:.200}, but the path says {context.queue.name!r}"
+        raise ApiError(message, explanation=explanation)

@@ -7,49 +7,51 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from pullqueue.api import messages
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.api.remembering import remembering
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _INT32 = 2**31
-_TRUE: Final = frozenset({"true", "True", "TRUE"})
-_FALSE: Final = frozenset({"false", "False", "FALSE"})
-_MAX = 1_000
+_BOOLEANS: Final = {
+    spelling: value
+    for value in (True, False)
+    for spelling in (str(value), str(value).lower(), str(value).upper())
+}
+_MAX_PARAMETERS = 1_000
 
 
 class Parameters:
     """The parameters of one request, by name. Where one is given twice, the first counts."""
 
     def __init__(self, *encoded: bytes) -> None:
-        """Read URL-encoded parameters: the query first, then a form.
+        """Parse URL-encoded parameters: the query first, then a form.
 
         Raises:
-            ApiError: they are no UTF-8, or too many.
+            ApiError: they are not UTF-8, or too many.
         """
         self._values: dict[str, str] = {}
-        for text in encoded:
-            if text:
-                self._read(text)
+        for text in filter(None, encoded):
+            for name, value in _parse(text):
+                self._values.setdefault(name, value)
 
     @classmethod
     def of_json(cls, values: Json) -> Parameters:
-        """Take the texts of a JSON object as parameters."""
+        """Return the texts of a JSON object as parameters."""
         parameters = cls()
         parameters._values = {name: text for name, text in values.items() if isinstance(text, str)}
         return parameters
 
     def text(self, name: str) -> str | None:
-        """Give a parameter as it is, or None."""
+        """Return a parameter as it is, or None."""
         return self._values.get(name)
 
-    def integer(self, name: str, *, minimum: int, maximum: int) -> int:
-        """Give a parameter that must be there as a whole number.
+    def integer(self, name: str, *, minimum: int, maximum: int, alias: str = "") -> int:
+        """Return a required parameter as a whole number; `alias` is another name for it.
 
         Raises:
-            ApiError: it is missing, no number, or out of range.
+            ApiError: it is missing, not a number, or out of range.
         """
-        value = self._values.get(name)
+        value = self._values.get(name, self._values.get(alias))
         if value is None:
             message = messages.REQUIRED_PARAMETER.format(name=name)
             raise ApiError.parameter(message, name, reason="required")
@@ -62,7 +64,7 @@ class Parameters:
         return number
 
     def boolean(self, name: str, *, default: bool = False) -> bool:
-        """Give a parameter that is true or false.
+        """Return a parameter that is true or false.
 
         Raises:
             ApiError: it is neither.
@@ -70,14 +72,12 @@ class Parameters:
         value = self._values.get(name)
         if value is None:
             return default
-        if value in _TRUE:
-            return True
-        if value in _FALSE:
-            return False
-        raise ApiError.parameter(messages.INVALID_BOOLEAN.format(value=value), name)
+        if value not in _BOOLEANS:
+            raise ApiError.parameter(messages.INVALID_BOOLEAN.format(value=value), name)
+        return _BOOLEANS[value]
 
     def check_format(self) -> None:
-        """Refuse every form of answer but plain JSON.
+        """Refuse every response format but plain JSON.
 
         Raises:
             ApiError: `alt` is not json, or a `callback` asks for a script.
@@ -90,20 +90,18 @@ class Parameters:
             message = "callback is not supported: answers are JSON, never a script; leave it out"
             raise ApiError.parameter(message, "callback")
 
-    def _read(self, encoded: bytes) -> None:
-        for name, value in _pairs(encoded):
-            self._values.setdefault(name, value)
 
-
-@remembering
-def _pairs(encoded: bytes) -> list[tuple[str, str]]:
+def _parse(encoded: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(
-            encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX
+            encoded.decode(),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MAX_PARAMETERS,
         )
     except UnicodeDecodeError:
         message = "the parameters are not UTF-8: encode them so"
         raise ApiError(message, reason="badRequest") from None
     except ValueError:
-        message = f"more than {_MAX} parameters: leave out what the method does not know"
+        message = f"more than {_MAX_PARAMETERS} parameters: leave out what the method does not know"
         raise ApiError(message, reason="badRequest") from None

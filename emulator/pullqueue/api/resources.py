@@ -1,4 +1,4 @@
-"""Tasks and queues as the API writes them, and the fields of a task as clients send them.
+"""The resources of the API: tasks, queues and projects as they are sent, and tasks as received.
 
 64-bit numbers are strings, 32-bit numbers are numbers; a field without a value is absent.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterable
-from string import ascii_letters, digits
-from typing import Final
+from string import ascii_letters, ascii_lowercase, digits
+from typing import Final, NamedTuple
 
 from pullqueue.api import messages
-from pullqueue.api.answers import Json, Plain
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.api.projects import Project
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError
@@ -23,84 +22,101 @@ from pullqueue.tasks import NewTask, Task
 TASK_KIND: Final = "taskqueues#task"
 QUEUE_KIND: Final = "taskqueues#taskqueue"
 LEASED_KIND: Final = "taskqueue#tasks"
-"""The list that a lease gives: singular, unlike every other kind (discovery)."""
+"""The list that a lease returns: singular, unlike every other kind (discovery)."""
 LISTED_KIND: Final = "taskqueues#tasks"
 
-_DIGITS = f"{ascii_letters}{digits}-_".encode()
-_MOST_PADDING = 2
+_BASE64_DIGITS = f"{ascii_letters}{digits}-_".encode()
+_MAX_PADDING = 2
 _INT64 = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
+class Project(NamedTuple):
+    """A project id as a request wrote it, with or without the prefix of a partition."""
+
+    app_id: str
+    """The application id alone."""
+    prefix: str = "s"
+    """`s` (United States), `e` (Europe), `b`...: what responses write before it."""
+
+    @classmethod
+    def of(cls, text: str) -> Project:
+        """Parse `app` or `s~app`; an id with anything else before a tilde is taken as it is."""
+        prefix, tilde, app_id = text.partition("~")
+        if tilde and len(prefix) == 1 and prefix in ascii_lowercase:
+            return cls(app_id, prefix)
+        return cls(text)
+
+    def queue_id(self, queue_name: str) -> str:
+        """Return the long name of a queue: `projects/s~app/taskqueues/queue`."""
+        return f"projects/{self.prefix}~{self.app_id}/taskqueues/{queue_name}"
+
+
 def task_json(task: Task, queue_name: str, *, payload: bool = True) -> Json:
-    """Give the Task resource; `queue_name` is the long or the short form, as the method has it."""
+    """Return the Task resource; `queue_name` is in the long or short form, as the method sends."""
     enqueued_second = task.enqueued_usec // USEC_PER_SECOND
-    answer: Json = {
+    resource: Json = {
         "kind": TASK_KIND,
         "id": task.name,
         "queueName": queue_name,
-        # Whole seconds, though in microseconds: so production answered.
+        # Whole seconds, though in microseconds: as production sent it.
         "enqueueTimestamp": f"{enqueued_second}000000",
         "leaseTimestamp": str(_lease_usec(task)),
         "retry_count": task.retry_count,
     }
     if payload:
-        answer["payloadBase64"] = encoded_payload(task.payload)
+        encoded = binascii.b2a_base64(task.payload, newline=False)
+        resource["payloadBase64"] = encoded.translate(_TO_URL_SAFE).decode()
     if task.tag is not None:
-        answer["tag"] = task.tag
-    return answer
+        resource["tag"] = task.tag
+    return resource
 
 
 def list_json(kind: str, items: list[Json]) -> Json:
-    """Give a list of tasks; where there are none, `items` is absent."""
+    """Return a list of tasks; where there are none, `items` is absent."""
     return {"kind": kind, "items": items} if items else {"kind": kind}
 
 
 def queue_json(queue: Queue, project: Project, *, statistics: bool) -> Json:
-    """Give the TaskQueue resource."""
-    answer: Json = {"kind": QUEUE_KIND, "id": project.queue_id(queue.name)}
+    """Return the TaskQueue resource."""
+    resource: Json = {"kind": QUEUE_KIND, "id": project.queue_id(queue.name)}
     retry = queue.settings.retry_parameters
     if retry is not None and retry.task_retry_limit is not None:
-        answer["maxLeases"] = retry.task_retry_limit
+        resource["maxLeases"] = retry.task_retry_limit
     acl = queue.settings.acl
     if acl:
-        answer["acl"] = {
+        resource["acl"] = {
             "consumerEmails": _emails(entry.user_email for entry in acl),
             "producerEmails": _emails(entry.writer_email for entry in acl),
         }
     if statistics:
-        answer["stats"] = _statistics_json(queue)
-    return answer
+        resource["stats"] = _statistics_json(queue)
+    return resource
 
 
-def encoded_payload(payload: bytes) -> Plain:
-    """Give a payload in URL-safe base64, padded."""
-    return Plain(binascii.b2a_base64(payload, newline=False).translate(_TO_URL_SAFE).decode())
-
-
-def decoded_payload(text: str) -> bytes:
-    """Read URL-safe base64; padding may be missing, and stray bits at the end are dropped.
+def decode_payload(text: str) -> bytes:
+    """Decode URL-safe base64; padding may be missing, and stray bits at the end are dropped.
 
     Raises:
-        ApiError: it is something else; `+` and `/` are the other alphabet.
+        ApiError: it is something else; `+` and `/` belong to the other alphabet.
     """
     encoded = text.rstrip("=").encode(errors="replace")
-    # Not by a pattern: it would take longer over a large payload than all the rest.
-    if encoded.translate(None, _DIGITS) or len(text) - len(encoded) > _MOST_PADDING:
-        raise _bad_payload("it has other characters than A-Z a-z 0-9 - _")
+    # `translate` is much faster than a pattern on a large payload.
+    if encoded.translate(None, _BASE64_DIGITS) or len(text) - len(encoded) > _MAX_PADDING:
+        raise _invalid_payload("it has other characters than A-Z a-z 0-9 - _")
     try:
         return binascii.a2b_base64(encoded.translate(_FROM_URL_SAFE) + b"=" * (-len(encoded) % 4))
     except binascii.Error:
-        raise _bad_payload("a single character is left over at its end") from None
+        raise _invalid_payload("a single character is left over at its end") from None
 
 
 def new_task(body: Json) -> NewTask:
-    """Read the Task of an insert; what is not mutable is ignored.
+    """Return the task of an insert; fields that only the server sets are ignored.
 
     Raises:
         ApiError: the payload is missing, or a field is of another type.
-        InvalidEtaError: leaseTimestamp is no moment.
+        InvalidEtaError: leaseTimestamp is not a valid time.
     """
     payload = text_field(body, "payloadBase64")
     if payload is None:
@@ -109,10 +125,10 @@ def new_task(body: Json) -> NewTask:
     try:
         eta = from_usec(eta_usec) if eta_usec else None
     except OverflowError:
-        message = f"leaseTimestamp is {eta_usec} microseconds since 1970, past all calendars"
+        message = f"leaseTimestamp is {eta_usec} microseconds since 1970, after the year 9999"
         raise InvalidEtaError(message) from None
     return NewTask(
-        payload=decoded_payload(payload),
+        payload=decode_payload(payload),
         name=text_field(body, "id") or None,
         tag=text_field(body, "tag"),
         eta=eta,
@@ -120,7 +136,7 @@ def new_task(body: Json) -> NewTask:
 
 
 def text_field(body: Json, name: str) -> str | None:
-    """Give a field that is text; null is as absent.
+    """Return a field that is text; null means absent.
 
     Raises:
         ApiError: it is something else.
@@ -132,7 +148,7 @@ def text_field(body: Json, name: str) -> str | None:
 
 
 def integer_field(body: Json, name: str) -> int | None:
-    """Give a 64-bit number, sent as a string (as the API writes them) or as a number.
+    """Return a 64-bit number, sent as a string (as the API writes them) or as a number.
 
     Raises:
         ApiError: it is something else.
@@ -151,12 +167,12 @@ def integer_field(body: Json, name: str) -> int | None:
 
 
 def short_queue_name(text: str) -> str:
-    """Cut a long queue name to its last part; a short one is its own."""
+    """Return the last part of a long queue name; a short one as it is."""
     return text.rpartition("/")[2]
 
 
 def _lease_usec(task: Task) -> int:
-    # "Zero if never leased", says the reference; but an eta given with the insert is kept here.
+    # "Zero if never leased", states the reference; but an eta given with the insert is kept here.
     if task.retry_count or task.eta_usec != task.enqueued_usec:
         return task.eta_usec
     return 0
@@ -164,22 +180,22 @@ def _lease_usec(task: Task) -> int:
 
 def _statistics_json(queue: Queue) -> Json:
     statistics = queue.fetch_statistics()
-    answer: Json = {
+    resource: Json = {
         "totalTasks": statistics.tasks,
         "leasedLastMinute": str(statistics.leased_last_minute),
         "leasedLastHour": str(statistics.leased_last_hour),
     }
     if statistics.oldest_eta is not None:
-        # Seconds, where every other moment is in microseconds (reference).
-        answer["oldestTask"] = str(to_usec(statistics.oldest_eta) // USEC_PER_SECOND)
-    return answer
+        # Seconds, where every other time is in microseconds (reference).
+        resource["oldestTask"] = str(to_usec(statistics.oldest_eta) // USEC_PER_SECOND)
+    return resource
 
 
 def _emails(entries: Iterable[str | None]) -> list[str]:
     return [email for email in entries if email is not None]
 
 
-def _bad_payload(what: str) -> ApiError:
+def _invalid_payload(what: str) -> ApiError:
     return ApiError(
         messages.INVALID_PAYLOAD, explanation=f"payloadBase64 is not URL-safe base64: {what}"
     )

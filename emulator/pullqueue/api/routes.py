@@ -1,57 +1,147 @@
-"""The surface of the API: which verb and path lead to which method, in each version."""
+"""The routes of the API: which verb and path lead to which method, in each version."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
-from pullqueue.api import handlers
-from pullqueue.api.auth import Right
-from pullqueue.api.handlers import Call, Reply
+from flask import Blueprint, Response, g, request
 
-_QUEUE = "<project>/taskqueues/<taskqueue>"
-_TASKS = f"{_QUEUE}/tasks"
-_TASK = f"{_TASKS}/<task>"
-TASK_PATH = re.compile(
-    r"(?P<tasks>/taskqueue/[^/]+/projects/[^/]+/taskqueues/[^/]+/tasks/)"
-    r"(?!lease\Z)(?P<name>[A-Za-z0-9_-]+)",
-    re.ASCII,
-)
-"""A whole path as `_TASK` has it, in any version, but for one that may lease."""
+from pullqueue.api import bodies, encoding, fields, handlers
+from pullqueue.api.auth import Authorizer, Right
+from pullqueue.api.handlers import RequestContext, Result
+from pullqueue.api.parameters import Parameters
+from pullqueue.api.resources import Project
+from pullqueue.config.model import QueueMode
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.queue import Queue
+from pullqueue.errors import InvalidQueueModeError, UnknownQueueError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Method:
-    """One method of the API."""
+class Route(NamedTuple):
+    """How one method of the API is reached."""
 
-    id: str
+    method_id: str
     """Its name in the discovery document, without the API's."""
     verb: str
     path: str
-    """Behind `/taskqueue/VERSION/projects/`, as a Flask rule."""
-    handle: Callable[[Call], Reply]
+    """After `/taskqueue/VERSION/projects/`, as in the discovery document."""
+    handle: Callable[[RequestContext], Result]
     right: Right = Right.USE
 
 
-_GET_QUEUE = Method(id="taskqueues.get", verb="GET", path=_QUEUE, handle=handlers.get_queue)
-_INSERT = Method(
-    id="tasks.insert",
-    verb="POST",
-    path=_TASKS,
-    handle=handlers.insert_task,
-    right=Right.INSERT,
-)
-_LIST = Method(id="tasks.list", verb="GET", path=_TASKS, handle=handlers.list_tasks)
-_LEASE = Method(id="tasks.lease", verb="POST", path=f"{_TASKS}/lease", handle=handlers.lease_tasks)
-_LEASE_UNTAGGED = replace(_LEASE, handle=handlers.lease_tasks_whatever_their_tag)
-_GET = Method(id="tasks.get", verb="GET", path=_TASK, handle=handlers.get_task)
-_UPDATE = Method(id="tasks.update", verb="POST", path=_TASK, handle=handlers.update_task)
-_PATCH = Method(id="tasks.patch", verb="PATCH", path=_TASK, handle=handlers.patch_task)
-_DELETE = Method(id="tasks.delete", verb="DELETE", path=_TASK, handle=handlers.delete_task)
+_QUEUE = "{project}/taskqueues/{taskqueue}"
+_TASKS = f"{_QUEUE}/tasks"
+_TASK = f"{_TASKS}/{{task}}"
+_LEASE = f"{_TASKS}/lease"  # takes precedence over a task called lease
 
-METHODS: dict[str, tuple[Method, ...]] = {
-    "v1beta1": (_GET_QUEUE, _LIST, _LEASE_UNTAGGED, _GET, _DELETE),
-    "v1beta2": (_GET_QUEUE, _INSERT, _LIST, _LEASE, _GET, _UPDATE, _PATCH, _DELETE),
+_READ_AND_LEASE = (
+    Route("taskqueues.get", "GET", _QUEUE, handlers.get_queue),
+    Route("tasks.delete", "DELETE", _TASK, handlers.delete_task),
+    Route("tasks.get", "GET", _TASK, handlers.get_task),
+    Route("tasks.lease", "POST", _LEASE, handlers.lease_tasks),
+    Route("tasks.list", "GET", _TASKS, handlers.list_tasks),
+)
+_CHANGE = (
+    Route("tasks.insert", "POST", _TASKS, handlers.insert_task, Right.INSERT),
+    Route("tasks.patch", "PATCH", _TASK, handlers.patch_task),
+    Route("tasks.update", "POST", _TASK, handlers.update_task),
+)
+ROUTES: Final[Mapping[str, tuple[Route, ...]]] = {
+    "v1beta1": _READ_AND_LEASE,
+    "v1beta2": _READ_AND_LEASE + _CHANGE,
 }
-"""The methods of each version. `POST .../tasks/lease` leases, even if a task is called lease."""
+"""The routes of each version."""
+
+
+def blueprint(emulator: Emulator, authorizer: Authorizer | None) -> Blueprint:
+    """Return the routes of the API on an emulator; without an authorizer, anybody may call them."""
+    api = Blueprint("api", __name__, url_prefix="/taskqueue")
+    for version, routes in ROUTES.items():
+        for route in routes:
+            api.add_url_rule(
+                f"/{version}/projects/{flask_rule(route.path)}",
+                endpoint=f"{version}_{route.method_id.replace('.', '_')}",
+                view_func=_view(emulator, authorizer, version, route),
+                methods=[route.verb],
+            )
+    return api
+
+
+def flask_rule(path: str) -> str:
+    """Return a path with parameters in braces as a rule of Flask's."""
+    return path.replace("{", "<").replace("}", ">")
+
+
+def _view(
+    emulator: Emulator, authorizer: Authorizer | None, version: str, route: Route
+) -> Callable[..., Response]:
+    known = fields.known_fields(version, route.method_id)
+    # The older version has fewer fields, and its responses are cut down to them.
+    default = known if version == "v1beta1" else {}
+
+    def view(project: str, taskqueue: str, task: str = "") -> Response:
+        body = bodies.read(request)
+        parameters = Parameters(request.query_string, bodies.as_form(request, body))
+        parameters.check_format()
+        indented = parameters.boolean("prettyPrint", default=True)
+        selector = parameters.text("fields")
+        mask = fields.parse_mask(selector, known) if selector and known else default
+        token = authorizer.identify(request, parameters) if authorizer else None
+        context = RequestContext(
+            emulator=emulator,
+            version=version,
+            project=_project(emulator, project),
+            queue=_queue(emulator, taskqueue),
+            task_name=task,
+            parameters=parameters,
+            request=request,
+            data=body,
+        )
+        if authorizer and token:
+            authorizer.check(token, context.queue, route.right)
+        return _response(route.handle(context), mask, indented=indented)
+
+    return view
+
+
+def _response(result: Result, mask: fields.FieldMask, *, indented: bool) -> Response:
+    if result.body is None:
+        response = Response(status=204, headers=result.headers)
+        del response.headers["Content-Type"]
+        return response
+    body = encoding.encode(fields.apply_mask(result.body, mask), indented=indented)
+    response = Response(body, headers=result.headers, content_type=encoding.JSON_TYPE)
+    if _accepts_gzip():
+        g.response_body = body
+        response.set_data(encoding.zipped(body))
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Vary"] = "Accept-Encoding, User-Agent"
+    return response
+
+
+def _accepts_gzip() -> bool:
+    """Return whether the client asks for zipped responses in both headers (reference)."""
+    agent = request.headers.get("User-Agent", "")
+    return "gzip" in agent and request.accept_encodings.quality("gzip") > 0
+
+
+def _project(emulator: Emulator, text: str) -> Project:
+    project = Project.of(text)
+    if emulator.project is not None and project.app_id != Project.of(emulator.project).app_id:
+        raise UnknownQueueError(
+            f"project {text!r} is not served here, only {emulator.project!r}: name that one",
+            queue_name="",
+        )
+    return project
+
+
+def _queue(emulator: Emulator, name: str) -> Queue:
+    queue = emulator.queue(name)
+    if queue.mode is not QueueMode.PULL:
+        raise InvalidQueueModeError(
+            f"queue {name!r} is a push queue: the REST API works with pull queues only; set "
+            "`mode: pull` in queue.yaml",
+            queue_name=name,
+        )
+    return queue

@@ -1,13 +1,11 @@
-"""What the API looks like from outside, in the terms of Google's discovery format.
-
-Clients generate their calls from this, and the emulator its partial responses.
-"""
+"""The resources and parameters of the API in the terms of Google's discovery format."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 
 NAME: Final = "taskqueue"
 SCOPES: Final = {
@@ -89,7 +87,7 @@ _QUEUE: Json = {
         },
     },
 }
-_PARAMETERS: Json = {
+PARAMETERS: Final[Json] = {
     "project": _text("The application id.", required=True, location="path"),
     "taskqueue": _text("The queue's name.", required=True, location="path"),
     "task": _text("The task's name.", required=True, location="path"),
@@ -104,13 +102,7 @@ _PARAMETERS: Json = {
         "How long the lease lasts from now, in seconds; 0 ends it.", required=True, location="query"
     ),
 }
-_IN_QUEUE = ("project", "taskqueue")
-_IN_TASK = (*_IN_QUEUE, "task")
-_QUEUE_PATH = "{project}/taskqueues/{taskqueue}"
-_TASKS_PATH = f"{_QUEUE_PATH}/tasks"
-_TASK_PATH = f"{_TASKS_PATH}/{{task}}"
-
-STANDARD_PARAMETERS: Json = {
+STANDARD_PARAMETERS: Final[Json] = {
     "alt": _text(
         "The form of the answer.",
         default="json",
@@ -128,8 +120,8 @@ STANDARD_PARAMETERS: Json = {
 
 
 def schemas(version: str) -> Json:
-    """Give the resources of a version."""
-    task = dict(_TASK) if version == "v1beta1" else {**_TASK, **_TASK_SINCE_V1BETA2}
+    """Return the resources of a version."""
+    task = _TASK if version == "v1beta1" else {**_TASK, **_TASK_SINCE_V1BETA2}
     return {
         "Task": _object("Task", task),
         "TaskQueue": _object("TaskQueue", _QUEUE),
@@ -138,91 +130,39 @@ def schemas(version: str) -> Json:
     }
 
 
-def resources(version: str) -> Json:
-    """Give the methods of a version."""
-    tagged = () if version == "v1beta1" else ("groupByTag", "tag")
-    tasks: Json = {
-        "delete": _method("tasks.delete", "DELETE", _TASK_PATH, "Delete a task.", _IN_TASK),
-        "get": _method("tasks.get", "GET", _TASK_PATH, "Give one task.", _IN_TASK, answer="Task"),
-        "lease": _method(
-            "tasks.lease",
-            "POST",
-            f"{_TASKS_PATH}/lease",
-            "Lease the first available tasks.",
-            (*_IN_QUEUE, "numTasks", "leaseSecs", *tagged),
-            answer="Tasks",
-        ),
-        "list": _method(
-            "tasks.list", "GET", _TASKS_PATH, "Give the first tasks.", _IN_QUEUE, answer="Tasks2"
-        ),
-    }
-    if version != "v1beta1":
-        tasks |= _changing_methods()
-    queue = _method(
-        "taskqueues.get",
-        "GET",
-        _QUEUE_PATH,
-        "Give one queue.",
-        (*_IN_QUEUE, "getStats"),
-        answer="TaskQueue",
-    )
-    return {"taskqueues": {"methods": {"get": queue}}, "tasks": {"methods": tasks}}
+class MethodSchema(NamedTuple):
+    """What a method takes and returns."""
+
+    description: str
+    query: tuple[str, ...] = ()
+    """Its parameters in the query; those of the path are in every route."""
+    request: str | None = None
+    """The resource in the body."""
+    response: str | None = None
+    """The resource in the response."""
 
 
-def _changing_methods() -> Json:
-    new_lease = (*_IN_TASK, "newLeaseSeconds")
-    return {
-        "insert": _method(
-            "tasks.insert",
-            "POST",
-            _TASKS_PATH,
-            "Insert a task.",
-            _IN_QUEUE,
-            body="Task",
-            answer="Task",
-        ),
-        "patch": _method(
-            "tasks.patch",
-            "PATCH",
-            _TASK_PATH,
-            "Change the lease of a task; the body needs its queueName alone.",
-            new_lease,
-            body="Task",
-            answer="Task",
-        ),
-        "update": _method(
-            "tasks.update",
-            "POST",
-            _TASK_PATH,
-            "Change the lease that the body holds.",
-            new_lease,
-            body="Task",
-            answer="Task",
-        ),
-    }
-
-
-def _method(
-    identifier: str,
-    verb: str,
-    path: str,
-    description: str,
-    names: tuple[str, ...],
-    *,
-    body: str | None = None,
-    answer: str | None = None,
-) -> Json:
-    method: Json = {
-        "id": f"{NAME}.{identifier}",
-        "path": path,
-        "httpMethod": verb,
-        "description": description,
-        "parameters": {name: _PARAMETERS[name] for name in names},
-        "parameterOrder": [name for name in names if _PARAMETERS[name].get("required")],
-        "scopes": list(SCOPES),
-    }
-    if body:
-        method["request"] = {"$ref": body}
-    if answer:
-        method["response"] = {"$ref": answer}
-    return method
+_NEW_LEASE = ("newLeaseSeconds",)
+METHODS: Final[Mapping[str, MethodSchema]] = {
+    "taskqueues.get": MethodSchema("Give one queue.", ("getStats",), response="TaskQueue"),
+    "tasks.delete": MethodSchema("Delete a task."),
+    "tasks.get": MethodSchema("Give one task.", response="Task"),
+    "tasks.lease": MethodSchema(
+        "Lease the first available tasks.",
+        ("numTasks", "leaseSecs", "groupByTag", "tag"),
+        response="Tasks",
+    ),
+    "tasks.list": MethodSchema("Give the first tasks.", response="Tasks2"),
+    "tasks.insert": MethodSchema("Insert a task.", (), "Task", "Task"),
+    "tasks.patch": MethodSchema(
+        "Change the lease of a task; the body needs its queueName alone.",
+        _NEW_LEASE,
+        "Task",
+        "Task",
+    ),
+    "tasks.update": MethodSchema(
+        "Change the lease that the body holds.", _NEW_LEASE, "Task", "Task"
+    ),
+}
+SINCE_V1BETA2: Final = frozenset({"groupByTag", "tag"})
+"""Parameters that the older version does not have."""

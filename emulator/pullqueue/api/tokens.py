@@ -1,10 +1,10 @@
-"""Who a caller is: access tokens, and the keys of service accounts that they are given for.
+"""Who a caller is: access tokens, and the keys of service accounts for which they are issued.
 
-A token carries whom it was given to, the id of a key carries its public half, and both are signed
-with a secret. Who has the secret knows them all: the server when it is started again, and other
-servers behind the same load balancer. The keys made by this server are remembered as well, for
-clients that do not name the key they sign with. PyJWT and cryptography are imported when a key is
-used for the first time.
+A token contains the e-mail address it was issued to, the id of a key contains its public half, and
+both are signed with a secret. Whoever has the secret can verify them: the server after a restart,
+and other servers behind the same load balancer. The keys made by this server are stored as well,
+for clients that do not name the key they sign with. PyJWT and cryptography (extra `auth`) are
+imported when a key is used for the first time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 from itsdangerous import BadData, URLSafeSerializer
 
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
+from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import PullQueueError
 
 TOKEN_SECONDS = 3600
-"""How long a token is good (Google's documentation of service accounts)."""
+"""How long a token is valid (Google's documentation of service accounts)."""
 GOOGLE_AUDIENCES = (
     "https://oauth2.googleapis.com/token",
     "https://www.googleapis.com/oauth2/v4/token",
@@ -35,14 +36,14 @@ _PREFIX = "pullqueue-"
 _SECRET_BYTES = 32
 _KEY_BITS = 2048
 _LEEWAY_SECONDS = 60
-_REMEMBERED_KEYS = 1000
+_MAX_KEYS = 1000
 
 
 class GrantError(PullQueueError):
-    """a token is not given"""
+    """a token is not issued"""
 
     def __init__(self, message: str, *, code: str = "invalid_grant") -> None:
-        """Carry the error code of OAuth (RFC 6749, section 5.2)."""
+        """Store the error code of OAuth (RFC 6749, section 5.2)."""
         self.code = code
         super().__init__(message)
 
@@ -58,7 +59,7 @@ class Token:
 
 
 class _Key(NamedTuple):
-    """What the id of a key carries."""
+    """What the id of a key contains."""
 
     email: str
     public_pem: str
@@ -66,23 +67,23 @@ class _Key(NamedTuple):
 
 
 class Tokens:
-    """Gives tokens and knows whose they are. Safe under threads."""
+    """Issues tokens and finds them by their text. Safe under threads."""
 
     def __init__(self, clock: Clock, *, secret: str | None = None) -> None:
-        """Let tokens expire by the emulator's clock.
+        """Make tokens that expire by the emulator's clock.
 
-        Without a `secret`, nobody else knows the tokens and keys that are given.
+        Without a `secret`, tokens and keys are valid here alone.
         """
         secret = secret or secrets.token_hex(_SECRET_BYTES)
         self._clock = clock
-        self._made: deque[_Key] = deque(maxlen=_REMEMBERED_KEYS)
+        self._made: deque[_Key] = deque(maxlen=_MAX_KEYS)
         # JSON, and so a claim of a client's, can hold what UTF-8 cannot.
         in_ascii = {"ensure_ascii": True}
         self._token_texts = URLSafeSerializer(secret, salt="token", serializer_kwargs=in_ascii)
         self._key_ids = URLSafeSerializer(secret, salt="key", serializer_kwargs=in_ascii)
 
     def issue(self, email: str, scopes: frozenset[str]) -> Token:
-        """Give a token for an e-mail address, good for an hour."""
+        """Return a token for an e-mail address, valid for an hour."""
         expires_usec = self._clock.now_usec() + TOKEN_SECONDS * USEC_PER_SECOND
         signed = self._token_texts.dumps([email, sorted(scopes), expires_usec])
         return Token(
@@ -90,7 +91,7 @@ class Tokens:
         )
 
     def find(self, text: str) -> Token | None:
-        """Give a token by its text, if it is one and still good."""
+        """Return the token with a text; None if there is none, or it has expired."""
         try:
             email, scopes, expires_usec = self._token_texts.loads(text.removeprefix(_PREFIX))
         except (BadData, UnicodeError):
@@ -100,16 +101,30 @@ class Tokens:
         return Token(text=text, email=email, scopes=frozenset(scopes), expires_usec=expires_usec)
 
     def seconds_left(self, token: Token) -> int:
-        """Tell how long a token is still good."""
+        """Return how long a token is still valid."""
         return (token.expires_usec - self._clock.now_usec()) // USEC_PER_SECOND
 
-    def make_key(self, email: str, *, project: str, root_url: str) -> Json:
-        """Make a service account's key and give it as Google's key files hold it.
+    def response(self, token: Token) -> Json:
+        """Return a token as Google's token endpoint sends it."""
+        return {
+            "access_token": token.text,
+            "expires_in": self.seconds_left(token),
+            "token_type": "Bearer",
+        }
 
-        The private half is in the answer alone.
+    def make_key(self, email: str, *, project: str, root_url: str) -> Json:
+        """Make a service account's key and return it as Google's key files contain it.
+
+        The private half is in the result alone.
+
+        Raises:
+            ApiError: the extra `auth` is not installed.
         """
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
-        from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
+        try:
+            from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow
+            from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
+        except ImportError:
+            raise _missing_extra() from None
 
         private = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
         pem = private.private_bytes(
@@ -135,13 +150,14 @@ class Tokens:
         }
 
     def grant(self, assertion: str) -> Token:
-        """Give a token for a JWT that a service account signed.
+        """Return a token for a JWT that a service account signed.
 
         Signature, issuer, audience and times are verified, the times by the system's clock: they
         are the client's.
 
         Raises:
-            GrantError: the assertion does not hold.
+            GrantError: the assertion is not valid.
+            ApiError: the extra `auth` is not installed.
         """
         claims = self._verified(assertion)
         email = claims["iss"]
@@ -151,15 +167,18 @@ class Tokens:
                 code="unauthorized_client",
             )
         if int(claims["exp"]) - int(claims["iat"]) > TOKEN_SECONDS + _LEEWAY_SECONDS:
-            raise GrantError(f"the JWT is good for longer than {TOKEN_SECONDS} seconds")
-        scopes = frozenset(str(claims.get("scope", "")).split())
-        if not scopes:
-            raise GrantError("the JWT asks for no scope: name one", code="invalid_scope")
-        return self.issue(email, scopes)
+            raise GrantError(f"the JWT is valid for longer than {TOKEN_SECONDS} seconds")
+        scope = claims.get("scope", "")
+        if not isinstance(scope, str) or not scope.split():
+            message = f"scope of the JWT is {scope!r:.100}: give scopes, separated by blanks"
+            raise GrantError(message, code="invalid_scope")
+        return self.issue(email, frozenset(scope.split()))
 
     def _verified(self, assertion: str) -> dict[str, Any]:
-        import jwt  # noqa: PLC0415 - slow to import
-
+        try:
+            import jwt  # noqa: PLC0415 - slow to import
+        except ImportError:
+            raise _missing_extra() from None
         try:
             for key in self._keys(jwt.get_unverified_header(assertion).get("kid"), assertion):
                 with suppress(jwt.InvalidSignatureError):
@@ -198,3 +217,8 @@ class Tokens:
                 "--secret-file; get one with `pullqueue credentials`, or in a test by "
                 "credentials(email) of pullqueue_responses or pullqueue_server"
             ) from None
+
+
+def _missing_extra() -> ApiError:
+    message = "keys of service accounts need an extra: pip install 'pullqueue[auth]'"
+    return ApiError(message, status=501, reason="notImplemented")

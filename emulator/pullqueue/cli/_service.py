@@ -19,7 +19,7 @@ from pullqueue.cli._reasons import reason_of
 from pullqueue.errors import ConfigFileError, PullQueueError
 
 if TYPE_CHECKING:
-    from pullqueue.control.state import Site
+    from pullqueue.control.state import ServerState
 
 _POLL_SECONDS = 0.5
 """How often the main thread looks up: where a lock cannot be interrupted, signals come then."""
@@ -110,12 +110,12 @@ class Signals:
             if number is not None:
                 signal.signal(number, _setter(event))
 
-    def keep(self, site: Site, *, watch: bool) -> None:
+    def keep(self, state: ServerState, *, watch: bool) -> None:
         """Look after a running server until it is to end."""
         trouble = ""
         while not self._stopped.wait(_POLL_SECONDS):
             try:
-                site.tick()
+                state.tick()
                 trouble = ""
             except PullQueueError as error:
                 # Once, however long a store is away.
@@ -126,8 +126,8 @@ class Signals:
             if asked:
                 # Before the file is read: who asks meanwhile may have changed it once more.
                 self._reload.clear()
-            if site.config_file is not None:
-                site.config_file.follow(site.emulator, changes=watch, now=asked)
+            if state.config_file is not None:
+                state.config_file.follow(state.emulator, changes=watch, now=asked)
 
 
 def _setter(event: threading.Event) -> Callable[[int, FrameType | None], None]:

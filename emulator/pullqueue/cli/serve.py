@@ -210,7 +210,7 @@ def _run(
         click.echo(f"See it all at {server.url}/console/")
         _warn_if_public(host)
         tell_systemd("READY=1")
-        signals.keep(server.site, watch=watch)
+        signals.keep(server.state, watch=watch)
         tell_systemd("STOPPING=1")
 
 

@@ -9,7 +9,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 
 if TYPE_CHECKING:
-    from pullqueue.control.state import Site
+    from pullqueue.control.state import ServerState
 
 
 class Call(NamedTuple):
@@ -19,7 +19,7 @@ class Call(NamedTuple):
     """The message of the request."""
     name: ResourceName
     """The resource that the request names."""
-    state: Site
+    state: ServerState
     caller: str | None
     """The e-mail address of who calls; None where access is not restricted."""
 

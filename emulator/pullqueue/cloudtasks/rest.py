@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flask import Blueprint, Response, request
 
-from pullqueue.api import answers, bodies, fields
+from pullqueue.api import bodies, fields
+from pullqueue.api.encoding import JSON_TYPE, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
 from pullqueue.cloudtasks.methods import METHODS, UNIMPLEMENTED, Method
@@ -18,7 +19,7 @@ from pullqueue.errors import PullQueueError
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message
     from pullqueue.cloudtasks.service import Service
-    from pullqueue.control.state import Site
+    from pullqueue.control.state import ServerState
 
 PREFIX: Final = "/v2beta2"
 
@@ -33,7 +34,7 @@ _FORMATS: Final = ("", "json", "json;enum-encoding=string", "json;enum-encoding=
 _CODES: Final = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 
 
-def lazy_service(state: Site) -> Callable[[], Service]:
+def lazy_service(state: ServerState) -> Callable[[], Service]:
     """Return what gives the service on the emulator of a server, imported when first asked for.
 
     It raises StatusError: UNIMPLEMENTED: the extra is not installed.
@@ -112,7 +113,7 @@ def _message(method: Method, name: str) -> Message:
 
 
 def _body() -> dict[str, Any]:
-    data = bodies.unzipped(request, bodies.read(request))
+    data = bodies.read(request)
     return bodies.as_json(request, data) if data.strip() else {}
 
 
@@ -138,12 +139,14 @@ def _response(message: Message) -> Response:
     body = MessageToDict(message, use_integers_for_enums=format_.endswith("int"))
     selector = request.args.get("$fields", request.args.get("fields"))
     if selector:
-        body = fields.chosen(body, fields.selection(selector, _known_fields(message.DESCRIPTOR)))
+        body = fields.apply_mask(
+            body, fields.parse_mask(selector, _known_fields(message.DESCRIPTOR))
+        )
     return _json(body, 200)
 
 
 @cache
-def _known_fields(descriptor: Any) -> fields.Fields:  # noqa: ANN401 - made at run time
+def _known_fields(descriptor: Any) -> fields.FieldMask:  # noqa: ANN401 - made at run time
     return {
         field.json_name: _known_fields(field.message_type) if field.message_type else {}
         for field in descriptor.fields
@@ -153,8 +156,7 @@ def _known_fields(descriptor: Any) -> fields.Fields:  # noqa: ANN401 - made at r
 
 def _json(body: dict[str, Any], status: int) -> Response:
     indented = request.args.get("$prettyPrint", request.args.get("prettyPrint")) != "false"
-    text = answers.pretty(body) if indented else answers.compact(body)
-    return Response(text, status, content_type=answers.JSON_TYPE)
+    return Response(encode(body, indented=indented), status, content_type=JSON_TYPE)
 
 
 def _unimplemented(**_parts: str) -> Response:

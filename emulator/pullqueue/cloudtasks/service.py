@@ -8,7 +8,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pullqueue.api.projects import Project
+from pullqueue.api.resources import Project
 from pullqueue.cloudtasks import queues, tasks
 from pullqueue.cloudtasks.context import Call
 from pullqueue.cloudtasks.errors import StatusError, status_error_of
@@ -18,7 +18,7 @@ from pullqueue.cloudtasks.names import ResourceName
 from pullqueue.errors import PullQueueError
 
 if TYPE_CHECKING:
-    from pullqueue.control.state import Site
+    from pullqueue.control.state import ServerState
 
 _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
     {
@@ -33,7 +33,7 @@ _log = logging.getLogger("pullqueue.cloudtasks")
 class Service:
     """Carries out calls on one emulator. Safe under threads."""
 
-    def __init__(self, state: Site) -> None:
+    def __init__(self, state: ServerState) -> None:
         """Serve the emulator of a server."""
         self._state = state
         self.request_bytes = state.emulator.limits.rest_body_bytes

@@ -9,7 +9,7 @@ from typing import TypeVar
 from flask import redirect, request, url_for
 from werkzeug.wrappers import Response
 
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.console.control import Control
 from pullqueue.console.formatting import instant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Flask, Response, redirect
+from flask import Blueprint, Response, redirect
 from werkzeug.wrappers import Response as BaseResponse
 
 from pullqueue.console.actions import Actions
@@ -10,8 +10,7 @@ from pullqueue.console.control import Control
 from pullqueue.console.formatting import FILTERS
 from pullqueue.console.notices import Notices
 from pullqueue.console.pages import Pages
-from pullqueue.control.routes import SNAPSHOT_BYTES
-from pullqueue.control.state import Site
+from pullqueue.control.state import ServerState
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -28,8 +27,8 @@ _QUEUE = "/queues/<queue>"
 _TASK = f"{_QUEUE}/tasks/<task>"
 
 
-def install(app: Flask, site: Site) -> None:
-    """Add the console to an app; the root of the server leads to it."""
+def blueprint(state: ServerState) -> Blueprint:
+    """Return the pages and forms of the console."""
     console = Blueprint(
         "console",
         __name__,
@@ -38,16 +37,14 @@ def install(app: Flask, site: Site) -> None:
         static_folder="static",
     )
     notices = Notices()
-    control = Control(site)
+    control = Control(state)
     pages = Pages(control, notices)
     _add_pages(console, pages)
     _add_actions(console, Actions(control, notices, pages))
     console.after_request(_secured)
-    site.form_bytes["/console/server/snapshot"] = SNAPSHOT_BYTES
-    app.register_blueprint(console)
-    app.jinja_env.filters.update(FILTERS)
-    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    app.add_url_rule("/", "console_root", _to_console, methods=["GET"])
+    for name, function in FILTERS.items():
+        console.add_app_template_filter(function, name)
+    return console
 
 
 def _add_pages(console: Blueprint, pages: Pages) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import cycle
 from typing import NamedTuple
 
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.tasks import count_tasks
 
 WIDTH = 240

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.clock import ManualClock
 from pullqueue.control.routes import call
-from pullqueue.control.state import Site
+from pullqueue.control.state import ServerState
 
 
 class Control:
     """Calls operations in process, as their routes would."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self.token = site.token
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self.token = state.token
         """What the forms carry."""
 
     def surroundings(self) -> dict[str, Json]:
         """Give what a page shows of configuration and clock though the store cannot be asked."""
-        emulator, file = self._site.emulator, self._site.config_file
+        emulator, file = self._state.emulator, self._state.config_file
         return {
             "config": {
                 "file": emulator.config.file,
@@ -46,5 +46,5 @@ class Control:
         Raises:
             PullQueueError: it is refused.
         """
-        answer = call(self._site, operation_id, path=path, query=query, body=body)
+        answer = call(self._state, operation_id, path=path, query=query, body=body)
         return cast("Json", answer.body)  # no page asks for what is answered as text

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from flask import Response, render_template, request, url_for
 from werkzeug.exceptions import HTTPException
 
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.console.charts import chart_of
 from pullqueue.console.control import Control
@@ -18,11 +18,11 @@ from pullqueue.console.formatting import views_of
 from pullqueue.console.notices import Notices
 from pullqueue.control.fault_registry import ERRORS
 from pullqueue.control.fault_schema import KINDS, WHEN
+from pullqueue.control.state import TOKEN_FIELD
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import VERBS
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError, UnknownTaskError
-from pullqueue.server.origins import TOKEN_FIELD
 from pullqueue.tasks import count_tasks
 
 _STATES = ("available", "leased", "scheduled")

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Final
 
 from pullqueue import errors
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.engine.emulator import Emulator

@@ -30,7 +30,7 @@ def get_history(call: Call) -> Answer:
 
 def list_requests(call: Call) -> Answer:
     """The latest requests to the API, newest first."""
-    log = call.site.requests
+    log = call.state.requests
     requests = log.latest(call.values["limit"] + 1, before=call.values.get("before"))
     shown = requests[: call.values["limit"]]
     more = len(requests) > len(shown)
@@ -45,7 +45,7 @@ def list_requests(call: Call) -> Answer:
 def get_request(call: Call) -> Answer:
     """One request."""
     text = call.values["number"]
-    logged = call.site.requests.get(int(text)) if text.isdecimal() and len(text) < 19 else None
+    logged = call.state.requests.get(int(text)) if text.isdecimal() and len(text) < 19 else None
     if logged is None:
         message = f"request {text!r:.30} is not remembered: only the latest are"
         raise ApiError(message, status=404, reason="notFound")
@@ -54,12 +54,12 @@ def get_request(call: Call) -> Answer:
 
 def forget_requests(call: Call) -> Answer:
     """Forget the requests."""
-    return Answer(body={"deleted": call.site.requests.clear()})
+    return Answer(body={"deleted": call.state.requests.clear()})
 
 
 def list_depths(call: Call) -> Answer:
     """How deep the queues were over the last hour."""
-    call.site.depths.sample()
+    call.state.depths.sample()
     depths = {
         name: [
             {
@@ -70,7 +70,7 @@ def list_depths(call: Call) -> Answer:
             }
             for depth in series
         ]
-        for name, series in call.site.depths.read().items()
+        for name, series in call.state.depths.read().items()
     }
     return Answer(body={"depths": depths})
 

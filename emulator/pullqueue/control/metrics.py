@@ -70,7 +70,7 @@ class _Numbers:
             InfoMetricFamily,
         )
 
-        log = self._call.site.requests
+        log = self._call.state.requests
         requests = CounterMetricFamily(
             "pullqueue_requests", "Requests to the API.", labels=["verb", "status"]
         )

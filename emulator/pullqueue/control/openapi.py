@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pullqueue
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.control.operations import Operation
 from pullqueue.control.schemas import ANYTHING, COMPONENTS, TEXT, component, record
 from pullqueue.control.table import OPERATIONS

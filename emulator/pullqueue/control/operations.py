@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pullqueue.api.answers import JSON_TYPE, Json
+from pullqueue.api.encoding import JSON_TYPE, Json
 from pullqueue.api.errors import ApiError
 from pullqueue.control import messages
-from pullqueue.control.state import Site
+from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 
@@ -36,7 +36,7 @@ class Answer:
 class Call:
     """One call of an operation, its parameters and body checked."""
 
-    site: Site
+    state: ServerState
     values: Mapping[str, Any]
     """The parameters, of path and query, by name; absent ones have their default or are missing."""
     body: Json = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Call:
     @property
     def emulator(self) -> Emulator:
         """The emulator that is served."""
-        return self.site.emulator
+        return self.state.emulator
 
     @property
     def queue(self) -> Queue:

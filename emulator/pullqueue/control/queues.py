@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import accumulate, islice
 from typing import Any
 
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import duration_usec
 from pullqueue.config.model import QueueMode

@@ -10,12 +10,12 @@ from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import unquote_plus
 
-from flask import Flask, Request, Response, request
+from flask import Flask, Response, g, request
 
-from pullqueue.api.auth import CALLER_KEY
-from pullqueue.api.bodies import BODY_KEY, ZIPPED_KEY
 from pullqueue.engine.emulator import Emulator
 
+_VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+"""Those that are counted by name: a client can make up any number of others."""
 _KEPT = 1_000
 _EXCERPT_BYTES = 4_096
 _OWN_PATHS = ("/_emulator", "/console")
@@ -29,10 +29,6 @@ _CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 
-STARTED_KEY = "pullqueue.started"
-"""Where the WSGI environment holds when the request came in."""
-PLAIN_ANSWER_KEY = "pullqueue.plain_answer"
-"""Where the WSGI environment holds an answer as it was before it was zipped."""
 _HIDDEN = "(hidden)"
 """Stands where a credential was."""
 
@@ -77,9 +73,51 @@ class RequestLog:
         self.seconds = 0.0
         """What all of them took together."""
 
-    def install(self, app: Flask) -> None:
-        """Record every request of an app."""
-        app.after_request(self._record)
+    def register(self, app: Flask) -> None:
+        """Record every request of an application, except those of the emulator's own routes."""
+        app.before_request(_start_timing)
+        app.after_request(self._record_request)
+
+    def record(
+        self,
+        *,
+        verb: str,
+        path: str,
+        query: str = "",
+        client: str,
+        caller: str | None,
+        status: int,
+        seconds: float,
+        body: bytes,
+        answer: bytes,
+        body_bytes: int | None = None,
+    ) -> None:
+        """Record one request; `body_bytes` is its size where the body itself is not recorded."""
+        secret = path.startswith(_SECRET_PATHS)
+        with self._lock:
+            self._count += 1
+            logged = LoggedRequest(
+                number=self._count,
+                usec=self._emulator.clock.now_usec(),
+                verb=verb,
+                path=path,
+                query=_shown_query(query),
+                client=client,
+                caller=caller,
+                status=status,
+                seconds=seconds,
+                body_bytes=len(body) if body_bytes is None else body_bytes,
+                body=b"" if secret else _excerpt(body),
+                answer_bytes=len(answer),
+                answer=b"" if secret else _excerpt(answer),
+            )
+            self._requests.append(logged)
+            known = verb if verb in _VERBS else "other"
+            self.counts[known, status] += 1
+            self.seconds += seconds
+        _log.debug(
+            "%s %s %d", verb, path, status, extra={"verb": verb, "path": path, "status": status}
+        )
 
     def latest(self, limit: int, *, before: int | None = None) -> list[LoggedRequest]:
         """Give the latest requests, newest first; `before` is the number of one."""
@@ -101,51 +139,37 @@ class RequestLog:
             self._requests.clear()
             return known
 
-    def _record(self, response: Response) -> Response:
-        # The request itself: each use of Flask's stand-in for it would look it up again.
-        current: Request = request._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001
-        path, environ = current.path, current.environ
-        if path.startswith(_OWN_PATHS):
+    def _record_request(self, response: Response) -> Response:
+        if request.path.startswith(_OWN_PATHS):
             return response
-        seconds = perf_counter() - environ[STARTED_KEY]
-        secret = path.startswith(_SECRET_PATHS)
-        body = environ.get(BODY_KEY, b"")
-        answer = environ.get(PLAIN_ANSWER_KEY)
+        answer = g.get("response_body")
         if answer is None:
-            answer = b"" if response.is_streamed else b"".join(response.iter_encoded())
-        with self._lock:
-            self._count += 1
-            logged = LoggedRequest(
-                number=self._count,
-                usec=self._emulator.clock.now_usec(),
-                verb=current.method,
-                path=path,
-                query=_shown_query(environ["QUERY_STRING"]),
-                client=environ.get("REMOTE_ADDR", ""),
-                caller=environ.get(CALLER_KEY),
-                status=response.status_code,
-                seconds=seconds,
-                body_bytes=len(body),
-                body=b"" if secret or ZIPPED_KEY in environ else _excerpt(body),
-                answer_bytes=len(answer),
-                answer=b"" if secret else _excerpt(answer),
-            )
-            self._requests.append(logged)
-            self.counts[logged.verb, logged.status] += 1
-            self.seconds += seconds
-        if _log.isEnabledFor(logging.DEBUG):
-            facts = {"verb": logged.verb, "path": path, "status": logged.status}
-            _log.debug("%s %s %d", *facts.values(), extra=facts)
+            answer = b"" if response.is_streamed else response.get_data()
+        self.record(
+            verb=request.method,
+            path=request.path,
+            query=request.query_string.decode("utf-8", "replace"),
+            client=request.remote_addr or "",
+            caller=g.get("caller"),
+            status=response.status_code,
+            seconds=perf_counter() - g.started,
+            body=g.get("body", b""),
+            answer=answer,
+            body_bytes=None if "body" in g else g.get("zipped_bytes"),
+        )
         return response
+
+
+def _start_timing() -> None:
+    g.started = perf_counter()
 
 
 def _shown_query(query: str) -> str:
     """Give a query as text, without the values of its credentials."""
-    text = query.encode("latin-1").decode("utf-8", "replace")
-    if "token" not in text and "%" not in text:
-        return text
+    if "token" not in query and "%" not in query:
+        return query
     parts = []
-    for part in text.split("&"):
+    for part in query.split("&"):
         name, equals, value = part.partition("=")
         secret = unquote_plus(name) in _SECRET_PARAMETERS
         parts.append(f"{name}{equals}{_HIDDEN if secret else value}")

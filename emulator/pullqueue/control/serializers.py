@@ -10,7 +10,7 @@ from base64 import b64encode
 from dataclasses import asdict
 from datetime import datetime
 
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.control.request_log import LoggedRequest

@@ -6,7 +6,7 @@ import platform
 from dataclasses import asdict
 
 import pullqueue
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import ManualClock
 from pullqueue.control.operations import Answer, Call
@@ -36,7 +36,7 @@ def version(_call: Call) -> Answer:
 
 def get_config(call: Call) -> Answer:
     """The configuration in force, and whether the file can be used as it is now."""
-    file = call.site.config_file
+    file = call.state.config_file
     emulator = call.emulator
     now_usec = emulator.clock.now_usec()
     return Answer(
@@ -56,7 +56,7 @@ def get_config(call: Call) -> Answer:
 
 def reload(call: Call) -> Answer:
     """Read queue.yaml anew."""
-    file = call.site.config_file
+    file = call.state.config_file
     if file is None:
         raise ApiError(
             "this server was not started from a queue.yaml, so there is none to read anew: start "
@@ -67,7 +67,7 @@ def reload(call: Call) -> Answer:
 
 def reset(call: Call) -> Answer:
     """Forget everything but configuration and clock."""
-    call.site.reset()
+    call.state.reset()
     return Answer(body={"reset": True})
 
 
@@ -91,7 +91,7 @@ def move_clock(call: Call) -> Answer:
             "the clock is the system's and cannot be moved: start the emulator with --clock manual"
         )
     _move(clock, call.body)
-    call.site.depths.sample()
+    call.state.depths.sample()
     return get_clock(call)
 
 

@@ -9,7 +9,7 @@ import json
 from base64 import b64decode, b64encode
 from typing import Any
 
-from pullqueue.api.answers import Json
+from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.control.operations import Answer, Call
@@ -52,7 +52,7 @@ def load(call: Call) -> Answer:
     except (AttributeError, OverflowError, RecursionError, TypeError):
         raise _damaged("a part of it is not what it should be") from None
     call.emulator.restore(contents)
-    call.site.depths.clear()
+    call.state.depths.clear()
     return Answer(body={"tasks": sum(len(held.tasks) for held in contents.values())})
 
 

@@ -12,8 +12,11 @@ from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 
+TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
+TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
 
-class Site:
+
+class ServerState:
     """One served emulator and the records of its server."""
 
     def __init__(
@@ -35,8 +38,6 @@ class Site:
         self.requests = RequestLog(emulator)
         self.depths = DepthHistory(emulator)
         self.faults = FaultBoard(emulator)
-        self.form_bytes: dict[str, int] = {}
-        """How much the forms of some paths may send, where that is more than others may."""
         self.on_reset: list[Callable[[], None]] = []
         """What lets others forget what they keep beside the emulator."""
         self.token = secrets.token_urlsafe(24)

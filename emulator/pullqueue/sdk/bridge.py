@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
 
-from flask import Flask, Response, request
+from flask import Blueprint, Response, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from pullqueue.engine.emulator import Emulator
@@ -39,54 +38,58 @@ _CAPABILITY_DISABLED = 6
 _log = logging.getLogger("pullqueue.sdk")
 
 
-def install(app: Flask, emulator: Emulator, *, upstream: str | None = None) -> Callable[[], None]:
-    """Add the route to an app; calls to other services go to `upstream`, a `host:port`.
+class Bridge:
+    """Answers calls to the task queue service from an emulator.
 
-    The SDK is imported by the first call. Where it is missing, the answer to every call says so.
-    The function that this gives lets the push tasks be forgotten, which Google's stub keeps.
+    The SDK is imported by the first call. Where it is missing, the response to every call says so.
     """
-    lock = threading.Lock()
-    servers: list[CallServer] = []
 
-    def server() -> CallServer:
-        with lock:
-            if not servers:
+    def __init__(self, emulator: Emulator, *, upstream: str | None = None) -> None:
+        """Pass calls to other services on to `upstream`, a `host:port`."""
+        self._emulator = emulator
+        self._upstream = upstream
+        self._call_server: CallServer | None = None
+        self._lock = threading.Lock()
+
+    def blueprint(self) -> Blueprint:
+        """Return the routes."""
+        bridge = Blueprint("bridge", __name__)
+        bridge.add_url_rule(BRIDGE_PATH, view_func=self._rpc_http, methods=["POST"])
+        bridge.add_url_rule(BRIDGE_PATH, view_func=_readiness, methods=["GET"])
+        return bridge
+
+    def reset(self) -> None:
+        """Delete the push tasks, which Google's stub stores."""
+        with self._lock:
+            self._call_server = None
+
+    def _server(self) -> CallServer:
+        with self._lock:
+            if self._call_server is None:
                 from pullqueue.sdk.wire import CallServer  # noqa: PLC0415 - imports the SDK
 
-                servers.append(CallServer(emulator))
-            return servers[0]
+                self._call_server = CallServer(self._emulator)
+            return self._call_server
 
-    def rpc_http() -> Response:
+    def _rpc_http(self) -> Response:
+        request.max_content_length = _BODY_BYTES
         try:
-            data = _body()
-            answer = server().answer(data, request.headers.get(_DEADLINE_HEADER))
+            data = request.get_data(cache=False)
+            answer = self._server().answer(data, request.headers.get(_DEADLINE_HEADER))
         except RequestEntityTooLarge:
             answer = _failure(_REQUEST_TOO_LARGE, f"a call has at most {_BODY_BYTES} bytes")
         except SdkMissingError as error:
             _log.warning("%s", error)
             answer = _failure(_CAPABILITY_DISABLED, f"on pullqueue's side {error}")
         if answer is None:
-            answer = _passed_on(data, upstream)
+            answer = _passed_on(data, self._upstream)
         return Response(answer, content_type=_CONTENT_TYPE)
-
-    def forget() -> None:
-        with lock:
-            servers.clear()
-
-    app.add_url_rule(BRIDGE_PATH, view_func=rpc_http, methods=["POST"])
-    app.add_url_rule(BRIDGE_PATH, view_func=_readiness, methods=["GET"])
-    return forget
 
 
 def _readiness() -> Response:
     if is_installed():
         return Response("calls to the task queue service are answered here\n", mimetype=_TEXT)
     return Response(f"{SdkMissingError()}\n", status=NO_SDK_STATUS, mimetype=_TEXT)
-
-
-def _body() -> bytes:
-    request.max_content_length = _BODY_BYTES
-    return request.get_data(cache=False)
 
 
 def _passed_on(data: bytes, upstream: str | None) -> bytes:

@@ -13,7 +13,7 @@ from pullqueue.address import DEFAULT_HOST
 from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks.rest import lazy_service
 from pullqueue.control.config_file import ConfigFile
-from pullqueue.control.state import Site
+from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
 from pullqueue.server.app import create_app
@@ -120,14 +120,14 @@ class Server:
         self, emulator: Emulator, *, acl: bool, config_file: ConfigFile | None = None
     ) -> Flask:
         self.emulator = emulator
-        self.site = Site(emulator, config_file=config_file, host_names=self._host_names)
+        self.state = ServerState(emulator, config_file=config_file, host_names=self._host_names)
         self.tokens = Tokens(emulator.clock, secret=self._secret)
-        self._cloud_tasks = lazy_service(self.site)
+        self._cloud_tasks = lazy_service(self.state)
         return create_app(
             emulator,
             tokens=self.tokens,
             acl=acl,
-            site=self.site,
+            state=self.state,
             api_upstream=self._api_upstream,
             cloud_tasks=self._cloud_tasks,
         )

@@ -11,6 +11,7 @@ from rest_app import CONFIG, ROOT
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.api.tokens import Tokens
+from pullqueue.config.model import AclEntry, QueueConfig, QueueMode, QueueSettings
 from pullqueue.server.app import create_app
 
 SCOPE = "https://www.googleapis.com/auth/taskqueue"
@@ -72,6 +73,19 @@ class TestAcl:
         else:
             assert refusal(response) == (403, "forbidden", "Forbidden")
             assert emulator.queue("limited").list_tasks() == before
+
+    def test_letters_that_fold_to_ascii(self, emulator: Emulator, tokens: Tokens) -> None:
+        """Only ASCII letters are compared without regard to case: a long s is not an s."""
+        acl = (AclEntry(user_email="user@example.com"), AclEntry(user_email="kim@example.com"))
+        settings = QueueSettings(name="pull", mode=QueueMode.PULL, acl=acl)
+        emulator.reconfigure(QueueConfig(queues=(settings,)))
+        guarded = create_app(emulator, tokens=tokens, acl=True).test_client()
+
+        def status(email: str) -> int:
+            return guarded.get(f"{ROOT}/pull", headers=bearer(tokens, email)).status_code
+
+        assert [status("USER@example.com"), status("KIM@example.com")] == [200, 200]
+        assert [status("u\u017fer@example.com"), status("\u212aim@example.com")] == [403, 403]
 
     def test_nobody_has_rights_by_default(self, guarded: FlaskClient, tokens: Tokens) -> None:
         """A queue without an acl is closed, and the answer says what to add."""

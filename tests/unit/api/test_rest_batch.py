@@ -155,7 +155,7 @@ def test_a_thousand_calls_and_no_more(client: FlaskClient, emulator: Emulator) -
     )
 
     assert response.status_code == 400
-    assert "1001 calls in one batch" in response.text
+    assert "more than 1000 calls in one batch" in response.text
     assert emulator.queue("pull").fetch_statistics().tasks == 1000
 
 
@@ -197,5 +197,44 @@ def test_an_answer_without_a_body(client: FlaskClient, emulator: Emulator) -> No
     alone = client.delete(f"{ROOT}/pull/tasks/two")
 
     assert inner(answer) == ("HTTP/1.1 204 No Content", {})
-    assert "Content-Type" not in str(answer.get_payload())
+    assert "\r\nContent-Type:" not in str(answer.get_payload())
     assert "Content-Type" not in alone.headers
+
+
+def test_a_response_that_would_be_too_large(client: FlaskClient, emulator: Emulator) -> None:
+    """Calls after the limit of the response are refused, and not carried out."""
+    emulator.queue("pull").add(b"x" * 2**20, name="big")
+    get = part(f"GET {ROOT}/pull/tasks/big HTTP/1.1\r\n\r\n")
+    delete = part(f"DELETE {ROOT}/pull/tasks/big HTTP/1.1\r\n\r\n")
+
+    answers = send(client, *[get] * 60, delete)
+    last = inner(answers[-1])
+
+    assert inner(answers[0])[0] == "HTTP/1.1 200 OK"
+    assert last[0] == "HTTP/1.1 403 Forbidden"
+    assert last[1]["error"]["errors"][0]["reason"] == "responseTooLarge"
+    assert sum(len(str(answer)) for answer in answers) < 70 * 2**20
+    assert emulator.queue("pull").get_task("big").payload
+
+
+@pytest.mark.parametrize(
+    "parts",
+    ["--sep\r\nX: " + "x" * 70_000, "--sep\r\n\r\nGET /x HTTP/1.1\r\nX: " + "x" * 70_000],
+)
+def test_headers_that_are_too_large(client: FlaskClient, parts: str) -> None:
+    """The headers of a part, and of the call in it, have a limit, as those of a request have."""
+    response = client.post(
+        "/batch", data=f"{parts}\r\n\r\n--sep--", content_type="multipart/mixed; boundary=sep"
+    )
+
+    assert "the headers of a part exceed 65536 bytes" in response.text
+
+
+def test_more_parts_than_are_parsed(client: FlaskClient) -> None:
+    """A body of nothing but boundaries is refused before its parts are parsed."""
+    data = b"--sep\r\n" * (2**24 // 7 - 1)
+
+    response = client.post("/batch", data=data, content_type="multipart/mixed; boundary=sep")
+
+    assert response.status_code == 400
+    assert "more than 1000 calls" in response.text

@@ -10,9 +10,9 @@ from rest_app import ROOT
 
 from pullqueue import Emulator
 from pullqueue.api.errors import ApiError
-from pullqueue.api.fields import Fields, chosen, known_fields, selection
+from pullqueue.api.fields import FieldMask, apply_mask, known_fields, parse_mask
 
-KNOWN: Fields = {"kind": {}, "items": {"id": {}, "tag": {}, "more": {"deep": {}}}}
+KNOWN: FieldMask = {"kind": {}, "items": {"id": {}, "tag": {}, "more": {"deep": {}}}}
 VALUE: dict[str, Any] = {
     "kind": "k",
     "items": [{"id": 1, "tag": "t", "more": {"deep": 5}}, {"id": 2}],
@@ -40,7 +40,7 @@ VALUE: dict[str, Any] = {
 )
 def test_what_is_selected(selector: str, expected: dict[str, Any]) -> None:
     """Commas, slashes, brackets and stars select as the reference has it."""
-    assert chosen(VALUE, selection(selector, KNOWN)) == expected
+    assert apply_mask(VALUE, parse_mask(selector, KNOWN)) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_is_selected(selector: str, expected: dict[str, Any]) -> None:
 def test_a_bad_selector(selector: str, part: str) -> None:
     """What is malformed, or no field of the answer, is named, however long or deep it is."""
     with pytest.raises(ApiError) as excinfo:
-        selection(selector, KNOWN)
+        parse_mask(selector, KNOWN)
 
     assert str(excinfo.value) == f"Invalid field selection {part}"
 

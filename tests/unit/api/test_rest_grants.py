@@ -74,16 +74,24 @@ class TestGrant:
         assert granted["expires_in"] == 3600
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
 
-    def test_characters_that_utf8_has_not(self, guarded: FlaskClient) -> None:
-        """JSON can hold them, in a name and in a scope; they are kept like any other."""
-        answer = guarded.post("/_emulator/credentials", json={"email": f"{HALF}@example.com"})
-        key = answer.get_json()
+    def test_characters_that_utf8_has_not(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+        """A JWT may contain them in a scope; a body may not."""
         granted = self.ask(guarded, key, self.claims(key, scope=HALF)).get_json()
-        told = guarded.post("/tokeninfo", json={"access_token": granted["access_token"]}).get_json()
+        path = f"/tokeninfo?access_token={granted['access_token']}"
+        refused = guarded.post("/_emulator/credentials", json={"email": f"{HALF}@example.com"})
 
-        assert (told["email"], told["scope"]) == (f"{HALF}@example.com", HALF)
-        refused = guarded.post("/tokeninfo", json={"access_token": HALF})
-        assert (refused.status_code, refused.get_json()["error"]) == (400, "invalid_token")
+        assert guarded.get(path).get_json()["scope"] == HALF
+        assert refused.status_code == 400
+        assert refused.get_json()["error"]["errors"][0]["reason"] == "parseError"
+
+    @pytest.mark.parametrize("scope", [["https://x"], None, 5, "", " "])
+    def test_a_scope_that_is_not_text(
+        self, guarded: FlaskClient, key: dict[str, Any], scope: object
+    ) -> None:
+        """Scopes are one text with blanks between them."""
+        answer = self.ask(guarded, key, self.claims(key, scope=scope))
+
+        assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_scope")
 
     def test_as_json(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
         """The grant may be asked for in JSON."""

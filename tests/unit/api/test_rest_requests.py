@@ -306,7 +306,7 @@ class TestGzip:
         response = call("POST", "pull/tasks", data=ZIPPED, content_type=content_type)
 
         (detail,) = response.get_json()["error"]["errors"]
-        assert "the body is gzip, which is taken with Content-Encoding: gzip" in detail["debugInfo"]
+        assert "the body is gzip: send Content-Encoding: gzip with it" in detail["debugInfo"]
 
     def test_a_body_that_says_it_is_not_zipped(self, call: Call) -> None:
         """Then it is not."""

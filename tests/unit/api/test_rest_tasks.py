@@ -114,7 +114,7 @@ class TestInsert:
             ),
             (
                 {"payloadBase64": "", "leaseTimestamp": 2**63 - 1},
-                f"leaseTimestamp is {2**63 - 1} microseconds since 1970, past all calendars",
+                f"leaseTimestamp is {2**63 - 1} microseconds since 1970, after the year 9999",
             ),
             ({"payloadBase64": "", "queueName": "other"}, "queueName is invalid."),
         ],
@@ -174,6 +174,15 @@ class TestLease:
                 }
             ],
         }
+
+    @pytest.mark.parametrize("query", ["lease_secs=60", "lease_secs=5&leaseSecs=60"])
+    def test_the_spelling_of_the_guide(self, call: Call, query: str) -> None:
+        """The guide of 2012 prints lease_secs; leaseSecs counts where both are sent."""
+        call("POST", "pull/tasks", json={"payloadBase64": ""})
+
+        (leased,) = answer(call("POST", f"pull/tasks/lease?numTasks=5&{query}"))["items"]
+
+        assert leased["leaseTimestamp"] == str(NOW_USEC + 60_000_000)
 
     def test_nothing_to_lease(self, call: Call) -> None:
         """Where there is nothing, items is absent."""

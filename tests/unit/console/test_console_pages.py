@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.api.tokens import Tokens
-from pullqueue.control.state import Site
+from pullqueue.control.state import ServerState
 from pullqueue.server.app import create_app
 
 CONFIG = """\
@@ -51,8 +51,8 @@ BROWSER = {"Origin": "http://localhost"}
 
 
 @pytest.fixture
-def site() -> Site:
-    """Give a site whose pages all have something to show."""
+def state() -> ServerState:
+    """Give a state whose pages all have something to show."""
     emulator = Emulator.from_text(CONFIG, clock=ManualClock())
     queue = emulator.queue("pull")
     queue.add(b"lost", name="lost")
@@ -60,13 +60,13 @@ def site() -> Site:
     queue.lease_tasks(0, 1)
     queue.add('{"a": "<b>&"}', name="a", tag="<i>")
     queue.lease_tasks(60, 1)
-    return Site(emulator)
+    return ServerState(emulator)
 
 
 @pytest.fixture
-def client(site: Site) -> FlaskClient:
+def client(state: ServerState) -> FlaskClient:
     """Give a client of the application."""
-    client = create_app(site.emulator, site=site).test_client()
+    client = create_app(state.emulator, state=state).test_client()
     client.get("/taskqueue/v1beta2/projects/p/taskqueues/pull?x=<b>")
     return client
 
@@ -120,21 +120,21 @@ def test_every_page_is_guarded(client: FlaskClient, page: str) -> None:
         "/server/snapshot",
     ],
 )
-def test_forms_need_the_token(client: FlaskClient, site: Site, path: str) -> None:
+def test_forms_need_the_token(client: FlaskClient, state: ServerState, path: str) -> None:
     """Without the token of this server's own pages a browser changes nothing."""
-    before = site.emulator.export()
+    before = state.emulator.export()
 
     for data in ({}, {"pullqueue_token": "guessed"}):
         answer = client.post(f"/console{path}", data=data, headers=BROWSER)
 
         assert answer.status_code == 403
         assert "it has no token" in answer.text
-    assert site.emulator.export() == before
+    assert state.emulator.export() == before
 
 
-def test_a_large_payload(client: FlaskClient, site: Site) -> None:
+def test_a_large_payload(client: FlaskClient, state: ServerState) -> None:
     """A megabyte fits into the form, one byte more is refused by the engine, with its reason."""
-    form = {"pullqueue_token": site.token, "payload": "x" * 2**20, "name": "big"}
+    form = {"pullqueue_token": state.token, "payload": "x" * 2**20, "name": "big"}
     added = client.post("/console/queues/pull/add", data=form, headers=BROWSER)
     refused = client.post(
         "/console/queues/pull/add",
@@ -147,30 +147,30 @@ def test_a_large_payload(client: FlaskClient, site: Site) -> None:
     assert "1048577 bytes" in refused.text
 
 
-def test_a_large_snapshot(client: FlaskClient, site: Site) -> None:
+def test_a_large_snapshot(client: FlaskClient, state: ServerState) -> None:
     """A file larger than other requests may be is loaded all the same."""
     for place in range(17):
-        site.emulator.queue("pull").add(bytes(2**20 - 100), name=f"n{place}")
+        state.emulator.queue("pull").add(bytes(2**20 - 100), name=f"n{place}")
     saved = client.get("/_emulator/snapshot").data
-    site.emulator.reset()
+    state.emulator.reset()
 
     answer = client.post(
         "/console/server/snapshot",
-        data={"pullqueue_token": site.token, "file": (io.BytesIO(saved), "s.json")},
+        data={"pullqueue_token": state.token, "file": (io.BytesIO(saved), "s.json")},
         headers=BROWSER,
     )
 
     answer.request.input_stream.close()  # the test client's own temporary file
-    assert len(saved) > site.emulator.limits.rest_body_bytes
+    assert len(saved) > state.emulator.limits.rest_body_bytes
     assert answer.status_code == 303
-    assert site.emulator.queue("pull").fetch_statistics().tasks == 18
+    assert state.emulator.queue("pull").fetch_statistics().tasks == 18
 
 
-def test_a_request_tells_its_caller_and_hides_credentials(site: Site) -> None:
+def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) -> None:
     """Whose token it was made with is shown, the token itself is not."""
-    tokens = Tokens(site.emulator.clock)
+    tokens = Tokens(state.emulator.clock)
     token = tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
-    client = create_app(site.emulator, tokens=tokens, acl=True, site=site).test_client()
+    client = create_app(state.emulator, tokens=tokens, acl=True, state=state).test_client()
     client.get(f"/taskqueue/v1beta2/projects/a/taskqueues/pull?access_token={token}")
     client.post("/token", data={"assertion": "secret"})
 
@@ -193,9 +193,9 @@ def test_payloads_are_downloads(client: FlaskClient) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_an_exhausted_task(client: FlaskClient, site: Site) -> None:
+def test_an_exhausted_task(client: FlaskClient, state: ServerState) -> None:
     """Its page says that it was given up, as a warning, and shows what it was at its end."""
-    queue = site.emulator.queue("pull")
+    queue = state.emulator.queue("pull")
     queue.add(b"x" * 300, name="heavy", tag="stone")
     for _ in range(2):
         queue.lease_tasks(0, 10)
@@ -213,9 +213,9 @@ def test_an_exhausted_task(client: FlaskClient, site: Site) -> None:
         assert "Delete…" not in text
 
 
-def test_a_deleted_task(client: FlaskClient, site: Site) -> None:
+def test_a_deleted_task(client: FlaskClient, state: ServerState) -> None:
     """A task that was deleted is not said to be given up, nor one whose name had been given up."""
-    queue = site.emulator.queue("pull")
+    queue = state.emulator.queue("pull")
     queue.delete_tasks("a")
     queue.free_names()
     queue.add(name="lost")
@@ -246,7 +246,7 @@ def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int)
     emulator.queue("pull").free_names()
 
     answer = (
-        create_app(emulator, site=Site(emulator))
+        create_app(emulator, state=ServerState(emulator))
         .test_client()
         .get("/console/queues/pull/tasks/lost")
     )
@@ -257,14 +257,14 @@ def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int)
 
 
 def test_a_fault_of_the_console(
-    client: FlaskClient, site: Site, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, state: ServerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is a page with status 500, and tells nothing of its inside."""
 
     def broken() -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(site.depths, "read", broken)
+    monkeypatch.setattr(state.depths, "read", broken)
 
     answer = client.get("/console/")
 
@@ -284,9 +284,9 @@ def test_the_folder_of_the_queues_leads_to_them(client: FlaskClient) -> None:
     assert client.get("/console/queues").headers["Location"] == "/console/"
 
 
-def test_half_a_pair_of_surrogates(site: Site, client: FlaskClient) -> None:
+def test_half_a_pair_of_surrogates(state: ServerState, client: FlaskClient) -> None:
     """JSON may name half a character; it is shown as it was sent."""
-    site.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
+    state.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
 
     answer = client.get("/console/queues/pull/tasks/half")
 
@@ -298,7 +298,7 @@ def test_half_a_pair_of_surrogates(site: Site, client: FlaskClient) -> None:
 def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
     """The page that says so needs nothing of the store."""
     emulator = Emulator.from_text(CONFIG, clock=ManualClock(), store=f"sqlite:///{tmp_path}/tasks")
-    client = create_app(emulator, site=Site(emulator)).test_client()
+    client = create_app(emulator, state=ServerState(emulator)).test_client()
     emulator.close()
 
     answer = client.get(f"/console{page}")

@@ -23,7 +23,7 @@ from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.cli._service import Signals
 from pullqueue.control.config_file import ConfigFile
-from pullqueue.control.state import Site
+from pullqueue.control.state import ServerState
 from pullqueue.server.lifecycle import Server
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
@@ -335,7 +335,7 @@ def test_a_signal_during_a_reload(
             (signals._reload if len(asked) == 1 else signals._stopped).set()
 
     signals._reload.set()
-    signals.keep(Site(emulator, config_file=Asked(queue_yaml)), watch=False)
+    signals.keep(ServerState(emulator, config_file=Asked(queue_yaml)), watch=False)
 
     assert asked == [True, True]
 
@@ -375,8 +375,8 @@ def test_depths(control: ControlClient, server: Server, clock: ManualClock) -> N
     """Sampled every five seconds by the emulator's clock, the present last."""
     for _ in range(3):
         control.post("/queues/pull/tasks", {"tasks": [{}]})
-        server.site.tick()
-        server.site.tick()
+        server.state.tick()
+        server.state.tick()
         clock.advance(5)
 
     depths = control.get("/depths").body["depths"]["pull"]

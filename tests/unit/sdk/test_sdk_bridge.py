@@ -187,7 +187,7 @@ def test_a_reset_forgets_push_tasks(server: Server) -> None:
     push = add_request(queue_name=b"default", mode=0, url=b"/work", task_name=b"mine")
     call(server, "BulkAdd", push)
 
-    server.site.reset()
+    server.state.reset()
     forgotten = count_push_tasks(server)
     answer = call(server, "BulkAdd", push)
 

@@ -77,7 +77,7 @@ def test_the_token(control: ControlClient, server: Server) -> None:
 
     without = control.call("POST", "/reset", {}, origin)
     wrong = control.call("POST", "/reset", {}, {**origin, "X-Pullqueue-Token": "x"})
-    right = control.call("POST", "/reset", {}, {**origin, "X-Pullqueue-Token": server.site.token})
+    right = control.call("POST", "/reset", {}, {**origin, "X-Pullqueue-Token": server.state.token})
     program = control.post("/reset")
     reading = control.call("GET", "/queues", None, {"Origin": "http://evil.example"})
 

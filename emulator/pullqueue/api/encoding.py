@@ -1,0 +1,47 @@
+"""JSON as Google's APIs send it: in ASCII, and indented unless the request says otherwise."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+import msgspec
+
+Json: TypeAlias = dict[str, Any]
+
+JSON_TYPE = "application/json; charset=UTF-8"
+"""Some clients parse no other content type."""
+
+_FASTEST = 1
+
+
+def encode(value: object, *, indented: bool = True) -> bytes:
+    """Return a value as JSON; indented by one space a level, and then with a line end."""
+    try:
+        body = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half a surrogate pair: JSON can express it, UTF-8 cannot
+        body = b"\xff"
+    if not body.isascii():
+        return _encode_in_ascii(msgspec.to_builtins(value), indented=indented)
+    return msgspec.json.format(body, indent=1) + b"\n" if indented else body
+
+
+def _encode_in_ascii(value: object, *, indented: bool) -> bytes:
+    if indented:
+        return json.dumps(value, indent=1).encode() + b"\n"
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def status_line(status: int) -> str:
+    """Return a status code with its phrase in the spelling of the standard."""
+    with suppress(ValueError):
+        return f"{status} {HTTPStatus(status).phrase}"
+    return str(status)
+
+
+def zipped(body: bytes) -> bytes:
+    """Return a body compressed for a response that is read once, on the same machine."""
+    return gzip.compress(body, _FASTEST, mtime=0)
