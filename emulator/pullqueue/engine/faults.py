@@ -1,18 +1,17 @@
-"""Calls that fail, wait or come back empty, as those of a service do on a bad day."""
+"""Faults: calls to a queue that fail, take time, or return no tasks."""
 
 from __future__ import annotations
 
 import random
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import TracebackType
+from functools import partial
 from typing import Self, TypedDict, Unpack, cast
 
 from pullqueue import errors
-from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, from_usec
+from pullqueue.clock import MovableClock, duration_usec, from_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, VERBS, QueueCall
 from pullqueue.engine.queue import Queue
@@ -24,35 +23,43 @@ from pullqueue.errors import (
     PullQueueError,
     QueueError,
     TaskError,
+    is_refusal,
 )
 
-Proceed = Callable[[], object]
-ErrorSource = PullQueueError | type[PullQueueError]
-"""An error, or the class of one."""
+__tracebackhide__ = is_refusal
+
+CallNext = Callable[[], object]
+Effect = Callable[[QueueCall, CallNext], object]
+"""What a fault does to a call on which it triggers; it may carry the call out, or not."""
+ErrorSource = Exception | type[Exception]
+"""An error of pullqueue or of App Engine's SDK, or the class of one."""
+
+_SDK = "google.appengine."
+_SETTING = threading.Lock()
 
 
 class When(TypedDict, total=False):
-    """Which of the calls a fault strikes: all, unless these narrow it."""
+    """The calls on which a fault triggers: every call of its verb, unless these narrow it."""
 
     queue: Queue | str
-    """Only calls on this queue are counted and struck."""
+    """Only calls on this queue are counted."""
     times: int
-    """It strikes this often at most."""
+    """Maximum number of times that the fault triggers."""
     after: int
-    """It lets so many calls through first."""
+    """Number of calls that pass before the first on which it can trigger."""
     every: int
-    """Of the calls after these it strikes every second, third..."""
+    """Of the calls after these, it triggers on every second, third..."""
     probability: float
-    """It strikes with this probability, from a sequence that is the same at each run."""
+    """Probability that it triggers on a call; the sequence is the same in each run."""
     seed: int
-    """Another sequence."""
+    """Selects another sequence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Choice:
+class _Selection:
     """`When`, checked."""
 
-    queue_name: str | None = None
+    queue: str | None = None
     times: int | None = None
     after: int = 0
     every: int = 1
@@ -61,197 +68,256 @@ class _Choice:
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
-            raise ValueError(f"times={self.times!r}: a fault strikes once at least")
+            raise ValueError(f"times={self.times!r}: must be 1 or more")
         if self.after < 0:
-            raise ValueError(f"after={self.after!r}: give how many calls succeed first, 0 or more")
+            raise ValueError(f"after={self.after!r}: must be 0 or more")
         if self.every < 1:
-            raise ValueError(f"every={self.every!r}: give 1 for each call, 2 for every second...")
+            raise ValueError(f"every={self.every!r}: must be 1 (each call) or more")
         if not 0 < self.probability <= 1:
-            raise ValueError(f"probability={self.probability!r}: give more than 0, at most 1")
+            raise ValueError(f"probability={self.probability!r}: must be more than 0, at most 1")
 
 
 class Fault:
-    """One kind of trouble: which calls it strikes, and how often it has."""
+    """One fault of an emulator; as a context manager it is removed at the end of the block."""
 
     def __init__(
-        self,
-        verbs: frozenset[str],
-        choice: _Choice,
-        strike: Callable[[QueueCall, Proceed], object],
+        self, title: str, verbs: frozenset[str], selection: _Selection, effect: Effect
     ) -> None:
         self.calls = 0
-        """How many calls it could have struck."""
+        """Number of calls on which it could have triggered."""
         self.hits = 0
-        """How many it has struck."""
+        """Number of times it has triggered."""
+        self._title = title
         self._verbs = verbs
-        self._choice = choice
-        self._strike = strike
-        self._random = random.Random(choice.seed)  # noqa: S311 - repeatable, not secret
+        self._selection = selection
+        self._effect = effect
+        self.before_call: Callable[[], None] | None = None
+        """Called before each call of the app, whether or not the fault triggers on it."""
+        self._random = random.Random(selection.seed)  # noqa: S311 - repeatable, not secret
         self._lock = threading.Lock()
+        self._emulator: Emulator | None = None
 
     def __repr__(self) -> str:
-        return f"<{self}>"
+        return f"<Fault {self}>"
 
     def __str__(self) -> str:
-        verbs = ", ".join(sorted(self._verbs))
-        name = self._choice.queue_name
-        where = "" if name is None else f" on queue {name!r}"
-        return f"fault in {verbs}{where}: struck {self.hits} of {self.calls} calls"
+        return f"{self._title}: triggered on {self.hits} of {self.calls} calls"
 
-    def __call__(self, call: QueueCall, proceed: Proceed) -> object:
-        """Strike a call, if it is one of those, or let it through."""
-        return self._strike(call, proceed) if self._strikes(call) else proceed()
+    def __call__(self, call: QueueCall, call_next: CallNext) -> object:
+        """Trigger on a call, or pass it on."""
+        if self.before_call is not None:
+            self.before_call()
+        return self._effect(call, call_next) if self._triggers(call) else call_next()
 
-    def _strikes(self, call: QueueCall) -> bool:
-        if call.verb not in self._verbs:
-            return False
-        if self._choice.queue_name not in (None, call.queue.name):
-            return False
-        with self._lock:
-            self.calls += 1
-            struck = self._chooses(self.calls - self._choice.after)
-            self.hits += struck
-        return struck
+    @property
+    def is_set(self) -> bool:
+        """Whether it is still set, and not removed."""
+        return self._emulator is not None
 
-    def _chooses(self, number: int) -> bool:
-        if number < 1 or number % self._choice.every:
-            return False
-        if self.hits == self._choice.times:
-            return False
-        return self._random.random() < self._choice.probability
+    def set_in(self, emulator: Emulator) -> Self:
+        """Set it, after all faults that the emulator has."""
+        with _SETTING:
+            chain = _chain_of(emulator)
+            if chain is None:
+                chain = _FaultChain()
+                emulator.interceptors.add(chain)
+            chain.faults = (*chain.faults, self)
+            self._emulator = emulator
+        return self
 
-
-def faults_of(emulator: Emulator) -> list[Fault]:
-    """Give the faults that are set in an emulator's calls, the oldest first."""
-    found = [fault for fault in emulator.interceptors if isinstance(fault, Fault)]
-    return found[::-1]
-
-
-class Faults:
-    """Faults in the calls to an emulator, the same through every door.
-
-        faults = Faults(emulator)
-        faults.fail("lease_tasks", TransientError, times=3)
-
-    Each method gives the fault it makes; its `hits` tell how often it has struck. Faults last until
-    `clear`, or the end of a `with` block. `lease_tasks` and `lease_tasks_by_tag` are two calls: a
-    fault in one does not strike the other. The test's own questions, by the assertions of
-    `pullqueue.testing`, are never struck.
-    """
-
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
-        self._stack = ExitStack()
-
-    def fail(self, verb: str, error: ErrorSource, **when: Unpack[When]) -> Fault:
-        """Let calls raise an error instead of doing anything.
-
-        Raises:
-            ValueError: there is no such verb, or `when` makes no sense.
-            TypeError: `error` is none of pullqueue's.
-        """
-        made(error, "")
-        return self._add({verb}, when, lambda call, _: _raise(made(error, call.queue.name)))
-
-    def lose_answer(
-        self, verb: str, error: ErrorSource = DeadlineExceededError, **when: Unpack[When]
-    ) -> Fault:
-        """Let calls be done, and raise an error all the same: the answer never arrives.
-
-        Raises:
-            ValueError: there is no such verb, or `when` makes no sense.
-            TypeError: `error` is none of pullqueue's.
-        """
-        made(error, "")
-
-        def lose(call: QueueCall, proceed: Proceed) -> object:
-            proceed()
-            raise made(error, call.queue.name)
-
-        return self._add({verb}, when, lose)
-
-    def latency(self, verb: str, by: float | timedelta, **when: Unpack[When]) -> Fault:
-        """Let the clock move on before calls give their answer, by seconds or a timedelta.
-
-        The SDK's calls have a deadline, of 10 seconds for leases unless the app says otherwise:
-        with more latency than that they are carried out all the same, the clock moves on by the
-        deadline, and they raise DeadlineExceededError.
-
-        Raises:
-            ValueError: there is no such verb, or `when` makes no sense.
-            ClockError: the emulator's clock cannot be moved, or not by so much.
-        """
-        clock = movable_clock(self._emulator)
-        usec = duration_usec(by)
-        if usec < 0:
-            raise ClockError(f"a latency of {by!r}: a clock never goes back, give 0 or more")
-
-        def wait(call: QueueCall, proceed: Proceed) -> object:
-            answer = proceed()
-            _advance(clock, usec, call.deadline_usec)
-            return answer
-
-        return self._add({verb}, when, wait)
-
-    def empty_leases(self, **when: Unpack[When]) -> Fault:
-        """Let leases give no tasks, as when they are asked for too often.
-
-        Raises:
-            ValueError: `when` makes no sense.
-        """
-        return self._add(LEASE_VERBS, when, lambda _call, _proceed: Lease([], rate_limited=True))
-
-    def lapse_leases(
-        self, rival: Callable[[], object] | None = None, **when: Unpack[When]
-    ) -> Fault:
-        """Let leases run out while they are held, so that their tasks are delivered twice.
-
-        Before the holder's next call the clock moves to the end of the lease, and `rival`, another
-        worker, is called: it finds the tasks free, and may be done with them before the holder is.
-
-        Raises:
-            ValueError: `when` makes no sense.
-            ClockError: the emulator's clock cannot be moved.
-        """
-        lapse = _Lapse(self._emulator, rival)
-        self._stack.enter_context(self._emulator.interceptors.installed(lapse.before_next_call))
-        return self._add(LEASE_VERBS, when, lapse.note_lease)
-
-    def clear(self) -> None:
-        """Take all faults away."""
-        self._stack.close()
+    def remove(self) -> None:
+        """Remove it; nothing happens if it was removed before."""
+        with _SETTING:
+            emulator, self._emulator = self._emulator, None
+            chain = None if emulator is None else _chain_of(emulator)
+            if emulator is not None and chain is not None:
+                chain.faults = tuple(fault for fault in chain.faults if fault is not self)
+                if not chain.faults:
+                    emulator.interceptors.remove(chain)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def _triggers(self, call: QueueCall) -> bool:
+        if call.verb not in self._verbs:
+            return False
+        if self._selection.queue not in (None, call.queue.name):
+            return False
+        with self._lock:
+            self.calls += 1
+            triggers = self._selects(self.calls - self._selection.after)
+            self.hits += triggers
+        return triggers
+
+    def _selects(self, number: int) -> bool:
+        if number < 1 or number % self._selection.every:
+            return False
+        if self.hits == self._selection.times:
+            return False
+        return self._random.random() < self._selection.probability
+
+
+class _FaultChain:
+    """The interceptor that holds all faults of an emulator, the one set first outermost."""
+
+    def __init__(self) -> None:
+        self.faults: tuple[Fault, ...] = ()
+
+    def __call__(self, call: QueueCall, call_next: CallNext) -> object:
+        for fault in reversed(self.faults):
+            call_next = partial(fault, call, call_next)
+        return call_next()
+
+
+def _chain_of(emulator: Emulator) -> _FaultChain | None:
+    found = (chain for chain in emulator.interceptors if isinstance(chain, _FaultChain))
+    return next(found, None)
+
+
+def faults_of(emulator: Emulator) -> list[Fault]:
+    """Return the faults that are set in an emulator, in the order in which they were set."""
+    chain = _chain_of(emulator)
+    return [] if chain is None else list(chain.faults)
+
+
+class Faults:
+    """Sets faults in the calls to an emulator; they are the same through every interface.
+
+        faults = Faults(emulator)
+        faults.fail("lease_tasks", TransientError, times=3)
+
+    Each method returns the fault it sets: its `hits` count how often it has triggered, `remove()`
+    or a `with` block removes it. `clear()` or a `with` block of `Faults` removes all of them.
+
+    Of several faults the one set first triggers first. A call that it ends does not reach the
+    others, so a `fail` without `times` never lets a later fault of the same verb trigger.
+
+    `lease_tasks` stands for leases by tag as well, `lease_tasks_by_tag` for these alone. The
+    assertions of `pullqueue.testing` trigger no fault.
+    """
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self._faults: list[Fault] = []
+
+    @property
+    def active(self) -> list[Fault]:
+        """The faults set here and not removed, in the order in which they were set."""
+        return [fault for fault in self._faults if fault.is_set]
+
+    def fail(self, verb: str, error: ErrorSource, **when: Unpack[When]) -> Fault:
+        """Raise an error instead of carrying the call out.
+
+        `error` is an error of pullqueue or of App Engine's SDK, or the class of one. Both names
+        mean the same: apps that use the SDK get the SDK's exception, callers of the REST API its
+        status.
+
+        Raises:
+            ValueError: there is no such verb, or `when` is not valid.
+            TypeError: `error` is neither pullqueue's nor the SDK's.
+        """
+        make_error(error, "")
+
+        def effect(call: QueueCall, _: CallNext) -> object:
+            raise make_error(error, call.queue.name)
+
+        return self._set("fail", verb, effect, when, error)
+
+    def lose_answer(
+        self, verb: str, error: ErrorSource = DeadlineExceededError, **when: Unpack[When]
+    ) -> Fault:
+        """Carry the call out and raise an error all the same: the response never arrives.
+
+        Raises:
+            ValueError: there is no such verb, or `when` is not valid.
+            TypeError: `error` is neither pullqueue's nor the SDK's.
+        """
+        make_error(error, "")
+
+        def effect(call: QueueCall, call_next: CallNext) -> object:
+            call_next()
+            raise make_error(error, call.queue.name)
+
+        return self._set("lose_answer", verb, effect, when, error)
+
+    def latency(self, verb: str, by: float | timedelta, **when: Unpack[When]) -> Fault:
+        """Advance the clock by seconds or a timedelta before the call returns.
+
+        Raises:
+            ValueError: there is no such verb, or `when` is not valid.
+            ClockError: the emulator's clock cannot be moved, or not by that much.
+        """
+        clock = movable_clock(self._emulator)
+        if duration_usec(by) < 0:
+            raise ClockError(f"latency is {by!r}: must be 0 or more")
+
+        def effect(_: QueueCall, call_next: CallNext) -> object:
+            result = call_next()
+            clock.advance(by)
+            return result
+
+        return self._set("latency", verb, effect, when, by)
+
+    def empty_leases(self, **when: Unpack[When]) -> Fault:
+        """Let leases return no tasks, as when they are requested too often.
+
+        Raises:
+            ValueError: `when` is not valid.
+        """
+
+        def effect(*_: object) -> object:
+            return Lease([], rate_limited=True)
+
+        return self._set("empty_leases", "lease_tasks", effect, when)
+
+    def lapse_leases(
+        self, rival: Callable[[], object] | None = None, **when: Unpack[When]
+    ) -> Fault:
+        """Let leases expire while the worker has them, so that their tasks are delivered twice.
+
+        Before the worker's next call the clock moves to the end of the lease, and `rival`, another
+        worker, is called: it finds the tasks available, and can delete them before the first does.
+
+        Raises:
+            ValueError: `when` is not valid.
+            ClockError: the emulator's clock cannot be moved.
+        """
+        lapse = _Lapse(self._emulator, rival)
+        fault = self._set("lapse_leases", "lease_tasks", lapse.note_lease, when)
+        fault.before_call = lapse.before_call
+        return fault
+
+    def clear(self) -> None:
+        """Remove all faults that were set here."""
+        for fault in self.active:
+            fault.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.clear()
 
-    def _add(
-        self,
-        verbs: set[str] | frozenset[str],
-        when: When,
-        strike: Callable[[QueueCall, Proceed], object],
-    ) -> Fault:
-        for verb in verbs:
-            if verb not in VERBS:
-                raise ValueError(f"there is no call {verb!r}: use one of {', '.join(VERBS)}")
-        options = dict(when)
-        queue = options.pop("queue", None)
-        name = None if queue is None else queue_of(self._emulator, queue).name  # type: ignore[arg-type]
-        choice = _Choice(queue_name=name, **options)  # type: ignore[arg-type] # named in When
-        fault = Fault(frozenset(verbs), choice, strike)
-        self._stack.enter_context(self._emulator.interceptors.installed(fault))
+    def _set(self, method: str, verb: str, effect: Effect, when: When, *arguments: object) -> Fault:
+        if verb not in VERBS:
+            raise ValueError(f"there is no call {verb!r}: use one of {', '.join(VERBS)}")
+        options: dict[str, object] = dict(when)
+        if options.get("queue") is not None:
+            options["queue"] = queue_of(self._emulator, when["queue"]).name
+        selection = _Selection(**options)  # type: ignore[arg-type] # named in When
+        shown = [repr(verb), *map(_shown, arguments)] if arguments else []
+        shown += [f"{name}={value!r}" for name, value in options.items()]
+        verbs = LEASE_VERBS if verb == "lease_tasks" else frozenset({verb})
+        fault = Fault(f"{method}({', '.join(shown)})", verbs, selection, effect)
+        self._faults.append(fault.set_in(self._emulator))
         return fault
 
 
 class _Lapse:
-    """Lets a lease run out before the next call of its holder."""
+    """Lets a lease expire before the next call of the worker that has it."""
 
     def __init__(self, emulator: Emulator, rival: Callable[[], object] | None) -> None:
         self._clock = movable_clock(emulator)
@@ -259,21 +325,18 @@ class _Lapse:
         self._rival_at_work = False
         self._end: datetime | None = None
 
-    def note_lease(self, _: QueueCall, proceed: Proceed) -> object:
-        lease = proceed()
+    def note_lease(self, _: QueueCall, call_next: CallNext) -> object:
+        lease = call_next()
         if isinstance(lease, Lease) and lease.tasks and not self._rival_at_work:
             self._end = from_usec(max(task.eta_usec for task in lease.tasks))
         return lease
 
-    def before_next_call(self, _: QueueCall, proceed: Proceed) -> object:
+    def before_call(self) -> None:
         end, self._end = self._end, None
-        if end is not None:
-            if end > self._clock.now():
-                self._clock.move_to(end)
-            self._deliver_again()
-        return proceed()
-
-    def _deliver_again(self) -> None:
+        if end is None:
+            return
+        if end > self._clock.now():
+            self._clock.move_to(end)
         if self._rival is not None:
             self._rival_at_work = True
             try:
@@ -282,69 +345,61 @@ class _Lapse:
                 self._rival_at_work = False
 
 
-def _advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:
-    """Advance a clock by the latency of a call, or by its deadline if that is less.
+def make_error(source: object, queue_name: str) -> Exception:
+    """Return an error, or make one of a class with the attributes that the class needs.
+
+    An error of the SDK becomes pullqueue's of the same name, which every interface can translate;
+    one that has none stays as it is.
 
     Raises:
-        DeadlineExceededError: the deadline is less.
-    """
-    if deadline_usec is None or usec <= deadline_usec:
-        clock.advance(timedelta(microseconds=usec))
-        return
-    clock.advance(timedelta(microseconds=deadline_usec))
-    raise DeadlineExceededError(
-        f"a fault lets the call take {usec / USEC_PER_SECOND:g} seconds, and its deadline is "
-        f"{deadline_usec / USEC_PER_SECOND:g} seconds"
-    )
-
-
-def _raise(error: PullQueueError) -> object:
-    raise error
-
-
-def made(source: object, where: str) -> PullQueueError:
-    """Give an error, or make one of a class with what the class asks for.
-
-    `where` is the queue's name.
-
-    Raises:
-        TypeError: it is none of pullqueue's.
+        TypeError: it is neither pullqueue's nor the SDK's.
     """
     if isinstance(source, PullQueueError):
         return source
-    if not (isinstance(source, type) and issubclass(source, PullQueueError)):
-        name = _name_here(source) or "TransientError"
+    if isinstance(source, type) and issubclass(source, PullQueueError):
+        return _instance(source, f"{source.__doc__} (injected by the test)", queue_name)
+    kind = source if isinstance(source, type) else type(source)
+    same_name = getattr(errors, kind.__name__, None)
+    if not (issubclass(kind, Exception) and kind.__module__.startswith(_SDK)):
+        example = "TransientError" if same_name is None else kind.__name__
         raise TypeError(
-            f"{source!r} is no error of pullqueue: give one of its own, such as pullqueue.{name}"
+            f"{source!r} is not an error of pullqueue or of App Engine's SDK: give one of them, "
+            f"such as pullqueue.{example}"
         )
-    error: type[PullQueueError] = source
-    message = f"{error.__doc__} (injected by the test)"
-    if issubclass(error, OverQuotaError):
-        return error(message, limit_bytes=0, needed_bytes=0)
-    if issubclass(error, TaskError):
-        return error(message, queue_name=where, task_name="")
-    if issubclass(error, QueueError):
-        return error(message, queue_name=where)
-    return error(message)
+    if same_name is None:
+        return cast("Exception", source() if isinstance(source, type) else source)
+    message = "" if isinstance(source, type) else str(source)
+    return _instance(
+        same_name, message or f"{same_name.__doc__} (injected by the test)", queue_name
+    )
 
 
-def _name_here(source: object) -> str | None:
-    """Give the name of pullqueue's error that goes by the same name as another's."""
-    name = (source if isinstance(source, type) else type(source)).__name__
-    here = getattr(errors, name, None)
-    return name if isinstance(here, type) and issubclass(here, PullQueueError) else None
+def _instance(kind: type[PullQueueError], message: str, queue_name: str) -> PullQueueError:
+    if issubclass(kind, OverQuotaError):
+        return kind(message, limit_bytes=0, needed_bytes=0)
+    if issubclass(kind, TaskError):
+        return kind(message, queue_name=queue_name, task_name="")
+    if issubclass(kind, QueueError):
+        return kind(message, queue_name=queue_name)
+    return kind(message)
+
+
+def _shown(argument: object) -> str:
+    if isinstance(argument, type):
+        return argument.__name__
+    return f"{argument:g}" if isinstance(argument, float) else repr(argument)
 
 
 def movable_clock(owner: Emulator | Queue) -> MovableClock:
-    """Give the clock of an emulator or a queue, if it can be moved.
+    """Return the clock of an emulator or a queue, if it can be moved.
 
     Raises:
-        ClockError: it cannot: it is the system's, or time is not frozen.
+        ClockError: it is the system's clock, or the process's while time is not frozen.
     """
     clock = owner.clock
     if not hasattr(clock, "move_to"):
         raise ClockError(
-            f"cannot move the time of {owner!r}, which goes by a {type(clock).__name__}: make the "
+            f"cannot move the time of {owner!r}, whose clock is a {type(clock).__name__}: make the "
             "emulator with clock=ManualClock(), or use the fixtures of the pytest plugin"
         )
     movable = cast("MovableClock", clock)
@@ -353,7 +408,7 @@ def movable_clock(owner: Emulator | Queue) -> MovableClock:
 
 
 def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
-    """Give a queue by its name, or the queue itself.
+    """Return a queue by its name, or the queue itself.
 
     Raises:
         UnknownQueueError: the emulator has no queue of this name.

@@ -25,7 +25,7 @@ def describe(emulator: Emulator) -> str:
     for queue in emulator.queues:
         if queue.mode is QueueMode.PULL:
             lines += describe_queue(queue)
-    lines += [str(fault) for fault in faults_of(emulator)]
+    lines += [f"fault {fault}" for fault in faults_of(emulator)]
     return "\n".join(lines)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
+import pullqueue
 from pullqueue import (
     ClockError,
     DeadlineExceededError,
@@ -21,8 +24,15 @@ from pullqueue import (
     TransientError,
     UnknownQueueError,
     UnknownTaskError,
+    sdk,
 )
+from pullqueue.engine.faults import faults_of
 from pullqueue.testing import Faults, assert_available, assert_empty, assert_leased, describe
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the SDK's own deprecations
+    from google.appengine.api import taskqueue
+    from google.appengine.runtime import apiproxy_errors
 
 
 def outcomes(queue: Queue, calls: int) -> str:
@@ -45,12 +55,14 @@ def faults(emulator: Emulator) -> Faults:
 
 
 def test_fail_some_times(faults: Faults, queue: Queue) -> None:
-    """A fault strikes as often as told, and counts."""
+    """A fault triggers the given number of times, and counts."""
     fault = faults.fail("lease_tasks", TransientError, times=3)
 
     assert outcomes(queue, 5) == "xxx.."
     assert (fault.calls, fault.hits) == (5, 3)
-    assert repr(fault) == "<fault in lease_tasks: struck 3 of 5 calls>"
+    assert repr(fault) == (
+        "<Fault fail('lease_tasks', TransientError, times=3): triggered on 3 of 5 calls>"
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,34 +135,136 @@ def test_an_error_of_ones_own(faults: Faults, queue: Queue) -> None:
         queue.delete_tasks("one")
 
 
-def test_an_error_of_the_same_name(faults: Faults) -> None:
-    """Another package's error is refused with the name of pullqueue's own."""
-    other = type("TransientError", (Exception,), {"__module__": "google.appengine.api.taskqueue"})
+@pytest.mark.parametrize(
+    "name", ["TransientError", "TaskLeaseExpiredError", "UnknownQueueError", "InternalError"]
+)
+@pytest.mark.parametrize("made", [False, True])
+def test_an_error_of_the_sdk(faults: Faults, queue: Queue, name: str, *, made: bool) -> None:
+    """The SDK's classes and their instances mean pullqueue's errors of the same name."""
+    kind = getattr(taskqueue, name)
+    faults.fail("add", kind("no luck") if made else kind)
 
-    for error, name in (
-        (other, "TransientError"),
-        (other("x"), "TransientError"),
-        (KeyError, "TransientError"),
-        (type("InternalError", (Exception,), {}), "InternalError"),
-    ):
-        with pytest.raises(TypeError, match=rf"no error of pullqueue: .* pullqueue\.{name}$"):
-            faults.fail("add", error)
+    message = "^no luck$" if made else "injected by the test"
+    with pytest.raises(getattr(pullqueue, name), match=message):
+        queue.add()
 
 
-def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) -> None:
-    """The state of an emulator tells which faults are set, in their order, and their hits."""
-    faults.fail("delete_tasks", TransientError, queue="work")
-    faults.empty_leases()
-    faults.fail("lease_tasks_by_tag", TransientError)
+@pytest.mark.parametrize(
+    "error",
+    [
+        taskqueue.TransientError,
+        taskqueue.InternalError,
+        taskqueue.UnknownQueueError,
+        taskqueue.InvalidQueueModeError,
+        taskqueue.TaskLeaseExpiredError,
+        taskqueue.PermissionDeniedError,
+        apiproxy_errors.DeadlineExceededError,
+        apiproxy_errors.OverQuotaError,
+    ],
+)
+def test_an_app_on_the_sdk_gets_what_was_set(
+    emulator: Emulator, faults: Faults, error: type[Exception]
+) -> None:
+    """The class that the app catches is the class that the test names."""
+    faults.fail("lease_tasks", error)
+
+    with sdk.install(emulator), pytest.raises(error) as caught:
+        taskqueue.Queue("work").lease_tasks(60, 1)
+    assert caught.type is error
+
+
+def test_an_error_that_only_the_sdk_has(faults: Faults, queue: Queue) -> None:
+    """It is raised as it is; one that cannot be made of its class alone is refused at once."""
+    faults.fail("add", taskqueue.PermissionDeniedError, times=1)
+    faults.fail("add", apiproxy_errors.ApplicationError(9, "denied"))
+
+    with pytest.raises(taskqueue.PermissionDeniedError):
+        queue.add()
+    with pytest.raises(apiproxy_errors.ApplicationError, match="denied"):
+        queue.add()
+    with pytest.raises(TypeError, match="application_error"):
+        faults.fail("add", apiproxy_errors.ApplicationError)
+
+
+def test_a_fault_is_removed(faults: Faults, queue: Queue) -> None:
+    """By itself, or at the end of a block; the others stay, and a second removal does nothing."""
+    first = faults.fail("lease_tasks", TransientError)
+    with faults.empty_leases() as second:
+        assert outcomes(queue, 2) == "xx"
+        first.remove()
+        first.remove()
+        assert faults.active == [second]
+        assert outcomes(queue, 2) == ".."
+
+    assert faults.active == []
+    assert (first.hits, second.hits) == (2, 2)
+    assert not queue.interceptors
+
+
+def test_the_fault_set_first_triggers_first(emulator: Emulator, queue: Queue) -> None:
+    """The others follow when it has triggered as often as it may, whoever has set them."""
+    with Faults(emulator) as others:
+        faults = Faults(emulator)
+        faults.fail("purge", TransientError, times=1)
+        others.fail("purge", InternalError, times=1)
+        faults.fail("purge", OverQuotaError)
+        never = others.fail("purge", TransientError)
+
+        seen = []
+        for _ in range(4):
+            with pytest.raises(PullQueueError) as caught:
+                queue.purge()
+            seen.append(type(caught.value))
+
+        assert seen == [TransientError, InternalError, OverQuotaError, OverQuotaError]
+        assert (never.calls, never.hits) == (0, 0)
+        faults.clear()
+        with pytest.raises(TransientError):
+            queue.purge()
+
+
+def test_lease_tasks_means_leases_by_tag_too(faults: Faults, queue: Queue) -> None:
+    """`lease_tasks` covers both kinds of lease, `lease_tasks_by_tag` the one alone."""
+    both = faults.fail("lease_tasks", TransientError, times=2)
+    by_tag = faults.fail("lease_tasks_by_tag", InternalError)
 
     with pytest.raises(TransientError):
         queue.lease_tasks_by_tag(60, 1)
+    with pytest.raises(TransientError):
+        queue.lease_tasks(60, 1)
+    queue.lease_tasks(60, 1)
+    with pytest.raises(InternalError):
+        queue.lease_tasks_by_tag(60, 1)
+
+    assert (both.hits, by_tag.hits) == (2, 1)
+
+
+def test_faults_set_at_the_same_time(emulator: Emulator) -> None:
+    """Threads that set and remove faults do not lose each other's."""
+    with ThreadPoolExecutor(8) as threads:
+        set_ = list(
+            threads.map(lambda _: Faults(emulator).fail("purge", TransientError), range(200))
+        )
+        assert {*faults_of(emulator)} == {*set_}
+        list(threads.map(lambda fault: fault.remove(), set_))
+
+    assert faults_of(emulator) == []
+    assert not emulator.interceptors
+
+
+def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) -> None:
+    """The state of an emulator shows the faults that are set, in their order, and their hits."""
+    faults.fail("delete_tasks", TransientError("x"), queue="work")
+    faults.empty_leases(every=2)
+    faults.latency("lease_tasks_by_tag", 0.5)
+
+    queue.lease_tasks_by_tag(60, 1)
     queue.lease_tasks(60, 1)
 
     assert describe(emulator).splitlines()[-3:] == [
-        "fault in delete_tasks on queue 'work': struck 0 of 0 calls",
-        "fault in lease_tasks, lease_tasks_by_tag: struck 1 of 1 calls",
-        "fault in lease_tasks_by_tag: struck 1 of 1 calls",
+        "fault fail('delete_tasks', TransientError('x'), queue='work'): triggered on 0 of 0 calls",
+        "fault empty_leases(every=2): triggered on 1 of 2 calls",
+        "fault latency('lease_tasks_by_tag', 0.5): triggered on 1 of 1 calls",
     ]
     faults.clear()
     assert "fault" not in describe(emulator)
@@ -171,7 +285,7 @@ def test_latency(faults: Faults, queue: Queue, clock: ManualClock) -> None:
 @pytest.mark.parametrize("by", [-1, timedelta(seconds=-1), float("inf"), 1e300])
 def test_a_latency_that_is_none(faults: Faults, by: float | timedelta) -> None:
     """What no clock can move by is refused where the fault is set, not in the app's call."""
-    with pytest.raises(ClockError, match=r"give 0 or more|pass a finite number of seconds"):
+    with pytest.raises(ClockError, match=r"must be 0 or more|finite number"):
         faults.latency("add", by)
 
 
@@ -244,10 +358,10 @@ def test_clear(faults: Faults, queue: Queue) -> None:
     ("verb", "when", "message"),
     [
         ("lease", {}, "there is no call 'lease': use one of add, lease_tasks, "),
-        ("add", {"times": 0}, "times=0: a fault strikes once at least"),
-        ("add", {"after": -1}, "after=-1: give how many calls succeed first, 0 or more"),
-        ("add", {"every": 0}, "every=0: give 1 for each call, 2 for every second..."),
-        ("add", {"probability": 0}, "probability=0: give more than 0, at most 1"),
+        ("add", {"times": 0}, "times=0: must be 1 or more"),
+        ("add", {"after": -1}, "after=-1: must be 0 or more"),
+        ("add", {"every": 0}, "every=0: must be 1 (each call) or more"),
+        ("add", {"probability": 0}, "probability=0: must be more than 0, at most 1"),
     ],
 )
 def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], message: str) -> None:
@@ -256,7 +370,18 @@ def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], me
         faults.fail(verb, TransientError, **when)  # type: ignore[arg-type]
 
 
-def test_errors_of_others(faults: Faults) -> None:
-    """An error that no door could translate is refused."""
-    with pytest.raises(TypeError, match=r"^<class 'OSError'> is no error of pullqueue: give one"):
-        faults.fail("add", OSError)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (OSError, "TransientError"),
+        (KeyError("x"), "TransientError"),
+        (type("InternalError", (Exception,), {}), "InternalError"),
+        ("TransientError", "TransientError"),
+    ],
+)
+def test_errors_of_others(faults: Faults, error: Exception, name: str) -> None:
+    """An error that no interface could translate is refused, with one of pullqueue's."""
+    with pytest.raises(
+        TypeError, match=rf" is not an error of pullqueue or of .* such as pullqueue\.{name}$"
+    ):
+        faults.fail("add", error)
