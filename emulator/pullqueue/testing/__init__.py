@@ -1,6 +1,6 @@
 """Helpers for tests of code that uses pull queues; they need no pytest.
 
-The fixtures of the pytest plugin are bound to these.
+The fixtures of the pytest plugin are built on these.
 """
 
 from __future__ import annotations
@@ -8,29 +8,29 @@ from __future__ import annotations
 from pullqueue.clock import MovableClock
 from pullqueue.engine.faults import Fault, Faults
 from pullqueue.testing.assertions import (
+    UNTAGGED,
     assert_added,
     assert_available,
     assert_empty,
     assert_exhausted,
     assert_leased,
+    json_payload,
+    remember_added,
 )
 from pullqueue.testing.crashing import Crash, CrashFailure, CrashTestError, WorkerKilled, crash_test
 from pullqueue.testing.describing import describe
-from pullqueue.testing.driving import WorkerStopped, drain
-from pullqueue.testing.exhausting import exhaust
-from pullqueue.testing.freezing import freeze
-from pullqueue.testing.interception import WorkerInterrupt
-from pullqueue.testing.moving import expire_leases, next_event
-from pullqueue.testing.payloads import json_payload
-from pullqueue.testing.process_time import ProcessClock
-from pullqueue.testing.recording import remember_added
+from pullqueue.testing.driving import WorkerInterrupt, WorkerStopped, drain, drain_async
+from pullqueue.testing.freezing import ProcessClock, freeze
+from pullqueue.testing.moving import FixtureClock, exhaust, expire_leases, next_event
 
 __all__ = [
+    "UNTAGGED",
     "Crash",
     "CrashFailure",
     "CrashTestError",
     "Fault",
     "Faults",
+    "FixtureClock",
     "MovableClock",
     "ProcessClock",
     "WorkerInterrupt",
@@ -44,6 +44,7 @@ __all__ = [
     "crash_test",
     "describe",
     "drain",
+    "drain_async",
     "exhaust",
     "expire_leases",
     "freeze",

@@ -1,81 +1,164 @@
-"""Assertions about queues, whose messages show what was there instead."""
+"""Assertions about queues; their messages show what was there instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal, TypeAlias
 
-from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.config.model import QueueMode
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import AnyTask, name_of
+from pullqueue.engine.store import Insertion
+from pullqueue.errors import InvalidQueueModeError
 from pullqueue.tasks import Task, count_tasks
-from pullqueue.testing.describing import describe_payload, describe_queue, describe_task
-from pullqueue.testing.payloads import json_payload
-from pullqueue.testing.recording import added_tasks
+from pullqueue.testing.describing import (
+    describe_payload,
+    describe_queue,
+    describe_task,
+    pull_queues,
+)
 
-Payload = bytes | str | json_payload
-"""A payload, or a matcher that equals it."""
+__tracebackhide__ = True  # a failed test is shown at its own line
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+class _Untagged(Enum):
+    UNTAGGED = "untagged"
+
+    def __repr__(self) -> str:
+        return "UNTAGGED"
+
+
+UNTAGGED: Final = _Untagged.UNTAGGED
+"""Stands for a task without a tag in `assert_added(queue, tag=UNTAGGED)`."""
 
 _MISSES_SHOWN = 5
 
 
-def assert_empty(queue: Queue) -> None:
-    """Assert that a queue holds no task, neither available nor leased nor scheduled.
+class json_payload:  # noqa: N801 - reads as a function, prints as a value
+    """Equals every payload that is this value as JSON, whatever its spaces and order of keys.
+
+        assert_added(queue, payload=json_payload({"order": 7}))
+
+    With `partial`, objects may have more keys than those given, at any depth.
+    """
+
+    def __init__(self, expected: Json, *, partial: bool = False) -> None:
+        self._expected = expected
+        self._partial = partial
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, json_payload):
+            return (self._expected, self._partial) == (other._expected, other._partial)
+        if not isinstance(other, bytes | str):
+            return NotImplemented
+        try:
+            actual = json.loads(other)
+        except ValueError:
+            return False
+        return _same(self._expected, actual, partial=self._partial)
+
+    __hash__ = None  # type: ignore[assignment] # equal to things whose hashes differ
+
+    def __repr__(self) -> str:
+        partial = ", partial=True" if self._partial else ""
+        return f"json_payload({self._expected!r}{partial})"
+
+
+def _same(expected: Json, actual: Json, *, partial: bool) -> bool:
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        if not partial and expected.keys() != actual.keys():
+            return False
+        return all(
+            k in actual and _same(v, actual[k], partial=partial) for k, v in expected.items()
+        )
+    if isinstance(expected, list) and isinstance(actual, list):
+        same_length = len(expected) == len(actual)
+        return same_length and all(
+            _same(e, a, partial=partial) for e, a in zip(expected, actual, strict=True)
+        )
+    # True == 1 in Python, but not in JSON.
+    return isinstance(expected, bool) == isinstance(actual, bool) and expected == actual
+
+
+Payload = bytes | str | json_payload
+
+
+def assert_empty(queue: Queue | Emulator) -> None:
+    """Assert that a queue has no task: none available, leased or scheduled.
+
+    Of an `Emulator`, that all its pull queues are empty.
 
     Raises:
-        AssertionError: it holds some.
+        AssertionError: there are tasks.
+        InvalidQueueModeError: the queue is a push queue.
+        TypeError: `queue` is neither a `Queue` nor an `Emulator`.
     """
-    __tracebackhide__ = True
     with bypass_interceptors():
-        count = queue.fetch_statistics().tasks
-        if count:
-            _fail(queue, f"queue {queue.name!r} is not empty, it holds {count_tasks(count)}")
+        queues = pull_queues(queue) if isinstance(queue, Emulator) else [_checked(queue)]
+        full = [(q, count) for q in queues if (count := q.fetch_statistics().tasks)]
+        if full:
+            what = [f"queue {q.name!r} is not empty: it has {count_tasks(n)}" for q, n in full]
+            _fail("\n".join(what), *(q for q, _ in full))
 
 
 def assert_available(queue: Queue, count: int | None = None) -> None:
-    """Assert that a queue has tasks to lease: just `count`, or one at least.
+    """Assert that a queue has `count` available tasks; at least one if `count` is None.
 
     Raises:
         AssertionError: it has another number.
+        InvalidQueueModeError: the queue is a push queue.
+        TypeError: `queue` is not a `Queue`.
     """
-    __tracebackhide__ = True
     with bypass_interceptors():
-        _check_count(queue, "available", queue.fetch_statistics().available, count)
+        _check_count("available", _checked(queue), queue.fetch_statistics().available, count)
 
 
 def assert_leased(queue: Queue, count: int | None = None) -> None:
-    """Assert that tasks of a queue are leased: just `count`, or one at least.
+    """Assert that `count` tasks of a queue are leased; at least one if `count` is None.
 
     Raises:
-        AssertionError: another number is.
+        AssertionError: another number is leased.
+        InvalidQueueModeError: the queue is a push queue.
+        TypeError: `queue` is not a `Queue`.
     """
-    __tracebackhide__ = True
     with bypass_interceptors():
-        _check_count(queue, "leased", queue.fetch_statistics().leased, count)
+        _check_count("leased", _checked(queue), queue.fetch_statistics().leased, count)
 
 
 def assert_exhausted(
     queue: Queue, task: AnyTask | str | None = None, count: int | None = None
 ) -> None:
-    """Assert that a task used up its leases and was deleted; or `count` tasks, or any.
+    """Assert that a task used up its leases and was deleted; without `task`, `count` tasks or any.
 
-    `task` may be one of App Engine's SDK.
+    `task` is a task, also one of App Engine's SDK, or a name.
 
     Raises:
-        AssertionError: it is not so.
+        AssertionError: the task is not exhausted, or another number is.
+        InvalidQueueModeError: the queue is a push queue.
+        TypeError: `queue` is not a `Queue`.
     """
-    __tracebackhide__ = True
     with bypass_interceptors():
-        exhausted = queue.exhausted
+        exhausted = _checked(queue).exhausted
         if task is None:
-            _check_count(queue, "exhausted", len(exhausted), count)
+            _check_count("exhausted", queue, len(exhausted), count)
             return
         name = name_of(task)
         found = sum(task.name == name for task in exhausted)
         if found != (count if count is not None else max(found, 1)):
             limit = queue.retry_limit.leases
             rule = "has no task_retry_limit" if limit is None else f"permits {limit} leases"
-            _fail(queue, f"task {name!r} of queue {queue.name!r}, which {rule}, is not exhausted")
+            _fail(f"task {name!r} of queue {queue.name!r}, which {rule}, is not exhausted", queue)
 
 
 def assert_added(
@@ -83,22 +166,24 @@ def assert_added(
     *,
     count: int | None = None,
     payload: Payload | None = None,
-    tag: str | None = None,
+    tag: str | Literal[_Untagged.UNTAGGED] | None = None,
     name: str | None = None,
 ) -> None:
-    """Assert that tasks were added to a queue, whatever became of them since.
+    """Assert that `count` tasks were added to a queue, even if they are gone; None: at least one.
 
-    Of the tasks with this `payload`, `tag` and `name` (those that are given) just `count` must have
-    been added, or one at least. Under the pytest fixtures, or in a block of `remember_added`, all
-    tasks are known; else only those that the queue holds or that were exhausted.
+    Only tasks with this `payload`, `tag` and `name` are counted, as far as these are given;
+    `tag=UNTAGGED` means tasks without a tag. Under the pytest fixtures, and in blocks of
+    `emulation` and `remember_added`, all tasks are known; otherwise only those that are in the
+    queue or were exhausted.
 
     Raises:
         AssertionError: another number was added; the message shows the nearest misses.
+        InvalidQueueModeError: the queue is a push queue.
+        TypeError: `queue` is not a `Queue`.
     """
-    __tracebackhide__ = True
     wanted = _Wanted(payload, tag, name)
     with bypass_interceptors():
-        tasks, unknown = added_tasks(queue)
+        tasks, unknown = _added_tasks(_checked(queue))
     if wanted.is_name_only:
         found = [*(t.name for t in tasks if t.name == name), *(n for n in unknown if n == name)]
     else:
@@ -108,11 +193,9 @@ def assert_added(
         return
     expected = "at least one" if count is None else str(count)
     lines = [f"expected {expected} {wanted} added to queue {queue.name!r}, but found {total}"]
-    lines += _misses(wanted, tasks, queue.clock.now_usec())
+    lines += _misses(wanted, tasks, queue.now_usec())
     if unknown:
-        lines.append(
-            f"  {count_tasks(len(unknown))} left the queue, and what they held is not known"
-        )
+        lines.append(f"  {count_tasks(len(unknown))} left the queue with unknown payload and tag")
     raise AssertionError("\n".join(lines))
 
 
@@ -121,7 +204,7 @@ class _Wanted:
     """What an added task should be like."""
 
     payload: Payload | None
-    tag: str | None
+    tag: str | _Untagged | None
     name: str | None
 
     @property
@@ -133,11 +216,11 @@ class _Wanted:
         return self.payload is self.tag is None and self.name is not None
 
     def differences(self, task: Task) -> list[str]:
-        """Tell in what a task differs."""
+        """Return in what a task differs."""
         found = []
         if self.name is not None and task.name != self.name:
             found.append(f"name is {task.name!r}")
-        if self.tag is not None and task.tag != self.tag:
+        if self.tag is not None and task.tag != (None if self.tag is UNTAGGED else self.tag):
             found.append("it has no tag" if task.tag is None else f"tag is {task.tag!r}")
         payload = self.payload.encode() if isinstance(self.payload, str) else self.payload
         if payload is not None and payload != task.payload:
@@ -151,7 +234,7 @@ class _Wanted:
 
 
 def _misses(wanted: _Wanted, tasks: Sequence[Task], now_usec: int) -> Iterable[str]:
-    """Show the tasks that come nearest, with what is wrong about each."""
+    """Yield the tasks that come nearest, with their differences."""
     misses = [(len(d), d, task) for task in tasks if (d := wanted.differences(task))]
     misses.sort(key=lambda miss: miss[0])
     if not tasks:
@@ -164,14 +247,90 @@ def _misses(wanted: _Wanted, tasks: Sequence[Task], now_usec: int) -> Iterable[s
         yield f"    and {len(misses) - _MISSES_SHOWN} more"
 
 
-def _check_count(queue: Queue, state: str, found: int, count: int | None) -> None:
-    __tracebackhide__ = True
+def _checked(queue: object) -> Queue:
+    """Return a pull queue; whatever else is given is refused."""
+    if not isinstance(queue, Queue):
+        name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
+        raise TypeError(f"{queue!r} is not a Queue: give emulator.queue({name!r})")
+    if queue.mode is not QueueMode.PULL:
+        raise InvalidQueueModeError(
+            f"queue {queue.name!r} is a push queue, which has no tasks here: its tasks are in "
+            "App Engine's own stub, see its get_filtered_tasks()",
+            queue_name=queue.name,
+        )
+    return queue
+
+
+def _check_count(state: str, queue: Queue, found: int, count: int | None) -> None:
     if found != (count if count is not None else max(found, 1)):
-        expected = "some" if count is None else str(count)
-        _fail(queue, f"expected {expected} {state} in queue {queue.name!r}, but found {found}")
+        expected = "at least one" if count is None else str(count)
+        _fail(f"expected {expected} {state} in queue {queue.name!r}, but found {found}", queue)
 
 
-def _fail(queue: Queue, message: str) -> None:
-    __tracebackhide__ = True
-    state = "\n".join(describe_queue(queue))
-    raise AssertionError(f"{message}\n{state}")
+def _fail(message: str, *queues: Queue) -> None:
+    raise AssertionError(
+        "\n".join([message, *(line for q in queues for line in describe_queue(q))])
+    )
+
+
+class _AddedTasks:
+    """An interceptor that keeps every task as it was when it was added."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, list[Task]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, _: QueueCall, call_next: Callable[[], object]) -> object:
+        result = call_next()
+        if isinstance(result, Insertion):
+            with self._lock:
+                for task in result.added:
+                    self._tasks.setdefault(task.queue_name, []).append(task)
+        return result
+
+    def of(self, queue_name: str) -> list[Task]:
+        """Return the tasks that were added to a queue, in order."""
+        with self._lock:
+            return list(self._tasks.get(queue_name, ()))
+
+
+@contextmanager
+def remember_added(emulator: Emulator) -> Iterator[None]:
+    """Keep the tasks added in the block, so that `assert_added` knows them once they are gone."""
+    added = _AddedTasks()
+    emulator.interceptors.add(added, bypassed=False)
+    try:
+        yield
+    finally:
+        emulator.interceptors.remove(added)
+
+
+def _added_tasks(queue: Queue) -> tuple[list[Task], list[str]]:
+    """Return the tasks added to a queue, in order, and the names of those no longer known."""
+    known: defaultdict[tuple[str, int], dict[int, Task]] = defaultdict(dict)
+    for task in [*queue.exhausted, *_stored_tasks(queue), *_remembered(queue)]:
+        known[task.name, task.enqueued_usec][task.sequence] = task
+    tasks: list[Task] = []
+    unknown: list[str] = []
+    # The latest first: early events may be deleted while their tasks are still known.
+    for event in reversed(queue.events()):
+        if event.kind is EventKind.ADDED:
+            same_name = known[event.task_name, event.usec]
+            if same_name:
+                tasks.append(same_name.pop(max(same_name)))
+            else:
+                unknown.append(event.task_name)
+    return tasks[::-1], unknown[::-1]
+
+
+def _remembered(queue: Queue) -> Iterator[Task]:
+    for interceptor in queue.interceptors:
+        if isinstance(interceptor, _AddedTasks):
+            yield from interceptor.of(queue.name)
+
+
+def _stored_tasks(queue: Queue) -> Iterator[Task]:
+    page = queue.list_tasks(limit=1000)
+    while page:
+        yield from page
+        page = queue.list_tasks(limit=1000, after=page[-1])

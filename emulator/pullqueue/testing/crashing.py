@@ -1,4 +1,4 @@
-"""Killing a worker at each of its calls, to see whether another can take over."""
+"""Ending a worker at each of its calls, to see whether another can take over."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.faults import movable_clock
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.names import random_names
 from pullqueue.errors import DeadlineExceededError
-from pullqueue.testing.describing import describe
-from pullqueue.testing.driving import Worker, drain
-from pullqueue.testing.interception import Leash, WorkerInterrupt, describe_call
-from pullqueue.testing.moving import expire_leases
+from pullqueue.testing.describing import describe, describe_call
+from pullqueue.testing.driving import Interrupter, Worker, WorkerInterrupt, drain
+from pullqueue.testing.moving import expire_leases, sleeping
 
 
 class WorkerKilled(WorkerInterrupt):
@@ -27,14 +27,14 @@ class Crash(Enum):
     BEFORE = "killed before call"
     """The call is not made."""
     AFTER = "killed after call"
-    """The call is done, and the worker is gone before it does anything else."""
+    """The call is carried out, and the worker does nothing more."""
     ANSWER_LOST = "answer lost of call"
-    """The call is done, but the worker gets a DeadlineExceededError, and may live on."""
+    """The call is carried out, but the worker gets a DeadlineExceededError, and may go on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CrashFailure:
-    """A crash that the worker did not survive well."""
+    """A crash after which the state was wrong."""
 
     crash: Crash
     call_number: int
@@ -44,19 +44,23 @@ class CrashFailure:
     error: BaseException
     """What `check` or the worker that took over raised."""
     state: str
-    """The queues after that, and what had happened in them."""
+    """The state of the queues after that, with their events."""
 
     def __str__(self) -> str:
         number = self.call_number
         lines = [f"{self.crash.value} {number}, {self.calls[-1]}:"]
-        lines += _indented(f"{type(self.error).__name__}: {self.error}", 2)
+        lines += _indented(f"{type(self.error).__name__}: {self.error}")
         lines.append("  calls until then:")
         lines += [f"    {n}. {call}" for n, call in enumerate(self.calls, start=1)]
-        return "\n".join([*lines, *_indented(self.state, 2)])
+        return "\n".join([*lines, *_indented(self.state)])
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
 
 
 class CrashTestError(AssertionError):
-    """crashes of the worker leave a wrong state behind; `.failures` has them"""
+    """crashes of the worker lead to a wrong state; `.failures` has them"""
 
     def __init__(self, failures: list[CrashFailure], points: int) -> None:
         self.failures = failures
@@ -72,15 +76,15 @@ def crash_test(
     check: Callable[[], object],
     max_calls: int = 1000,
 ) -> int:
-    """Prove that a worker survives a crash at any of its calls, and every redelivery.
+    """Check that a worker survives a crash at any of its calls, and every redelivery.
 
-    Again and again the queues are emptied, `setup` fills them (and puts the app back to its start),
-    and the worker runs as in `drain`. Each time it is killed at another of its calls: before it,
-    after it, or with the answer lost. Its leases run out, a fresh worker does the rest, and `check`
-    must hold: it raises, or gives False, if the state is wrong. Once the worker runs unharmed.
+    For each crash the queues are emptied, `setup` fills them (and resets the app), and the worker
+    runs as in `drain`. Each time it is killed at another of its calls: before it, after it, or with
+    the response lost. Its leases expire, a new worker does the rest, and `check` must hold: it
+    raises, or returns False, if the state is wrong. The first run is without a crash.
 
-    Gives the number of crashes survived. The calls of a killed worker have no effect any more, so
-    that what it does while it goes down (`finally`) makes no difference to the queues.
+    Return the number of crashes. The calls of a killed worker have no effect any more, so what it
+    does while it ends (`finally`) makes no difference to the queues.
 
     Raises:
         CrashTestError: after some crashes `check` fails, or the worker that takes over does.
@@ -89,10 +93,11 @@ def crash_test(
     """
     __tracebackhide__ = True
     trial = _Trial(emulator, worker, setup, check, max_calls)
-    names = emulator.names
+    clock, names = movable_clock(emulator), emulator.names
     try:
-        trial.unharmed()
-        failures = [failure for failure in trial.crashes() if failure is not None]
+        with sleeping(clock, clock.advance):
+            trial.without_crash()
+            failures = [failure for failure in trial.crashes() if failure is not None]
     finally:
         emulator.names = names
     if failures:
@@ -112,18 +117,18 @@ class _Trial:
         max_calls: int,
     ) -> None:
         self.points = 0
-        """How many crashes there were."""
+        """Number of crashes."""
         self._emulator = emulator
         self._worker = worker
         self._setup = setup
         self._check = check
         self._max_calls = max_calls
 
-    def unharmed(self) -> None:
+    def without_crash(self) -> None:
         """Let the worker run without a crash."""
         __tracebackhide__ = True
         self._begin()
-        counter = _Killer(Crash.BEFORE, call_number=0)
+        counter = _CrashInjector(Crash.BEFORE, call_number=0)
         with self._emulator.interceptors.installed(counter):
             self._run()
         if not counter.calls:
@@ -131,41 +136,41 @@ class _Trial:
         self._verify()
 
     def crashes(self) -> Iterator[CrashFailure | None]:
-        """Let it crash at each of its calls, in each way; give what comes of it."""
+        """Let it crash at each of its calls, in each way; yield the failure of each, if any."""
         number = 1
         while True:
             for crash in Crash:
-                killer = _Killer(crash, call_number=number)
-                error = self._crash(killer)
-                if not killer.struck:
+                injector = _CrashInjector(crash, call_number=number)
+                error = self._crash(injector)
+                if not injector.triggered:
                     return
                 self.points += 1
-                yield self._failure(killer, error)
+                yield self._failure(injector, error)
             number += 1
 
-    def _crash(self, killer: _Killer) -> Exception | None:
+    def _crash(self, injector: _CrashInjector) -> Exception | None:
         self._begin()
         try:
-            self._first_life(killer)
-            if killer.struck:
+            self._run_first_worker(injector)
+            if injector.triggered:
                 expire_leases(self._emulator)
                 self._run()
                 self._verify()
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong is a finding
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong is a failure
             return error
         return None
 
-    def _first_life(self, killer: _Killer) -> None:
+    def _run_first_worker(self, injector: _CrashInjector) -> None:
         try:
             with suppress(WorkerKilled):
                 try:
-                    with self._emulator.interceptors.installed(killer):
+                    with self._emulator.interceptors.installed(injector):
                         self._run()
                 finally:
-                    killer.leash.release()
+                    injector.interrupter.release()
         except Exception:
-            # A lost answer is an error to the worker, which may end it like a crash.
-            if not (killer.struck and killer.crash is Crash.ANSWER_LOST):
+            # A lost response is an error to the worker, which may end it like a crash.
+            if not (injector.triggered and injector.crash is Crash.ANSWER_LOST):
                 raise
 
     def _begin(self) -> None:
@@ -179,48 +184,43 @@ class _Trial:
     def _verify(self) -> None:
         __tracebackhide__ = True
         if self._check() is False:
-            raise AssertionError("check gives False")
+            raise AssertionError("check returned False")
 
-    def _failure(self, killer: _Killer, error: Exception | None) -> CrashFailure | None:
+    def _failure(self, injector: _CrashInjector, error: Exception | None) -> CrashFailure | None:
         if error is None:
             return None
         return CrashFailure(
-            crash=killer.crash,
-            call_number=killer.call_number,
-            calls=tuple(killer.calls),
+            crash=injector.crash,
+            call_number=injector.call_number,
+            calls=tuple(injector.calls),
             error=error,
             state=describe(self._emulator),
         )
 
 
-class _Killer:
-    """Kills the worker at one of its calls."""
+class _CrashInjector:
+    """An interceptor that ends the worker at one of its calls."""
 
     def __init__(self, crash: Crash, *, call_number: int) -> None:
         self.crash = crash
         self.call_number = call_number
         self.calls: list[str] = []
-        self.struck = False
-        self.leash = Leash()
+        self.triggered = False
+        self.interrupter = Interrupter()
         self._dead = False
 
-    def __call__(self, call: QueueCall, proceed: Callable[[], object]) -> object:
-        """Let a call through, or let it be the last."""
+    def __call__(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if self._dead:
-            return self.leash.end(WorkerKilled)
-        if not self.struck:
+            return self.interrupter.end(WorkerKilled)
+        if not self.triggered:
             self.calls.append(describe_call(call))
-        if self.struck or len(self.calls) != self.call_number:
-            return proceed()
-        self.struck = True
+        if self.triggered or len(self.calls) != self.call_number:
+            return call_next()
+        self.triggered = True
         self._dead = self.crash is not Crash.ANSWER_LOST
         if self.crash is Crash.BEFORE:
-            return self.leash.end(WorkerKilled)
-        answer = proceed()
+            return self.interrupter.end(WorkerKilled)
+        result = call_next()
         if self.crash is Crash.AFTER:
-            return self.leash.end(WorkerKilled, answer)
-        raise DeadlineExceededError(f"the answer to {self.calls[-1]} is lost")
-
-
-def _indented(text: str, by: int) -> list[str]:
-    return [" " * by + line for line in text.splitlines()]
+            return self.interrupter.end(WorkerKilled, result)
+        raise DeadlineExceededError(f"the response to {self.calls[-1]} is lost")

@@ -1,51 +1,65 @@
-"""Queues and tasks in words, for the messages of failed tests."""
+"""The state of queues and tasks as text, for the messages of failed tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
+from pullqueue.clock import from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event
 from pullqueue.engine.faults import faults_of
-from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.tasks import Task, TaskState
 
 _TASKS_SHOWN = 5
 _EVENTS_SHOWN = 10
-_PAYLOAD_SHOWN = 60
+_PAYLOAD_BYTES_SHOWN = 60
+
+
+def pull_queues(emulator: Emulator) -> list[Queue]:
+    """Return the pull queues of an emulator."""
+    return [queue for queue in emulator.queues if queue.mode is QueueMode.PULL]
+
+
+def describe(emulator: Emulator) -> str:
+    """Return the state of an emulator's pull queues, their last events, and the faults."""
+    return describe_rest(emulator, "")
 
 
 @bypass_interceptors()
-def describe(emulator: Emulator) -> str:
-    """Give the state of an emulator's pull queues, what happened in them last, and the faults."""
-    lines = [f"the time is {emulator.clock.now().isoformat()}"]
-    for queue in emulator.queues:
-        if queue.mode is QueueMode.PULL:
-            lines += describe_queue(queue)
-    lines += [f"fault {fault}" for fault in faults_of(emulator)]
-    return "\n".join(lines)
+def describe_rest(emulator: Emulator, message: str) -> str:
+    """Return what `describe` returns without the queues and faults that `message` shows.
+
+    Empty if it shows all of them.
+    """
+    shown = {line.strip() for line in message.splitlines()}
+    parts = [list(describe_queue(queue)) for queue in pull_queues(emulator)]
+    parts += [[f"fault {fault}"] for fault in faults_of(emulator)]
+    rest = [line for part in parts if part[0] not in shown for line in part]
+    if parts and not rest:
+        return ""
+    return "\n".join([f"the time is {from_usec(emulator.now_usec()).isoformat()}", *rest])
 
 
 def describe_queue(queue: Queue) -> Iterator[str]:
-    """Give the state of a queue and its last events, in lines."""
-    now_usec = queue.clock.now_usec()
+    """Yield the state of a queue and its last events, line by line."""
+    now_usec = queue.now_usec()
     exhausted = queue.exhausted
     events = queue.events()
-    yield f"queue {queue.name!r}: {summary(queue)}"
+    yield f"queue {queue.name!r}: {_summary(queue)}"
     for state in TaskState:
         tasks = queue.list_tasks(limit=_TASKS_SHOWN + 1, state=state)
         yield from _shown(f"  {state.value:<9}", (describe_task(t, now_usec) for t in tasks))
     yield from _shown("  exhausted", (describe_task(task, now_usec) for task in exhausted))
     if events:
         yield f"  last events of {len(events)}:" if len(events) > _EVENTS_SHOWN else "  events:"
-        yield from (f"    {describe_event(event)}" for event in events[-_EVENTS_SHOWN:])
+        yield from (f"    {_describe_event(event)}" for event in events[-_EVENTS_SHOWN:])
 
 
-def summary(queue: Queue) -> str:
-    """Give the numbers of a queue in a few words."""
+def _summary(queue: Queue) -> str:
     counts = queue.fetch_statistics()
     parts = [
         (counts.available, "available"),
@@ -57,12 +71,13 @@ def summary(queue: Queue) -> str:
 
 
 def describe_task(task: Task, now_usec: int) -> str:
-    """Give a task in one line."""
+    """Return a task in one line."""
     parts = [repr(task.name)]
     if task.tag is not None:
         parts.append(f"tag {task.tag!r}")
     if task.retry_count:
-        parts.append(f"leased {times(task.retry_count)}")
+        times = {1: "once", 2: "twice"}.get(task.retry_count, f"{task.retry_count} times")
+        parts.append(f"leased {times}")
     if task.eta_usec > now_usec:
         word = "until" if task.retry_count else "from"
         left = timedelta(microseconds=task.eta_usec - now_usec)
@@ -72,21 +87,32 @@ def describe_task(task: Task, now_usec: int) -> str:
 
 
 def describe_payload(payload: bytes) -> str:
-    """Give the beginning of a payload, quoted."""
-    if len(payload) <= _PAYLOAD_SHOWN:
+    """Return the beginning of a payload, quoted."""
+    if len(payload) <= _PAYLOAD_BYTES_SHOWN:
         return repr(payload)
-    return f"{payload[:_PAYLOAD_SHOWN]!r}... ({len(payload)} bytes)"
+    return f"{payload[:_PAYLOAD_BYTES_SHOWN]!r}... ({len(payload)} bytes)"
 
 
-def describe_event(event: Event) -> str:
-    """Give an event in one line."""
+def describe_call(call: QueueCall) -> str:
+    """Return a call as it is written in Python."""
+    arguments = [_short(argument) for argument in call.arguments]
+    if call.verb == "lease_tasks_by_tag" and call.options.get("tag") is not None:
+        arguments.append(f"tag={call.options['tag']!r}")
+    return f"{call.verb}({', '.join(arguments)}) on queue {call.queue.name!r}"
+
+
+def _short(argument: object) -> str:
+    if isinstance(argument, Task):
+        return repr(argument.name)
+    if isinstance(argument, list | tuple):
+        names = [_short(getattr(item, "name", None) or item) for item in argument[:3]]
+        return f"[{', '.join(names)}{', ...' if len(argument) > 3 else ''}]"
+    return repr(argument)
+
+
+def _describe_event(event: Event) -> str:
     text = f"{event.moment.isoformat()} {event.task_name!r} {event.kind.value}"
     return text if event.until is None else f"{text} until {event.until.isoformat()}"
-
-
-def times(count: int) -> str:
-    """Give "once", "twice" or "3 times"."""
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _shown(label: str, lines: Iterable[str]) -> Iterator[str]:

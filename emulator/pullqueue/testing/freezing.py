@@ -1,166 +1,170 @@
-"""Freezing the time of the whole process, with freezegun, at a cost that every test can bear.
+"""The time of the whole process: read as the code under test reads it, frozen, and moved.
 
-freezegun replaces the functions of the modules `time` and `datetime`, and then looks for aliases:
-modules that did `from time import time`. It asks each attribute of every loaded module for its
-value, which imports much that is lazy, and for that takes 130 ms in a process with App Engine's SDK
-(1200 modules), and 15 to 30 ms each further time. Here freezegun does the first part, and the
-aliases are found by a look into the modules' dictionaries: about 2 ms.
+freezegun and time-machine decide what `time.time()` returns. The clock here follows whichever of
+them is active and moves it; `freeze` starts freezegun.
+
+Neither library says publicly which of its freezers is active, nor gives access to it, so this
+module, and no other, reads `freezegun.api.freeze_factories` and `time_machine.traveller_stack`.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, nullcontext
-from datetime import datetime
-from types import ModuleType
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-_EXEMPT_MODULES = frozenset(
-    {
-        "time",
-        "datetime",
-        "freezegun.api",
-        "threading",  # waits by the real time,
-        "queue",  # or a frozen `Queue.get(timeout=1)` would never end
-        "_pytest.timing",  # measures how long tests really took
-    }
-)
-_EXEMPT_PREFIXES = (
-    "google.gax",
-    "multiprocessing.",
-    "selenium.",
-    "prompt_toolkit.",
-    "gi.",
-    "xdist.",
-    "execnet.",
-)
+from pullqueue.clock import Clock, SystemClock, duration_usec, from_usec, to_usec
+from pullqueue.errors import ClockError
 
-_REAL_TIME_CALLERS = ("multiprocessing.", "selenium.", "prompt_toolkit.", "google.gax")
-"""Whoever asks for the time from within these is told the real one.
+_REAL_TIME_MODULES = frozenset({"threading", "queue", "subprocess", "_pytest.timing"})
+"""Modules whose timeouts would never end in frozen time, and that of pytest's own durations."""
 
-freezegun's own lists hold `queue`, `threading` and `gi` as bare prefixes: code in a module
-`queue_worker` or on the first frames of a thread would never see the frozen time.
-"""
+_REAL_TIME_CALLERS = ("multiprocessing.connection", "waitress.")
+"""Beginnings of the names of more modules that get the real time when they, or code that they call
+within five frames, ask for it."""
 
-_ALL_MODULES = ("",)
+_TOO_BROAD = frozenset({"threading", "queue", "multiprocessing", "gi"})
+"""Beginnings in freezegun's own list that would hide the frozen time from modules with names such
+as `queue_worker`, and in the first frames of every thread."""
 
-_REPLACED = (
-    ("real_time", "fake_time"),
-    ("real_time_ns", "fake_time_ns"),
-    ("real_monotonic", "fake_monotonic"),
-    ("real_monotonic_ns", "fake_monotonic_ns"),
-    ("real_perf_counter", "fake_perf_counter"),
-    ("real_perf_counter_ns", "fake_perf_counter_ns"),
-    ("real_localtime", "fake_localtime"),
-    ("real_gmtime", "fake_gmtime"),
-    ("real_strftime", "fake_strftime"),
-    ("real_date", "FakeDate"),
-    ("real_datetime", "FakeDatetime"),
-)
-"""What freezegun calls each function and its replacement."""
+
+class ProcessClock(Clock):
+    """The time that the process sees, frozen or not; it can be moved while it is frozen."""
+
+    _lock = threading.Lock()  # of the class: all of them move the one time of the process
+
+    def __init__(self) -> None:
+        self._system = SystemClock()
+
+    def now_usec(self) -> int:
+        """Return the process's time in microseconds since the epoch."""
+        freezer = _freezegun_freezer()
+        if freezer is None:
+            return self._system.now_usec()
+        # Asked of the freezer itself, which hides the frozen time from code near a thread's start.
+        return to_usec(freezer().replace(tzinfo=UTC))
+
+    def advance(self, by: float | timedelta) -> datetime:
+        """Move the frozen time forward by seconds or a timedelta and return the new time.
+
+        Raises:
+            ClockError: time is not frozen, or `by` is negative or not finite.
+        """
+        step_usec = duration_usec(by)
+        if step_usec < 0:
+            raise ClockError(f"cannot advance by {by!r}: a clock never goes back")
+        with self._lock:
+            return self._move(self.now_usec() + step_usec)
+
+    def move_to(self, moment: datetime) -> datetime:
+        """Move the frozen time forward to an aware datetime and return it.
+
+        Raises:
+            ClockError: time is not frozen, or `moment` is naive or before the current time.
+        """
+        target_usec = to_usec(moment)
+        with self._lock:
+            if target_usec < self.now_usec():
+                raise ClockError(
+                    f"cannot move to {moment.isoformat()}: the clock is at "
+                    f"{self.now().isoformat()} and never goes back"
+                )
+            return self._move(target_usec)
+
+    def _move(self, target_usec: int) -> datetime:
+        try:
+            target = from_usec(target_usec)
+        except OverflowError:
+            raise ClockError("cannot move past the year 9999") from None
+        freezer, traveller = _freezegun_freezer(), _time_machine_traveller()
+        if freezer is not None:
+            if target != freezer().replace(tzinfo=UTC):
+                freezer.move_to(target)
+        elif traveller is not None:
+            traveller.shift(target - self.now())
+        else:
+            raise ClockError(
+                "cannot move the clock: time is not frozen; use the fixture pullqueue_clock, or "
+                "freeze it with freezegun or time-machine first"
+            )
+        return target
+
+    def __repr__(self) -> str:
+        return f"ProcessClock({self.now().isoformat()})"
 
 
 @contextmanager
 def freeze(start: datetime) -> Iterator[None]:
     """Freeze the time of the whole process with freezegun, at `start`, until the block ends.
 
-    Event loops keep the real time, so that `asyncio.sleep` ends. Freezers that are started within
-    the block and never stopped are stopped with it.
+    What measures or waits keeps the real time: `time.perf_counter`, event loops of asyncio and
+    trio, timeouts of threads, queues and subprocesses, deadlines of Hypothesis. Freezers that are
+    started within the block and never stopped are stopped with it.
 
     Raises:
         ImportError: freezegun is not installed.
     """
-    api = _freezegun()
-    depth = len(api.freeze_factories)
-    freezer = api.freeze_time(start)
-    freezer.ignore = _ALL_MODULES
-    freezer.start()
-    api.ignore_lists[-1] = _REAL_TIME_CALLERS
     try:
-        # Where time is frozen already, whoever did that has seen to the rest.
-        with _rest_replaced(api) if depth == 0 else nullcontext():
+        import freezegun  # noqa: PLC0415 - costs 40 ms, and only some need it
+    except ImportError:
+        message = "freezing time needs freezegun: pip install 'pullqueue[pytest]'"
+        raise ImportError(message) from None
+    freezer: Any = freezegun.freeze_time(start)
+    freezer.ignore = (*(x for x in freezer.ignore if x not in _TOO_BROAD), *_REAL_TIME_CALLERS)
+    depth = len(_freezers())
+    measuring = (time.perf_counter, time.perf_counter_ns)
+    with nullcontext() if depth else _real_loop_time():
+        try:
+            freezer.start()
+            if depth == 0:
+                time.perf_counter, time.perf_counter_ns = measuring
+                for module, name, original in freezer.undo_changes:
+                    if original in measuring or module.__name__ in _REAL_TIME_MODULES:
+                        setattr(module, name, original)
             yield
-    finally:
-        for stack in (api.freeze_factories, api.ignore_lists, api.tick_flags, api.tz_offsets):
-            del stack[depth + 1 :]
-        freezer.stop()
+        finally:
+            while len(_freezers()) > depth:
+                freezer.stop()
 
 
 @contextmanager
-def _rest_replaced(api: Any) -> Iterator[None]:  # noqa: ANN401 - a module
-    with _aliases_replaced(api), _real_loop_time(api):
-        yield
+def _real_loop_time() -> Iterator[None]:
+    """Let event loops use the real time, so that `asyncio.sleep` ends.
 
-
-@contextmanager
-def _aliases_replaced(api: Any) -> Iterator[None]:  # noqa: ANN401 - a module
-    """Replace what modules have imported by name, and put it back in the end.
-
-    Modules that are loaded meanwhile have imported the fakes, and get the real ones then.
+    freezegun has an option for that, but it makes an event loop each time, which opens sockets:
+    suites that forbid sockets would fail.
     """
-    fakes = {id(vars(api)[real]): vars(api)[fake] for real, fake in _REPLACED}
-    reals = {id(vars(api)[fake]): vars(api)[real] for real, fake in _REPLACED}
-    loaded = set(sys.modules)
-    replaced = _replace(_modules(but=_EXEMPT_MODULES), fakes)
-    try:
-        yield
-    finally:
-        for module, name, original in replaced:
-            setattr(module, name, original)
-        _replace(_modules(but=_EXEMPT_MODULES | loaded), reals)
+    import asyncio  # noqa: PLC0415 - freezegun has loaded it
 
-
-def _modules(*, but: AbstractSet[str]) -> list[ModuleType]:
-    loaded: list[tuple[str, object]] = list(sys.modules.items())  # some put other things there
-    return [
-        module
-        for name, module in loaded
-        if name not in but
-        and isinstance(module, ModuleType)
-        and not name.startswith(_EXEMPT_PREFIXES)
-    ]
-
-
-def _replace(
-    modules: list[ModuleType], replacements: dict[int, object]
-) -> list[tuple[ModuleType, str, object]]:
-    """Replace objects, given by their ids, in modules; give what was there."""
-    found = []
-    ids = replacements.keys()
-    for module in modules:
-        attributes = module.__dict__
-        if ids.isdisjoint(map(id, list(attributes.values()))):
-            continue
-        for name, value in list(attributes.items()):
-            if id(value) in ids:
-                found.append((module, name, value))
-                setattr(module, name, replacements[id(value)])
-    return found
-
-
-@contextmanager
-def _real_loop_time(api: Any) -> Iterator[None]:  # noqa: ANN401 - a module
-    """Let event loops go by the real time.
-
-    freezegun can do this too, but makes an event loop each time, and thereby opens sockets.
-    """
-    from asyncio.base_events import BaseEventLoop  # noqa: PLC0415 - freezegun has loaded it
-
-    loops: Any = BaseEventLoop
-    loop_time = loops.time
-    loops.time = lambda _loop: api.real_monotonic()
+    loops: Any = asyncio.BaseEventLoop
+    loop_time, monotonic = loops.time, time.monotonic
+    loops.time = lambda _loop: monotonic()
     try:
         yield
     finally:
         loops.time = loop_time
 
 
-def _freezegun() -> Any:  # noqa: ANN401 - a module that is loaded late
-    try:
-        from freezegun import api  # noqa: PLC0415 - costs 40 ms, and only some need it
-    except ImportError:
-        message = "freezing time needs freezegun: pip install 'pullqueue[pytest]'"
-        raise ImportError(message) from None
-    return api
+def is_frozen() -> bool:
+    """Return whether freezegun or time-machine now decides what time it is."""
+    return _freezegun_freezer() is not None or _time_machine_traveller() is not None
+
+
+def _freezers() -> list[Any]:
+    return getattr(sys.modules.get("freezegun.api"), "freeze_factories", [])
+
+
+def _freezegun_freezer() -> Any:  # noqa: ANN401 - one of three classes of freezegun
+    freezers = _freezers()
+    return freezers[-1] if freezers else None
+
+
+def _time_machine_traveller() -> Any:  # noqa: ANN401 - a class of time-machine
+    module = sys.modules.get("time_machine")
+    # The second name is that of releases before 3.
+    stack = getattr(module, "traveller_stack", None) or getattr(module, "coordinates_stack", None)
+    return stack[-1] if stack else None

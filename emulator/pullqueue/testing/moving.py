@@ -1,29 +1,248 @@
-"""Moving an emulator's clock to where something happens."""
+"""Moving an emulator's clock: to its next events, past leases, and where code sleeps."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from types import ModuleType
+from typing import Any
 
+from pullqueue.clock import USEC_PER_SECOND, Clock, MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import movable_clock, queue_of
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_view import AnyTask, name_of
+from pullqueue.errors import TombstonedTaskError, UnknownTaskError
+from pullqueue.tasks import Task, TaskState
+
+_LEASE_SECONDS = 60
+_DAY_SECONDS = 86_400
+
+_WAITING_FOR_OTHERS = frozenset({"subprocess", "multiprocessing.popen_fork"})
+"""Modules that sleep until another process ends, which moving the clock would not hasten."""
+
+
+class FixtureClock(Clock):
+    """The clock of an emulator under test, with the times at which its queues change."""
+
+    def __init__(self, clock: MovableClock, emulator: Callable[[], Emulator]) -> None:
+        self._clock = clock
+        self._emulator = emulator
+
+    def now_usec(self) -> int:
+        """Return the current time in microseconds since the epoch."""
+        return self._clock.now_usec()
+
+    def advance(self, by: float | timedelta) -> datetime:
+        """Move forward by seconds or a timedelta and return the new time.
+
+        Raises:
+            ClockError: `by` is negative or not finite, or time is not frozen.
+        """
+        return self._clock.advance(by)
+
+    def move_to(self, moment: datetime) -> datetime:
+        """Move forward to an aware datetime and return it.
+
+        Raises:
+            ClockError: `moment` is naive or before the current time, or time is not frozen.
+        """
+        return self._clock.move_to(moment)
+
+    def expire_leases(self, queue: Queue | str | None = None) -> datetime | None:
+        """Move to the end of the last current lease, of all queues or of one, and return it.
+
+        Return None, without a move, if nothing is leased.
+        """
+        return expire_leases(self._emulator(), queue)
+
+    def next_event(self) -> datetime | None:
+        """Move to the next end of a lease, eta or exhaustion, and return that time.
+
+        Return None, without a move, if there is none.
+        """
+        return next_event(self._emulator())
+
+    @contextmanager
+    def auto_advance(self) -> Iterator[None]:
+        """Let `time.sleep` and `asyncio.sleep` advance the clock instead of waiting.
+
+        Only calls of the thread that enters the block do so. Of several coroutines that sleep at
+        the same time, each continues when the clock has reached the end of its sleep.
+
+        Raises:
+            ClockError: time is not frozen.
+        """
+        self._clock.advance(0)
+        with sleeping(self._clock, self._clock.advance):
+            yield
+
+    def __repr__(self) -> str:
+        return f"FixtureClock({self.now().isoformat()})"
 
 
 def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datetime | None:
-    """Move the clock to the end of the last of the leases now held; all have run out then.
+    """Move the clock to the end of the last current lease and return it; all have expired then.
 
-    `queue` narrows it to the leases of one queue. Gives that moment; None, and no move, where
-    nothing is leased.
+    `queue` narrows it to the leases of one queue. Return None, without a move, if nothing is
+    leased.
     """
-    holder = emulator if queue is None else queue_of(emulator, queue)
-    end = holder.last_lease_end()
+    owner = emulator if queue is None else queue_of(emulator, queue)
+    end = owner.last_lease_end()
     return None if end is None else movable_clock(emulator).move_to(end)
 
 
 def next_event(emulator: Emulator) -> datetime | None:
-    """Move the clock to the next end of a lease, eta or exhaustion and give that moment.
+    """Move the clock to the next end of a lease, eta or exhaustion and return that time.
 
-    None, and no move, where nothing is left that time alone would change.
+    Return None, without a move, if there is nothing that time alone would change.
     """
     moment = emulator.next_change()
     return None if moment is None else movable_clock(emulator).move_to(moment)
+
+
+@bypass_interceptors()
+def exhaust(queue: Queue, task: AnyTask | str) -> Task:
+    """Lease a task and let the lease expire, until the queue's retry limit deletes it.
+
+    `task` is a task, also one of App Engine's SDK, or a name. Return the task as it was at its end.
+    Moves the clock. As a worker would, it also leases every task that comes before this one, and
+    lets those leases expire, too.
+
+    Raises:
+        ValueError: the queue has no `task_retry_limit`, so its tasks are never exhausted.
+        UnknownTaskError: the queue has no such task.
+        TombstonedTaskError: the task was deleted or exhausted.
+        ClockError: the clock cannot be moved.
+    """
+    name = name_of(task)
+    limit = queue.retry_limit
+    if limit.leases is None:
+        raise ValueError(
+            f"tasks of queue {queue.name!r} are never exhausted: give it a task_retry_limit "
+            "in retry_parameters"
+        )
+    clock = movable_clock(queue)
+    age_seconds = limit.age_usec // USEC_PER_SECOND
+    lease_seconds = max(_LEASE_SECONDS, min(age_seconds, 7 * _DAY_SECONDS))
+    current: Task | None = queue.get_task(name)
+    while current is not None:
+        clock.move_to(max(current.eta, clock.now()))
+        current = _stored(queue, name)
+        while current is not None and current.state_at(clock.now_usec()) is TaskState.AVAILABLE:
+            if not queue.lease(lease_seconds, 1000).tasks:
+                clock.advance(1)  # where the lease rate is limited, another second admits more
+            current = _stored(queue, name)
+    return next(end for end in reversed(queue.exhausted) if end.name == name)
+
+
+def _stored(queue: Queue, name: str) -> Task | None:
+    try:
+        return queue.get_task(name)
+    except (UnknownTaskError, TombstonedTaskError):
+        return None
+
+
+class _Sleeper:
+    """What the sleeps of one thread do instead of waiting."""
+
+    def __init__(self, clock: MovableClock, sleep: Callable[[float], object]) -> None:
+        self.sleep = sleep
+        self._clock = clock
+        self._ends: list[int] = []
+
+    async def sleep_async(
+        self, seconds: float, yield_once: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Return when the clock has reached the end; the sleep that ends first moves it there."""
+        end_usec = self._clock.now_usec() + duration_usec(max(seconds, 0))
+        self._ends.append(end_usec)
+        try:
+            await yield_once()
+            while (now_usec := self._clock.now_usec()) < end_usec:
+                if min(self._ends) == end_usec:
+                    self.sleep((end_usec - now_usec) / USEC_PER_SECOND)
+                else:
+                    await yield_once()
+        finally:
+            self._ends.remove(end_usec)
+
+
+_sleepers: dict[int, list[_Sleeper]] = {}
+"""By thread; the last of a list is the one in use."""
+_installing = threading.Lock()
+
+
+@contextmanager
+def sleeping(clock: MovableClock, sleep: Callable[[float], object]) -> Iterator[None]:
+    """Call `sleep` where this thread calls `time.sleep`, or awaits `asyncio.sleep`."""
+    thread_id = threading.get_ident()
+    with _installing:
+        if not _sleepers:
+            _install()
+        _sleepers.setdefault(thread_id, []).append(_Sleeper(clock, sleep))
+    try:
+        yield
+    finally:
+        with _installing:
+            _sleepers[thread_id].pop()
+            if not _sleepers[thread_id]:
+                del _sleepers[thread_id]
+            if not _sleepers:
+                _uninstall()
+
+
+def _sleeper() -> _Sleeper | None:
+    stack = _sleepers.get(threading.get_ident())
+    return stack[-1] if stack else None
+
+
+_real: dict[str, Any] = {}
+"""The functions that are replaced, by module."""
+
+
+def _time_sleep(seconds: float, /) -> None:
+    sleeper = _sleeper()
+    caller = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - documented, of CPython
+    if sleeper is None or caller in _WAITING_FOR_OTHERS:
+        _real["time"](seconds)
+    else:
+        sleeper.sleep(seconds)
+
+
+async def _asyncio_sleep(delay: float, result: object = None) -> object:
+    sleeper = _sleeper()
+    if sleeper is None:
+        return await _real["asyncio"](delay, result)
+    await sleeper.sleep_async(delay, lambda: _real["asyncio"](0))
+    return result
+
+
+def _install() -> None:
+    _real.update(time=time.sleep, asyncio=asyncio.sleep)  # noqa: TID251 - to be replaced
+    _replace({id(_real["time"]): _time_sleep, id(_real["asyncio"]): _asyncio_sleep})
+
+
+def _uninstall() -> None:
+    _replace({id(_time_sleep): _real["time"], id(_asyncio_sleep): _real["asyncio"]})
+
+
+def _replace(replacements: Mapping[int, object]) -> None:
+    """Replace objects, given by their ids, in all modules, whatever their names are there."""
+    for module in _modules():
+        attributes = list(vars(module).items())
+        if not replacements.keys().isdisjoint(id(value) for _, value in attributes):
+            for name, value in attributes:
+                if id(value) in replacements:
+                    setattr(module, name, replacements[id(value)])
+
+
+def _modules() -> list[ModuleType]:
+    loaded: list[object] = list(sys.modules.values())  # some put other things there
+    return [m for m in loaded if isinstance(m, ModuleType) and m.__name__ != __name__]

@@ -30,7 +30,7 @@ def test_empty(queue: Queue) -> None:
         assert_empty(queue)
 
     assert str(caught.value).splitlines() == [
-        "queue 'work' is not empty, it holds 1 task",
+        "queue 'work' is not empty: it has 1 task",
         "queue 'work': 1 scheduled",
         "  scheduled 'one' from 2026-01-01T01:00:00+00:00 (in 1:00:00) payload b'later'",
         "  events:",
@@ -55,7 +55,7 @@ def test_available_and_leased(queue: Queue, clock: ManualClock) -> None:
 
     clock.advance(60)
     with pytest.raises(
-        AssertionError, match=r"^expected some leased in queue 'work', but found 0\n"
+        AssertionError, match=r"^expected at least one leased in queue 'work', but found 0\n"
     ):
         assert_leased(queue)
 
@@ -132,7 +132,7 @@ def test_added_and_gone(queue: Queue) -> None:
 
     assert_added(queue)
     assert_added(queue, name="one", count=1)
-    with pytest.raises(AssertionError, match=r"1 task left the queue, and what they held is not"):
+    with pytest.raises(AssertionError, match=r"1 task left the queue with unknown payload and tag"):
         assert_added(queue, payload="a")
 
 

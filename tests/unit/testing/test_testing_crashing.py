@@ -79,7 +79,7 @@ def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
         "crash_test: the worker does not survive 4 of 12 crashes",
         "",
         "killed after call 2, delete_tasks('one') on queue 'work':",
-        "  AssertionError: check gives False",
+        "  AssertionError: check returned False",
         "  calls until then:",
         "    1. lease_tasks(60, 1) on queue 'work'",
         "    2. delete_tasks('one') on queue 'work'",
@@ -164,7 +164,7 @@ def test_the_worker_that_takes_over_fails(emulator: Emulator, app: App) -> None:
 
 def test_wrong_without_a_crash(emulator: Emulator, app: App) -> None:
     """A check that never holds, or a worker that does nothing, is told apart from a crash."""
-    with pytest.raises(AssertionError, match=r"^check gives False$"):
+    with pytest.raises(AssertionError, match=r"^check returned False$"):
         crash_test(emulator, app.work, setup=app.start, check=lambda: False)
     with pytest.raises(AssertionError, match=r"^crash_test: the worker makes no call to a queue$"):
         crash_test(emulator, app.work, setup=lambda: None, check=lambda: True)

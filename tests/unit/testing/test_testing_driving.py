@@ -166,7 +166,7 @@ def test_sleep_imported_by_name(emulator: Emulator, queue: Queue, clock: ManualC
         (lambda q: None, "the worker was called 9 times"),
         (lambda q: q.lease_tasks(0, 1), "the worker was called 9 times"),
         (lambda q: [q.lease_tasks(0, 1) for _ in iter(int, 1)], "the worker has leased 9 times"),
-        (lambda q: list(map(time.sleep, itertools.repeat(1))), "the worker has paused 9 times"),  # noqa: TID251
+        (lambda q: list(map(time.sleep, itertools.repeat(1))), "the worker has slept 9 times"),  # noqa: TID251
     ],
 )
 def test_a_worker_that_gets_nowhere(
@@ -177,7 +177,7 @@ def test_a_worker_that_gets_nowhere(
 
     with pytest.raises(
         AssertionError,
-        match=rf"(?s)^drain: {message}, and still the queues are not empty; if .*'stays'",
+        match=rf"(?s)^drain: {message}, and the queues are still not empty; if .*'stays'",
     ):
         drain(emulator, lambda: work(queue), max_calls=9)
     assert not emulator.interceptors
@@ -209,7 +209,9 @@ def test_a_clock_that_cannot_be_moved() -> None:
     """The system's clock is refused, with what to use instead."""
     emulator = Emulator.from_text("queue:\n- name: q\n  mode: pull\n")
 
-    with pytest.raises(ClockError, match=r"^cannot move the time of .* goes by a SystemClock: "):
+    with pytest.raises(
+        ClockError, match=r"^cannot move the time of .* whose clock is a SystemClock: "
+    ):
         drain(emulator, lambda: None)
 
 
@@ -217,5 +219,5 @@ def test_a_process_that_is_not_frozen(queue: Queue) -> None:
     """The process's clock is refused before anything happens, unless time is frozen."""
     emulator = Emulator.from_text("queue:\n- name: q\n  mode: pull\n", clock=ProcessClock())
 
-    with pytest.raises(ClockError, match=r"^cannot move the clock: time is not frozen; ask for"):
+    with pytest.raises(ClockError, match=r"^cannot move the clock: time is not frozen; use the"):
         drain(emulator, lambda: None)

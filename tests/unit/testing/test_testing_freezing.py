@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import multiprocessing
 import queue as stdlib_queue
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 
+import freezegun
 import pytest
 from freezegun import freeze_time
 
 from pullqueue import ClockError
 from pullqueue.testing import ProcessClock, freeze
-from pullqueue.testing.process_time import is_frozen
+from pullqueue.testing.freezing import is_frozen
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-REAL = {"time": time.time, "datetime": dt.datetime}  # noqa: TID251 - a dict is not patched
+REAL = {
+    name: vars(time)[name] for name in ("time", "monotonic", "perf_counter", "perf_counter_ns")
+} | {"datetime": dt.datetime}
 
 
 @pytest.fixture
@@ -67,22 +74,79 @@ def test_waits_by_the_real_time() -> None:
             stdlib_queue.Queue[int]().get(timeout=0.001)
 
 
-def test_lazy_modules_are_not_disturbed() -> None:
-    """Attributes that a module makes on demand are not asked for."""
-
-    class Lazy(ModuleType):
-        def __dir__(self) -> list[str]:
-            raise AssertionError("asked for its attributes")
-
-        def __getattr__(self, name: str) -> object:
-            raise AssertionError(f"asked for {name}")
-
-    sys.modules["lazy_module"] = Lazy("lazy_module")
+def test_what_measures_keeps_the_real_time() -> None:
+    """perf_counter runs on, whether it was imported by name or not; monotonic is frozen."""
+    module = ModuleType("an_app")
+    exec("from time import monotonic, perf_counter, perf_counter_ns", module.__dict__)  # noqa: S102
+    sys.modules["an_app"] = module
     try:
         with freeze(START):
+            for name in ("perf_counter", "perf_counter_ns"):
+                assert getattr(time, name) is vars(module)[name] is REAL[name]
+            assert vars(module)["monotonic"]() == time.monotonic() == START.timestamp()
+        assert vars(module)["monotonic"] is time.monotonic is REAL["monotonic"]
+    finally:
+        del sys.modules["an_app"]
+
+
+def test_timeouts_end_in_frozen_time() -> None:
+    """Those of subprocesses, pools and event loops, which all measure real time."""
+    with freeze(START):
+        with pytest.raises(subprocess.TimeoutExpired):
+            subprocess.run(
+                [sys.executable, "-c", "import time; time.sleep(60)"], check=False, timeout=0.05
+            )
+        ours, _theirs = multiprocessing.Pipe()
+        assert not ours.poll(0.01)
+        assert asyncio.run(asyncio.wait_for(asyncio.sleep(0.001, "done"), 60)) == "done"
+        with pytest.raises(TimeoutError):
+            asyncio.run(asyncio.wait_for(asyncio.sleep(60), 0.01))
+
+
+def test_modules_whose_names_begin_like_those_of_python(app: ModuleType) -> None:
+    """A module `queue_worker` sees the frozen time, though freezegun itself would not show it."""
+    source = "from time import time\nimport time as t\ndef ask(): return time(), t.time()"
+    module = ModuleType("queue_worker")
+    exec(source, module.__dict__)  # noqa: S102
+    sys.modules["queue_worker"] = module
+    try:
+        with freeze(START), ThreadPoolExecutor(1) as threads:
+            assert vars(module)["ask"]() == (START.timestamp(),) * 2
+            assert threads.submit(vars(module)["ask"]).result() == (START.timestamp(),) * 2
+    finally:
+        del sys.modules["queue_worker"]
+
+
+def test_what_the_user_told_freezegun_to_ignore() -> None:
+    """The user's own ignore list is respected."""
+    module = ModuleType("never_frozen")
+    exec("from time import time", module.__dict__)  # noqa: S102
+    sys.modules["never_frozen"] = module
+    before = freezegun.config.settings.default_ignore_list
+    try:
+        freezegun.configure(extend_ignore_list=["never_frozen"])
+        with freeze(START):
+            assert vars(module)["time"] is REAL["time"]
+    finally:
+        del sys.modules["never_frozen"]
+        freezegun.configure(default_ignore_list=before)
+
+
+def test_a_module_that_cannot_be_asked() -> None:
+    """Where freezegun fails to start, nothing stays frozen."""
+
+    class Hostile(ModuleType):
+        def __dir__(self) -> list[str]:
+            raise RuntimeError("asked for its attributes")
+
+    sys.modules["hostile_module"] = Hostile("hostile_module")
+    try:
+        with pytest.raises(RuntimeError, match="asked for"), freeze(START):
             pass
     finally:
-        del sys.modules["lazy_module"]
+        del sys.modules["hostile_module"]
+    assert time.time is REAL["time"]  # noqa: TID251
+    assert not is_frozen()
 
 
 def test_forgotten_freezers_end_with_the_block() -> None:
@@ -140,9 +204,7 @@ def test_process_clock_in_real_time() -> None:
     before = time.time()  # noqa: TID251
 
     assert before - 1 < clock.now_usec() / 1e6 < before + 60
-    with pytest.raises(
-        ClockError, match=r"^cannot move the clock: time is not frozen; ask for the"
-    ):
+    with pytest.raises(ClockError, match=r"^cannot move the clock: time is not frozen; use the"):
         clock.advance(1)
 
 
