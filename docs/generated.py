@@ -29,8 +29,7 @@ from pullqueue.errors import PullQueueError
 from pullqueue.gtaskqueue.command import gtaskqueue
 from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pytest_pullqueue import plugin
-from pytest_pullqueue.options import INI_OPTIONS
-from pytest_pullqueue.settings import Settings
+from pytest_pullqueue.settings import INI_OPTIONS, Settings
 
 _MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 

@@ -2,88 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pullqueue.clock import ManualClock
-from pullqueue.testing.freezing import freeze
-from pullqueue.testing.moving import expire_leases, next_event
-from pullqueue.testing.process_time import ProcessClock, is_frozen
-from pytest_pullqueue.freezers import OwnFreezer, own_freezer
-from pytest_pullqueue.settings import ConfigSource, SettingsError, settings_of
-from pytest_pullqueue.stores import load_store
+from pullqueue.testing.freezing import freeze, is_frozen
 
-if TYPE_CHECKING:
-    from pullqueue.engine.emulator import Emulator
-    from pullqueue.engine.queue import Queue
+_FREEZERS = ("freezer", "time_machine")
+"""Fixtures of pytest-freezer (or pytest-freezegun) and time-machine; their markers use them."""
 
 
-class FixtureClock(ProcessClock):
-    """The process's time, and the moments at which the test's queues change."""
-
-    def __init__(self, emulator: Callable[[], Emulator]) -> None:
-        super().__init__()
-        self._emulator = emulator
-
-    def expire_leases(self, queue: Queue | str | None = None) -> datetime | None:
-        """Move to the end of the last of the leases now held, of all queues or of one.
-
-        Gives that moment; None, and no move, where nothing is leased.
-        """
-        return expire_leases(self._emulator(), queue)
-
-    def next_event(self) -> datetime | None:
-        """Move to the next end of a lease, eta or exhaustion, and give that moment.
-
-        None, and no move, where nothing is left that time alone would change.
-        """
-        return next_event(self._emulator())
-
-    def __repr__(self) -> str:
-        return f"FixtureClock({self.now().isoformat()})"
-
-
-@contextmanager
-def clock_of_test(
-    request: pytest.FixtureRequest, overridden: ConfigSource | None
-) -> Iterator[FixtureClock]:
-    """Freeze time for a test, unless the test does so itself, and give its clock."""
-    try:
-        settings = settings_of(request.node, overridden)
-    except SettingsError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
-    start = settings.start
-    load_store(settings.store)
-    clock = FixtureClock(lambda: request.getfixturevalue("pullqueue_emulator"))
-    own = own_freezer(request)
-    if own is None and not is_frozen():
-        _check_freezegun()
-        with freeze(start or ManualClock.DEFAULT_START):
-            yield clock
-        return
-    if start is not None:
+def frozen(request: pytest.FixtureRequest, start: datetime | None) -> AbstractContextManager[None]:
+    """Freeze time for a test at `start`, unless the test freezes it itself."""
+    fixtures = {
+        name: request.getfixturevalue(name) for name in _FREEZERS if name in request.fixturenames
+    }
+    kind, decorated_start = _decorator(request.node)
+    if start is not None and (is_frozen() or kind is not None):
         pytest.fail(
             "the start of pullqueue_clock is set, but the test freezes time itself: "
             "remove one of the two",
             pytrace=False,
         )
-    if own is not None and own.start is not None and not is_frozen():
+    if is_frozen() or kind == "time_machine":
+        return nullcontext()
+    if decorated_start is not None:
         # So that the fixtures of the test see the time that the decorator is about to set.
-        with freeze(own.start):
-            yield clock
-        return
-    yield clock
-
-
-def _check_freezegun() -> None:
+        return freeze(decorated_start)
+    if "time_machine" in fixtures:
+        # It does not freeze before it is moved, and could not start once freezegun has.
+        fixtures["time_machine"].move_to(start or ManualClock.DEFAULT_START, tick=False)
+        return nullcontext()
     if find_spec("freezegun") is None:
-        message = "pullqueue_clock needs freezegun: pip install 'pullqueue[pytest]'"
-        raise pytest.fail.Exception(message, pytrace=False)
+        pytest.fail(
+            "pullqueue_clock needs freezegun: pip install 'pullqueue[pytest]'", pytrace=False
+        )
+    return freeze(start or ManualClock.DEFAULT_START)
 
 
-__all__ = ["FixtureClock", "OwnFreezer", "clock_of_test"]
+def _decorator(item: pytest.Item) -> tuple[str | None, datetime | None]:
+    """Return which library decorates a test, and the time that a decorator of freezegun will set.
+
+    A decorator freezes time when the test is called, which is after its fixtures were set up.
+    Neither library marks what it decorates, so its object is looked for in the wrappers' closures.
+    """
+    for value in _closure_values(getattr(item, "obj", None)):
+        kind = type(value)
+        if kind.__module__ == "freezegun.api" and hasattr(value, "time_to_freeze"):
+            return "freezegun", value.time_to_freeze.replace(tzinfo=UTC)
+        if kind.__module__ == "time_machine":
+            return "time_machine", None
+    return None, None
+
+
+def _closure_values(function: object) -> Iterator[object]:
+    while function is not None:
+        for cell in getattr(function, "__closure__", None) or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+        function = getattr(function, "__wrapped__", None)

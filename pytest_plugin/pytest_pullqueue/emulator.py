@@ -1,106 +1,94 @@
-"""The fixture `pullqueue_emulator`: configuration found, engine made, failures explained."""
+"""The fixture `pullqueue_emulator`: its configuration, its store, and reports of failed tests."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+import os
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import pytest
 
-from pullqueue import config as queue_yaml
 from pullqueue.clock import Clock
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.names import random_names
+from pullqueue.engine.faults import Faults
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
-from pullqueue.testing.process_time import ProcessClock
-from pullqueue.testing.recording import remember_added
-from pytest_pullqueue.reporting import explain_failures
-from pytest_pullqueue.settings import ConfigSource, Settings, SettingsError, settings_of
-from pytest_pullqueue.stores import store_of_worker
+from pullqueue.stores import store_from_url
+from pullqueue.testing.describing import describe_rest
+from pullqueue.testing.emulating import emulated, queue_config, read_config
+from pytest_pullqueue.settings import MARKER, Settings
 
-_MARKER_FILE = "@pytest.mark.pullqueue"
-_NAME_SEED = 0
-
-_Key = tuple[object, ...]
-_LOADED = pytest.StashKey[dict[_Key, QueueConfig | str]]()
-"""Configurations by where they come from; for a bad one, what is wrong with it."""
-_REPORTED = pytest.StashKey[dict[_Key, str]]()
-"""The test that told of a bad configuration."""
+_FILE = "sqlite:///"
+_SERVER = "postgresql://"
+_MARK = f"@pytest.mark.{MARKER}"
+_HOOKS = "pullqueue-reports"
+_EMULATOR = pytest.StashKey[Emulator]()
+_PASSED = pytest.StashKey[bool]()
+_FAILED = pytest.StashKey[dict[tuple[object, str], str]]()
+"""For each configuration that is not valid, the test whose report shows the reason."""
 
 
 @contextmanager
-def emulator_of_test(
-    request: pytest.FixtureRequest, overridden: ConfigSource | None
-) -> Iterator[Emulator]:
-    """Make the emulator of a test; a configuration that is not valid fails the test."""
-    try:
-        settings = settings_of(request.node, overridden)
-        config = _configuration(request.node, settings)
-    except SettingsError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
-    limits = Limits(
-        leases_per_second=PRODUCTION_LEASES_PER_SECOND if settings.lease_rate_limit else None
-    )
-    try:
-        emulator = Emulator(
-            config,
-            clock=_clock(request, settings),
-            limits=limits,
-            project=settings.project,
-            store=store_of_worker(settings.store, request.config.rootpath),
-            names=random_names(_NAME_SEED),
-        )
-    except StoreError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
-    with closing(emulator):
-        emulator.reset()
-        with explain_failures(request.node, emulator), remember_added(emulator):
-            yield emulator
-
-
-def _clock(request: pytest.FixtureRequest, settings: Settings) -> Clock:
-    if settings.start is not None or "pullqueue_clock" in request.fixturenames:
-        clock: Clock = request.getfixturevalue("pullqueue_clock")
-        return clock
-    return ProcessClock()
+def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Iterator[Emulator]:
+    """Run the emulator of a test; a configuration that is not valid fails the test."""
+    rate = PRODUCTION_LEASES_PER_SECOND if settings.lease_rate_limit else None
+    with ExitStack() as stack:
+        try:
+            emulator = stack.enter_context(
+                emulated(
+                    _configuration(item, settings),
+                    clock=clock,
+                    limits=Limits(leases_per_second=rate),
+                    project=settings.project,
+                    store=store_of_worker(settings.store, item.config.rootpath),
+                )
+            )
+        except StoreError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+        stack.enter_context(_reports(item, emulator))
+        yield emulator
 
 
 def _configuration(item: pytest.Item, settings: Settings) -> QueueConfig:
-    config = _base_configuration(item, settings)
-    if settings.total_storage_limit is None:
-        return config
-    limit = _from_text(item, settings, {"total_storage_limit": settings.total_storage_limit})
-    return replace(config, total_storage_limit_bytes=limit.total_storage_limit_bytes)
-
-
-def _base_configuration(item: pytest.Item, settings: Settings) -> QueueConfig:
-    source = settings.config
-    if settings.queues is not None:
-        return _from_text(item, settings, {"queue": [_entry(q) for q in settings.queues]})
-    if isinstance(source, QueueConfig):
-        return source
-    if isinstance(source, str) and "\n" in source:
-        return _loaded(item, settings, source)
-    if source is None:
-        return _loaded(item, settings, _nearest(item))
-    return _loaded(item, settings, settings.config_base / source)
-
-
-def _entry(queue: str | Mapping[str, object]) -> Mapping[str, object]:
-    return {"mode": "pull"} | ({"name": queue} if isinstance(queue, str) else dict(queue))
-
-
-def _from_text(item: pytest.Item, settings: Settings, tree: Mapping[str, object]) -> QueueConfig:
+    limit = settings.total_storage_limit
     try:
-        text = json.dumps(tree)  # which is YAML, too
-    except TypeError as error:
-        raise SettingsError(f"{_MARKER_FILE}: {error}") from None
-    return _loaded(item, settings, text)
+        if settings.queues is not None:
+            return queue_config(
+                settings.queues, total_storage_limit=limit, profile=settings.profile
+            )
+        config = _read(item, settings)
+        if limit is not None:
+            parsed = queue_config([], total_storage_limit=limit)
+            config = replace(config, total_storage_limit_bytes=parsed.total_storage_limit_bytes)
+    except (InvalidQueueConfigError, TypeError) as error:
+        lines = [f"{_MARK}: {line}" for line in str(error).splitlines()]
+        raise pytest.fail.Exception("\n".join(lines), pytrace=False) from None
+    return config
+
+
+def _read(item: pytest.Item, settings: Settings) -> QueueConfig:
+    """Read a configuration; of one that is not valid only the first report shows the reason."""
+    source, name = settings.config, "pullqueue_config"
+    if any("config" in marker.kwargs for marker in item.iter_markers(MARKER)):
+        name = f"{_MARK}(config=...)"
+    if source is None:
+        source = _nearest(item)
+    elif not isinstance(source, QueueConfig) and "\n" not in str(source):
+        source = settings.config_base / source
+    failed = item.config.stash.setdefault(_FAILED, {})
+    first = failed.get((source, settings.profile), item.nodeid)
+    if first != item.nodeid:
+        where = source if isinstance(source, Path) else name
+        pytest.fail(f"{where} is not valid: the report of {first} shows why", pytrace=False)
+    try:
+        return read_config(source, name=name, profile=settings.profile)
+    except (ConfigFileError, InvalidQueueConfigError) as error:
+        failed[source, settings.profile] = item.nodeid
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 def _nearest(item: pytest.Item) -> Path:
@@ -112,43 +100,78 @@ def _nearest(item: pytest.Item) -> Path:
         path = folder / "queue.yaml"
         if path.is_file():
             return path
-    raise SettingsError(
-        f"no queue.yaml in {item.path.parent} or above it, up to {folders[-1]}: name one in the "
-        f"ini option pullqueue_config, or say {_MARKER_FILE}(config=...) or (queues=[...])"
+    raise pytest.fail.Exception(
+        f"no queue.yaml in {item.path.parent} or above it, up to {folders[-1]}: give one with the "
+        f"ini option pullqueue_config, {_MARK}(config=...) or (queues=[...])",
+        pytrace=False,
     )
 
 
-def _loaded(item: pytest.Item, settings: Settings, source: Path | str) -> QueueConfig:
-    """Read a configuration, each once in a session; tell once what is wrong with a bad one."""
-    key = _key(source, settings.profile)
-    loaded = item.config.stash.setdefault(_LOADED, {})
-    if key not in loaded:
-        loaded[key] = _read(source, settings.profile)
-    found = loaded[key]
-    if isinstance(found, QueueConfig):
-        return found
-    reported = item.config.stash.setdefault(_REPORTED, {})
-    first = reported.setdefault(key, item.nodeid)
-    if first == item.nodeid:
-        raise SettingsError(found)
-    where = source if isinstance(source, Path) else _MARKER_FILE
-    raise SettingsError(f"{where} is not valid: the report of {first} tells why")
+def store_of_worker(url: str, root: Path) -> str:
+    """Return the URL of the store that only this process of pytest uses.
+
+    The name of the worker (`main` without workers) is added to the file or the schema, so that
+    tests, which empty their store, never delete tasks that someone works with. A relative file is
+    relative to pytest's root directory; its folder is made, as a new checkout has none.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    if url.startswith(_FILE):
+        place, mark, options = url.removeprefix(_FILE).partition("?")
+        path = root / place
+        with suppress(OSError):  # opening the store reports what is wrong
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return f"{_FILE}{path.with_name(f'{path.stem}-{worker}{path.suffix}')}{mark}{options}"
+    if url.startswith(_SERVER):
+        parts = urlsplit(url)
+        parameters = dict(parse_qsl(parts.query))
+        parameters["schema"] = f"{parameters.get('schema', 'pullqueue')}_{worker}"
+        return urlunsplit(parts._replace(query=urlencode(parameters)))
+    return url
 
 
-def _key(source: Path | str, profile: str) -> _Key:
-    if isinstance(source, str):
-        return (source, profile)
-    try:
-        status = source.stat()
-    except OSError:
-        return (source, profile)
-    return (source, profile, status.st_mtime_ns, status.st_size)
+def load_store(url: str) -> None:
+    """Import what a store needs: the driver of a database must not be loaded in frozen time.
+
+    Opening the store reports what is wrong with a URL.
+    """
+    with suppress(StoreError):
+        store_from_url(url)
 
 
-def _read(source: Path | str, profile: str) -> QueueConfig | str:
-    try:
-        if isinstance(source, Path):
-            return queue_yaml.load(source, profile=profile)
-        return queue_yaml.loads(source, file=_MARKER_FILE, profile=profile)
-    except (ConfigFileError, InvalidQueueConfigError) as error:
-        return str(error)
+def check_triggered(item: pytest.Item, faults: Faults) -> None:
+    """Fail a test that has passed although a fault that is still set never triggered."""
+    never = [f"  {fault}" for fault in faults.active if not fault.hits]
+    passed = item.stash.get(_PASSED, False)
+    if passed and never:
+        pytest.fail("\n".join(["strict_faults: never triggered:", *never]), pytrace=False)
+
+
+@contextmanager
+def _reports(item: pytest.Item, emulator: Emulator) -> Iterator[None]:
+    """Let the reports of a test's failures show the state of its queues."""
+    plugins = item.config.pluginmanager
+    if not plugins.has_plugin(_HOOKS):
+        plugins.register(_Reports(), _HOOKS)
+    item.stash[_EMULATOR] = emulator
+    yield
+    del item.stash[_EMULATOR]
+
+
+class _Reports:
+    """A hook that is only there in runs in which an emulator was made."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Add the state of the test's queues to the report of its failure."""
+        report = yield
+        if report.when == "call":
+            item.stash[_PASSED] = report.passed
+        emulator = item.stash.get(_EMULATOR, None)
+        if emulator is not None and report.failed:
+            message = "" if call.excinfo is None else str(call.excinfo.value)
+            state = describe_rest(emulator, message)
+            if state:
+                report.sections.append(("pullqueue", state))
+        return report

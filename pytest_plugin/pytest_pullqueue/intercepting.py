@@ -1,10 +1,11 @@
-"""The fixture `pullqueue_responses`: Google's addresses answered in process, no socket opened."""
+"""The fixture `pullqueue_responses`: Google's addresses, answered in process without a socket."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
 import responses
@@ -15,7 +16,7 @@ from werkzeug.test import Client
 from pullqueue.api.tokens import Tokens
 from pullqueue.engine.emulator import Emulator
 from pullqueue.server.app import create_app
-from pytest_pullqueue.web import Identities, ServiceAccountKey, errors_raised
+from pullqueue.testing.live_server import Identities, errors_raised
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _API = re.compile(
@@ -29,6 +30,8 @@ _TOKEN = re.compile(
 _TOKEN_INFO = re.compile(
     r"https://(oauth2|www)\.googleapis\.com/(oauth2/v[123]/tokeninfo|tokeninfo)(\?|$)"
 )
+_LOOPBACK = IPv4Network("127.0.0.0/8")
+_LOOPBACK_6 = IPv6Address("::1")
 _OAUTH_URL = "https://oauth2.googleapis.com/"
 
 _JWT_GRANT = b"grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer"
@@ -38,38 +41,46 @@ _Answer = tuple[int, dict[str, str], bytes]
 
 
 class _Registry(FirstMatchRegistry):
-    """Tells whoever asks for a token at an unknown address which key would be good."""
+    """Passes requests to this machine on, and explains requests for tokens at unknown addresses."""
 
     def find(self, request: PreparedRequest) -> tuple[responses.BaseResponse | None, list[str]]:
-        """Give who answers a request, or why nobody does."""
+        """Return the response for a request, or the reasons for which there is none."""
         match, reasons = super().find(request)
+        if match is None and _is_loopback(str(request.url)):
+            return responses.PassthroughResponse(str(request.method), str(request.url)), []
         if match is None and reasons and _asks_for_token(request):
             reasons[-1] += (
-                f"\n\npullqueue_responses gives no tokens at {request.url}, the token_uri of the "
+                f"\n\npullqueue_responses issues no tokens at {request.url}, the token_uri of the "
                 "key: make a key with pullqueue_responses.credentials(email)"
             )
         return match, reasons
 
 
-class AnsweredRequests:
-    """Calls of `requests` that are answered in process, and who may make them."""
+def _is_loopback(url: str) -> bool:
+    """Return whether a URL leads to this machine: 127.0.0.0/8, ::1 or localhost."""
+    host = urlsplit(url).hostname or ""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address in _LOOPBACK if isinstance(address, IPv4Address) else address == _LOOPBACK_6
+
+
+def _asks_for_token(request: PreparedRequest) -> bool:
+    return isinstance(request.body, str | bytes) and _JWT_GRANT in _body(request)
+
+
+class AnsweredRequests(Identities):
+    """Calls of `requests` that are answered in process, and the identities of the callers."""
 
     def __init__(self, emulator: Emulator, mock: responses.RequestsMock, *, acl: bool) -> None:
         self.mock = mock
         """The `responses.RequestsMock` that answers: add other addresses to it as usual."""
         tokens = Tokens(emulator.clock)
+        super().__init__(tokens, project=emulator.project, root_url=_OAUTH_URL)
         self._client = Client(create_app(emulator, tokens=tokens, acl=acl))
-        self._identities = Identities(tokens, project=emulator.project, root_url=_OAUTH_URL)
         for pattern, path in ((_API, None), (_TOKEN, "/token"), (_TOKEN_INFO, "/tokeninfo")):
             self._answer(pattern, path)
-
-    def token(self, email: str) -> str:
-        """Give an access token for an e-mail address, good for an hour of the test's time."""
-        return self._identities.token(email)
-
-    def credentials(self, email: str) -> ServiceAccountKey:
-        """Give the key of a service account, for google-auth's `from_service_account_info`."""
-        return self._identities.credentials(email)
 
     def _answer(self, pattern: re.Pattern[str], path: str | None) -> None:
         def answer(request: PreparedRequest) -> _Answer:
@@ -93,18 +104,14 @@ class AnsweredRequests:
 
 @contextmanager
 def requests_of_test(emulator: Emulator, *, acl: bool) -> Iterator[AnsweredRequests]:
-    """Answer the calls that code under test makes with `requests`, until the test ends."""
+    """Answer calls that are made with `requests`, until the block ends."""
     mocked = responses.RequestsMock(assert_all_requests_are_fired=False, registry=_Registry)
     with errors_raised(), mocked as mock:
         yield AnsweredRequests(emulator, mock, acl=acl)
 
 
-def _asks_for_token(request: PreparedRequest) -> bool:
-    return isinstance(request.body, str | bytes) and _JWT_GRANT in _body(request)
-
-
 def _body(request: PreparedRequest) -> bytes:
-    body = request.body
-    if body is None:
-        return b""
-    return body.encode() if isinstance(body, str) else bytes(body)
+    body = request.body or b""
+    if isinstance(body, str | bytes):
+        return body.encode() if isinstance(body, str) else body
+    return b"".join(body)  # a file or another iterable

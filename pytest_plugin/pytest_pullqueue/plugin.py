@@ -6,11 +6,18 @@ fixture needs is imported when the fixture is first used (hence each `noqa: PLC0
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_pullqueue.options import INI_OPTIONS, MARKER_USAGE, own_ini_names
+from pytest_pullqueue.settings import (
+    INI_OPTIONS,
+    MARKER_USAGE,
+    SettingsError,
+    check_ini,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,95 +25,116 @@ if TYPE_CHECKING:
     from pullqueue import Emulator
     from pullqueue.sdk.stub import PullQueueStub
     from pullqueue.server.lifecycle import Server
-    from pullqueue.testing import Faults
-    from pytest_pullqueue.clock import FixtureClock
+    from pullqueue.testing import Faults, FixtureClock, LiveServer
     from pytest_pullqueue.intercepting import AnsweredRequests
-    from pytest_pullqueue.server import LiveServer
-    from pytest_pullqueue.settings import ConfigSource
+    from pytest_pullqueue.settings import ConfigSource, Settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Announce the ini options."""
+    """Register the ini options."""
     for name, text in INI_OPTIONS.items():
         parser.addini(name, text, type="string", default=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Announce the marker and refuse bad ini options."""
+    """Register the marker and refuse invalid ini options."""
     config.addinivalue_line("markers", MARKER_USAGE)
-    names = own_ini_names(config)
-    if not names:
-        return
-    from pytest_pullqueue.settings import SettingsError, check_ini  # noqa: PLC0415
-
     try:
-        check_ini(config, names)
+        check_ini(config)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
 
 
 @pytest.fixture(scope="session")
-def pullqueue_config() -> ConfigSource | None:
+def pullqueue_config(request: pytest.FixtureRequest) -> ConfigSource | None:
     """The queue.yaml of the session's tests; override it to choose another.
 
     Return a path (relative to the root directory), the text of a queue.yaml, or a `QueueConfig`.
     None leaves the choice to the ini option `pullqueue_config`, or else to the nearest queue.yaml
-    in the folder of the test or above it. A marker on a test goes before all of these.
+    in the folder of the test or above it. A marker on a test has precedence over all of these.
     """
-    return None
+    try:
+        # A plugin given by `-p` is registered before this one, so that this fixture overrides its.
+        source: ConfigSource | None = request.getfixturevalue("pullqueue_config")
+    except pytest.FixtureLookupError as error:
+        if error.argname != "pullqueue_config":
+            raise
+        return None
+    return source
+
+
+@pytest.fixture
+def _pullqueue_settings(
+    request: pytest.FixtureRequest, pullqueue_config: ConfigSource | None
+) -> Settings:
+    try:
+        return settings_of(request.node, pullqueue_config)
+    except SettingsError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 @pytest.fixture(scope="session")
 def _pullqueue_loaded(pytestconfig: pytest.Config) -> None:
-    """Load the emulator before a test freezes time: modules loaded then would keep fakes."""
-    import pytest_pullqueue.clock  # noqa: PLC0415
-    import pytest_pullqueue.emulator  # noqa: F401, PLC0415
-    from pytest_pullqueue.stores import load_store  # noqa: PLC0415
+    """Load the emulator before a test freezes time: a database's driver must not see it frozen."""
+    from pytest_pullqueue.emulator import load_store  # noqa: PLC0415
 
     load_store(pytestconfig.getini("pullqueue_store") or "memory")
 
 
 @pytest.fixture
 def pullqueue_clock(
-    request: pytest.FixtureRequest,
-    _pullqueue_loaded: None,
-    pullqueue_config: ConfigSource | None,
+    request: pytest.FixtureRequest, _pullqueue_loaded: None, _pullqueue_settings: Settings
 ) -> Iterator[FixtureClock]:
     """The clock of the test: the whole process's time, frozen, until the test moves it.
 
-    It begins at 2026-01-01T00:00Z, or where the marker or the ini file says. A test that brings a
+    It starts at 2026-01-01T00:00Z, or as the marker or the ini file says. A test that brings a
     freezer (`@freeze_time`, `freezer`, time-machine) keeps it, and the clock reads and moves that.
+    What measures or waits keeps the real time: `time.perf_counter`, event loops, timeouts of
+    threads and subprocesses, deadlines of Hypothesis.
     """
-    from pytest_pullqueue.clock import clock_of_test  # noqa: PLC0415
+    from pullqueue.testing import FixtureClock, ProcessClock  # noqa: PLC0415
+    from pytest_pullqueue.clock import frozen  # noqa: PLC0415
+    from pytest_pullqueue.emulator import load_store  # noqa: PLC0415
 
-    with clock_of_test(request, pullqueue_config) as clock:
-        yield clock
+    load_store(_pullqueue_settings.store)
+    with frozen(request, _pullqueue_settings.start):
+        yield FixtureClock(ProcessClock(), lambda: request.getfixturevalue("pullqueue_emulator"))
 
 
 @pytest.fixture
 def pullqueue_emulator(
-    request: pytest.FixtureRequest,
-    _pullqueue_loaded: None,
-    pullqueue_config: ConfigSource | None,
+    request: pytest.FixtureRequest, _pullqueue_loaded: None, _pullqueue_settings: Settings
 ) -> Iterator[Emulator]:
     """The test's own `pullqueue.Emulator`: the queues of queue.yaml, empty.
 
     Its time is the process's: frozen where the test has `pullqueue_clock` or another freezer. When
-    the test fails, its report tells the state of the queues, what happened last, and the faults.
+    the test fails, its report shows the state of the queues, their last events, and the faults.
     """
+    from pullqueue.testing import ProcessClock  # noqa: PLC0415
     from pytest_pullqueue.emulator import emulator_of_test  # noqa: PLC0415
 
-    with emulator_of_test(request, pullqueue_config) as emulator:
+    if _pullqueue_settings.start is not None or "pullqueue_clock" in request.fixturenames:
+        request.getfixturevalue("pullqueue_clock")
+    with emulator_of_test(request.node, _pullqueue_settings, ProcessClock()) as emulator:
         yield emulator
 
 
 @pytest.fixture
-def pullqueue_faults(pullqueue_emulator: Emulator) -> Iterator[Faults]:
-    """Faults in the calls to the test's emulator, through whichever door they come."""
+def pullqueue_faults(
+    request: pytest.FixtureRequest, _pullqueue_settings: Settings, pullqueue_emulator: Emulator
+) -> Iterator[Faults]:
+    """Faults in the calls to the test's emulator, through whichever interface they are made.
+
+    With `strict_faults`, a test that passes fails at teardown if a fault that is still set never
+    triggered.
+    """
     from pullqueue.testing import Faults  # noqa: PLC0415
+    from pytest_pullqueue.emulator import check_triggered  # noqa: PLC0415
 
     with Faults(pullqueue_emulator) as faults:
         yield faults
+        if _pullqueue_settings.strict_faults:
+            check_triggered(request.node, faults)
 
 
 @pytest.fixture(scope="session")
@@ -125,40 +153,40 @@ def pullqueue_sdk(
 ) -> Iterator[PullQueueStub]:
     """App Engine's SDK on the test's emulator: `google.appengine.api.taskqueue` just works.
 
-    Gives the stub, for suites that look into it. What was installed before is put back.
+    Returns the stub, for suites that inspect it. What was installed before is restored. Warnings
+    of the SDK's own modules are ignored during the test.
     """
     from pullqueue import sdk  # noqa: PLC0415
 
-    with sdk.install(pullqueue_emulator) as stub:
+    with warnings.catch_warnings(), sdk.install(pullqueue_emulator) as stub:
+        warnings.filterwarnings("ignore", module=r"google\.appengine\.")
         yield stub
 
 
 @pytest.fixture(scope="session")
 def _pullqueue_session_server() -> Iterator[Server]:
-    from pytest_pullqueue.server import session_server  # noqa: PLC0415
+    from pullqueue import Emulator  # noqa: PLC0415
+    from pullqueue.config.model import QueueConfig  # noqa: PLC0415
+    from pullqueue.server.lifecycle import Server  # noqa: PLC0415
 
-    with session_server() as server:
+    with Server(Emulator(QueueConfig())) as server:
         yield server
 
 
 @pytest.fixture
 def pullqueue_server(
-    request: pytest.FixtureRequest,
-    _pullqueue_session_server: Server,
-    pullqueue_config: ConfigSource | None,
-    pullqueue_emulator: Emulator,
+    _pullqueue_session_server: Server, _pullqueue_settings: Settings, pullqueue_emulator: Emulator
 ) -> Iterator[LiveServer]:
-    """A live server of the REST API, in a thread, that serves the test's emulator.
+    """A live server of the REST API, in threads of this process, that serves the test's emulator.
 
-    It listens on a free port of this machine from the first test that asks for it to the end of
-    the session. An error inside the server fails the test.
+    It listens on a free port of this machine from the first test that uses it to the end of the
+    session. An error inside the server fails the test.
     """
-    from pytest_pullqueue.server import server_of_test  # noqa: PLC0415
-    from pytest_pullqueue.settings import settings_of  # noqa: PLC0415
+    from pullqueue.testing.live_server import LiveServer, errors_raised  # noqa: PLC0415
 
-    acl = settings_of(request.node, pullqueue_config).acl
-    with server_of_test(_pullqueue_session_server, pullqueue_emulator, acl=acl) as server:
-        yield server
+    _pullqueue_session_server.switch_to(pullqueue_emulator, acl=_pullqueue_settings.acl)
+    with errors_raised():
+        yield LiveServer(_pullqueue_session_server)
 
 
 @pytest.fixture(scope="session")
@@ -174,19 +202,14 @@ def _pullqueue_responses_loaded() -> None:
 
 @pytest.fixture
 def pullqueue_responses(
-    request: pytest.FixtureRequest,
-    _pullqueue_responses_loaded: None,
-    pullqueue_config: ConfigSource | None,
-    pullqueue_emulator: Emulator,
+    _pullqueue_responses_loaded: None, _pullqueue_settings: Settings, pullqueue_emulator: Emulator
 ) -> Iterator[AnsweredRequests]:
     """Calls with `requests` to Google's addresses of the API, answered by the test's emulator.
 
-    They are answered in process, by the library `responses`; no socket is opened, and any other
-    address is refused, unless the test adds it to `.mock`.
+    They are answered in process, by the library `responses`. Requests to this machine (127.0.0.0/8,
+    ::1, localhost) pass through; any other address is refused, unless the test adds it to `.mock`.
     """
     from pytest_pullqueue.intercepting import requests_of_test  # noqa: PLC0415
-    from pytest_pullqueue.settings import settings_of  # noqa: PLC0415
 
-    acl = settings_of(request.node, pullqueue_config).acl
-    with requests_of_test(pullqueue_emulator, acl=acl) as answered:
+    with requests_of_test(pullqueue_emulator, acl=_pullqueue_settings.acl) as answered:
         yield answered

@@ -1,4 +1,4 @@
-"""What a test asks of its emulator: by marker, by ini option, or by an overridden fixture."""
+"""The settings of a test's queues: from its markers, an overridden fixture, or the ini file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,41 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from pytest_pullqueue.options import INI_OPTIONS, MARKER
-
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueConfig
+
+MARKER = "pullqueue"
+INI_OPTIONS = {
+    "pullqueue_config": "queue.yaml of the tests, relative to this file",
+    "pullqueue_project": "application id that callers of the REST API must name",
+    "pullqueue_profile": "how strictly queue.yaml is read: gcloud (the default) or sdk",
+    "pullqueue_lease_rate_limit": "true: limit tests to production's 10 lease calls a second",
+    "pullqueue_acl": "true: pullqueue_server and pullqueue_responses check tokens and acl",
+    "pullqueue_store": "where tasks are stored: memory, sqlite:///FILE or postgresql://...",
+    "pullqueue_start": "time at which pullqueue_clock starts, such as 2026-01-01T00:00Z",
+    "pullqueue_strict_faults": "true: fail tests that pass although a fault never triggered",
+}
+MARKER_USAGE = (
+    f"{MARKER}(config=None, queues=None, total_storage_limit=None, profile=None, project=None, "
+    "lease_rate_limit=False, acl=False, store=None, start=None, strict_faults=False): settings of "
+    "a test's pull queues"
+)
 
 ConfigSource: TypeAlias = "Path | str | QueueConfig"
 """A path, the text of a queue.yaml (a str of more than one line), or a configuration."""
 
-_TRUTH = {"true": True, "yes": True, "on": True, "1": True}
-_FALSEHOOD = {"false": False, "no": False, "off": False, "0": False}
+_BOOLEANS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 _PROFILES = ("gcloud", "sdk")
+_WHERE = f"@pytest.mark.{MARKER}"
 
 
 class SettingsError(Exception):
@@ -37,36 +61,36 @@ class Settings:
     config_base: Path = field(default_factory=Path)
     """What a relative path in `config` is relative to."""
     queues: Sequence[str | Mapping[str, object]] | None = None
-    """Instead of `config`: names of pull queues, or entries as in queue.yaml."""
+    """Instead of `config`: exactly these, as names of pull queues or entries of queue.yaml."""
     total_storage_limit: str | None = None
     """As in queue.yaml, such as `"1M"`."""
     profile: str = "gcloud"
     """How strictly queue.yaml is read: `"gcloud"`, or `"sdk"` as Google's library does."""
     project: str | None = None
-    """The application id that callers of the REST API must name; any, if not given."""
+    """The application id that callers of the REST API must name; any by default."""
     lease_rate_limit: bool = False
-    """Whether more than 10 leases a second give no tasks, as in production."""
+    """Whether more than 10 lease calls a second return no tasks, as in production."""
     acl: bool = False
-    """Whether callers over REST need a token, and the acl of each queue decides."""
+    """Whether callers over REST need a token, and the acl of each queue is checked."""
     store: str = "memory"
-    """Where tasks are kept, as the URL of a store."""
+    """Where tasks are stored, as the URL of a store."""
     start: datetime | None = None
-    """Where `pullqueue_clock` starts: `"2026-01-01T00:00Z"` or an aware datetime."""
+    """When `pullqueue_clock` starts: `"2026-01-01T00:00Z"` or an aware datetime."""
+    strict_faults: bool = False
+    """Whether a test that passes fails at teardown if a fault that is still set never triggered."""
 
-
-_MEANT = {"auth": "to have callers checked say acl=True, else "}
-"""For a name that a user of `pullqueue serve` would guess: what is meant."""
 
 _MARKER_ARGUMENTS = frozenset(f.name for f in fields(Settings)) - {"config_base"}
+_INI_VALUES = pytest.StashKey[Mapping[str, object]]()
 
 
 def settings_of(item: pytest.Item, overridden: ConfigSource | None) -> Settings:
-    """Give a test's settings: its markers', else the overridden fixture's, else the ini file's.
+    """Return a test's settings: its markers', else the overridden fixture's, else the ini file's.
 
     Raises:
         SettingsError: a marker or an ini option is not valid.
     """
-    values: dict[str, object] = dict(_ini_values(item.config))
+    values = dict(_ini_values(item.config))
     if overridden is not None:
         config = _checked("the fixture pullqueue_config", "config", overridden)
         values |= {"config": config, "config_base": item.config.rootpath}
@@ -79,14 +103,17 @@ def settings_of(item: pytest.Item, overridden: ConfigSource | None) -> Settings:
     return Settings(**values)  # type: ignore[arg-type] # each value has been checked
 
 
-def check_ini(config: pytest.Config, names: Sequence[str]) -> None:
-    """Refuse ini options of this plugin that do not exist or have an unusable value.
+def check_ini(config: pytest.Config) -> None:
+    """Refuse ini options of this plugin that do not exist or have an invalid value.
 
     Raises:
         SettingsError: there is one.
     """
+    # `inicfg` is deprecated since pytest 9, without a successor for names that nobody registered.
+    given = vars(config).get("_inicfg")
+    names = config.inicfg if given is None else given
     for name in names:
-        if name not in INI_OPTIONS:
+        if name.startswith(f"{MARKER}_") and name not in INI_OPTIONS:
             raise SettingsError(
                 f"{_ini_file(config)}: unknown ini option {name!r}: use one of "
                 f"{', '.join(sorted(INI_OPTIONS))}"
@@ -94,14 +121,18 @@ def check_ini(config: pytest.Config, names: Sequence[str]) -> None:
     _ini_values(config)
 
 
-def _ini_values(config: pytest.Config) -> dict[str, object]:
-    values: dict[str, object] = {}
-    for option in INI_OPTIONS:
-        value = config.getini(option)
-        if value is not None:
-            name = option.removeprefix("pullqueue_")
-            values[name] = _checked(f"{_ini_file(config)}: ini option {option}", name, value)
-    values["config_base"] = config.inipath.parent if config.inipath else config.rootpath
+def _ini_values(config: pytest.Config) -> Mapping[str, object]:
+    values = config.stash.get(_INI_VALUES, None)
+    if values is None:
+        found: dict[str, object] = {
+            "config_base": config.inipath.parent if config.inipath else config.rootpath
+        }
+        for option in INI_OPTIONS:
+            value = config.getini(option)
+            if value is not None:
+                name = option.removeprefix(f"{MARKER}_")
+                found[name] = _checked(f"{_ini_file(config)}: ini option {option}", name, value)
+        values = config.stash[_INI_VALUES] = found
     return values
 
 
@@ -110,37 +141,37 @@ def _ini_file(config: pytest.Config) -> str:
 
 
 def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
-    where = f"@pytest.mark.{MARKER}"
     if marker.args:
-        raise SettingsError(f"{where} takes no positional arguments, but got {marker.args[0]!r}")
+        raise SettingsError(f"{_WHERE} takes no positional arguments, but got {marker.args[0]!r}")
     for name in marker.kwargs:
         if name not in _MARKER_ARGUMENTS:
-            hint = _MEANT.get(name, "")
+            hint = "to check callers set acl=True, otherwise " if name == "auth" else ""
             raise SettingsError(
-                f"{where} has no argument {name!r}: {hint}use one of "
+                f"{_WHERE} has no argument {name!r}: {hint}use one of "
                 f"{', '.join(sorted(_MARKER_ARGUMENTS))}"
             )
     if {"config", "queues"} <= marker.kwargs.keys():
-        raise SettingsError(f"{where} has both config and queues: give one of them")
-    return {n: _checked(f"{where}: argument {n}", n, v) for n, v in marker.kwargs.items()}
+        raise SettingsError(f"{_WHERE} has both config and queues: give one of them")
+    return {n: _checked(f"{_WHERE}: argument {n}", n, v) for n, v in marker.kwargs.items()}
 
 
 def _checked(where: str, name: str, value: object) -> object:
-    """Give a setting in the type it has in `Settings`."""
-    if name in ("lease_rate_limit", "acl"):
-        return _truth(where, value)
+    """Return a setting in the type that it has in `Settings`."""
+    wrong = f"{where} is {value!r}: "
+    if name in ("lease_rate_limit", "acl", "strict_faults"):
+        if str(value).lower() not in _BOOLEANS:
+            raise SettingsError(f"{wrong}use true or false")
+        return _BOOLEANS[str(value).lower()]
     if name == "start":
-        return _moment(where, value)
+        return _time(where, value)
     if name == "config" and not _is_config_source(value):
-        raise SettingsError(
-            f"{where} is {value!r}: give a path, the text of a queue.yaml, or a QueueConfig"
-        )
+        raise SettingsError(f"{wrong}give a path, the text of a queue.yaml, or a QueueConfig")
     if name == "profile" and value not in _PROFILES:
-        raise SettingsError(f"{where} is {value!r}: use one of {', '.join(_PROFILES)}")
+        raise SettingsError(f"{wrong}use one of {', '.join(_PROFILES)}")
     if name in ("project", "store", "total_storage_limit") and not isinstance(value, str):
-        raise SettingsError(f"{where} is {value!r}: give a text")
+        raise SettingsError(f"{wrong}give a string")
     if name == "queues" and (isinstance(value, str) or not isinstance(value, Sequence)):
-        raise SettingsError(f"{where} is {value!r}: give a list of queue names or entries")
+        raise SettingsError(f"{wrong}give a list of queue names or entries")
     return value
 
 
@@ -152,21 +183,11 @@ def _is_config_source(value: object) -> bool:
     return isinstance(value, QueueConfig)
 
 
-def _truth(where: str, value: object) -> bool:
-    known = _TRUTH | _FALSEHOOD
-    text = str(value).lower()
-    if text not in known:
-        raise SettingsError(f"{where} is {value!r}: use true or false")
-    return known[text]
+def _time(where: str, value: object) -> datetime:
+    from pullqueue.errors import ClockError  # noqa: PLC0415 - only where a start is set
+    from pullqueue.testing.emulating import parse_time  # noqa: PLC0415 - the same
 
-
-def _moment(where: str, value: object) -> datetime:
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        moment = None
-    if not isinstance(moment, datetime) or moment.utcoffset() is None:
-        raise SettingsError(
-            f"{where} is {value!r}: give a moment with its time zone, such as 2026-01-01T00:00Z"
-        )
-    return moment
+        return parse_time(value)
+    except ClockError as error:
+        raise SettingsError(f"{where}: {error}") from None

@@ -11,6 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(autouse=True)
+def _plugins_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave plugins that change every run out of users' suites, unless a test gives them by -p."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:randomly")
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the sdist, and the wheel from the sdist, with what is installed here."""

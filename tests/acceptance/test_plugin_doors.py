@@ -319,15 +319,15 @@ def test_responses_and_a_key_from_elsewhere(run: Run) -> None:
 
         def test_unknown_address(pullqueue_responses):
             key = pullqueue_responses.credentials("worker@example.com")
-            key["token_uri"] = "http://127.0.0.1:8124/token"
+            key["token_uri"] = "https://example.com/token"
             with pytest.raises(TransportError, match=(
-                    r"gives no tokens at http://127.0.0.1:8124/token, the token_uri of the key: "
+                    r"issues no tokens at https://example.com/token, the token_uri of the key: "
                     r"make a key with pullqueue_responses.credentials\\(email\\)")):
                 ask(key)
             for body in ("{}", iter([b"{}"])):
                 with pytest.raises(requests.ConnectionError) as refused:
-                    requests.post("http://127.0.0.1:8124/token", data=body)
-                assert "gives no tokens" not in str(refused.value)
+                    requests.post("https://example.com/token", data=body)
+                assert "issues no tokens" not in str(refused.value)
 
         def test_unknown_key(pullqueue_responses):
             key = pullqueue_responses.credentials("worker@example.com")

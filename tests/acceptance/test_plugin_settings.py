@@ -100,7 +100,7 @@ pytestmark = pytest.mark.pullqueue(queues=["a", {"name": "b", "retry_parameters"
                                                  {"task_retry_limit": 1}}])
 
 def test_module(pullqueue_emulator):
-    assert [queue.name for queue in pullqueue_emulator.queues] == ["a", "b", "default"]
+    assert [queue.name for queue in pullqueue_emulator.queues] == ["a", "b"]
     assert pullqueue_emulator.queue("b").settings.retry_parameters.task_retry_limit == 1
 
 @pytest.mark.pullqueue(config="mine.yaml", total_storage_limit="1K")
@@ -138,18 +138,40 @@ def test_start_and_rate(pullqueue_emulator):
         ),
         (
             "auth='acl'",
-            "@pytest.mark.pullqueue has no argument 'auth': to have callers checked say acl=True*",
+            "@pytest.mark.pullqueue has no argument 'auth': to check callers set acl=True*",
         ),
         ("config='a', queues=['b']", "@pytest.mark.pullqueue has both config and queues: *"),
         ("queues='a'", "@pytest.mark.pullqueue: argument queues is 'a': give a list of *"),
+        (
+            "config='queue: []\\n', total_storage_limit='lots'",
+            "@pytest.mark.pullqueue: total_storage_limit: *lots*",
+        ),
+        (
+            "config='queue:\\n- nam: x\\n'",
+            "@pytest.mark.pullqueue(config=...):2:3: *nam*",
+        ),
+        ("queues=[5]", "@pytest.mark.pullqueue: queues contains 5: give a queue name, or an *"),
+        (
+            "queues=['a', 'b', 'a']",
+            '@pytest.mark.pullqueue: queues[[]2].name: a queue named "a" is there already: *',
+        ),
         ("queues=[{'name': object}]", "@pytest.mark.pullqueue: *not JSON serializable*"),
-        ("queues=['no good']", "@pytest.mark.pullqueue:1:*no good*"),
+        ("queues=['no good']", '@pytest.mark.pullqueue: queues[[]0].name: "no good" *'),
         ("lease_rate_limit='x'", "@pytest.mark.pullqueue: argument lease_rate_limit is 'x': use*"),
-        ("start='noon'", "@pytest.mark.pullqueue: argument start is 'noon': give a moment with *"),
-        ("start='2026-01-01'", "@pytest.mark.pullqueue: argument start is '2026-01-01': give *"),
+        (
+            "start='noon'",
+            "@pytest.mark.pullqueue: argument start: 'noon' is not a time with a time *",
+        ),
+        (
+            "start='2026-01-01'",
+            "@pytest.mark.pullqueue: argument start: '2026-01-01' is not a time with *",
+        ),
         ("profile='strict'", "@pytest.mark.pullqueue: argument profile is 'strict': use one of*"),
         ("total_storage_limit=1", "@pytest.mark.pullqueue: argument total_storage_limit is 1: *"),
-        ("queues=['a'], total_storage_limit='lots'", "@pytest.mark.pullqueue:1:*lots*"),
+        (
+            "queues=['a'], total_storage_limit='lots'",
+            '@pytest.mark.pullqueue: total_storage_limit: "lots" *',
+        ),
         ("config='gone.yaml'", "*gone.yaml*"),
         ("config=['a']", "@pytest.mark.pullqueue: argument config is [[]'a']: give a path, *"),
     ],
@@ -174,7 +196,7 @@ def test_bad_marker(run: Run, arguments: str, message: str) -> None:
     ("line", "message"),
     [
         ("pullqueue_confg = x", "*tox.ini: unknown ini option 'pullqueue_confg': use one of *"),
-        ("pullqueue_start = now", "*tox.ini: ini option pullqueue_start is 'now': give a moment*"),
+        ("pullqueue_start = now", "*tox.ini: ini option pullqueue_start: 'now' is not a time*"),
         ("pullqueue_profile = x", "*tox.ini: ini option pullqueue_profile is 'x': use one of *"),
         ("pullqueue_lease_rate_limit = x", "*ini option pullqueue_lease_rate_limit is 'x': use *"),
     ],
@@ -202,7 +224,7 @@ def test_bad_file_is_told_once(run: Run, pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             "*queue.yaml:4:*rate*",
-            "*queue.yaml is not valid: the report of test_it.py::test_first tells why",
+            "*queue.yaml is not valid: the report of test_it.py::test_first shows why",
         ]
     )
     reports, _, _ = result.stdout.str().partition("short test summary")
@@ -233,5 +255,5 @@ def test_no_file(run: Run) -> None:
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["no queue.yaml in */test_no_file* or above it, up to *: name one in the ini option *"]
+        ["no queue.yaml in */test_no_file* or above it, up to *: give one with the ini option *"]
     )

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from stores import postgres_url
 
-from pytest_pullqueue.stores import store_of_worker
+from pytest_pullqueue.emulator import store_of_worker
 
 QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
 TESTS = """

@@ -26,7 +26,7 @@ LAYERS = {
     "engine": 1,
     "stores": 1,
     "lint": 2,
-    "testing": 2,
+    "testing": 4,
     "api": 2,
     "control": 2,
     "sdk": 2,

@@ -104,5 +104,7 @@ class QueueConfig:
     """Whether a deployment resumes paused queues."""
     application: str | None = None
     """An application id; App Engine ignores it."""
+    default_queue: bool = True
+    """Whether there is a queue `default` even if none of `queues` has that name."""
     file: str = "queue.yaml"
     """Where the configuration was read from, for messages."""

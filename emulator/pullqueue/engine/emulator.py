@@ -139,7 +139,8 @@ class Emulator:
         from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
 
         listed = {settings.name: settings for settings in config.queues}
-        listed.setdefault(_DEFAULT_QUEUE, QueueSettings(name=_DEFAULT_QUEUE))
+        if config.default_queue:
+            listed.setdefault(_DEFAULT_QUEUE, QueueSettings(name=_DEFAULT_QUEUE))
         with self._lock:
             queues: dict[str, Queue] = {}
             for name, settings in listed.items():

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Self, TypedDict, Unpack, cast
 
 from pullqueue import errors
@@ -90,7 +89,8 @@ class Fault:
         self._title = title
         self._verbs = verbs
         self._selection = selection
-        self._effect = effect
+        self.effect = effect
+        """What happens to a call on which it triggers."""
         self.before_call: Callable[[], None] | None = None
         """Called before each call of the app, whether or not the fault triggers on it."""
         self._random = random.Random(selection.seed)  # noqa: S311 - repeatable, not secret
@@ -102,12 +102,6 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self._title}: triggered on {self.hits} of {self.calls} calls"
-
-    def __call__(self, call: QueueCall, call_next: CallNext) -> object:
-        """Trigger on a call, or pass it on."""
-        if self.before_call is not None:
-            self.before_call()
-        return self._effect(call, call_next) if self._triggers(call) else call_next()
 
     @property
     def is_set(self) -> bool:
@@ -141,7 +135,8 @@ class Fault:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
-    def _triggers(self, call: QueueCall) -> bool:
+    def triggers_on(self, call: QueueCall) -> bool:
+        """Count a call, and return whether the fault triggers on it."""
         if call.verb not in self._verbs:
             return False
         if self._selection.queue not in (None, call.queue.name):
@@ -161,15 +156,18 @@ class Fault:
 
 
 class _FaultChain:
-    """The interceptor that holds all faults of an emulator, the one set first outermost."""
+    """The interceptor that has all faults of an emulator, in the order in which they were set."""
 
     def __init__(self) -> None:
         self.faults: tuple[Fault, ...] = ()
 
     def __call__(self, call: QueueCall, call_next: CallNext) -> object:
-        for fault in reversed(self.faults):
-            call_next = partial(fault, call, call_next)
-        return call_next()
+        faults = self.faults
+        for fault in faults:
+            if fault.before_call is not None:
+                fault.before_call()
+        first = next((fault for fault in faults if fault.triggers_on(call)), None)
+        return call_next() if first is None else first.effect(call, call_next)
 
 
 def _chain_of(emulator: Emulator) -> _FaultChain | None:
@@ -192,8 +190,8 @@ class Faults:
     Each method returns the fault it sets: its `hits` count how often it has triggered, `remove()`
     or a `with` block removes it. `clear()` or a `with` block of `Faults` removes all of them.
 
-    Of several faults the one set first triggers first. A call that it ends does not reach the
-    others, so a `fail` without `times` never lets a later fault of the same verb trigger.
+    On each call one fault triggers at most: of several the one that was set first, as with
+    responses. One without `times` never lets a later fault of the same verb trigger.
 
     `lease_tasks` stands for leases by tag as well, `lease_tasks_by_tag` for these alone. The
     assertions of `pullqueue.testing` trigger no fault.

@@ -20,7 +20,9 @@ from pullqueue.testing.assertions import (
 from pullqueue.testing.crashing import Crash, CrashFailure, CrashTestError, WorkerKilled, crash_test
 from pullqueue.testing.describing import describe
 from pullqueue.testing.driving import WorkerInterrupt, WorkerStopped, drain, drain_async
+from pullqueue.testing.emulating import Emulation, emulation
 from pullqueue.testing.freezing import ProcessClock, freeze
+from pullqueue.testing.live_server import LiveServer
 from pullqueue.testing.moving import FixtureClock, exhaust, expire_leases, next_event
 
 __all__ = [
@@ -28,9 +30,11 @@ __all__ = [
     "Crash",
     "CrashFailure",
     "CrashTestError",
+    "Emulation",
     "Fault",
     "Faults",
     "FixtureClock",
+    "LiveServer",
     "MovableClock",
     "ProcessClock",
     "WorkerInterrupt",
@@ -45,6 +49,7 @@ __all__ = [
     "describe",
     "drain",
     "drain_async",
+    "emulation",
     "exhaust",
     "expire_leases",
     "freeze",

@@ -23,7 +23,7 @@ from pullqueue.errors import ClockError
 _REAL_TIME_MODULES = frozenset({"threading", "queue", "subprocess", "_pytest.timing"})
 """Modules whose timeouts would never end in frozen time, and that of pytest's own durations."""
 
-_REAL_TIME_CALLERS = ("multiprocessing.connection", "waitress.")
+_REAL_TIME_CALLERS = ("multiprocessing.connection",)
 """Beginnings of the names of more modules that get the real time when they, or code that they call
 within five frames, ask for it."""
 

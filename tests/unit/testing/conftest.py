@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
 import pytest
 
 from pullqueue import Emulator, ManualClock, Queue
@@ -41,3 +45,19 @@ def queue(emulator: Emulator) -> Queue:
 def limited(emulator: Emulator) -> Queue:
     """The pull queue whose tasks can be leased twice."""
     return emulator.queue("limited")
+
+
+MakeModule = Callable[..., ModuleType]
+
+
+@pytest.fixture
+def make_module(monkeypatch: pytest.MonkeyPatch) -> MakeModule:
+    """Make modules from source, loaded like any other until the test ends."""
+
+    def make(source: str, name: str = "an_app") -> ModuleType:
+        module = ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        exec(source, module.__dict__)  # noqa: S102
+        return module
+
+    return make

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
-from pullqueue import Emulator, ManualClock, Queue
+from pullqueue import Emulator, InvalidQueueModeError, ManualClock, Queue
 from pullqueue.testing import (
     assert_added,
     assert_available,
     assert_empty,
     assert_exhausted,
     assert_leased,
+    describe,
     exhaust,
     json_payload,
     remember_added,
 )
+from pullqueue.testing.describing import describe_rest
 
 
 def test_empty(queue: Queue) -> None:
@@ -205,3 +209,91 @@ def test_long_payloads_are_cut(queue: Queue) -> None:
 
     with pytest.raises(AssertionError, match=re.escape("'... (1000 bytes)")):
         assert_empty(queue)
+
+
+def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) -> None:
+    """Of an emulator, every pull queue must be empty, and each that is not is shown."""
+    assert_empty(emulator)
+    queue.add(name="one")
+    limited.add(name="two")
+    limited.add(name="three")
+
+    with pytest.raises(AssertionError) as caught:
+        assert_empty(emulator)
+
+    lines = str(caught.value).splitlines()
+    assert lines[:2] == [
+        "queue 'work' is not empty: it has 1 task",
+        "queue 'limited' is not empty: it has 2 tasks",
+    ]
+    assert [line for line in lines if line.startswith("queue ")][2:] == [
+        "queue 'work': 1 available",
+        "queue 'limited': 2 available",
+    ]
+
+
+ASSERTIONS = [assert_empty, assert_available, assert_leased, assert_exhausted, assert_added]
+
+
+@pytest.mark.parametrize("assertion", ASSERTIONS)
+def test_push_queues(emulator: Emulator, assertion: Callable[[object], None]) -> None:
+    """No assertion passes judgement on a push queue, whose tasks are not here."""
+    with pytest.raises(
+        InvalidQueueModeError, match=r"^queue 'pushed' is a push queue, .* get_filtered_tasks\(\)$"
+    ):
+        assertion(emulator.queue("pushed"))
+
+
+@pytest.mark.parametrize("assertion", ASSERTIONS)
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("jobs", r"^'jobs' is not a Queue: give emulator\.queue\('jobs'\)$"),
+        (None, r"^None is not a Queue: give emulator\.queue\('NAME'\)$"),
+        (SimpleNamespace(name="jobs"), r"is not a Queue: give emulator\.queue\('jobs'\)$"),
+    ],
+)
+def test_what_is_no_queue(assertion: Callable[[object], None], value: object, message: str) -> None:
+    """A name, or a queue of another library, is refused with what to give instead."""
+    with pytest.raises(TypeError, match=message):
+        assertion(value)
+
+
+@pytest.mark.parametrize("assertion", ASSERTIONS[1:])
+def test_an_emulator_for_a_queue(emulator: Emulator, assertion: Callable[[object], None]) -> None:
+    """Only `assert_empty` knows what is meant by an emulator."""
+    with pytest.raises(TypeError, match=r" is not a Queue: give emulator\.queue\('NAME'\)$"):
+        assertion(emulator)
+
+
+def test_untagged(queue: Queue) -> None:
+    """`UNTAGGED` finds tasks without a tag only, where no tag given finds all."""
+    queue.add(name="red", tag="red")
+    assert_added(queue, tag=UNTAGGED, count=0)
+    with pytest.raises(
+        AssertionError, match="(?s)task with tag=UNTAGGED added.*tag is 'red': 'red'"
+    ):
+        assert_added(queue, tag=UNTAGGED)
+    queue.add(name="empty", tag="")
+    queue.add(name="none")
+
+    assert_added(queue, tag=UNTAGGED, name="none", count=1)
+    assert_added(queue, tag=UNTAGGED, count=1)
+    assert_added(queue, tag=None, count=3)
+
+
+def test_a_state_that_is_shown_already(emulator: Emulator, queue: Queue, limited: Queue) -> None:
+    """Where a message shows a queue, the rest has the others; nothing where it shows all."""
+    queue.add(name="one")
+    limited.add(name="two")
+    with pytest.raises(AssertionError) as caught:
+        assert_empty(queue)
+
+    rest = describe_rest(emulator, str(caught.value))
+
+    assert "'one'" not in rest
+    assert "'two'" in rest
+    with pytest.raises(AssertionError) as both:
+        assert_empty(emulator)
+    assert describe_rest(emulator, str(both.value)) == ""
+    assert describe_rest(emulator, "") == describe(emulator)

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from pullqueue import ClockError, Emulator, Limits, ManualClock, Queue, Task
-from pullqueue.testing import ProcessClock, assert_empty, drain
+from pullqueue import (
+    ClockError,
+    Emulator,
+    InvalidQueueModeError,
+    Limits,
+    ManualClock,
+    Queue,
+    Task,
+    UnknownQueueError,
+)
+from pullqueue.testing import (
+    ProcessClock,
+    assert_available,
+    assert_empty,
+    crash_test,
+    drain,
+    drain_async,
+)
+from pullqueue.testing.driving import AsyncWorker
 
 
 def finish(queue: Queue, *, max_tasks: int = 1) -> int:
@@ -221,3 +240,285 @@ def test_a_process_that_is_not_frozen(queue: Queue) -> None:
 
     with pytest.raises(ClockError, match=r"^cannot move the clock: time is not frozen; use the"):
         drain(emulator, lambda: None)
+
+
+def test_some_queues_only(emulator: Emulator, queue: Queue, limited: Queue) -> None:
+    """Only the named queues are emptied, given by name or as they are; others are left alone."""
+    queue.add()
+    limited.add()
+
+    assert drain(emulator, lambda: finish(queue), queues=["work"]) == 1
+    assert drain(emulator, lambda: finish(queue), queues=(queue,)) == 0
+    assert_available(limited, 1)
+    assert drain(emulator, lambda: finish(limited), queues=(limited, "work")) == 1
+    assert_empty(emulator)
+
+
+def test_an_endless_worker_of_some_queues(emulator: Emulator, queue: Queue, limited: Queue) -> None:
+    """It is stopped when its queues are empty, whatever lies in the others."""
+    queue.add()
+    limited.add(eta=limited.clock.now() + timedelta(days=1))
+
+    def work() -> None:
+        while True:
+            finish(queue)
+
+    assert drain(emulator, work, queues=["work"]) == 1
+    assert len(limited.list_tasks()) == 1
+
+
+@pytest.mark.parametrize(
+    ("queues", "error", "message"),
+    [
+        ("work", TypeError, r"^queues is 'work': give a list, queues=\['work'\]$"),
+        ([], ValueError, "^queues is empty: give at least one queue"),
+        (["wrok"], UnknownQueueError, "did you mean 'work'"),
+        (["pushed"], InvalidQueueModeError, "^queue 'pushed' is a push queue, whose tasks no"),
+    ],
+)
+def test_queues_that_cannot_be_emptied(
+    emulator: Emulator, queues: list[str], error: type[Exception], message: str
+) -> None:
+    """What is not a list of pull queues is refused before the worker is called."""
+    with pytest.raises(error, match=message):
+        drain(emulator, lambda: 1 / 0, queues=queues)
+
+
+def test_a_queue_for_queues(emulator: Emulator, queue: Queue) -> None:
+    """A queue instead of a list of them is refused, too."""
+    with pytest.raises(TypeError, match=r"give a list, queues=\[Queue\('work'\)\]$"):
+        drain(emulator, lambda: None, queues=queue)  # type: ignore[arg-type] # what is proved
+
+
+async def _coroutine() -> None:
+    raise AssertionError("never awaited")
+
+
+def _generator() -> Iterator[None]:
+    yield
+
+
+async def _async_generator() -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    ("worker", "advice"),
+    [
+        (_coroutine, r"was not awaited: use `await drain_async"),
+        (_generator, r"was not iterated: iterate it, as with lambda: list"),
+        (_async_generator, r"was not iterated: "),
+    ],
+)
+def test_a_worker_that_only_promises_to_work(
+    emulator: Emulator, queue: Queue, worker: Callable[[], object], advice: str
+) -> None:
+    """What would have to be awaited or iterated is refused at the first call."""
+    queue.add()
+
+    with pytest.raises(TypeError, match=advice):
+        drain(emulator, worker)
+    with pytest.raises(TypeError, match=advice):
+        crash_test(emulator, worker, setup=lambda: queue.add(), check=lambda: None)  # noqa: PLW0108
+
+
+def test_a_worker_with_a_loop_of_its_own(
+    emulator: Emulator, queue: Queue, clock: ManualClock
+) -> None:
+    """asyncio.run within a worker is driven like any other, its sleeps included."""
+    start = clock.now()
+    queue.add()
+
+    async def work() -> None:
+        while True:
+            finish(queue)
+            await asyncio.sleep(60)
+
+    assert drain(emulator, lambda: asyncio.run(work())) == 1
+    assert clock.now() - start == timedelta(minutes=2)
+
+
+class TestAsync:
+    """Workers under asyncio."""
+
+    @staticmethod
+    async def _finish(queue: Queue) -> int:
+        await asyncio.sleep(0)
+        return finish(queue)
+
+    def run(self, emulator: Emulator, worker: AsyncWorker, **options: Any) -> int:
+        """Drain in a loop of its own, which must end."""
+
+        async def test() -> int:
+            async with asyncio.timeout(30):
+                return await drain_async(emulator, worker, **options)
+
+        return asyncio.run(test())
+
+    def test_a_worker_that_does_one(self, emulator: Emulator, queue: Queue) -> None:
+        """It is awaited until the queue is empty; the queues can be named."""
+        for _ in range(3):
+            queue.add()
+        emulator.queue("limited").add()
+
+        calls = self.run(emulator, lambda: self._finish(queue), queues=["work"])
+
+        assert calls == 3
+        assert_empty(queue)
+
+    def test_an_endless_worker(self, emulator: Emulator, queue: Queue, clock: ManualClock) -> None:
+        """Its sleeps move the clock, and it is stopped once nothing is left."""
+        start = clock.now()
+        queue.add(eta=start + timedelta(minutes=5))
+        queue.add()
+        ended = []
+
+        async def work() -> None:
+            try:
+                while True:
+                    await self._finish(queue)
+                    await asyncio.sleep(10)
+            finally:
+                ended.append(True)
+
+        assert self.run(emulator, work) == 1
+        assert ended == [True]
+        assert timedelta(minutes=5) <= clock.now() - start <= timedelta(minutes=6)
+
+    @pytest.mark.parametrize("way", ["gather", "group"])
+    def test_workers_side_by_side(self, emulator: Emulator, queue: Queue, way: str) -> None:
+        """Tasks that the worker starts are stopped with it, and none is left running."""
+        for _ in range(20):
+            queue.add()
+        left: list[object] = []
+
+        async def one() -> None:
+            while True:
+                await self._finish(queue)
+                await asyncio.sleep(1)
+
+        async def work() -> None:
+            if way == "gather":
+                await asyncio.gather(one(), one(), one())
+            else:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(3):
+                        group.create_task(one())
+
+        async def test() -> None:
+            await drain_async(emulator, work)
+            await asyncio.sleep(0)
+            left.extend(asyncio.all_tasks() - {asyncio.current_task()})
+
+        asyncio.run(test())
+
+        assert_empty(queue)
+        assert left == []
+
+    def test_workers_that_end_by_themselves(self, emulator: Emulator, queue: Queue) -> None:
+        """Each of several workers may find its queue empty without being stopped."""
+        queue.add()
+        ended = []
+
+        async def one(number: int) -> None:
+            while await self._finish(queue):
+                pass
+            ended.append(number)
+
+        async def work() -> None:
+            await asyncio.gather(*map(one, range(5)))
+
+        assert self.run(emulator, work) == 1
+        assert sorted(ended) == [0, 1, 2, 3, 4]
+
+    def test_a_lease_in_another_thread(self, emulator: Emulator, queue: Queue) -> None:
+        """A worker that leases in a thread is stopped at its next await."""
+        queue.add()
+
+        async def work() -> None:
+            while True:
+                await asyncio.to_thread(finish, queue)
+
+        assert self.run(emulator, work) == 1
+        assert_empty(queue)
+
+    def test_sleeps_end_in_the_order_of_time(
+        self, emulator: Emulator, queue: Queue, clock: ManualClock
+    ) -> None:
+        """A task that renews a lease while another works does so before the lease expires."""
+        queue.add()
+        renewed = []
+
+        async def renew(task: Task) -> None:
+            while True:
+                await asyncio.sleep(20)
+                renewed.append(clock.now())
+                task = queue.modify_task_lease(task, 30)
+
+        async def work() -> None:
+            for task in queue.lease_tasks(30, 1):
+                renewing = asyncio.create_task(renew(task))
+                await asyncio.sleep(105)
+                renewing.cancel()
+                queue.delete_tasks(task)
+
+        assert self.run(emulator, work) == 1
+        assert len(renewed) == 5
+
+    def test_errors_of_the_worker_pass(self, emulator: Emulator, queue: Queue) -> None:
+        """What the worker raises reaches the test, a cancellation of its own included."""
+        queue.add()
+
+        async def fail() -> None:
+            raise ZeroDivisionError
+
+        async def give_up() -> None:
+            raise asyncio.CancelledError
+
+        with pytest.raises(ZeroDivisionError):
+            self.run(emulator, fail)
+        with pytest.raises(asyncio.CancelledError):
+            self.run(emulator, give_up)
+
+    def test_a_timeout_around_it(self, emulator: Emulator, queue: Queue) -> None:
+        """A timeout of the test ends a worker that waits for something else, in real time."""
+        queue.add()
+        ended = []
+
+        async def wait() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+
+        async def test() -> None:
+            async with asyncio.timeout(0.01):
+                await drain_async(emulator, wait)
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(test())
+        assert ended == [True]
+        assert not emulator.interceptors
+
+    def test_a_worker_that_gets_nowhere(self, emulator: Emulator, queue: Queue) -> None:
+        """The limits are those of drain."""
+        queue.add(name="stays")
+
+        async def poll() -> None:
+            while True:
+                queue.lease_tasks(0, 1)
+                await asyncio.sleep(1)
+
+        with pytest.raises(
+            AssertionError, match=r"(?s)^drain_async: the worker has \w+ 9 times, .*'stays'"
+        ):
+            self.run(emulator, poll, max_calls=9)
+
+    def test_a_worker_that_is_not_asynchronous(self, emulator: Emulator, queue: Queue) -> None:
+        """It is refused with the name of the function for it."""
+        queue.add()
+
+        with pytest.raises(
+            TypeError, match=r"^drain_async: the worker returned 1, .* use drain\(\)"
+        ):
+            self.run(emulator, lambda: finish(queue))  # type: ignore[arg-type, return-value]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
@@ -29,14 +29,13 @@ REAL = {
 } | {"datetime": dt.datetime}
 
 
+MakeModule = Callable[..., ModuleType]
+
+
 @pytest.fixture
-def app() -> Iterator[ModuleType]:
+def app(make_module: MakeModule) -> ModuleType:
     """A module that has imported the functions by name."""
-    module = ModuleType("an_app")
-    exec("from time import time, monotonic\nfrom datetime import datetime", module.__dict__)  # noqa: S102
-    sys.modules["an_app"] = module
-    yield module
-    del sys.modules["an_app"]
+    return make_module("from time import time, monotonic\nfrom datetime import datetime")
 
 
 def test_everything_is_frozen_and_put_back(app: ModuleType) -> None:
@@ -51,19 +50,14 @@ def test_everything_is_frozen_and_put_back(app: ModuleType) -> None:
     assert not is_frozen()
 
 
-def test_modules_loaded_meanwhile_get_the_real_time_back() -> None:
+def test_modules_loaded_meanwhile_get_the_real_time_back(make_module: MakeModule) -> None:
     """What was imported while time was frozen does not keep the fakes."""
-    module = ModuleType("loaded_late")
-    try:
-        with freeze(START):
-            sys.modules["loaded_late"] = module
-            exec("from time import time\nfrom datetime import datetime", module.__dict__)  # noqa: S102
-            assert module.time() == START.timestamp()
+    with freeze(START):
+        module = make_module("from time import time\nfrom datetime import datetime")
+        assert module.time() == START.timestamp()
 
-        assert module.time is REAL["time"]
-        assert module.datetime is REAL["datetime"]
-    finally:
-        del sys.modules["loaded_late"]
+    assert module.time is REAL["time"]
+    assert module.datetime is REAL["datetime"]
 
 
 def test_waits_by_the_real_time() -> None:
@@ -74,19 +68,15 @@ def test_waits_by_the_real_time() -> None:
             stdlib_queue.Queue[int]().get(timeout=0.001)
 
 
-def test_what_measures_keeps_the_real_time() -> None:
+def test_what_measures_keeps_the_real_time(make_module: MakeModule) -> None:
     """perf_counter runs on, whether it was imported by name or not; monotonic is frozen."""
-    module = ModuleType("an_app")
-    exec("from time import monotonic, perf_counter, perf_counter_ns", module.__dict__)  # noqa: S102
-    sys.modules["an_app"] = module
-    try:
-        with freeze(START):
-            for name in ("perf_counter", "perf_counter_ns"):
-                assert getattr(time, name) is vars(module)[name] is REAL[name]
-            assert vars(module)["monotonic"]() == time.monotonic() == START.timestamp()
-        assert vars(module)["monotonic"] is time.monotonic is REAL["monotonic"]
-    finally:
-        del sys.modules["an_app"]
+    module = make_module("from time import monotonic, perf_counter, perf_counter_ns")
+    with freeze(START):
+        for name in ("perf_counter", "perf_counter_ns"):
+            assert getattr(time, name) is getattr(module, name) is REAL[name]
+        assert module.monotonic() == time.monotonic() == START.timestamp()
+
+    assert module.monotonic is time.monotonic is REAL["monotonic"]
 
 
 def test_timeouts_end_in_frozen_time() -> None:
@@ -103,32 +93,24 @@ def test_timeouts_end_in_frozen_time() -> None:
             asyncio.run(asyncio.wait_for(asyncio.sleep(60), 0.01))
 
 
-def test_modules_whose_names_begin_like_those_of_python(app: ModuleType) -> None:
+def test_modules_whose_names_begin_like_those_of_python(make_module: MakeModule) -> None:
     """A module `queue_worker` sees the frozen time, though freezegun itself would not show it."""
     source = "from time import time\nimport time as t\ndef ask(): return time(), t.time()"
-    module = ModuleType("queue_worker")
-    exec(source, module.__dict__)  # noqa: S102
-    sys.modules["queue_worker"] = module
-    try:
-        with freeze(START), ThreadPoolExecutor(1) as threads:
-            assert vars(module)["ask"]() == (START.timestamp(),) * 2
-            assert threads.submit(vars(module)["ask"]).result() == (START.timestamp(),) * 2
-    finally:
-        del sys.modules["queue_worker"]
+    module = make_module(source, "queue_worker")
+    with freeze(START), ThreadPoolExecutor(1) as threads:
+        assert module.ask() == (START.timestamp(),) * 2
+        assert threads.submit(module.ask).result() == (START.timestamp(),) * 2
 
 
-def test_what_the_user_told_freezegun_to_ignore() -> None:
+def test_what_the_user_told_freezegun_to_ignore(make_module: MakeModule) -> None:
     """The user's own ignore list is respected."""
-    module = ModuleType("never_frozen")
-    exec("from time import time", module.__dict__)  # noqa: S102
-    sys.modules["never_frozen"] = module
+    module = make_module("from time import time", "never_frozen")
     before = freezegun.config.settings.default_ignore_list
+    freezegun.configure(extend_ignore_list=["never_frozen"])
     try:
-        freezegun.configure(extend_ignore_list=["never_frozen"])
         with freeze(START):
-            assert vars(module)["time"] is REAL["time"]
+            assert module.time is REAL["time"]
     finally:
-        del sys.modules["never_frozen"]
         freezegun.configure(default_ignore_list=before)
 
 

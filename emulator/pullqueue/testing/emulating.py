@@ -1,0 +1,231 @@
+"""An emulator for the length of a block, with its clock, its faults and its interfaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from pullqueue import config as queue_yaml
+from pullqueue.clock import Clock, ManualClock
+from pullqueue.config.files import read_bytes
+from pullqueue.config.model import QueueConfig
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.faults import Faults
+from pullqueue.engine.names import random_names
+from pullqueue.errors import ClockError, ConfigFileError, InvalidQueueConfigError
+from pullqueue.limits import Limits
+from pullqueue.testing.assertions import remember_added
+from pullqueue.testing.moving import FixtureClock
+
+if TYPE_CHECKING:
+    from pullqueue.sdk.stub import PullQueueStub
+    from pullqueue.testing.live_server import LiveServer
+
+ConfigSource: TypeAlias = "os.PathLike[str] | str | QueueConfig"
+"""A path, the text of a queue.yaml (a str of more than one line), or a configuration."""
+QueueEntries: TypeAlias = "Sequence[str | Mapping[str, object]]"
+"""Names of pull queues, or entries as in queue.yaml."""
+
+_NAME_SEED = 0
+
+
+def emulation(
+    config: ConfigSource | None = None,
+    *,
+    queues: QueueEntries | None = None,
+    start: datetime | str | None = None,
+    sdk: bool = False,
+    server: bool = False,
+) -> AbstractContextManager[Emulation]:
+    """Run an emulator for the length of a `with` block, in any scope: a module, an example.
+
+        with emulation(queues=["jobs"]) as emulated:
+            emulated.emulator.queue("jobs").add("work")
+            emulated.clock.advance(60)
+
+    `config` is a path, the text of a queue.yaml, or a `QueueConfig`; without it and `queues`, the
+    file `queue.yaml` in the current folder is read. `queues` are names of pull queues, or entries
+    as in queue.yaml: there are exactly these.
+
+    It has a manual clock of its own, which starts at `start`, an aware datetime or ISO 8601 text
+    (2026-01-01T00:00Z if None). No time outside is frozen. With `sdk`, App Engine's SDK uses the
+    emulator within the block; with `server`, a server of the REST API listens on a free port.
+
+    Raises:
+        TypeError: both `config` and `queues` are given.
+        ClockError: `start` is not an aware datetime.
+        ConfigFileError: the file cannot be read.
+        InvalidQueueConfigError: the configuration is not valid.
+        SdkMissingError: App Engine's SDK is not installed.
+    """
+    if config is not None and queues is not None:
+        raise TypeError("both config and queues are given: give one of them")
+    parsed = read_config(config) if queues is None else queue_config(queues)
+    started = ManualClock.DEFAULT_START if start is None else parse_time(start)
+    return Emulation.run(parsed, started, sdk=sdk, server=server)
+
+
+class Emulation:
+    """An emulator under test, as `emulation` yields it."""
+
+    def __init__(self, emulator: Emulator, clock: FixtureClock, faults: Faults) -> None:
+        self.emulator = emulator
+        """Its queues."""
+        self.clock = clock
+        """Its clock, which only the test moves."""
+        self.faults = faults
+        """Sets faults in its calls; they are removed at the end of the block."""
+        self._sdk: PullQueueStub | None = None
+        self._server: LiveServer | None = None
+
+    @property
+    def sdk(self) -> PullQueueStub:
+        """The stub of App Engine's SDK, with `sdk=True`."""
+        if self._sdk is None:
+            raise AttributeError("App Engine's SDK is not in use here: use emulation(sdk=True)")
+        return self._sdk
+
+    @property
+    def server(self) -> LiveServer:
+        """The server of the REST API, with `server=True`."""
+        if self._server is None:
+            raise AttributeError("no server is running here: use emulation(server=True)")
+        return self._server
+
+    @classmethod
+    @contextmanager
+    def run(
+        cls, config: QueueConfig, start: datetime, *, sdk: bool, server: bool
+    ) -> Iterator[Emulation]:
+        """Run an emulator, and what else is asked for, until the block ends."""
+        clock = ManualClock(start)
+        with ExitStack() as stack:
+            emulator = stack.enter_context(emulated(config, clock=clock))
+            faults = stack.enter_context(Faults(emulator))
+            self = cls(emulator, FixtureClock(clock, lambda: emulator), faults)
+            if sdk:
+                from pullqueue.sdk import install  # noqa: PLC0415 - imports the SDK
+
+                self._sdk = stack.enter_context(install(emulator))
+            if server:
+                from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
+                from pullqueue.testing.live_server import (  # noqa: PLC0415
+                    LiveServer,
+                    errors_raised,
+                )
+
+                running = stack.enter_context(Server(emulator))
+                stack.enter_context(errors_raised())
+                self._server = LiveServer(running)
+            yield self
+
+
+@contextmanager
+def emulated(
+    config: QueueConfig,
+    *,
+    clock: Clock,
+    limits: Limits | None = None,
+    project: str | None = None,
+    store: str = "memory",
+) -> Iterator[Emulator]:
+    """Make an emulator whose generated names are the same in each run, and which is empty.
+
+    Raises:
+        StoreError: the store cannot be opened.
+    """
+    emulator = Emulator(
+        config,
+        clock=clock,
+        limits=limits,
+        project=project,
+        store=store,
+        names=random_names(_NAME_SEED),
+    )
+    with closing(emulator):
+        emulator.reset()
+        with remember_added(emulator):
+            yield emulator
+
+
+_parse = lru_cache(maxsize=16)(queue_yaml.loads)
+"""A configuration is a value, so tests can share it."""
+
+
+def read_config(
+    source: ConfigSource | None, *, name: str = "config", profile: str = "gcloud"
+) -> QueueConfig:
+    """Return the configuration of a source; without one, that of ./queue.yaml.
+
+    `name` is what messages call a text.
+
+    Raises:
+        ConfigFileError: the file cannot be read.
+        InvalidQueueConfigError: the configuration is not valid.
+    """
+    if isinstance(source, QueueConfig):
+        return source
+    if isinstance(source, str) and "\n" in source:
+        return _parse(source, file=name, profile=profile)
+    path = Path(source or "queue.yaml")
+    if source is None and not path.exists():
+        raise ConfigFileError(f"no queue.yaml in {path.absolute().parent}: give config or queues")
+    return _parse(read_bytes(path), file=str(path), profile=profile)
+
+
+def queue_config(
+    queues: QueueEntries, *, total_storage_limit: str | None = None, profile: str = "gcloud"
+) -> QueueConfig:
+    """Return a configuration that has exactly these queues.
+
+    Raises:
+        TypeError: an entry is neither a name nor a mapping of what queue.yaml may contain.
+        InvalidQueueConfigError: an entry is not valid.
+    """
+    if isinstance(queues, str) or not isinstance(queues, Sequence):
+        raise TypeError(f"queues is {queues!r}: give a list of queue names or entries")
+    tree: dict[str, object] = {"queue": [_entry(queue) for queue in queues]}
+    if total_storage_limit is not None:
+        tree["total_storage_limit"] = total_storage_limit
+    try:
+        config = _parse(json.dumps(tree), file="queues", profile=profile)  # JSON is YAML
+    except InvalidQueueConfigError as error:
+        # Lines and columns of the text that was generated here would mean nothing to the user.
+        places = [re.sub("^queue", "queues", problem.key_path) for problem in error.problems]
+        texts = [f"{place}: {p.message}" for place, p in zip(places, error.problems, strict=True)]
+        error.args = ("\n".join(texts),)
+        raise
+    return replace(config, default_queue=False)
+
+
+def _entry(queue: object) -> Mapping[str, object]:
+    if isinstance(queue, str):
+        return {"mode": "pull", "name": queue}
+    if isinstance(queue, Mapping):
+        return {"mode": "pull", **queue}
+    raise TypeError(f"queues contains {queue!r}: give a queue name, or an entry as in queue.yaml")
+
+
+def parse_time(value: object) -> datetime:
+    """Return an aware datetime, given as it is or as ISO 8601 text.
+
+    Raises:
+        ClockError: it is not one.
+    """
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        moment = None
+    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        raise ClockError(
+            f"{value!r} is not a time with a time zone: give one, such as 2026-01-01T00:00Z"
+        )
+    return moment

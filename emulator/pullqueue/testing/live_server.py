@@ -1,0 +1,93 @@
+"""A server as a test sees it: where it is, who may call it, and what went wrong in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pullqueue.api.schema import SCOPES
+from pullqueue.api.tokens import Tokens
+from pullqueue.sdk.environment import variables_for
+
+if TYPE_CHECKING:
+    from pullqueue.server.lifecycle import Server
+
+_LOGGER = logging.getLogger("pullqueue.server")
+
+ServiceAccountKey = dict[str, object]
+"""The contents of a key file of Google's."""
+
+
+class Identities:
+    """Tokens and keys for the callers of the REST API that a test needs."""
+
+    def __init__(self, tokens: Tokens, *, project: str | None, root_url: str) -> None:
+        self._tokens = tokens
+        self._project = project or "my-app"
+        self._root_url = root_url
+
+    def token(self, email: str) -> str:
+        """Return an access token for an e-mail address, valid for an hour of the test's time."""
+        return self._tokens.issue(email, frozenset(SCOPES)).text
+
+    def credentials(self, email: str) -> ServiceAccountKey:
+        """Return a service account's key, for google-auth's `from_service_account_info`."""
+        return self._tokens.make_key(email, project=self._project, root_url=self._root_url)
+
+
+class LiveServer(Identities):
+    """A running server of the REST API."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        project = server.emulator.project
+        super().__init__(server.tokens, project=project, root_url=f"{server.url}/")
+
+    def __repr__(self) -> str:
+        return f"<pullqueue server at {self.url}>"
+
+    @property
+    def url(self) -> str:
+        """The root of every address, without a slash at the end."""
+        return self._server.url
+
+    @property
+    def discovery_url(self) -> str:
+        """`discoveryServiceUrl` for Google's API client."""
+        return f"{self.url}/discovery/v1/apis/{{api}}/{{apiVersion}}/rest"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment variables for an app that runs in another process.
+
+        They are those that `pullqueue exec` sets, to be merged over the test's own:
+        `os.environ | pullqueue_server.env`.
+        """
+        return variables_for(f"{self._server.host}:{self._server.port}")
+
+
+@contextmanager
+def errors_raised() -> Iterator[None]:
+    """Raise, at the end of the block, the first error that was logged inside the server."""
+    errors = _Errors()
+    _LOGGER.addHandler(errors)
+    try:
+        yield
+    finally:
+        _LOGGER.removeHandler(errors)
+    if errors.first is not None:
+        raise errors.first
+
+
+class _Errors(logging.Handler):
+    """Keeps the first error that the server could only log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.first: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and self.first is None:
+            self.first = record.exc_info[1]

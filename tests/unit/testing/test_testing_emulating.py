@@ -1,0 +1,172 @@
+"""An emulator for the length of a block, in any scope."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import requests
+
+from pullqueue import (
+    ClockError,
+    ConfigFileError,
+    InvalidQueueConfigError,
+    SystemClock,
+    TransientError,
+    UnknownQueueError,
+)
+from pullqueue.config import loads
+from pullqueue.testing import assert_added, assert_empty, drain, emulation
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the SDK's own deprecations
+    from google.appengine.api import taskqueue
+
+YAML = "queue:\n- name: jobs\n  mode: pull\n"
+
+
+def test_emulator_clock_and_faults() -> None:
+    """They belong together, and nothing outside is frozen."""
+    with emulation(queues=["jobs"]) as emulated:
+        queue = emulated.emulator.queue("jobs")
+        queue.add("work", name="one")
+        queue.lease_tasks(60, 1)
+        assert emulated.clock.now() == datetime(2026, 1, 1, tzinfo=UTC)
+        assert SystemClock().now() != emulated.clock.now()
+        emulated.clock.expire_leases()
+        emulated.faults.fail("lease_tasks", TransientError, times=1)
+        with pytest.raises(TransientError):
+            queue.lease_tasks(60, 1)
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+        assert_added(queue, payload="work", count=1)
+
+    assert emulated.faults.active == []
+
+
+def test_each_is_new() -> None:
+    """Two of them share nothing, also one within the other; generated names are the same."""
+    with emulation(queues=["jobs"]) as outer, emulation(queues=["jobs"]) as inner:
+        first = outer.emulator.queue("jobs").add()
+        outer.clock.advance(1)
+
+        assert_empty(inner.emulator)
+        assert inner.emulator.queue("jobs").add().name == first.name
+        assert outer.clock.now() - inner.clock.now() == timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    "start", ["2027-03-28T01:00+01:00", datetime(2027, 3, 28, tzinfo=UTC)], ids=str
+)
+def test_start(start: datetime | str) -> None:
+    """An aware datetime, or text in ISO 8601."""
+    with emulation(queues=[], start=start) as emulated:
+        assert emulated.clock.now() == datetime(2027, 3, 28, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("start", ["noon", "2027-01-01", datetime(2027, 1, 1), 7])  # noqa: DTZ001
+def test_a_start_that_is_none(start: datetime) -> None:
+    """It is refused before the block."""
+    with pytest.raises(ClockError, match="is not a time with a time zone: give one, such as"):
+        emulation(queues=[], start=start)
+
+
+def test_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path, a text, a configuration, or the file in the current folder; `default` is there."""
+    path = tmp_path / "queue.yaml"
+    path.write_text(YAML)
+    monkeypatch.chdir(tmp_path)
+
+    for source in (path, str(path), YAML, loads(YAML), None):
+        with emulation(source) as emulated:
+            assert [queue.name for queue in emulated.emulator.queues] == ["jobs", "default"]
+    path.unlink()
+    with pytest.raises(ConfigFileError, match=r"^no queue.yaml in .*: give config or queues$"):
+        emulation()
+
+
+def test_exactly_these_queues() -> None:
+    """There are no others, as names of pull queues or entries of queue.yaml."""
+    entry = {"name": "slow", "retry_parameters": {"task_retry_limit": 1}}
+    with emulation(queues=["jobs", entry, {"name": "web", "mode": "push", "rate": "1/s"}]) as e:
+        assert [queue.name for queue in e.emulator.queues] == ["jobs", "slow", "web"]
+        assert e.emulator.queue("slow").retry_limit.leases == 1
+        with pytest.raises(UnknownQueueError, match=r"^queue 'job' is not in queues: did you mean"):
+            e.emulator.queue("job")
+
+
+@pytest.mark.parametrize(
+    ("queues", "error", "message"),
+    [
+        (["no good"], InvalidQueueConfigError, r'^queues\[0\].name: "no good" '),
+        (["a", {"name": "b", "rate": "1/s"}], InvalidQueueConfigError, r"^queues\[1\].rate: "),
+        ([5], TypeError, "^queues contains 5: give a queue name, or an entry as in queue.yaml$"),
+        ("jobs", TypeError, "^queues is 'jobs': give a list of queue names or entries$"),
+    ],
+)
+def test_queues_that_are_not_valid(queues: list[str], error: type[Exception], message: str) -> None:
+    """The message names the entry, and no place in a file that nobody wrote."""
+    with pytest.raises(error, match=message) as caught:
+        emulation(queues=queues)
+
+    assert "1:" not in str(caught.value)
+
+
+def test_config_and_queues() -> None:
+    """One of them is too much."""
+    with pytest.raises(TypeError, match=r"^both config and queues are given: give one of them$"):
+        emulation(YAML, queues=["jobs"])
+
+
+def test_sdk() -> None:
+    """The SDK uses the emulator, goes by its clock, and is put back."""
+    with emulation(queues=["jobs"], sdk=True) as emulated:
+        jobs = taskqueue.Queue("jobs")
+        jobs.add(taskqueue.Task(payload="later", method="PULL", countdown=60))
+        assert jobs.lease_tasks(60, 1) == []
+        emulated.clock.next_event()
+        [task] = jobs.lease_tasks(60, 1)
+        assert task.payload == b"later"
+        assert emulated.sdk.get_filtered_tasks(queue_names="jobs")[0].name == task.name
+
+    with pytest.raises(AssertionError):
+        taskqueue.Queue("jobs").lease_tasks(60, 1)
+
+
+def test_server() -> None:
+    """A server answers from the emulator until the block ends."""
+    with emulation(queues=["jobs"], server=True) as emulated:
+        emulated.emulator.queue("jobs").add()
+        path = f"{emulated.server.url}/taskqueue/v1beta2/projects/p/taskqueues/jobs/tasks"
+        assert len(requests.get(path, timeout=10).json()["items"]) == 1
+
+    with pytest.raises(requests.ConnectionError):
+        requests.get(path, timeout=10)
+
+
+def test_what_was_not_asked_for() -> None:
+    """The message says how to ask for it."""
+    with emulation(queues=["jobs"]) as emulated:
+        with pytest.raises(AttributeError, match=r"use emulation\(sdk=True\)$"):
+            _ = emulated.sdk
+        with pytest.raises(AttributeError, match=r"use emulation\(server=True\)$"):
+            _ = emulated.server
+
+
+def test_workers() -> None:
+    """What takes an emulator takes this one, and sleeps move its clock."""
+    with emulation(queues=["jobs"]) as emulated:
+        queue = emulated.emulator.queue("jobs")
+        queue.add()
+
+        def work() -> None:
+            time.sleep(10)  # noqa: TID251 - what workers do
+            queue.delete_tasks(queue.lease_tasks(60, 1))
+
+        drain(emulated.emulator, work)
+        with emulated.clock.auto_advance():
+            time.sleep(10)  # noqa: TID251
+
+        assert emulated.clock.now() == datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC)

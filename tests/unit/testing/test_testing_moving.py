@@ -1,0 +1,175 @@
+"""A clock that goes to the events of its queues, and sleeps that move it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from types import ModuleType
+from unittest import mock
+
+import pytest
+
+from pullqueue import ClockError, Emulator, ManualClock, Queue
+from pullqueue.testing import FixtureClock, ProcessClock, expire_leases, next_event
+
+# What tests and workers do.
+sleep = time.sleep  # noqa: TID251
+
+
+@pytest.fixture
+def fixture_clock(emulator: Emulator, clock: ManualClock) -> FixtureClock:
+    """The emulator's clock with all its verbs."""
+    return FixtureClock(clock, lambda: emulator)
+
+
+@pytest.fixture
+def app(make_module: Callable[[str], ModuleType]) -> ModuleType:
+    """A module that has imported the sleeps by other names."""
+    return make_module("from time import sleep as pause\nfrom asyncio import sleep as rest")
+
+
+def test_the_times_of_events(fixture_clock: FixtureClock, queue: Queue, limited: Queue) -> None:
+    """It goes to the next event, or past the leases of one queue or of all, and no further."""
+    start = fixture_clock.now()
+    assert fixture_clock.next_event() is fixture_clock.expire_leases() is None
+    queue.add(eta=start + timedelta(seconds=5))
+    limited.add()
+    limited.lease_tasks(60, 1)
+
+    assert fixture_clock.next_event() == start + timedelta(seconds=5)
+    queue.lease_tasks(10, 1)
+    assert fixture_clock.expire_leases("work") == start + timedelta(seconds=15)
+    assert fixture_clock.expire_leases() == start + timedelta(seconds=60)
+    assert fixture_clock.now() == start + timedelta(seconds=60)
+    assert repr(fixture_clock) == "FixtureClock(2026-01-01T00:01:00+00:00)"
+
+
+def test_the_same_without_it(emulator: Emulator, clock: ManualClock, queue: Queue) -> None:
+    """The functions do the same for an emulator."""
+    assert next_event(emulator) is expire_leases(emulator) is None
+    queue.add()
+    queue.lease_tasks(60, 1)
+
+    assert expire_leases(emulator, queue) == clock.now()
+
+
+def test_sleeps_advance_the_clock(fixture_clock: FixtureClock, app: ModuleType) -> None:
+    """Of both kinds, and by whatever name; afterwards everything is as it was."""
+    start = fixture_clock.now()
+    before = (time.sleep, asyncio.sleep)  # noqa: TID251
+    real = time.perf_counter()
+    with fixture_clock.auto_advance():
+        sleep(10)
+        time.sleep(10)  # noqa: TID251
+        vars(app)["pause"](timedelta(seconds=10) / timedelta(seconds=1))
+        assert asyncio.run(asyncio.sleep(10, "result")) == "result"
+        asyncio.run(vars(app)["rest"](0))
+        asyncio.run(vars(app)["rest"](-1))
+        with fixture_clock.auto_advance():
+            sleep(10)
+        sleep(10)
+
+    assert fixture_clock.now() == start + timedelta(seconds=60)
+    assert (vars(app)["pause"], vars(app)["rest"]) == before == (time.sleep, asyncio.sleep)  # noqa: TID251
+    assert time.perf_counter() - real < 10
+
+
+def test_a_poll_loop_ends(fixture_clock: FixtureClock, queue: Queue) -> None:
+    """Code that waits for a task by sleeping finds it, and code that gives up does so."""
+    queue.add(eta=fixture_clock.now() + timedelta(seconds=30))
+
+    with fixture_clock.auto_advance():
+        while not (tasks := queue.lease_tasks(60, 1)):
+            sleep(7)
+
+    assert tasks[0].eta == fixture_clock.now() + timedelta(seconds=60)
+
+
+def test_sleeps_side_by_side(fixture_clock: FixtureClock) -> None:
+    """Coroutines that sleep at the same time wake up in the order of time."""
+    start = fixture_clock.now()
+    seen = []
+
+    async def tick(name: str, seconds: float, times: int) -> None:
+        for _ in range(times):
+            await asyncio.sleep(seconds)
+            seen.append((name, (fixture_clock.now() - start).total_seconds()))
+
+    async def both() -> None:
+        await asyncio.gather(tick("slow", 5, 2), tick("fast", 2, 4))
+
+    with fixture_clock.auto_advance():
+        asyncio.run(both())
+
+    assert seen == [
+        ("fast", 2),
+        ("fast", 4),
+        ("slow", 5),
+        ("fast", 6),
+        ("fast", 8),
+        ("slow", 10),
+    ]
+
+
+def test_other_threads_keep_the_real_time(fixture_clock: FixtureClock) -> None:
+    """Only the thread that enters the block advances the clock."""
+    start = fixture_clock.now()
+    with fixture_clock.auto_advance():
+        thread = threading.Thread(target=lambda: (sleep(0.001), asyncio.run(asyncio.sleep(0.001))))
+        thread.start()
+        thread.join()
+
+    assert fixture_clock.now() == start
+
+
+def test_two_threads_with_clocks_of_their_own() -> None:
+    """Blocks that overlap in two threads do not mix their clocks, nor undo each other."""
+    real = time.sleep  # noqa: TID251
+    first, second = ManualClock(), ManualClock()
+    inside, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with FixtureClock(second, mock.Mock()).auto_advance():
+            inside.set()
+            done.wait()
+            sleep(2)
+
+    thread = threading.Thread(target=other)
+    with FixtureClock(first, mock.Mock()).auto_advance():
+        thread.start()
+        inside.wait()
+        sleep(1)
+    done.set()
+    thread.join()
+
+    passed = [
+        (clock.now() - ManualClock.DEFAULT_START).total_seconds() for clock in (first, second)
+    ]
+    assert passed == [1, 2]
+    assert time.sleep is sleep is real  # noqa: TID251
+
+
+def test_a_sleep_that_the_test_replaced(fixture_clock: FixtureClock) -> None:
+    """What a test has put in its place is there again afterwards."""
+    with mock.patch("time.sleep") as replaced:
+        with fixture_clock.auto_advance():
+            time.sleep(10)  # noqa: TID251
+        assert time.sleep is replaced  # noqa: TID251
+    replaced.assert_not_called()
+
+
+def test_negative_sleeps(fixture_clock: FixtureClock) -> None:
+    """They are refused, as Python does."""
+    with fixture_clock.auto_advance(), pytest.raises(ValueError, match="never goes back"):
+        sleep(-1)
+
+
+def test_a_clock_that_cannot_be_moved(emulator: Emulator) -> None:
+    """Where time is not frozen, the block is refused."""
+    clock = FixtureClock(ProcessClock(), lambda: emulator)
+
+    with pytest.raises(ClockError, match="time is not frozen"), clock.auto_advance():
+        pass
