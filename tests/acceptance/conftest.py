@@ -11,10 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _plugins_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Leave plugins that change every run out of users' suites, unless a test gives them by -p."""
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:randomly")
+    return pytester
 
 
 @pytest.fixture(scope="session")

@@ -361,3 +361,42 @@ def test_refusals_are_shown_where_the_test_asked(run: Run) -> None:
     result.stdout.no_fnmatch_line("*engine*queue.py*")
     result.stdout.no_fnmatch_line("*engine*interceptors.py*")
     result.stdout.no_fnmatch_line("*assertions.py*")
+
+
+def test_a_failed_assertion_shows_the_state_once(run: Run) -> None:
+    """Where the message of an assertion shows a queue, the report's section shows the others."""
+    result = run(
+        """
+        from pullqueue.testing import assert_empty
+
+        def test_fails(pullqueue_emulator):
+            pullqueue_emulator.queue("pull-queue").add(name="one")
+            pullqueue_emulator.queue("other").add(name="two")
+            assert_empty(pullqueue_emulator.queue("pull-queue"))
+        """,
+        yaml=QUEUE_YAML + "- name: other\n  mode: pull\n",
+    )
+
+    result.assert_outcomes(failed=1)
+    lines = result.stdout.lines
+    assert sum("queue 'pull-queue': 1 available" in line for line in lines) == 1
+    assert sum("queue 'other': 1 available" in line for line in lines) == 1
+
+
+def test_a_message_that_shows_everything_has_no_section(run: Run) -> None:
+    """Neither drain nor an assertion about the only queue is followed by the same again."""
+    result = run("""
+        import pytest
+        from pullqueue.testing import assert_available, drain
+
+        def test_drain(pullqueue_emulator, pullqueue_clock):
+            pullqueue_emulator.queue("pull-queue").add(name="one")
+            drain(pullqueue_emulator, lambda: None, max_calls=3)
+
+        def test_assertion(pullqueue_emulator):
+            assert_available(pullqueue_emulator.queue("pull-queue"))
+    """)
+
+    result.assert_outcomes(failed=2)
+    result.stdout.no_fnmatch_line("*- pullqueue -*")
+    assert sum("queue 'pull-queue': 1 available" in line for line in result.stdout.lines) == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -337,3 +339,167 @@ def test_responses_and_a_key_from_elsewhere(run: Run) -> None:
     """)
 
     result.assert_outcomes(passed=2)
+
+
+def test_server_and_responses_in_one_test(run: Run) -> None:
+    """Requests to this machine pass through; what the test itself adds for it comes first."""
+    result = run("""
+        import pytest
+        import requests
+
+        PATH = "/taskqueue/v1beta2/projects/s~app/taskqueues/pull-queue/tasks"
+
+        def test_both(pullqueue_server, pullqueue_responses, pullqueue_emulator):
+            pullqueue_emulator.queue("pull-queue").add()
+            port = pullqueue_server.url.rpartition(":")[2]
+            for root in (pullqueue_server.url, "https://www.googleapis.com",
+                         "http://localhost:" + port, "http://LOCALHOST:" + port,
+                         "http://me@127.0.0.1:" + port):
+                assert len(requests.get(root + PATH).json()["items"]) == 1
+            with pytest.raises(requests.ConnectionError, match="127.0.0.2"):
+                requests.get("http://127.0.0.2:1/")     # refused by the machine, not by responses
+            with pytest.raises(requests.ConnectionError, match="NewConnectionError|::1"):
+                requests.get("http://[::1]:1/")
+
+        def test_what_the_test_adds(pullqueue_server, pullqueue_responses):
+            pullqueue_responses.mock.get(pullqueue_server.url + "/mine", body="mine")
+            assert requests.get(pullqueue_server.url + "/mine").text == "mine"
+            assert requests.get(pullqueue_server.url + "/other").status_code == 404
+
+        @pytest.mark.parametrize("host", [
+            "localhost.example.com", "127.0.0.1.nip.io", "127.0.0.1@example.com", "notlocalhost",
+            "example.com:80", "128.0.0.1", "0.0.0.0", "[::2]", "localhost.", "127.1", "127.0.0.256",
+        ])
+        def test_what_only_looks_like_it(pullqueue_responses, host):
+            with pytest.raises(requests.RequestException) as refused:
+                requests.get(f"http://{host}/")
+            assert "refused by Responses" in str(refused.value)
+
+        def test_a_key_of_the_server(pullqueue_server, pullqueue_responses):
+            from google.auth.transport.requests import AuthorizedSession
+            from google.oauth2 import service_account
+            credentials = service_account.Credentials.from_service_account_info(
+                pullqueue_server.credentials("worker@example.com"),
+                scopes=["https://www.googleapis.com/auth/taskqueue"])
+            with AuthorizedSession(credentials) as session:
+                assert session.get(pullqueue_server.url + PATH).status_code == 200
+    """)
+
+    result.assert_outcomes(passed=14)
+
+
+def test_connections_survive_the_clock(run: Run) -> None:
+    """A connection that is kept open is still good after hours of the test's time."""
+    result = run("""
+        import requests
+
+        PATH = "/taskqueue/v1beta2/projects/s~app/taskqueues/pull-queue/tasks"
+
+        def test_session(pullqueue_server, pullqueue_clock):
+            with requests.Session() as session:
+                for _ in range(50):
+                    assert session.post(pullqueue_server.url + PATH, json={
+                        "queueName": "pull-queue", "payloadBase64": ""}).status_code == 200
+                    pullqueue_clock.advance(3600)
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
+FAULTS = """
+import pytest
+from pullqueue import TransientError
+
+@pytest.fixture
+def queue(pullqueue_emulator):
+    return pullqueue_emulator.queue("pull-queue")
+
+def test_never_triggered(queue, pullqueue_faults):
+    pullqueue_faults.fail("add", TransientError, times=2)
+    pullqueue_faults.empty_leases()
+    queue.lease_tasks(60, 1)
+
+def test_triggered(queue, pullqueue_faults):
+    pullqueue_faults.fail("add", TransientError)
+    with pytest.raises(TransientError):
+        queue.add()
+
+def test_removed(pullqueue_faults):
+    pullqueue_faults.fail("add", TransientError).remove()
+    with pullqueue_faults.fail("add", TransientError):
+        pass
+    pullqueue_faults.latency
+    pullqueue_faults.fail("purge", TransientError)
+    pullqueue_faults.clear()
+
+def test_failed(pullqueue_faults):
+    pullqueue_faults.fail("add", TransientError)
+    assert False
+
+def test_skipped(pullqueue_faults):
+    pullqueue_faults.fail("add", TransientError)
+    pytest.skip("later")
+
+@pytest.mark.pullqueue(strict_faults=False)
+def test_not_strict(pullqueue_faults):
+    pullqueue_faults.fail("add", TransientError)
+"""
+
+
+def test_strict_faults(run: Run, pytester: pytest.Pytester) -> None:
+    """A test that passed fails at teardown, by ini, and the report names the fault."""
+    pytester.makeini("[pytest]\npullqueue_strict_faults = true\n")
+
+    result = run(FAULTS)
+
+    result.assert_outcomes(passed=4, failed=1, skipped=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of test_never_triggered*",
+            "strict_faults: never triggered:",
+            "  fail('add', TransientError, times=2): triggered on 0 of 0 calls",
+        ]
+    )
+    result.stdout.no_fnmatch_line("  empty_leases*")
+
+
+def test_strict_faults_by_marker(run: Run) -> None:
+    """The marker does the same for one test; by default no fault needs to trigger."""
+    marked = FAULTS.replace(
+        "def test_never", "@pytest.mark.pullqueue(strict_faults=True)\ndef test_never"
+    )
+
+    run(FAULTS).assert_outcomes(passed=4, failed=1, skipped=1)
+    run(marked).assert_outcomes(passed=4, failed=1, skipped=1, errors=1)
+
+
+def test_warnings_of_the_sdk(run: Run, pytester: pytest.Pytester) -> None:
+    """Under -W error a test of an app works with the filters that the documents name."""
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "sdk-tests.md"
+    [block] = re.findall(
+        r"```toml\n# pyproject\.toml\n(.*?)```", page.read_text("utf-8"), re.DOTALL
+    )
+    pytester.path.joinpath("pyproject.toml").write_text(block)
+    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
+    compiled = pytester.mkdir("compiled")  # empty: the SDK's files are compiled again
+    pytester.makepyfile("""
+        from google.appengine.api import taskqueue
+        from google.appengine.ext import testbed
+        import warnings
+
+        def test_app(pullqueue_sdk):
+            queue = taskqueue.Queue("pull-queue")
+            queue.add(taskqueue.Task(payload="x", method="PULL", countdown=0))
+            assert len(queue.lease_tasks(60, 1)) == 1
+            warnings.warn_explicit("old", DeprecationWarning, "sdk.py", 1, "google.appengine.api.x")
+            bed = testbed.Testbed()
+            bed.activate()
+            bed.init_taskqueue_stub()
+            bed.deactivate()
+    """)
+
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPYCACHEPREFIX", str(compiled))
+        result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+
+    result.assert_outcomes(passed=1)

@@ -194,3 +194,52 @@ def test_without_freezegun(run: Run, pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         ["pullqueue_clock needs freezegun: pip install 'pullqueue[[]pytest]'"]
     )
+
+
+def test_time_machine_that_was_not_moved(run: Run) -> None:
+    """The fixture is in charge, frozen at the start of the clock, until the test moves it."""
+    pytest.importorskip("time_machine")
+
+    result = run("""
+        import time
+        import pytest
+        from datetime import datetime, timezone
+
+        def test_fixture(pullqueue_clock, time_machine, pullqueue_emulator):
+            assert time.time() == 1767225600 == pullqueue_clock.now().timestamp()
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add()
+            queue.lease_tasks(60, 1)
+            assert pullqueue_clock.expire_leases() == pullqueue_clock.now()
+            assert time.time() == 1767225660
+            time_machine.shift(1)
+            assert pullqueue_clock.now().timestamp() == 1767225661
+            time_machine.move_to(datetime(2040, 1, 1, tzinfo=timezone.utc), tick=False)
+            assert pullqueue_emulator.clock.now().year == 2040
+
+        @pytest.mark.pullqueue(start="2030-01-01T00:00Z")
+        def test_start(time_machine, pullqueue_clock):
+            assert pullqueue_clock.now() == datetime(2030, 1, 1, tzinfo=timezone.utc)
+
+        def test_restored():
+            assert time.time() > 1767225600 + 86400
+    """)
+
+    result.assert_outcomes(passed=3)
+
+
+def test_fixtures_of_the_same_names(run: Run) -> None:
+    """A suite's own fixture `freezer` that freezes nothing does not keep time from being frozen."""
+    result = run("""
+        import time
+        import pytest
+
+        @pytest.fixture
+        def freezer():
+            return "keeps food"
+
+        def test_frozen(freezer, pullqueue_clock):
+            assert time.time() == 1767225600
+    """)
+
+    result.assert_outcomes(passed=1)

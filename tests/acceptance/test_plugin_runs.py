@@ -37,6 +37,8 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     "arguments",
     [
         ["-n", "2"],
+        ["-n", "2", "-p", "randomly"],
+        ["-p", "randomly", "-p", "no:xdist"],
         ["--import-mode=importlib"],
         ["--import-mode=append", "-p", "no:cacheprovider"],
         ["-p", "no:terminal", "-p", "no:logging"],

@@ -257,3 +257,74 @@ def test_no_file(run: Run) -> None:
     result.stdout.fnmatch_lines(
         ["no queue.yaml in */test_no_file* or above it, up to *: give one with the ini option *"]
     )
+
+
+def test_a_plugin_overrides_the_configuration(run: Run, pytester: pytest.Pytester) -> None:
+    """A fixture in a plugin given by -p counts, unless a conftest.py has another."""
+    (pytester.path / "shared.yaml").write_text(QUEUE_YAML.replace("pull-queue", "shared"))
+    pytester.makepyfile(
+        our_plugin="""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def folder():
+            return "."
+
+        @pytest.fixture(scope="session")
+        def pullqueue_config(folder):
+            return folder + "/shared.yaml"
+        """
+    )
+    (pytester.mkdir("own") / "conftest.py").write_text("""
+import pytest
+
+@pytest.fixture(scope="session")
+def pullqueue_config(pullqueue_config):
+    assert pullqueue_config == "./shared.yaml"
+    return "queue:\\n- {name: own, mode: pull}\\n"
+""")
+    (pytester.path / "own" / "test_own.py").write_text(LISTS_QUEUES.format(names=["own"]))
+    pytester.syspathinsert()
+
+    result = run(LISTS_QUEUES.format(names=["shared"]), "-p", "our_plugin")
+
+    result.assert_outcomes(passed=2)
+
+
+def test_a_plugin_whose_fixture_fails(run: Run, pytester: pytest.Pytester) -> None:
+    """What is wrong with such a fixture is reported, not hidden."""
+    pytester.makepyfile(
+        our_plugin="""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def pullqueue_config(no_such_fixture):
+            return "shared.yaml"
+        """
+    )
+    pytester.syspathinsert()
+
+    result = run("def test_it(pullqueue_emulator): pass", "-p", "our_plugin")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*fixture 'no_such_fixture' not found"])
+
+
+def test_exactly_the_queues_of_the_marker(run: Run) -> None:
+    """There is no `default`, which the queues of a file have; a typo is told from what is there."""
+    result = run("""
+        import pytest
+        from pullqueue import UnknownQueueError
+
+        @pytest.mark.pullqueue(queues=["jobs", "mails"])
+        def test_marker(pullqueue_emulator):
+            assert [queue.name for queue in pullqueue_emulator.queues] == ["jobs", "mails"]
+            with pytest.raises(UnknownQueueError, match="^queue 'job' is not in queues: did you"):
+                pullqueue_emulator.queue("job")
+
+        @pytest.mark.pullqueue(queues=[])
+        def test_none(pullqueue_emulator):
+            assert pullqueue_emulator.queues == []
+    """)
+
+    result.assert_outcomes(passed=2)

@@ -11,6 +11,7 @@ import pytest
 
 from pullqueue import Emulator, InvalidQueueModeError, ManualClock, Queue
 from pullqueue.testing import (
+    UNTAGGED,
     assert_added,
     assert_available,
     assert_empty,
@@ -271,7 +272,7 @@ def test_untagged(queue: Queue) -> None:
     queue.add(name="red", tag="red")
     assert_added(queue, tag=UNTAGGED, count=0)
     with pytest.raises(
-        AssertionError, match="(?s)task with tag=UNTAGGED added.*tag is 'red': 'red'"
+        AssertionError, match=r"(?s)task with tag=UNTAGGED added.*tag is 'red': 'red'"
     ):
         assert_added(queue, tag=UNTAGGED)
     queue.add(name="empty", tag="")
