@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Self, TypedDict, Unpack, cast
 
 from pullqueue import errors
-from pullqueue.clock import MovableClock, duration_usec, from_usec
+from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, from_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, VERBS, QueueCall
 from pullqueue.engine.queue import Queue
@@ -244,17 +244,22 @@ class Faults:
     def latency(self, verb: str, by: float | timedelta, **when: Unpack[When]) -> Fault:
         """Advance the clock by seconds or a timedelta before the call returns.
 
+        The SDK's calls have a deadline, of 10 seconds for leases unless the app says otherwise:
+        with more latency than that they are carried out all the same, the clock advances by the
+        deadline, and they raise DeadlineExceededError.
+
         Raises:
             ValueError: there is no such verb, or `when` is not valid.
             ClockError: the emulator's clock cannot be moved, or not by that much.
         """
         clock = movable_clock(self._emulator)
-        if duration_usec(by) < 0:
+        usec = duration_usec(by)
+        if usec < 0:
             raise ClockError(f"latency is {by!r}: must be 0 or more")
 
-        def effect(_: QueueCall, call_next: CallNext) -> object:
+        def effect(call: QueueCall, call_next: CallNext) -> object:
             result = call_next()
-            clock.advance(by)
+            _advance(clock, usec, call.deadline_usec)
             return result
 
         return self._set("latency", verb, effect, when, by)
@@ -341,6 +346,22 @@ class _Lapse:
                 self._rival()
             finally:
                 self._rival_at_work = False
+
+
+def _advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:
+    """Advance a clock by the latency of a call, or by its deadline if that is less.
+
+    Raises:
+        DeadlineExceededError: the deadline is less.
+    """
+    if deadline_usec is None or usec <= deadline_usec:
+        clock.advance(timedelta(microseconds=usec))
+        return
+    clock.advance(timedelta(microseconds=deadline_usec))
+    raise DeadlineExceededError(
+        f"a fault lets the call take {usec / USEC_PER_SECOND:g} seconds, and its deadline is "
+        f"{deadline_usec / USEC_PER_SECOND:g} seconds"
+    )
 
 
 def make_error(source: object, queue_name: str) -> Exception:
