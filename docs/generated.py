@@ -104,8 +104,8 @@ def _bare(kind: type[PullQueueError]) -> PullQueueError:
 def _sdk_name(kind: type[PullQueueError]) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the SDK's own deprecations
-        from pullqueue.sdk.faults import sdk_error  # noqa: PLC0415
         from pullqueue.sdk.imports import apiproxy_errors, messages  # noqa: PLC0415
+        from pullqueue.sdk.protocol import sdk_error  # noqa: PLC0415
 
     error = sdk_error(_bare(kind))
     if isinstance(error, apiproxy_errors.ApplicationError):

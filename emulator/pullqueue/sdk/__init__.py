@@ -1,4 +1,4 @@
-"""The SDK doors: `google.appengine.api.taskqueue` on an emulator, in process and over the wire.
+"""The SDK's interface: `google.appengine.api.taskqueue` on an emulator, in process or over HTTP.
 
 Nothing here imports the SDK before it is used; where it is missing, `SdkMissingError` says which
 extra to install.
@@ -6,13 +6,18 @@ extra to install.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_PORT, is_host_and_port
+from pullqueue.errors import ServerAddressError
 from pullqueue.sdk.missing import SdkMissingError
+from pullqueue.sdk.startup import sitecustomize
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
     from pullqueue.engine.emulator import Emulator
     from pullqueue.sdk.stub import PullQueueStub
@@ -42,24 +47,38 @@ def connect(address: str | None = None) -> None:
     API_HOST and API_PORT. A process started by `pullqueue exec` needs no such call.
 
     Raises:
-        ServerAddressError: that is no address.
+        ServerAddressError: that is not a valid address.
         SdkMissingError: App Engine's SDK is not installed.
     """
-    from pullqueue.sdk import local  # noqa: PLC0415 - imports the SDK
+    from pullqueue.sdk import imports  # noqa: F401, PLC0415 - imports the SDK
 
-    local.connect(address)
+    given = address or os.environ.get(ADDRESS_VARIABLE)
+    if given:
+        if not is_host_and_port(given):
+            name = "the address" if address else ADDRESS_VARIABLE
+            raise ServerAddressError(
+                f"{name} is {given!r}, which is not a valid address: give HOST:PORT, such as "
+                f"localhost:{DEFAULT_PORT}"
+            )
+        host, _, port = given.rpartition(":")
+        sitecustomize.variables.update(API_HOST=host.strip("[]"), API_PORT=port)
+    sitecustomize.grant_tickets()
 
 
 def local_request(app: WSGIApplication) -> WSGIApplication:
     """Wrap a WSGI app so that its requests may use bundled services, as on App Engine.
 
-    It has the outermost place: `app.wsgi_app = local_request(wrap_wsgi_app(app.wsgi_app))`. The
-    server is that of `connect`, whose effect this has as well. An app started by `pullqueue exec`
-    needs no wrapper.
+    It must be the outermost wrapper: `app.wsgi_app = local_request(wrap_wsgi_app(app.wsgi_app))`.
+    The server is that of `connect`, which is called. An app started by `pullqueue exec` needs no
+    wrapper.
 
     Raises:
         SdkMissingError: App Engine's SDK is not installed.
     """
-    from pullqueue.sdk import local  # noqa: PLC0415 - imports the SDK
+    connect()
 
-    return local.local_request(app)
+    def with_ticket(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        environ.setdefault(sitecustomize.TICKET_VARIABLE, sitecustomize.TICKET)
+        return app(environ, start_response)
+
+    return with_ticket

@@ -1,7 +1,7 @@
 """The calls of the task queue service that change or lease the tasks of a pull queue.
 
-Each reads one request of the SDK's protocol, does it on a queue, and fills in the response. Errors
-are pullqueue's own.
+Each reads one request of the SDK's protocol, makes the call on a queue, and fills in the response.
+Errors are pullqueue's own.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from pullqueue.errors import (
     InvalidTaskError,
     InvalidTaskNameError,
     NameInUseError,
+    TaskAlreadyExistsError,
     TombstonedTaskError,
     UnknownTaskError,
 )
 from pullqueue.sdk.imports import messages
-from pullqueue.sdk.texts import text_of
+from pullqueue.sdk.protocol import text_of
 from pullqueue.tasks import DeleteResult, NewTask, Task
 
 _log = logging.getLogger("pullqueue.sdk")
@@ -36,6 +37,11 @@ _PULL = messages.TaskQueueMode.PULL
 _EXACT_FLOAT_USEC = 2**51
 """From here on (May 2041) a float of seconds, as the client holds etas, misses microseconds."""
 
+_ADD_CODES: dict[type[NameInUseError] | None, int] = {
+    None: _Error.OK,
+    TaskAlreadyExistsError: _Error.TASK_ALREADY_EXISTS,
+    TombstonedTaskError: _Error.TOMBSTONED_TASK,
+}
 _DELETE_CODES = {
     DeleteResult.DELETED: _Error.OK,
     DeleteResult.UNKNOWN: _Error.UNKNOWN_TASK,
@@ -47,23 +53,27 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
     """Add the tasks of a `BulkAdd` to one queue.
 
     What is invalid refuses the whole batch: it gets its code, the other tasks SKIPPED. A batch of
-    one raises instead, since only that carries a sentence to the user.
+    one raises instead, since only that carries a message to the user.
     """
     adds = request.add_request
     check_mode(queue, adds)
+    added: list[Task] = []
     try:
         added, refused = queue.insert([new_task(add) for add in adds])
+        codes = [_ADD_CODES[refused.get(text_of(add.task_name))] for add in adds]
     except InvalidTaskError as error:
         if len(adds) == 1:
             raise
         _log.warning("queue %r: a batch of %d was not added: %s", queue.name, len(adds), error)
-        _refuse(queue, adds, response)
-        return
-    if refused:
-        _tell_refused(adds, added, refused, response)
-        return
-    for add, task in zip(adds, added, strict=True):
-        _tell_added(add, task.name, response)
+        codes = [_code_of(queue, add) for add in adds]
+    names = (task.name for task in added)
+    for add, code in zip(adds, codes, strict=True):
+        result = response.taskresult.add()
+        result.result = code
+        if code == _Error.OK:
+            name = next(names)
+            if not add.task_name:
+                result.chosen_task_name = name.encode()
 
 
 def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
@@ -80,10 +90,10 @@ def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
 
 
 def new_task(add: Any) -> NewTask:
-    """Read a task from an add request.
+    """Return the task of an add request.
 
     Raises:
-        InvalidTaskError: name or tag is no text, or the eta no moment.
+        InvalidTaskError: name or tag is not text, or the eta is not a valid time.
     """
     return NewTask(
         payload=add.body,
@@ -117,7 +127,7 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
 
 
 def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
-    """Give a lease another end."""
+    """Change the end of a lease."""
     name = text_of(request.task_name)
     held_usec = request.eta_usec
     if held_usec >= _EXACT_FLOAT_USEC:
@@ -129,13 +139,13 @@ def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
 
 
 def delete(queue: Queue, request: Any, response: Any) -> None:
-    """Delete tasks by name, as many as there are."""
+    """Delete tasks by name, any number of them."""
     results = queue.delete_tasks(list(map(text_of, request.task_name)))
     response.result.extend(map(_DELETE_CODES.__getitem__, results))
 
 
 def fetch_queue_stats(queue: Queue, response: Any) -> None:
-    """Add the numbers of one queue to a response."""
+    """Add the statistics of one queue to a response."""
     numbers = queue.fetch_statistics()
     stats = response.queuestats.add()
     stats.num_tasks = numbers.tasks
@@ -174,44 +184,13 @@ def _free_name(emulator: Emulator, queue: Queue) -> str:
             continue
 
 
-def _refuse(queue: Queue, adds: Sequence[Any], response: Any) -> None:
-    for add in adds:
-        response.taskresult.add().result = _fault_of(queue, add)
-
-
-def _fault_of(queue: Queue, add: Any) -> int:
+def _code_of(queue: Queue, add: Any) -> int:
+    """Return the code of a task in a batch that is refused."""
     try:
         queue.check([new_task(add)])
     except InvalidTaskError as error:
         return codes_of(error).sdk_code
     return int(_Error.SKIPPED)
-
-
-def _tell_refused(
-    adds: Iterable[Any],
-    added: Iterable[Task],
-    refused: dict[str, type[NameInUseError]],
-    response: Any,
-) -> None:
-    stored = iter(added)
-    for add in adds:
-        error = refused.get(text_of(add.task_name))
-        if error is None:
-            _tell_added(add, next(stored).name, response)
-        else:
-            code = (
-                _Error.TOMBSTONED_TASK
-                if error is TombstonedTaskError
-                else _Error.TASK_ALREADY_EXISTS
-            )
-            response.taskresult.add().result = code
-
-
-def _tell_added(add: Any, name: str, response: Any) -> None:
-    result = response.taskresult.add()
-    result.result = _Error.OK
-    if not add.task_name:
-        result.chosen_task_name = name.encode()
 
 
 def _text(data: bytes, what: str, error: type[InvalidTaskError]) -> str:
@@ -223,8 +202,10 @@ def _text(data: bytes, what: str, error: type[InvalidTaskError]) -> str:
 
 def _eta(eta_usec: int) -> Any:
     if eta_usec < 0:
-        raise InvalidEtaError(f"eta is {eta_usec} microseconds: give a moment after 1970")
+        raise InvalidEtaError(f"eta is {eta_usec} microseconds: must be after 1970")
     try:
         return from_usec(eta_usec)
     except OverflowError:
-        raise InvalidEtaError(f"eta is {eta_usec} microseconds: that is no date") from None
+        raise InvalidEtaError(
+            f"eta is {eta_usec} microseconds: must be before the year 10000"
+        ) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,7 +25,7 @@ _RETRY_FIELDS = (
 
 
 def queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
-    """Give a pull queue as `GetQueues` tells of it."""
+    """Return a pull queue as `GetQueues` shows it."""
     numbers = queue.fetch_statistics()
     settings = queue.settings
     shown: dict[str, Any] = {
@@ -52,22 +51,19 @@ def queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
 
 
 def task_dicts(queue: Queue, now: datetime) -> list[dict[str, Any]]:
-    """Give the tasks of a pull queue as `GetTasks` tells of them, in order of eta and arrival."""
+    """Return the tasks of a pull queue as `GetTasks` shows them, in order of eta and arrival."""
     return [_task_dict(task, now) for task in queue.list_tasks(sys.maxsize)]
 
 
-def sdk_tasks(shown: Iterable[dict[str, Any]]) -> list[Any]:
-    """Make `taskqueue.Task` objects of the dicts of pull tasks."""
-    return [
-        taskqueue.Task(
-            name=task["name"],
-            method="PULL",
-            payload=base64.b64decode(task["body"]),
-            tag=task["tag"],
-            eta=from_usec(task["eta_usec"]),
-        )
-        for task in shown
-    ]
+def sdk_task(shown: dict[str, Any]) -> Any:
+    """Make a `taskqueue.Task` object of the dict of a pull task."""
+    return taskqueue.Task(
+        name=shown["name"],
+        method="PULL",
+        payload=base64.b64decode(shown["body"]),
+        tag=shown["tag"],
+        eta=from_usec(shown["eta_usec"]),
+    )
 
 
 def _task_dict(task: Task, now: datetime) -> dict[str, Any]:

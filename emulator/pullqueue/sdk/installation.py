@@ -16,7 +16,8 @@ from pullqueue.sdk.stub import PullQueueStub, seconds_of
 
 _SERVICE = "taskqueue"
 
-_make_google_stub: Callable[..., None] = taskqueue_stub.TaskQueueServiceStub.__init__
+_GoogleStub = taskqueue_stub.TaskQueueServiceStub
+_init_google_stub: Callable[..., None] = _GoogleStub.__init__
 
 
 @contextmanager
@@ -27,31 +28,63 @@ def install(emulator: Emulator) -> Iterator[PullQueueStub]:
     hand, use the same emulator. What was there before is put back in the end.
     """
     with ExitStack() as stack:
-        for part in (
-            _stub_map_kept,
-            _configuration_kept,
-            _client_clock,
-            _host,
-            _cloud_tasks_off,
-            _adoption,
-        ):
-            stack.enter_context(part(emulator))
+        stack.enter_context(_stub_map_kept())
+        stack.enter_context(_configuration_kept(emulator))
+        for owner, name, value in _replacements(emulator):
+            stack.enter_context(_replaced(owner, name, value))
         stub = stack.enter_context(_stub(emulator))
         apiproxy_stub_map.apiproxy.ReplaceStub(_SERVICE, stub)
         yield stub
 
 
+def _replacements(emulator: Emulator) -> Iterator[tuple[Any, str, Any]]:
+    """Yield what is replaced in the SDK: where, its name, and by what."""
+    client = taskqueue.taskqueue
+    # With this clock the client stamps the eta of every task.
+    system = isinstance(emulator.clock, SystemClock)
+    now = seconds_of(emulator.clock)
+    yield client, "time", time if system else _changed_copy(time, time=now)
+    # In the client alone, not in the environment, so that every thread has a host: from Python 3.13
+    # on a thread that is started after `wrap_wsgi_app` begins with an empty environment, since the
+    # SDK's hook is put on a function by which `threading` starts no thread any more.
+    get = sitecustomize.with_host(context.get)
+    yield client, "context", _changed_copy(context, get=get)
+    # Since 3.1.0 some calls go to Cloud Tasks if APPENGINE_USE_CLOUDTASK_PUSH_QUEUE says so. It is
+    # read at every call, inside a request from a copy of the environment that may be older.
+    cloudtask = getattr(client, "cloudtask", None)
+    if cloudtask is not None:
+        yield cloudtask, "is_cloudtask_push_queue_enabled", lambda: False
+    yield _GoogleStub, "__init__", _adopting_init(emulator)
+
+
+def _adopting_init(emulator: Emulator) -> Callable[..., None]:
+    """Return a constructor of Google's stub by which those that others make become ours."""
+    made = 0
+
+    def init(stub: Any, *args: Any, **kwargs: Any) -> None:
+        nonlocal made
+        if type(stub) is not _GoogleStub:
+            _init_google_stub(stub, *args, **kwargs)
+            return
+        _init_google_stub(stub, *args, **{"gettime": seconds_of(emulator.clock), **kwargs})
+        if made:
+            # Each of Google's stubs begins with empty queues, and so do ours from the second on;
+            # the first one keeps what a test has put in the emulator already.
+            emulator.reset()
+        made += 1
+        PullQueueStub.adopt(stub, emulator)
+
+    return init
+
+
 @contextmanager
 def _stub(emulator: Emulator) -> Iterator[PullQueueStub]:
-    """Give a stub of the emulator: the one that a testbed has registered, or a new one.
-
-    The testbed hands its own stub out, with `get_stub`, so that one must be ours.
-    """
-    before = _registered_stubs().get(_SERVICE)
-    if type(before) is not taskqueue_stub.TaskQueueServiceStub:
+    """Yield a stub of the emulator: the one that a testbed has registered, or a new one."""
+    registered = _registered_stubs().get(_SERVICE)
+    if type(registered) is not _GoogleStub:
         yield PullQueueStub.over(emulator)
         return
-    stub = PullQueueStub.adopt(before, emulator)
+    stub = PullQueueStub.adopt(registered, emulator)
     try:
         yield stub
     finally:
@@ -65,7 +98,7 @@ def _registered_stubs() -> dict[str, Any]:
 
 
 @contextmanager
-def _stub_map_kept(_: Emulator) -> Iterator[None]:
+def _stub_map_kept() -> Iterator[None]:
     """Put the stub back that was registered, and the default one that `wrap_wsgi_app` replaces."""
     stub_map = apiproxy_stub_map.apiproxy
     stubs = _registered_stubs()
@@ -92,66 +125,7 @@ def _configuration_kept(emulator: Emulator) -> Iterator[None]:
             emulator.reconfigure(config)
 
 
-@contextmanager
-def _host(_: Emulator) -> Iterator[None]:
-    """Give the client a host outside requests, without which it logs a warning for every task.
-
-    The client alone is given it, not the environment, so that every thread has it: from Python 3.13
-    on a thread that is started after `wrap_wsgi_app` begins with an empty environment, since the
-    SDK's hook is put on a function by which `threading` starts no thread any more.
-    """
-    changed = _changed_copy(context, get=sitecustomize.with_host(context.get))
-    with _replaced(taskqueue.taskqueue, "context", changed):
-        yield
-
-
-@contextmanager
-def _cloud_tasks_off(_: Emulator) -> Iterator[None]:
-    """Keep the client from calling Cloud Tasks, whatever APPENGINE_USE_CLOUDTASK_PUSH_QUEUE says.
-
-    The switch is there since 3.1.0. The variable is read at every call, and inside a request from
-    a copy of the environment that may be older than this block.
-    """
-    cloudtask = getattr(taskqueue.taskqueue, "cloudtask", None)
-    if cloudtask is None:
-        yield
-    else:
-        with _replaced(cloudtask, "is_cloudtask_push_queue_enabled", lambda: False):
-            yield
-
-
-@contextmanager
-def _adoption(emulator: Emulator) -> Iterator[None]:
-    """Turn the stubs that others make into ours: `testbed.init_taskqueue_stub` makes one."""
-    made = 0
-
-    def adopted(stub: Any, *args: Any, **kwargs: Any) -> None:
-        nonlocal made
-        if type(stub) is not taskqueue_stub.TaskQueueServiceStub:
-            _make_google_stub(stub, *args, **kwargs)
-        else:
-            _make_google_stub(stub, *args, **{"gettime": seconds_of(emulator.clock), **kwargs})
-            if made:
-                # Each of Google's stubs begins with empty queues, and so do ours from the second
-                # on; the first takes what a test has put in the emulator already.
-                emulator.reset()
-            made += 1
-            PullQueueStub.adopt(stub, emulator)
-
-    with _replaced(taskqueue_stub.TaskQueueServiceStub, "__init__", adopted):
-        yield
-
-
-@contextmanager
-def _client_clock(emulator: Emulator) -> Iterator[None]:
-    """Let the client go by the emulator's clock, with which it stamps the eta of every task."""
-    system = isinstance(emulator.clock, SystemClock)
-    by_clock = time if system else _changed_copy(time, time=seconds_of(emulator.clock))
-    with _replaced(taskqueue.taskqueue, "time", by_clock):
-        yield
-
-
-def _changed_copy(module: ModuleType, **changes: Any) -> ModuleType:
+def _changed_copy(module: ModuleType, **changes: object) -> ModuleType:
     copy = ModuleType(module.__name__)
     vars(copy).update(vars(module), **changes)
     return copy

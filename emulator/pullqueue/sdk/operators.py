@@ -21,7 +21,7 @@ from pullqueue.config.model import (
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.sdk.imports import apiproxy_errors, messages
-from pullqueue.sdk.texts import text_of
+from pullqueue.sdk.protocol import text_of
 from pullqueue.tasks import Task
 
 _MODES = {QueueMode.PULL: messages.TaskQueueMode.PULL, QueueMode.PUSH: messages.TaskQueueMode.PUSH}
@@ -52,6 +52,11 @@ def fetch_task(queue: Queue, request: Any, response: Any) -> None:
     """Give one task."""
     task = queue.get_task(text_of(request.task_name))
     fill_task(response.task.task.add(), task)
+
+
+def force_run(_queue: Queue, _request: Any, response: Any) -> None:
+    """Refuse to run a pull task."""
+    response.result = messages.TaskQueueServiceError.INVALID_QUEUE_MODE
 
 
 def fill_task(message: Any, task: Task) -> None:

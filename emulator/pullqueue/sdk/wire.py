@@ -9,7 +9,7 @@ from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
-from pullqueue.sdk.rpc import DEADLINE_SECONDS
+from pullqueue.sdk.protocol import DEADLINE_SECONDS
 from pullqueue.sdk.stub import PullQueueStub
 
 SERVICE = "taskqueue"

@@ -1,0 +1,62 @@
+"""How calls, names and errors look on the SDK's side."""
+
+from __future__ import annotations
+
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine.interceptors import call_deadline
+from pullqueue.error_codes import codes_of
+from pullqueue.errors import DeadlineExceededError, OverQuotaError, PullQueueError
+from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc
+
+DEADLINE_SECONDS = 60.0
+"""The deadline of a call that names none, as in the SDK's client on App Engine."""
+
+
+class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
+    """A call that is made when it is started, as on App Engine, not when someone waits for it.
+
+    It runs in the caller's thread; its callback runs when it is waited for.
+    """
+
+    def _MakeCallImpl(self) -> None:
+        self._state = apiproxy_rpc.RPC.RUNNING
+        with call_deadline(round((self.deadline or DEADLINE_SECONDS) * USEC_PER_SECOND)):
+            self._CaptureTrace(self._SendRequest)
+
+    def _WaitImpl(self) -> bool:
+        self._state = apiproxy_rpc.RPC.FINISHING
+        if self.callback:
+            # `wait_any` leaves its wait by an exception out of the callback, which it expects
+            # to carry this call: what the SDK's method of that name sees to.
+            self._CaptureTraceAndReraise(self.callback)
+        return True
+
+
+def text_of(data: bytes | str) -> str:
+    """Return a name of the SDK's messages, which hold bytes, as text.
+
+    A name that is not in UTF-8 is replaced by one that nothing has.
+    """
+    return data if isinstance(data, str) else data.decode(errors="replace")
+
+
+def sdk_error(error: PullQueueError) -> Exception:
+    """Return the SDK's exception for an error; of most the client makes a `taskqueue.Error`.
+
+    Deadline and quota are errors of the call, not of the service: App Engine raises them below
+    the service, and the client lets them pass as they are.
+    """
+    sdk: Exception
+    if isinstance(error, DeadlineExceededError):
+        sdk = apiproxy_errors.DeadlineExceededError(str(error))
+    elif isinstance(error, OverQuotaError):
+        sdk = apiproxy_errors.OverQuotaError(str(error))
+    else:
+        sdk = application_error(error)
+    return sdk
+
+
+def application_error(error: PullQueueError) -> Exception:
+    """Return an error as one of the task queue service, whatever it is."""
+    sdk: Exception = apiproxy_errors.ApplicationError(codes_of(error).sdk_code, str(error))
+    return sdk
