@@ -116,8 +116,16 @@ def test_an_address_in_the_program(served: Served) -> None:
 @pytest.mark.parametrize(
     ("argument", "variable", "complaint"),
     [
-        ("http://h:1", "", "the address is 'http://h:1', which is not a valid address: give HOST:PORT"),
-        ("", "nonsense", "PULLQUEUE_EMULATOR_HOST is 'nonsense', which is not a valid address: give HOST"),
+        (
+            "http://h:1",
+            "",
+            "the address is 'http://h:1', which is not a valid address: give HOST:PORT",
+        ),
+        (
+            "",
+            "nonsense",
+            "PULLQUEUE_EMULATOR_HOST is 'nonsense', which is not a valid address: give HOST",
+        ),
     ],
 )
 def test_what_is_no_address(argument: str, variable: str, complaint: str) -> None:

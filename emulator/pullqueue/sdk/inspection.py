@@ -1,4 +1,4 @@
-"""What suites ask the stub about tasks and queues, in the shapes of Google's own stub."""
+"""What suites ask the stub about tasks and queues, in the form of Google's own stub."""
 
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ from typing import Any
 from pullqueue.clock import from_usec
 from pullqueue.engine.queue import Queue
 from pullqueue.sdk.imports import messages, taskqueue
-from pullqueue.sdk.operators import acl_message, fill_retry
+from pullqueue.sdk.operators import RETRY_FIELDS, acl_message, fill_retry
 from pullqueue.tasks import Task
 
-_MOMENT = "%Y/%m/%d %H:%M:%S"
+_TIME_FORMAT = "%Y/%m/%d %H:%M:%S"
 _BUCKET_SIZE = 5
-_RETRY_FIELDS = (
-    "retry_limit",
-    "age_limit_sec",
-    "min_backoff_sec",
-    "max_backoff_sec",
-    "max_doublings",
-)
 
 
 def queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
@@ -39,13 +32,13 @@ def queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
         "tasks_in_queue": numbers.tasks,
     }
     if numbers.oldest_eta is not None:
-        shown["oldest_task"] = numbers.oldest_eta.strftime(_MOMENT)
+        shown["oldest_task"] = numbers.oldest_eta.strftime(_TIME_FORMAT)
         shown["eta_delta"] = _delta(numbers.oldest_eta, now)
     if settings.retry_parameters is not None:
         retry = messages.TaskQueueRetryParameters()
         fill_retry(retry, settings.retry_parameters)
         shown["retry_parameters"] = {
-            field: getattr(retry, field) for field in _RETRY_FIELDS if retry.HasField(field)
+            field: getattr(retry, field) for field in RETRY_FIELDS.values() if retry.HasField(field)
         }
     return shown
 
@@ -73,7 +66,7 @@ def _task_dict(task: Task, now: datetime) -> dict[str, Any]:
         "queue_name": task.queue_name,
         "url": "",
         "method": "PULL",
-        "eta": task.eta.strftime(_MOMENT),
+        "eta": task.eta.strftime(_TIME_FORMAT),
         "eta_usec": task.eta_usec,
         "eta_delta": _delta(task.eta, now),
         "body": body,

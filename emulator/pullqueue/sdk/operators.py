@@ -1,4 +1,4 @@
-"""The calls of the task queue service that an operator makes: look at queues, change or stop them.
+"""The calls of the task queue service that an operator makes: show queues, change or stop them.
 
 The public client sends none of these; consoles and deployment tools do.
 """
@@ -24,24 +24,32 @@ from pullqueue.sdk.imports import apiproxy_errors, messages
 from pullqueue.sdk.protocol import text_of
 from pullqueue.tasks import Task
 
-_MODES = {QueueMode.PULL: messages.TaskQueueMode.PULL, QueueMode.PUSH: messages.TaskQueueMode.PUSH}
+RETRY_FIELDS = {
+    "task_retry_limit": "retry_limit",
+    "task_age_limit_seconds": "age_limit_sec",
+    "min_backoff_seconds": "min_backoff_sec",
+    "max_backoff_seconds": "max_backoff_sec",
+    "max_doublings": "max_doublings",
+}
+"""The fields of `RetryParameters`, and of the protocol's message."""
 
 _MAX_STORAGE_BYTES = 1000 * 2**40
 
 
 def query_tasks(queue: Queue, request: Any, response: Any) -> None:
-    """List tasks from a place on: by eta, by tag and eta, or by name.
+    """List tasks from a position on: by eta, by tag and eta, or by name.
 
-    The place is inclusive, and names part tasks of one eta, so that a caller can page.
+    The position is inclusive, and tasks of one eta are in order of their names, so that a caller
+    can page.
     """
     tasks = queue.list_tasks(sys.maxsize)
     name = text_of(request.start_task_name)
     eta_usec = request.start_eta_usec
     if request.HasField("start_tag"):
         tag = text_of(request.start_tag)
-        found = _behind([task for task in tasks if task.tag == tag], eta_usec, name)
+        found = _from([task for task in tasks if task.tag == tag], eta_usec, name)
     elif request.HasField("start_eta_usec"):
-        found = _behind(tasks, eta_usec, name)
+        found = _from(tasks, eta_usec, name)
     else:
         found = sorted((task for task in tasks if task.name >= name), key=lambda task: task.name)
     for task in found[: request.max_rows]:
@@ -49,7 +57,7 @@ def query_tasks(queue: Queue, request: Any, response: Any) -> None:
 
 
 def fetch_task(queue: Queue, request: Any, response: Any) -> None:
-    """Give one task."""
+    """Return one task."""
     task = queue.get_task(text_of(request.task_name))
     fill_task(response.task.task.add(), task)
 
@@ -90,21 +98,21 @@ def acl_message(entries: Iterable[AclEntry]) -> Any:
 
 
 def update_queue(emulator: Emulator, request: Any) -> None:
-    """Add a queue or give one other settings."""
+    """Add a queue, or change one."""
     settings = _read_queue(request)
     others = [queue for queue in emulator.config.queues if queue.name != settings.name]
     emulator.reconfigure(replace(emulator.config, queues=(*others, settings)))
 
 
 def delete_queue(emulator: Emulator, name: str) -> None:
-    """Take a queue out of the configuration; it is disabled and keeps its tasks."""
+    """Remove a queue from the configuration; it is disabled and keeps its tasks."""
     emulator.queue(name)
     kept = tuple(queue for queue in emulator.config.queues if queue.name != name)
     emulator.reconfigure(replace(emulator.config, queues=kept))
 
 
 def delete_group(emulator: Emulator) -> None:
-    """Take all queues out of the configuration."""
+    """Remove all queues from the configuration."""
     emulator.reconfigure(QueueConfig(file=emulator.config.file))
 
 
@@ -117,13 +125,13 @@ def update_storage_limit(emulator: Emulator, request: Any, response: Any) -> Non
     if not 0 <= request.limit <= _MAX_STORAGE_BYTES:
         raise apiproxy_errors.ApplicationError(
             messages.TaskQueueServiceError.INVALID_REQUEST,
-            f"storage limit is {request.limit} bytes: give 0 to {_MAX_STORAGE_BYTES}",
+            f"storage limit is {request.limit} bytes: must be 0 to {_MAX_STORAGE_BYTES}",
         )
     emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=request.limit))
     response.new_limit = request.limit
 
 
-def _behind(tasks: Iterable[Task], eta_usec: int, name: str) -> list[Task]:
+def _from(tasks: Iterable[Task], eta_usec: int, name: str) -> list[Task]:
     found = [task for task in tasks if (task.eta_usec, task.name) >= (eta_usec, name)]
     return sorted(found, key=lambda task: (task.eta_usec, task.name))
 
@@ -133,7 +141,7 @@ def _fill_queue(message: Any, settings: QueueSettings, *, paused: bool) -> None:
     message.bucket_refill_per_second = settings.rate.per_second if settings.rate else 0.0
     message.bucket_capacity = settings.bucket_size or 0
     message.paused = paused
-    message.mode = _MODES[settings.mode]
+    message.mode = messages.TaskQueueMode.Mode.Value(settings.mode.name)
     if settings.rate is not None:
         message.user_specified_rate = rate_text(settings.rate)
     if settings.max_concurrent_requests is not None:
@@ -151,16 +159,10 @@ def rate_text(rate: Rate) -> str:
 
 def fill_retry(message: Any, retry: RetryParameters) -> None:
     """Write retry parameters into the protocol's message."""
-    values = {
-        "retry_limit": retry.task_retry_limit,
-        "age_limit_sec": retry.task_age_limit_seconds,
-        "min_backoff_sec": retry.min_backoff_seconds,
-        "max_backoff_sec": retry.max_backoff_seconds,
-        "max_doublings": retry.max_doublings,
-    }
-    for name, value in values.items():
+    for name, field in RETRY_FIELDS.items():
+        value = getattr(retry, name)
         if value is not None:
-            setattr(message, name, value)
+            setattr(message, field, value)
 
 
 def _read_queue(request: Any) -> QueueSettings:
@@ -180,13 +182,7 @@ def _read_retry(request: Any) -> RetryParameters | None:
     if not request.HasField("retry_parameters"):
         return None
     given = request.retry_parameters
-    return RetryParameters(
-        task_retry_limit=_given(given, "retry_limit"),
-        task_age_limit_seconds=_given(given, "age_limit_sec"),
-        min_backoff_seconds=_given(given, "min_backoff_sec"),
-        max_backoff_seconds=_given(given, "max_backoff_sec"),
-        max_doublings=_given(given, "max_doublings"),
-    )
+    return RetryParameters(**{name: _given(given, field) for name, field in RETRY_FIELDS.items()})
 
 
 def _read_acl(request: Any) -> tuple[AclEntry, ...] | None:

@@ -49,8 +49,10 @@ def grant_tickets() -> None:
     from google.appengine.api import apiproxy_stub_map  # noqa: PLC0415 - imported when it is wanted
     from google.appengine.runtime import context, default_api_stub  # noqa: PLC0415 - the same
 
-    _let_calls_have_tickets(default_api_stub)
-    if not hasattr(context.get, "is_pullqueue"):
+    rpc = default_api_stub.DefaultApiRPC
+    if not hasattr(rpc, "has_pullqueue_ticket"):
+        rpc.has_pullqueue_ticket = True
+        rpc._MakeCallImpl = _with_ticket(rpc._MakeCallImpl, default_api_stub)
         context.get = with_host(context.get)
     stub_map = apiproxy_stub_map.apiproxy
     if vars(stub_map)["_APIProxyStubMap__default_stub"] is None:
@@ -59,7 +61,7 @@ def grant_tickets() -> None:
 
 
 def with_host(get: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the SDK's look into the environment of a request, with a host outside of requests.
+    """Return the SDK's `context.get` with a host outside of requests, too.
 
     Without one the SDK logs a warning for every task.
     """
@@ -69,33 +71,27 @@ def with_host(get: Callable[..., Any]) -> Callable[..., Any]:
         value = get(key, default)
         return host if value is None and key == "HTTP_HOST" else value
 
-    get_or_host.is_pullqueue = True  # type: ignore[attr-defined]  # so that it is done once
     return get_or_host
 
 
-def _let_calls_have_tickets(default_api_stub: Any) -> None:
-    rpc = default_api_stub.DefaultApiRPC
-    if hasattr(rpc, "has_pullqueue_ticket"):
-        return
-    make_call = rpc._MakeCallImpl
+def _with_ticket(make_call: Callable[[Any], None], default_api_stub: Any) -> Callable[[Any], None]:
     address = {name: os.environ[name] for name in _ADDRESS_VARIABLES if name in os.environ}
 
-    def make_call_with_ticket(self: Any) -> None:
+    def make_call_with_ticket(rpc: Any) -> None:
         default_api_stub.DefaultApiStub.SetUseRequestSecurityTicketForThread(value=True)
         for name, value in address.items():
             # From Python 3.13 on the threads of a wrapped app begin with an empty environment.
             os.environ.setdefault(name, value)
         os.environ.update(variables)
-        _have_ticket(getattr(default_api_stub, "context", None))
-        make_call(self)
+        _have_ticket(default_api_stub.context)
+        make_call(rpc)
 
-    rpc._MakeCallImpl = make_call_with_ticket
-    rpc.has_pullqueue_ticket = True
+    return make_call_with_ticket
 
 
 def _have_ticket(context: Any) -> None:
     """Put a ticket where the SDK looks for it: in the environment, or in its context variables."""
-    if context is None or context.READ_FROM_OS_ENVIRON:
+    if context.READ_FROM_OS_ENVIRON:
         os.environ.setdefault(TICKET_VARIABLE, TICKET)
         return
     # As the SDK reads it, slip and all: by the request's id as a default.
