@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
+import psycopg
 import pytest
 from shared_store import CONFIG, emptied, together
+from stores import postgres_url
 
 from pullqueue import (
     DeleteResult,
@@ -23,6 +27,8 @@ from pullqueue import (
     TaskLeaseExpiredError,
 )
 from pullqueue.config.model import QueueConfig
+from pullqueue.engine.store import Lease
+from pullqueue.stores.postgres_server import connect, parsed
 
 STORAGE_BYTES = 2_000
 
@@ -194,6 +200,128 @@ def test_the_lease_rate_is_that_of_all_servers(url: str, clock: ManualClock) -> 
     assert not queues[0].lease(60, 1).rate_limited
     for emulator in emulators:
         emulator.close()
+
+
+def test_the_rate_counts_when_a_call_is_permitted(url: str) -> None:
+    """A call that waited for others counts at the time its wait ended, not when it began."""
+    limits = Limits(leases_per_second=1)
+    emulator = Emulator(CONFIG, store=f"{url}&application_name=rate", limits=limits)
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(), NewTask()])
+    (first,) = queue.lease_tasks(60, 1)
+    first_usec = first.eta_usec - 60_000_000
+    blocker = connect(parsed(url))
+    blocker.autocommit = False
+    blocker.execute("SELECT 1 FROM lease_calls FOR UPDATE")
+    leases: list[Lease] = []
+    thread = threading.Thread(target=lambda: leases.append(queue.lease(60, 1)))
+    thread.start()
+
+    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'rate' AND "
+        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
+            pass
+    while emulator.now_usec() <= first_usec + 1_000_000:
+        pass  # the second after the first lease passes while the other call waits
+    released_usec = emulator.now_usec()
+    blocker.close()
+    thread.join(timeout=30)
+
+    ((task,), rate_limited) = leases[0]
+    assert not rate_limited
+    assert task.eta_usec - 60_000_000 >= released_usec
+    emulator.close()
+
+
+def test_the_rate_over_threads_and_servers(url: str) -> None:
+    """In no second, wherever it begins, are there more leases than permitted."""
+    limits = Limits(leases_per_second=5)
+    emulators = [Emulator(CONFIG, store=url, limits=limits) for _ in range(2)]
+    queues = [emulator.queue("pull") for emulator in emulators]
+    queues[0].add_many([NewTask() for _ in range(100)])
+    times: list[int] = []
+
+    def lease(queue: Queue) -> None:
+        for _ in range(30):
+            times.extend(task.eta_usec for task in queue.lease_tasks(60, 1))
+
+    together(*(partial(lease, queue) for queue in queues))
+
+    times.sort()
+    assert len(times) >= 5
+    assert all(later - sooner >= 1_000_000 for sooner, later in zip(times, times[5:], strict=False))
+    for emulator in emulators:
+        emulator.close()
+
+
+def test_a_reset_among_adds(servers: tuple[Queue, Queue], url: str) -> None:
+    """No add fails because of it, and the numbers are exact afterwards."""
+    emulator = Emulator(CONFIG, clock=servers[0].clock, store=url)
+    contents = emulator.export()
+
+    def add(queue: Queue) -> None:
+        for number in range(15):
+            queue.add(b"work")
+            queue.add_many([NewTask(name=f"{threading.get_ident()}-{number}-{n}") for n in "ab"])
+
+    def reset() -> None:
+        for _ in range(3):
+            emulator.reset()
+            emulator.restore(contents)
+
+    together(partial(add, servers[0]), partial(add, servers[1]), reset)
+
+    tasks = servers[0].list_tasks(limit=1000)
+    numbers = servers[1].fetch_statistics()
+    assert numbers.tasks == len(tasks)
+    assert numbers.bytes_stored == sum(task.stored_bytes for task in tasks)
+    servers[0].purge()
+    assert servers[0].fetch_statistics()[:4] == (0, 0, 0, 0)
+    assert emulator.bytes_stored == 0
+    emulator.close()
+
+
+def test_batches_with_the_same_names(servers: tuple[Queue, Queue]) -> None:
+    """Whatever their order, each name is stored once, and no call fails through a deadlock."""
+    names = [f"n{number}" for number in range(60)]
+    added: Counter[str] = Counter()
+
+    def add(queue: Queue, order: list[str]) -> None:
+        for round_number in range(8):
+            batch = [NewTask(name=f"{name}-{round_number}") for name in order]
+            added.update(task.name for task in queue.insert(batch).added)
+            queue.delete_tasks([task.name for task in batch[::2] if task.name])
+
+    together(partial(add, servers[0], names), partial(add, servers[1], names[::-1]))
+
+    assert len(added) == 8 * 60
+    assert set(added.values()) == {1}
+
+
+def test_a_deadlock_is_tried_again(url: str) -> None:
+    """A call that the database ended because of a deadlock is done a second time."""
+    emulator = Emulator(CONFIG, store=f"{url}&application_name=dead")
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name="a"), NewTask(name="b")])
+    rival = connect(parsed(url))
+    rival.autocommit = False
+    rival.execute("SET deadlock_timeout = '100s'")
+    rival.execute("SELECT 1 FROM tasks WHERE name = 'b' FOR UPDATE")
+    results: list[DeleteResult] = []
+    thread = threading.Thread(target=lambda: results.extend(queue.delete_tasks(["a", "b"])))
+    thread.start()
+    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'dead' AND "
+        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
+            pass
+
+    rival.execute("SELECT 1 FROM tasks WHERE name = 'a' FOR UPDATE")
+    rival.close()
+    thread.join(timeout=30)
+
+    assert results == [DeleteResult.DELETED] * 2
+    assert emulator.bytes_stored == 0
+    emulator.close()
 
 
 class LateClock(SystemClock):
