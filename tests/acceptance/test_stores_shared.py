@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from store_load import Ledger, QueueClient, RestClient, Served, check, finish, load
+from store_load import Ledger, QueueClient, Refused, RestClient, Served, check, finish, load
 from stores import LONG, own_schema, postgres_url
 
 from pullqueue import Emulator, TransientError
@@ -78,6 +81,51 @@ def postgres(verb: str, environment: dict[str, str]) -> str:
         [POSTGRES, verb], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
     return run.stdout.strip()
+
+
+def send(signal_number: int, environment: dict[str, str]) -> None:
+    """Send a signal to all processes of a database server."""
+    folder = Path(environment["PULLQUEUE_POSTGRES_FOLDER"])
+    first = (folder / "data" / "postmaster.pid").read_text().split()[0]
+    run = subprocess.run(["pgrep", "-P", first], stdout=subprocess.PIPE, text=True, check=True)
+    for process_id in (first, *run.stdout.split()):
+        with suppress(ProcessLookupError):
+            os.kill(int(process_id), signal_number)
+
+
+@pytest.fixture
+def hanging(own_database: dict[str, str]) -> Iterator[Callable[[], None]]:
+    """Give what makes the database hang until the end of the test."""
+    yield lambda: send(signal.SIGSTOP, own_database)
+    send(signal.SIGCONT, own_database)
+
+
+def test_a_database_that_hangs(
+    own_database: dict[str, str], queue_yaml: Path, hanging: Callable[[], None]
+) -> None:
+    """Calls fail within 15 seconds, and a server that is to end ends within 10."""
+    served = Served(queue_yaml, postgres("start", own_database))
+    clients = [RestClient(served.address, timeout=15) for _ in range(12)]
+    for number, client in enumerate(clients):
+        client.add(f"before-{number}")
+    hanging()
+
+    def refused(client: RestClient) -> int:
+        with pytest.raises(Refused) as excinfo:
+            client.lease(1)
+        return excinfo.value.status
+
+    with ThreadPoolExecutor(len(clients)) as threads:
+        statuses = list(threads.map(refused, clients))
+        assert statuses == [503] * len(clients)
+        late = [threads.submit(client.lease, 1) for client in clients]
+        served.process.terminate()
+        assert served.process.wait(timeout=10) == 0
+        served.process.communicate()
+        for lease in late:
+            assert lease.exception(timeout=15) is not None
+    for client in clients:
+        client.close()
 
 
 @pytest.mark.parametrize("verb", ["stop", "crash"])

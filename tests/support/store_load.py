@@ -102,8 +102,8 @@ class QueueClient:
 class RestClient:
     """A worker that speaks to a server."""
 
-    def __init__(self, address: str) -> None:
-        self._connection = HTTPConnection(address, timeout=20)
+    def __init__(self, address: str, *, timeout: float = 20) -> None:
+        self._connection = HTTPConnection(address, timeout=timeout)
 
     def close(self) -> None:
         """Close the connection."""

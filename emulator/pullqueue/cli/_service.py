@@ -20,9 +20,12 @@ from pullqueue.errors import ConfigFileError, PullQueueError
 
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
+    from pullqueue.engine.emulator import Emulator
 
 _POLL_SECONDS = 0.5
 """How often the main thread looks up: where a lock cannot be interrupted, signals come then."""
+_STOP_SECONDS = 3.0
+"""How long calls may take to finish when the server is to end."""
 _EXTRAS = ("verb", "path", "status")
 """What the record of a request has beside its message."""
 
@@ -112,6 +115,7 @@ class Signals:
 
     def keep(self, state: ServerState, *, watch: bool) -> None:
         """Look after a running server until it is to end."""
+        threading.Thread(target=self._end_waits, args=(state.emulator,), daemon=True).start()
         trouble = ""
         while not self._stopped.wait(_POLL_SECONDS):
             try:
@@ -128,6 +132,12 @@ class Signals:
                 self._reload.clear()
             if state.config_file is not None:
                 state.config_file.follow(state.emulator, changes=watch, now=asked)
+
+    def _end_waits(self, emulator: Emulator) -> None:
+        """Close the store of a server that does not stop: calls may wait for a database."""
+        self._stopped.wait()
+        threading.Event().wait(_STOP_SECONDS)
+        emulator.close()
 
 
 def _setter(event: threading.Event) -> Callable[[int, FrameType | None], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import selectors
 import socket
@@ -25,6 +26,8 @@ Connection = psycopg.Connection[Row]
 
 WAIT_SECONDS = 5
 """How long to wait for a connection: a new one, or one that another thread returns."""
+_TURN_SECONDS = 0.5
+"""How long to wait before another look whether the server can be reached."""
 _RESPONSE_SECONDS = 9
 """How long to wait for the result of a statement, a little more than the server takes at most."""
 _SETTINGS = {
@@ -131,16 +134,20 @@ class Connections:
     """The connections of a store: a limited number, opened when they are first needed."""
 
     def __init__(self, address: Address) -> None:
+        self._address = address
+        self._unreachable = threading.Event()
+        # The pool would log each attempt; a call that fails because of it has the reason.
+        logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
         self._pool = ConnectionPool(
             kwargs={"autocommit": True, **_arguments(address)},
             min_size=0,
             max_size=address.connections,
-            timeout=WAIT_SECONDS,
             configure=_configure,
             check=_check,
-            # A server that is back is found at once, and a clock that jumps closes nothing.
-            reconnect_timeout=WAIT_SECONDS,
-            max_lifetime=_FOREVER_SECONDS,
+            # The pool would try again later and later: here the next call does at once.
+            reconnect_timeout=0,
+            reconnect_failed=lambda _: self._unreachable.set(),
+            max_lifetime=_FOREVER_SECONDS,  # by a clock that tests move
             num_workers=1,
             open=True,
         )
@@ -155,13 +162,7 @@ class Connections:
         Raises:
             psycopg.OperationalError: there is none, or the connection is lost.
         """
-        try:
-            connection = self._pool.getconn()
-        except PoolTimeout:
-            raise PoolTimeout(
-                f"no connection within {WAIT_SECONDS} seconds, of {self._pool.max_size} at most "
-                "(?connections=NUMBER permits more)"
-            ) from None
+        connection = self._taken()
         self._deadlines.begin(connection, unlimited=unlimited)
         try:
             yield connection
@@ -169,6 +170,20 @@ class Connections:
             self._deadlines.end(connection)
             # The pool closes it, if it was interrupted in the middle of something.
             self._pool.putconn(connection)
+
+    def _taken(self) -> Connection:
+        turn_seconds = min(WAIT_SECONDS, _TURN_SECONDS)
+        for _ in range(round(WAIT_SECONDS / turn_seconds)):
+            self._unreachable.clear()
+            try:
+                return self._pool.getconn(turn_seconds)
+            except PoolTimeout:
+                if self._unreachable.is_set():
+                    connect(self._address).close()  # raises the reason
+        raise PoolTimeout(
+            f"no connection within {WAIT_SECONDS} seconds, of {self._address.connections} at most "
+            "(?connections=NUMBER permits more)"
+        )
 
     def close(self) -> None:
         """Close all connections; operations that wait for the server fail."""
