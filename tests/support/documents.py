@@ -126,8 +126,10 @@ class DocumentRunner:
         """Run the test modules that were shown and have not been run."""
         if not self.tests:
             return
+        asynchronous = any("mark.asyncio" in (self.folder / name).read_text() for name in self.tests)
+        plugins = ["-p", "pytest_asyncio.plugin"] if asynchronous else []
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self.tests],
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, *self.tests],
             check=False,
             cwd=self.folder,
             env=_environment(),
