@@ -76,7 +76,7 @@ def measure(options: Options) -> Iterator[Figure]:
         (folder / "queue.yaml").write_text(QUEUE_YAML)
         yield from _unused(folder, options)
         for what, prelude, limit in (
-            ("emulator and clock for a test", "", 5.0),
+            ("emulator and clock for a test", "", 10.0),
             ("the same, with the SDK loaded", LOAD_SDK, 30.0),
         ):
             yield from _used(folder, what, prelude, limit, options)
