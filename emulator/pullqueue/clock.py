@@ -12,7 +12,9 @@ from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from pullqueue.errors import ClockError
+from pullqueue.errors import ClockError, is_refusal
+
+__tracebackhide__ = is_refusal
 
 USEC_PER_SECOND = 1_000_000
 

@@ -126,7 +126,9 @@ class DocumentRunner:
         """Run the test modules that were shown and have not been run."""
         if not self.tests:
             return
-        asynchronous = any("mark.asyncio" in (self.folder / name).read_text() for name in self.tests)
+        asynchronous = any(
+            "mark.asyncio" in (self.folder / name).read_text() for name in self.tests
+        )
         plugins = ["-p", "pytest_asyncio.plugin"] if asynchronous else []
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, *self.tests],

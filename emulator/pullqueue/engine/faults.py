@@ -22,10 +22,9 @@ from pullqueue.errors import (
     PullQueueError,
     QueueError,
     TaskError,
-    is_refusal,
 )
 
-__tracebackhide__ = is_refusal
+__tracebackhide__ = True  # a failed test is shown at its own line
 
 CallNext = Callable[[], object]
 Effect = Callable[[QueueCall, CallNext], object]

@@ -16,6 +16,8 @@ from pullqueue.testing.describing import describe, describe_call
 from pullqueue.testing.driving import Interrupter, Worker, WorkerInterrupt, drain
 from pullqueue.testing.moving import expire_leases, sleeping
 
+__tracebackhide__ = True  # a failed test is shown at its own line
+
 
 class WorkerKilled(WorkerInterrupt):
     """ends a worker as a crash of its machine would; `crash_test` swallows it"""
@@ -91,7 +93,6 @@ def crash_test(
         AssertionError: `check` fails without any crash, or the worker makes no call.
         ClockError: the clock cannot be moved.
     """
-    __tracebackhide__ = True
     trial = _Trial(emulator, worker, setup, check, max_calls)
     clock, names = movable_clock(emulator), emulator.names
     try:
@@ -126,7 +127,6 @@ class _Trial:
 
     def without_crash(self) -> None:
         """Let the worker run without a crash."""
-        __tracebackhide__ = True
         self._begin()
         counter = _CrashInjector(Crash.BEFORE, call_number=0)
         with self._emulator.interceptors.installed(counter):
@@ -182,7 +182,6 @@ class _Trial:
         drain(self._emulator, self._worker, max_calls=self._max_calls)
 
     def _verify(self) -> None:
-        __tracebackhide__ = True
         if self._check() is False:
             raise AssertionError("check returned False")
 

@@ -22,6 +22,8 @@ from pullqueue.tasks import DeleteResult
 from pullqueue.testing.describing import describe, pull_queues
 from pullqueue.testing.moving import next_event, sleeping
 
+__tracebackhide__ = True  # a failed test is shown at its own line
+
 Worker = Callable[[], object]
 AsyncWorker = Callable[[], Awaitable[object]]
 
@@ -71,7 +73,6 @@ def drain(
         TypeError: `queues` is not a list, or the worker is asynchronous or a generator.
         UnknownQueueError: one of `queues` does not exist.
     """
-    __tracebackhide__ = True
     driver = _Driver(emulator, queues, max_calls, Interrupter())
     with driver.at_work():
         while driver.begins_call():
@@ -104,7 +105,6 @@ async def drain_async(
         TypeError: `queues` is not a list, or the worker is not asynchronous.
         UnknownQueueError: one of `queues` does not exist.
     """
-    __tracebackhide__ = True
     interrupter = TaskInterrupter()
     driver = _Driver(emulator, queues, max_calls, interrupter)
     with driver.at_work():
@@ -174,7 +174,6 @@ class _Driver:
         Raises:
             AssertionError: it has.
         """
-        __tracebackhide__ = True
         if self._exceeded:
             raise AssertionError(
                 f"{name}: {self._exceeded}, and the queues are still not empty; if this is not an "
@@ -353,7 +352,10 @@ class TaskInterrupter(Interrupter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.get_running_loop()
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError("drain_async works under asyncio only, and no loop runs") from None
         self._task: asyncio.Future[object]
         self._ended = False
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pullqueue.sdk.stub import PullQueueStub
     from pullqueue.testing.live_server import LiveServer
 
+__tracebackhide__ = True  # a failed test is shown at its own line
+
 ConfigSource: TypeAlias = "os.PathLike[str] | str | QueueConfig"
 """A path, the text of a queue.yaml (a str of more than one line), or a configuration."""
 QueueEntries: TypeAlias = "Sequence[str | Mapping[str, object]]"

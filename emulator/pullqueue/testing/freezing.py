@@ -20,6 +20,8 @@ from typing import Any
 from pullqueue.clock import Clock, SystemClock, duration_usec, from_usec, to_usec
 from pullqueue.errors import ClockError
 
+__tracebackhide__ = True  # a failed test is shown at its own line
+
 _REAL_TIME_MODULES = frozenset({"threading", "queue", "subprocess", "_pytest.timing"})
 """Modules whose timeouts would never end in frozen time, and that of pytest's own durations."""
 

@@ -21,6 +21,8 @@ from pullqueue.engine.queue_view import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
 
+__tracebackhide__ = True  # a failed test is shown at its own line
+
 _LEASE_SECONDS = 60
 _DAY_SECONDS = 86_400
 

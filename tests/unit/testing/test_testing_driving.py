@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import trio
 
 from pullqueue import (
     ClockError,
@@ -522,3 +523,13 @@ class TestAsync:
             TypeError, match=r"^drain_async: the worker returned 1, .* use drain\(\)"
         ):
             self.run(emulator, lambda: finish(queue))  # type: ignore[arg-type, return-value]
+
+    def test_another_loop(self, emulator: Emulator, queue: Queue) -> None:
+        """Under trio it is refused, as nothing could move the clock there."""
+        queue.add()
+
+        async def test() -> None:
+            await drain_async(emulator, lambda: self._finish(queue))
+
+        with pytest.raises(RuntimeError, match=r"^drain_async works under asyncio only, and no"):
+            trio.run(test)
