@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ from pullqueue import Emulator, TransientError
 
 QUEUES = "queue:\n- name: pull\n  mode: pull\n"
 POSTGRES = Path(__file__).parents[2] / ".ci" / "postgres"
+KILLS = 300 if LONG else 4
 SECONDS = 20.0 if LONG else 0.8
 """How long workers load the servers between two events."""
 
@@ -57,6 +59,37 @@ def test_two_servers_of_which_one_is_killed(queue_yaml: Path) -> None:
     client.delete(next(iter(ledger.leased.keys() - ledger.perhaps_deleted)))
     client.close()
     servers[1].stop()
+    emulator.close()
+
+
+def test_two_servers_that_are_killed_again_and_again(queue_yaml: Path) -> None:
+    """Whichever is killed, what both acknowledged was done, once, and the other goes on."""
+    store = own_schema("killed")
+    emulator = Emulator.from_text(QUEUES, store=store)
+    emulator.reset()
+    ledger = Ledger()
+    stop = threading.Event()
+    chance = random.Random(2)  # noqa: S311 - when to kill is no secret
+
+    def start() -> tuple[Served, list[threading.Thread]]:
+        server = Served(queue_yaml, store)
+        clients = [(RestClient(server.address), RestClient(server.address))]
+        return server, load(ledger, clients, stop)
+
+    running = [start(), start()]
+    for _ in range(KILLS):
+        stop.wait(chance.uniform(0.02, 0.4))
+        server, threads = running.pop(chance.randrange(2))
+        server.kill()
+        finish(threads)
+        running.append(start())
+    stop.set()
+    for server, threads in running:
+        finish(threads)
+        server.stop()
+
+    assert ledger.answers > KILLS
+    check(emulator, ledger)
     emulator.close()
 
 

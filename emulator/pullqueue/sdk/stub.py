@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.clock import USEC_PER_SECOND, Clock, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -209,7 +209,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
     def GetQueues(self) -> list[dict[str, Any]]:
         """Return all queues as dicts, in order of their names."""
         self._reread()
-        now = self._emulator.clock.now()
+        now = from_usec(self._emulator.now_usec())
         pull = [queue for queue in self._enabled_queues() if queue.mode is QueueMode.PULL]
         shown = {queue.name: inspection.queue_dict(queue, now) for queue in pull}
         push = {queue["name"]: queue for queue in super().GetQueues()}
@@ -222,7 +222,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         if queue is None:
             tasks: list[dict[str, Any]] = super().GetTasks(queue_name)
             return tasks
-        return inspection.task_dicts(queue, self._emulator.clock.now())
+        return inspection.task_dicts(queue, from_usec(self._emulator.now_usec()))
 
     @bypass_interceptors()
     def DeleteTask(self, queue_name: str, task_name: str) -> None:
