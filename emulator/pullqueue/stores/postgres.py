@@ -129,7 +129,7 @@ def _repeated(method: Callable[_P, _R]) -> Callable[_P, _R]:
     return operation
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(SqlStore[PostgresSession]):
     """Keeps tasks in a PostgreSQL database."""
 
     def __init__(
@@ -178,11 +178,11 @@ class PostgresStore(SqlStore):
         return insertion
 
     def _store(
-        self, session: Session, queue_name: str, named: Sequence[ValidatedTask]
+        self, session: PostgresSession, queue_name: str, named: Sequence[ValidatedTask]
     ) -> list[Task]:
         rows = session.rows(
             "insert",
-            now_usec=_own(session).clock_usec,
+            now_usec=session.clock_usec,
             queue=queue_name,
             names=[new.name for new in named],
             payloads=[new.payload for new in named],
@@ -322,42 +322,37 @@ class PostgresStore(SqlStore):
             raise InternalError(f"the store's database: {_reason(error)}") from error
 
     @contextmanager
-    def _reading(self, *, unlimited: bool = False) -> Iterator[Session]:
+    def _reading(self, *, unlimited: bool = False) -> Iterator[PostgresSession]:
         with self._session(unlimited=unlimited) as session:
             self._catch_up(session)
             yield session
 
     @contextmanager
-    def _writing(self, *, unlimited: bool = False) -> Iterator[Session]:
+    def _writing(self, *, unlimited: bool = False) -> Iterator[PostgresSession]:
         with self._session(unlimited=unlimited) as session, session.transaction():
             yield session
 
     @contextmanager
-    def _replacing(self) -> Iterator[Session]:
+    def _replacing(self) -> Iterator[PostgresSession]:
         with self._writing(unlimited=True) as session:
             session.change("lock_tasks")
             for table in ("tasks", "exhausted", "events", "leased", "totals", "lease_calls"):
                 session.change(f"delete_{table}")
             yield session
 
-    def _restored(self, session: Session) -> None:
+    def _restored(self, session: PostgresSession) -> None:
         session.change("restore_totals")
         session.row("renumber")
 
-    def _catch_up(self, session: Session) -> None:
+    def _catch_up(self, session: PostgresSession) -> None:
         parameters = {"now_usec": session.now_usec, "tombstone_usec": self._tombstone_usec}
-        while _own(session).is_something_exhausted():
+        while session.is_something_exhausted():
             for (queue_name,) in session.rows("exhaust", **parameters):
                 self._trim_exhausted(session, queue_name)
 
-    def _totals(self, session: Session, queue_name: str | None) -> tuple[int, int]:
+    def _totals(self, session: PostgresSession, queue_name: str | None) -> tuple[int, int]:
         ((tasks, stored_bytes),) = session.rows("totals", queue=queue_name)
         return int(tasks), int(stored_bytes)
-
-
-def _own(session: Session) -> PostgresSession:
-    assert isinstance(session, PostgresSession)  # noqa: S101 - this store makes no other
-    return session
 
 
 def _reason(error: Exception) -> str:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from typing import Generic, TypeVar
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
@@ -73,8 +74,11 @@ class Session(ABC):
         return next(iter(self.rows(statement, **parameters)), None)
 
 
-class SqlStore(TaskStore):
-    """A store in a database."""
+S = TypeVar("S", bound=Session)
+
+
+class SqlStore(TaskStore, Generic[S]):
+    """A store in a database, with sessions of its own kind."""
 
     def __init__(self, *, clock: Clock, limits: Limits, names: NameSource) -> None:
         self._clock = clock
@@ -86,36 +90,34 @@ class SqlStore(TaskStore):
     # -- what each database does in its own way --------------------------------------------------
 
     @abstractmethod
-    def _reading(self, *, unlimited: bool = False) -> AbstractContextManager[Session]:
+    def _reading(self, *, unlimited: bool = False) -> AbstractContextManager[S]:
         """Return a session for reading, in which no task is past the end of its last lease.
 
         With `unlimited` it may take any time.
         """
 
     @abstractmethod
-    def _writing(self, *, unlimited: bool = False) -> AbstractContextManager[Session]:
+    def _writing(self, *, unlimited: bool = False) -> AbstractContextManager[S]:
         """Return a session that is one transaction; with `unlimited` it may take any time."""
 
     @abstractmethod
-    def _replacing(self) -> AbstractContextManager[Session]:
+    def _replacing(self) -> AbstractContextManager[S]:
         """Return a session that is one transaction and begins with deleting everything."""
 
     @abstractmethod
-    def _catch_up(self, session: Session) -> None:
+    def _catch_up(self, session: S) -> None:
         """Delete the tasks that are past the end of their last lease."""
 
     @abstractmethod
-    def _totals(self, session: Session, queue_name: str | None) -> tuple[int, int]:
+    def _totals(self, session: S, queue_name: str | None) -> tuple[int, int]:
         """Return how many tasks a queue has, and their size; None: all queues together."""
 
     @abstractmethod
-    def _store(
-        self, session: Session, queue_name: str, named: Sequence[ValidatedTask]
-    ) -> list[Task]:
+    def _store(self, session: S, queue_name: str, named: Sequence[ValidatedTask]) -> list[Task]:
         """Store tasks with names and record it; return those whose names were free."""
 
     @abstractmethod
-    def _restored(self, session: Session) -> None:
+    def _restored(self, session: S) -> None:
         """Update totals and numbering after tasks were restored."""
 
     # -- questions -------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ class SqlStore(TaskStore):
         with self._reading() as session:
             return self._get(session, queue_name, task_name)
 
-    def _get(self, session: Session, queue_name: str, task_name: str) -> Task:
+    def _get(self, session: S, queue_name: str, task_name: str) -> Task:
         row = None
         if is_storable(task_name):
             row = session.row("get", queue=queue_name, name=task_name, now_usec=session.now_usec)
@@ -207,9 +209,7 @@ class SqlStore(TaskStore):
 
     # -- adding ----------------------------------------------------------------------------------
 
-    def _insert(
-        self, session: Session, queue_name: str, new_tasks: Sequence[ValidatedTask]
-    ) -> Insertion:
+    def _insert(self, session: S, queue_name: str, new_tasks: Sequence[ValidatedTask]) -> Insertion:
         """Store tasks; where a generated name is in use, generate another."""
         named = self._named(new_tasks)
         added = {task.name: task for task in self._store(session, queue_name, named)}
@@ -235,7 +235,7 @@ class SqlStore(TaskStore):
 
     def _insert_within(
         self,
-        session: Session,
+        session: S,
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
         limit_bytes: int,
@@ -269,7 +269,7 @@ class SqlStore(TaskStore):
         return named
 
     def _names_in_use(
-        self, session: Session, queue_name: str, new_tasks: Iterable[ValidatedTask]
+        self, session: S, queue_name: str, new_tasks: Iterable[ValidatedTask]
     ) -> dict[str, type[NameInUseError]]:
         """Return the names that are in use, in the order given, and the error for each."""
         names = [new.name for new in new_tasks if new.name is not None]
@@ -305,7 +305,7 @@ class SqlStore(TaskStore):
                 self._catch_up(session)
                 self._set_retry_limit(session, queue_name, retry_limit)
 
-    def _set_retry_limit(self, session: Session, queue_name: str, retry_limit: RetryLimit) -> None:
+    def _set_retry_limit(self, session: S, queue_name: str, retry_limit: RetryLimit) -> None:
         session.change("apply_retry_limit", queue=queue_name, **retry_limit._asdict())
         session.change("set_retry_limit", queue=queue_name, **retry_limit._asdict())
 
@@ -318,7 +318,7 @@ class SqlStore(TaskStore):
             with suppress(TransientError), self._writing() as session:
                 self._trim(session, queue_name)
 
-    def _trim(self, session: Session, queue_name: str) -> None:
+    def _trim(self, session: S, queue_name: str) -> None:
         """Delete old records of a queue, and tombstones that have expired."""
         recorded = session.row("recorded_events", queue=queue_name) or (0,)
         excess = int(recorded[0]) - self._limits.events_kept
@@ -328,7 +328,7 @@ class SqlStore(TaskStore):
         session.change("trim_leased", queue=queue_name, second=second)
         session.change("trim_tombstones", now_usec=session.now_usec, rows=_ROWS_TRIMMED)
 
-    def _trim_exhausted(self, session: Session, queue_name: str) -> None:
+    def _trim_exhausted(self, session: S, queue_name: str) -> None:
         session.change(
             "trim_exhausted",
             queue=queue_name,

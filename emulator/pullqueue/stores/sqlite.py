@@ -92,7 +92,7 @@ class SqliteSession(Session):
         return nullcontext()
 
 
-class SqliteStore(SqlStore):
+class SqliteStore(SqlStore[SqliteSession]):
     """Keeps tasks in an SQLite file."""
 
     def __init__(
@@ -136,7 +136,7 @@ class SqliteStore(SqlStore):
         return insertion
 
     def _store(
-        self, session: Session, queue_name: str, named: Sequence[ValidatedTask]
+        self, session: SqliteSession, queue_name: str, named: Sequence[ValidatedTask]
     ) -> list[Task]:
         now_usec = session.now_usec
         ((first,),) = session.rows("next_sequence")
@@ -151,7 +151,7 @@ class SqliteStore(SqlStore):
             stored = {row[0] for row in session.rows("sequences_from", sequence=first)}
             tasks = [task for task in tasks if task.sequence in stored]
         if tasks:
-            self._add_total(session, queue_name, len(tasks), sum(t.stored_bytes for t in tasks))
+            session.added.append((queue_name, len(tasks), sum(t.stored_bytes for t in tasks)))
             steps = [(task.name, 0) for task in tasks]
             self._record(session, EventKind.ADDED, queue_name, steps)
         return tasks
@@ -166,7 +166,7 @@ class SqliteStore(SqlStore):
         self._touch(queue_name, len(leased))
         return Lease(leased)
 
-    def _lease(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
+    def _lease(self, session: SqliteSession, queue_name: str, request: LeaseRequest) -> list[Task]:
         due = self._due(session, queue_name, request)
         if not due:
             return []
@@ -188,7 +188,7 @@ class SqliteStore(SqlStore):
         self._record(session, EventKind.LEASED, queue_name, steps, until_usec)
         return leased
 
-    def _due(self, session: Session, queue_name: str, request: LeaseRequest) -> list[Task]:
+    def _due(self, session: SqliteSession, queue_name: str, request: LeaseRequest) -> list[Task]:
         parameters: dict[str, object] = {"queue": queue_name, "now_usec": session.now_usec}
         statement = "due"
         if request.group_by_tag:
@@ -197,7 +197,6 @@ class SqliteStore(SqlStore):
             if request.tag is None:
                 tag = (session.row("first_due_tag", **parameters) or (tag,))[0]
             parameters["tag"] = tag
-        assert isinstance(session, SqliteSession)  # noqa: S101 - this store makes no other
         # Row by row: those that do not fit are never read.
         rows = session.iterate(statement, **parameters, max_tasks=request.max_tasks)
         return fitting(map(task_of, rows), request.payload_bytes)
@@ -267,7 +266,7 @@ class SqliteStore(SqlStore):
     # -- parts -----------------------------------------------------------------------------------
 
     @contextmanager
-    def _writing(self, *, unlimited: bool = False) -> Iterator[Session]:  # noqa: ARG002
+    def _writing(self, *, unlimited: bool = False) -> Iterator[SqliteSession]:  # noqa: ARG002
         with self._lock:
             try:
                 self._check_file()
@@ -287,7 +286,7 @@ class SqliteStore(SqlStore):
                 self._counted[queue_name] = (before[0] + tasks, before[1] + stored_bytes)
 
     @contextmanager
-    def _reading(self, *, unlimited: bool = False) -> Iterator[Session]:  # noqa: ARG002
+    def _reading(self, *, unlimited: bool = False) -> Iterator[SqliteSession]:  # noqa: ARG002
         with self._reader_lock:
             try:
                 yield self._begin_reading()
@@ -310,7 +309,7 @@ class SqliteStore(SqlStore):
             return self._begin_reading()
 
     @contextmanager
-    def _replacing(self) -> Iterator[Session]:
+    def _replacing(self) -> Iterator[SqliteSession]:
         with self._lock:
             with self._writing() as session:
                 for statement in ("tasks", "exhausted", "events", "leased"):
@@ -319,7 +318,7 @@ class SqliteStore(SqlStore):
             self._rates.clear()
             self._recount()
 
-    def _restored(self, session: Session) -> None:
+    def _restored(self, session: SqliteSession) -> None:
         """Do nothing: `_replacing` counts the tasks, and the next number follows the last one."""
 
     def _check_file(self) -> None:
@@ -330,7 +329,7 @@ class SqliteStore(SqlStore):
                 "use: put it back, or restart the server"
             )
 
-    def _catch_up(self, session: Session) -> None:
+    def _catch_up(self, session: SqliteSession) -> None:
         moment = {"now_usec": session.now_usec}
         exhausted = session.rows("exhausted_totals", **moment)
         if not exhausted:
@@ -339,7 +338,7 @@ class SqliteStore(SqlStore):
         self._last_event += session.change("record_exhausted", **moment, last_id=self._last_event)
         session.change("tombstone_exhausted", **moment, tombstone_usec=self._tombstone_usec)
         for queue_name, tasks, stored_bytes in exhausted:
-            self._add_total(session, queue_name, -tasks, -stored_bytes)
+            session.added.append((queue_name, -tasks, -stored_bytes))
             self._trim_exhausted(session, queue_name)
 
     def _recount(self) -> None:
@@ -352,27 +351,22 @@ class SqliteStore(SqlStore):
         self._counted = {queue: (tasks, size) for queue, tasks, size in rows}
         ((self._last_event,),) = self._writer.execute(_SQL["last_event"])
 
-    def _totals(self, session: Session, queue_name: str | None) -> tuple[int, int]:
-        assert isinstance(session, SqliteSession)  # noqa: S101 - this store makes no other
+    def _totals(self, session: SqliteSession, queue_name: str | None) -> tuple[int, int]:
         counted = [(queue, *total) for queue, total in session.totals.items()] + session.added
         wanted = [total[1:] for total in counted if queue_name in (None, total[0])]
         return sum(tasks for tasks, _ in wanted), sum(size for _, size in wanted)
 
-    def _add_total(self, session: Session, queue_name: str, tasks: int, stored_bytes: int) -> None:
-        assert isinstance(session, SqliteSession)  # noqa: S101 - this store makes no other
-        session.added.append((queue_name, tasks, stored_bytes))
-
     def _removed(
-        self, session: Session, kind: EventKind, queue_name: str, rows: Sequence[Row]
+        self, session: SqliteSession, kind: EventKind, queue_name: str, rows: Sequence[Row]
     ) -> None:
         """Record that tasks are gone, given as rows of name, retry count and size."""
         if rows:
-            self._add_total(session, queue_name, -len(rows), -sum(row[2] for row in rows))
+            session.added.append((queue_name, -len(rows), -sum(row[2] for row in rows)))
             self._record(session, kind, queue_name, [row[:2] for row in rows])
 
     def _record(
         self,
-        session: Session,
+        session: SqliteSession,
         kind: EventKind,
         queue_name: str,
         steps: Sequence[Sequence[object]],

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from stores import own_schema
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.config.model import (
     AclEntry,
     QueueConfig,
@@ -195,3 +196,29 @@ class TestInspection:
         assert queue.fetch_statistics().tasks == 0
         assert all(task.was_enqueued for task in queue.add([pull(name="a"), pull(name="b")]))
         assert taskqueue.Queue("push").add(taskqueue.Task(name="a")).was_enqueued
+
+
+class LateClock(SystemClock):
+    """The clock of a machine that is a day behind."""
+
+    def now_usec(self) -> int:
+        """Give a wrong time."""
+        return super().now_usec() - 86_400_000_000
+
+
+def test_time_is_that_of_the_store() -> None:
+    """Where servers share a database, etas are compared with its time, not with the machine's."""
+    settings = QueueSettings(name="pull", mode=QueueMode.PULL)
+    config = QueueConfig(queues=(settings,))
+    emulator = Emulator(config, clock=LateClock(), store=own_schema("sdk_time"))
+    emulator.reset()
+    emulator.queue("pull").add(name="one")
+    emulator.queue("pull").lease_tasks(3600, 1)
+
+    with install(emulator) as stub:
+        (task,) = stub.GetTasks("pull")
+        (queue,) = [shown for shown in stub.GetQueues() if shown["name"] == "pull"]
+
+    assert task["eta_delta"].startswith(("0:59:", "1:00:00"))
+    assert queue["eta_delta"].endswith(" from now")
+    emulator.close()
