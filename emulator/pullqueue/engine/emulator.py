@@ -169,6 +169,15 @@ class Emulator:
         retry_limits = {name: self.queue(name).retry_limit for name in contents}
         self._store.restore(contents, retry_limits=retry_limits)
 
+    def check(self) -> None:
+        """Check that the store can store tasks now.
+
+        Raises:
+            TransientError: it cannot, for a reason that may pass.
+            InternalError: it cannot.
+        """
+        self._store.check()
+
     def close(self) -> None:
         """Close the files and connections of the store. The emulator cannot be used after it."""
         self._store.close()

@@ -211,6 +211,14 @@ class TaskStore(ABC):
     def clear(self) -> None:
         """Delete everything: tasks, tombstones, records."""
 
+    def check(self) -> None:  # noqa: B027 - nothing can fail in memory
+        """Check that tasks can be stored now, by writing something that nobody sees.
+
+        Raises:
+            TransientError: they cannot, for a reason that may pass.
+            InternalError: they cannot.
+        """
+
     def close(self) -> None:  # noqa: B027 - only some stores hold something open
         """Close files and connections; the store cannot be used after this."""
 

@@ -7,6 +7,27 @@
 -- that would let the planner go by the order of etas instead. Rows are locked in the order of their
 -- names, so that operations on the same tasks wait for each other instead of ending in a deadlock.
 
+-- fragment: task
+-- The columns of a task in the order of `Task`.
+eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+
+-- fragment: now
+now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec)
+
+-- fragment: now_usec
+(SELECT usec FROM now)
+
+-- fragment: not_exhausted
+(ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
+
+-- fragment: tombstone
+-- What makes a tombstone of a task.
+payload = '', tag = '', eta_usec = NULL, ends_usec = NULL, free_usec =
+
+-- fragment: add_to_totals
+ON CONFLICT (queue, part) DO UPDATE SET
+        tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
+
 -- name: find_exhausted
 -- The time, and whether a task is past the end of its last lease by then.
 SELECT now.usec, EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec)
@@ -29,29 +50,25 @@ SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ': storage lim
 
 -- name: exhaust
 -- Make tombstones of tasks that are past the end of their last lease, and keep them as they were.
-WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
+WITH {now},
 due AS MATERIALIZED (
     SELECT sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec, stored_bytes,
         ends_usec
-    FROM tasks WHERE ends_usec <= (SELECT usec FROM now)
+    FROM tasks WHERE ends_usec <= {now_usec}
     ORDER BY ends_usec, sequence LIMIT 1000 FOR UPDATE
 ),
 kept AS (
-    INSERT INTO exhausted (eta_usec, sequence, name, queue, payload, tag, retry_count,
-        enqueued_usec, stored_bytes)
-    SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-    FROM due ORDER BY ends_usec, sequence
+    INSERT INTO exhausted ({task})
+    SELECT {task} FROM due ORDER BY ends_usec, sequence
 ),
 tombstoned AS (
-    UPDATE tasks SET payload = '', tag = '', eta_usec = NULL, ends_usec = NULL,
-        free_usec = ends_usec + %(tombstone_usec)s
+    UPDATE tasks SET {tombstone} ends_usec + %(tombstone_usec)s
     WHERE sequence = ANY(ARRAY(SELECT sequence FROM due))
 ),
 counted AS (
     INSERT INTO totals (queue, part, tasks, bytes)
     SELECT queue, own_part(), -count(*), -sum(stored_bytes) FROM due GROUP BY queue
-    ON CONFLICT (queue, part) DO UPDATE SET
-        tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
+    {add_to_totals}
 ),
 recorded AS (
     INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
@@ -74,7 +91,7 @@ DELETE FROM exhausted WHERE queue = %(queue)s AND id <= (
 
 -- name: insert
 -- Store the tasks whose names are free; a tombstone that has expired is replaced.
-WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
+WITH {now},
 given AS MATERIALIZED (
     SELECT *, nextval('tasks_sequence_seq') AS sequence
     FROM unnest(%(names)s::text[], %(payloads)b::bytea[], %(tags)b::bytea[],
@@ -83,8 +100,8 @@ given AS MATERIALIZED (
 stored AS (
     INSERT INTO tasks (sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
         stored_bytes)
-    SELECT sequence, %(queue)s, name, payload, tag, coalesce(eta_usec, (SELECT usec FROM now)), 0,
-        (SELECT usec FROM now), size
+    SELECT sequence, %(queue)s, name, payload, tag, coalesce(eta_usec, {now_usec}), 0,
+        {now_usec}, size
     FROM given ORDER BY name
     ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence,
         payload = excluded.payload, tag = excluded.tag, eta_usec = excluded.eta_usec,
@@ -95,15 +112,14 @@ stored AS (
 ),
 recorded AS (
     INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
-    SELECT %(queue)s, (SELECT usec FROM now), 'added', NULL, count(*),
+    SELECT %(queue)s, {now_usec}, 'added', NULL, count(*),
         string_agg(name, ',' ORDER BY sequence), string_agg('0', ',') FROM stored
     HAVING count(*) > 0
 ),
 counted AS (
     INSERT INTO totals (queue, part, tasks, bytes)
     SELECT %(queue)s, own_part(), count(*), sum(stored_bytes) FROM stored HAVING count(*) > 0
-    ON CONFLICT (queue, part) DO UPDATE SET
-        tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
+    {add_to_totals}
 )
 SELECT eta_usec, sequence, name, enqueued_usec FROM stored
 
@@ -113,12 +129,9 @@ SELECT name, eta_usec IS NULL FROM tasks
 WHERE queue = %(queue)s AND name = ANY(%(names)s)
     AND (eta_usec IS NOT NULL OR free_usec > %(now_usec)s)
 
--- name: lease
--- Lease the first due tasks that nobody else is leasing, as many as fit. No row: there were too many
--- calls within a second. One row without a task: nothing is due.
---
--- Whoever updates the row of `lease_calls` waits for the call before to end, and sees its time: the
--- time of a call is that at which it is permitted.
+-- fragment: begin_lease
+-- The time of a lease, if it is permitted. Whoever updates the row of `lease_calls` waits for the call
+-- before to end, and sees its time: the time of a call is that at which it is permitted.
 WITH permitted AS (
     INSERT INTO lease_calls (queue, usecs)
     SELECT %(queue)s, ARRAY[coalesce(%(now_usec)s::bigint, clock_usec())]
@@ -142,12 +155,9 @@ now AS MATERIALIZED (
     UNION ALL
     SELECT coalesce(%(now_usec)s, clock_usec()) WHERE %(calls_per_second)s IS NULL
 ),
-due AS MATERIALIZED (
-    SELECT sequence, eta_usec, octet_length(payload) AS size FROM tasks
-    WHERE queue = %(queue)s AND eta_usec <= (SELECT usec FROM now)
-        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
-    ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED
-),
+
+-- fragment: lease_due
+-- Lease the tasks that are `due`, as many as fit.
 fitting AS MATERIALIZED (
     SELECT sequence, eta_usec AS place FROM (
         SELECT sequence, eta_usec, row_number() OVER by_eta AS number,
@@ -156,25 +166,24 @@ fitting AS MATERIALIZED (
     ) AS counted WHERE number = 1 OR total <= %(payload_bytes)s
 ),
 leased_now AS (
-    UPDATE tasks SET eta_usec = (SELECT usec FROM now) + %(lease_usec)s,
+    UPDATE tasks SET eta_usec = {now_usec} + %(lease_usec)s,
         retry_count = retry_count + 1,
         ends_usec = CASE WHEN retry_count + 1 >= %(leases)s::bigint THEN greatest(
-            (SELECT usec FROM now) + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
+            {now_usec} + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
     WHERE sequence = ANY(ARRAY(SELECT sequence FROM fitting))
-    RETURNING eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-        stored_bytes
+    RETURNING {task}
 ),
 recorded AS (
     INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
-    SELECT %(queue)s, (SELECT usec FROM now), 'leased',
-        (SELECT usec FROM now) + %(lease_usec)s, count(*),
+    SELECT %(queue)s, {now_usec}, 'leased',
+        {now_usec} + %(lease_usec)s, count(*),
         string_agg(name, ',' ORDER BY place, sequence),
         string_agg(CAST(retry_count AS text), ',' ORDER BY place, sequence)
     FROM leased_now JOIN fitting USING (sequence) HAVING count(*) > 0
 ),
 counted AS (
     INSERT INTO leased (queue, second, part, tasks)
-    SELECT %(queue)s, (SELECT usec FROM now) / 1000000, own_part(), count(*) FROM leased_now
+    SELECT %(queue)s, {now_usec} / 1000000, own_part(), count(*) FROM leased_now
     HAVING count(*) > 0
     ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
 )
@@ -183,78 +192,35 @@ SELECT EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec) AS exhausted, task
 FROM now LEFT JOIN (leased_now JOIN fitting USING (sequence)) AS task ON true
 ORDER BY place, task.sequence
 
+-- name: lease
+-- Lease the first due tasks that nobody else is leasing, as many as fit. No row: there were too many
+-- calls within a second. One row without a task: nothing is due.
+{begin_lease}
+due AS MATERIALIZED (
+    SELECT sequence, eta_usec, octet_length(payload) AS size FROM tasks
+    WHERE queue = %(queue)s AND eta_usec <= {now_usec}
+        AND {not_exhausted}
+    ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED
+),
+{lease_due}
+
 -- name: lease_by_tag
 -- The same for the tasks of a tag; NULL: of the tag of the first task that nobody else is leasing.
-WITH permitted AS (
-    INSERT INTO lease_calls (queue, usecs)
-    SELECT %(queue)s, ARRAY[coalesce(%(now_usec)s::bigint, clock_usec())]
-    WHERE %(calls_per_second)s::bigint > 0
-    ON CONFLICT (queue) DO UPDATE SET usecs = (
-        -- Times in the future are those of a clock that was set back.
-        CASE WHEN lease_calls.usecs[cardinality(lease_calls.usecs)]
-                > coalesce(%(now_usec)s, clock_usec()) THEN ARRAY[]::bigint[]
-            ELSE lease_calls.usecs[
-                greatest(cardinality(lease_calls.usecs) - %(calls_per_second)s::integer + 2, 1):]
-        END || coalesce(%(now_usec)s, clock_usec()))
-    WHERE cardinality(lease_calls.usecs) < %(calls_per_second)s
-        OR lease_calls.usecs[cardinality(lease_calls.usecs) - %(calls_per_second)s::integer + 1]
-            <= coalesce(%(now_usec)s, clock_usec()) - 1000000
-        OR lease_calls.usecs[cardinality(lease_calls.usecs)]
-            > coalesce(%(now_usec)s, clock_usec())
-    RETURNING usecs[cardinality(usecs)] AS usec
-),
-now AS MATERIALIZED (
-    SELECT usec FROM permitted
-    UNION ALL
-    SELECT coalesce(%(now_usec)s, clock_usec()) WHERE %(calls_per_second)s IS NULL
-),
+{begin_lease}
 first AS MATERIALIZED (
     SELECT tag FROM tasks
-    WHERE queue = %(queue)s AND eta_usec <= (SELECT usec FROM now)
-        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
+    WHERE queue = %(queue)s AND eta_usec <= {now_usec}
+        AND {not_exhausted}
     ORDER BY eta_usec, sequence LIMIT 1 FOR UPDATE SKIP LOCKED
 ),
 due AS MATERIALIZED (
     SELECT sequence, eta_usec, octet_length(payload) AS size FROM tasks
     WHERE queue || '' = %(queue)s AND tag = coalesce(%(tag)b::bytea, (SELECT tag FROM first))
-        AND eta_usec <= (SELECT usec FROM now)
-        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
+        AND eta_usec <= {now_usec}
+        AND {not_exhausted}
     ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED
 ),
-fitting AS MATERIALIZED (
-    SELECT sequence, eta_usec AS place FROM (
-        SELECT sequence, eta_usec, row_number() OVER by_eta AS number,
-            sum(size) OVER by_eta AS total
-        FROM due WINDOW by_eta AS (ORDER BY eta_usec, sequence)
-    ) AS counted WHERE number = 1 OR total <= %(payload_bytes)s
-),
-leased_now AS (
-    UPDATE tasks SET eta_usec = (SELECT usec FROM now) + %(lease_usec)s,
-        retry_count = retry_count + 1,
-        ends_usec = CASE WHEN retry_count + 1 >= %(leases)s::bigint THEN greatest(
-            (SELECT usec FROM now) + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
-    WHERE sequence = ANY(ARRAY(SELECT sequence FROM fitting))
-    RETURNING eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-        stored_bytes
-),
-recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
-    SELECT %(queue)s, (SELECT usec FROM now), 'leased',
-        (SELECT usec FROM now) + %(lease_usec)s, count(*),
-        string_agg(name, ',' ORDER BY place, sequence),
-        string_agg(CAST(retry_count AS text), ',' ORDER BY place, sequence)
-    FROM leased_now JOIN fitting USING (sequence) HAVING count(*) > 0
-),
-counted AS (
-    INSERT INTO leased (queue, second, part, tasks)
-    SELECT %(queue)s, (SELECT usec FROM now) / 1000000, own_part(), count(*) FROM leased_now
-    HAVING count(*) > 0
-    ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
-)
-SELECT EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec) AS exhausted, task.eta_usec,
-    task.sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM now LEFT JOIN (leased_now JOIN fitting USING (sequence)) AS task ON true
-ORDER BY place, task.sequence
+{lease_due}
 
 -- name: exhaust_due
 -- Let due tasks be past the end of their last lease.
@@ -275,55 +241,50 @@ UPDATE tasks SET ends_usec = %(now_usec)s WHERE sequence = ANY(ARRAY(
 INSERT INTO leased (queue, second, part, tasks) VALUES (%(queue)s, %(second)s, 0, %(tasks)s)
 
 -- name: modify_lease
-WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
+WITH {now},
 changed AS (
-    UPDATE tasks SET eta_usec = (SELECT usec FROM now) + %(lease_usec)s,
+    UPDATE tasks SET eta_usec = {now_usec} + %(lease_usec)s,
         ends_usec = CASE WHEN retry_count >= %(leases)s::bigint THEN greatest(
-            (SELECT usec FROM now) + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
+            {now_usec} + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
     WHERE queue = %(queue)s AND name = %(name)s
-        AND coalesce(eta_usec, 0) > (SELECT usec FROM now) AND retry_count > 0
+        AND coalesce(eta_usec, 0) > {now_usec} AND retry_count > 0
         AND (%(expected_eta_usec)s::bigint IS NULL OR eta_usec = %(expected_eta_usec)s)
-        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
-    RETURNING eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-        stored_bytes
+        AND {not_exhausted}
+    RETURNING {task}
 ),
 recorded AS (
     INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
-    SELECT queue, (SELECT usec FROM now), %(kind)s,
+    SELECT queue, {now_usec}, %(kind)s,
         CASE WHEN %(lease_usec)s > 0 THEN eta_usec END, 1, name, CAST(retry_count AS text)
     FROM changed
 )
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM changed
+SELECT {task} FROM changed
 
 -- name: delete
 -- The index finds the names of a list in their order.
-WITH now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec),
+WITH {now},
 deleted AS (
-    UPDATE tasks SET payload = '', tag = '', eta_usec = NULL, ends_usec = NULL,
-        free_usec = (SELECT usec FROM now) + %(tombstone_usec)s
+    UPDATE tasks SET {tombstone} {now_usec} + %(tombstone_usec)s
     WHERE queue = %(queue)s AND name = ANY(%(names)s) AND free_usec IS NULL
-        AND (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
+        AND {not_exhausted}
     RETURNING name, retry_count, stored_bytes
 ),
 recorded AS (
     INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
-    SELECT %(queue)s, (SELECT usec FROM now), 'deleted', NULL, count(*), string_agg(name, ','),
+    SELECT %(queue)s, {now_usec}, 'deleted', NULL, count(*), string_agg(name, ','),
         string_agg(CAST(retry_count AS text), ',')
     FROM deleted HAVING count(*) > 0
 ),
 counted AS (
     INSERT INTO totals (queue, part, tasks, bytes)
     SELECT %(queue)s, own_part(), -count(*), -sum(stored_bytes) FROM deleted HAVING count(*) > 0
-    ON CONFLICT (queue, part) DO UPDATE SET
-        tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
+    {add_to_totals}
 )
 SELECT name FROM deleted
 
 -- name: purge
 WITH deleted AS (
-    UPDATE tasks SET payload = '', tag = '', eta_usec = NULL, ends_usec = NULL,
-        free_usec = %(free_usec)s
+    UPDATE tasks SET {tombstone} %(free_usec)s
     WHERE queue = %(queue)s AND eta_usec IS NOT NULL
     RETURNING name, retry_count, stored_bytes
 ),
@@ -336,8 +297,7 @@ recorded AS (
 counted AS (
     INSERT INTO totals (queue, part, tasks, bytes)
     SELECT %(queue)s, own_part(), -count(*), -sum(stored_bytes) FROM deleted HAVING count(*) > 0
-    ON CONFLICT (queue, part) DO UPDATE SET
-        tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
+    {add_to_totals}
 )
 SELECT count(*) FROM deleted
 
@@ -375,6 +335,11 @@ DELETE FROM tasks WHERE free_usec <= (
         ORDER BY free_usec LIMIT %(rows)s
     ) AS oldest)
 
+-- name: check
+-- Write something that nobody sees: it is older than an hour.
+INSERT INTO leased (queue, second, part, tasks) VALUES ('', 0, 0, 0)
+ON CONFLICT (queue, second, part) DO UPDATE SET tasks = excluded.tasks
+
 -- name: retry_limit
 SELECT leases, age_usec FROM retry_limits WHERE queue = %(queue)s
 
@@ -389,20 +354,17 @@ WHERE queue = %(queue)s AND eta_usec IS NOT NULL
     AND (ends_usec IS NOT NULL OR (retry_count > 0 AND retry_count >= %(leases)s::bigint))
 
 -- name: get
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE queue = %(queue)s AND name = %(name)s
+SELECT {task} FROM tasks WHERE queue = %(queue)s AND name = %(name)s
     AND (eta_usec IS NOT NULL OR free_usec > %(now_usec)s)
 
 -- name: list
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE queue = %(queue)s AND eta_usec BETWEEN %(first_usec)s AND %(last_usec)s
+SELECT {task} FROM tasks WHERE queue = %(queue)s AND eta_usec BETWEEN %(first_usec)s AND %(last_usec)s
     AND retry_count BETWEEN %(min_retries)s AND %(max_retries)s
     AND (eta_usec, sequence) > (%(after_usec)s, %(after_sequence)s)
 ORDER BY eta_usec, sequence LIMIT %(rows)s
 
 -- name: list_by_tag
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE queue || '' = %(queue)s AND tag = %(tag)b
+SELECT {task} FROM tasks WHERE queue || '' = %(queue)s AND tag = %(tag)b
     AND eta_usec BETWEEN %(first_usec)s AND %(last_usec)s
     AND retry_count BETWEEN %(min_retries)s AND %(max_retries)s
     AND (eta_usec, sequence) > (%(after_usec)s, %(after_sequence)s)
@@ -440,19 +402,16 @@ WHERE queue = %(queue)s AND eta_usec > %(now_usec)s AND retry_count > 0
 ORDER BY eta_usec DESC LIMIT 1
 
 -- name: exhausted
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM exhausted WHERE queue = %(queue)s ORDER BY id
+SELECT {task} FROM exhausted WHERE queue = %(queue)s ORDER BY id
 
 -- name: events
 SELECT usec, kind, names, retry_counts, until_usec FROM events WHERE queue = %(queue)s ORDER BY id
 
 -- name: all_tasks
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence
+SELECT {task} FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence
 
 -- name: all_exhausted
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM exhausted ORDER BY id
+SELECT {task} FROM exhausted ORDER BY id
 
 -- name: all_tombstones
 SELECT queue, name, free_usec FROM tasks WHERE free_usec > %(now_usec)s
@@ -481,12 +440,10 @@ DELETE FROM totals
 DELETE FROM lease_calls
 
 -- name: restore_task
-INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-    stored_bytes) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)
+INSERT INTO tasks ({task}) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)
 
 -- name: restore_exhausted
-INSERT INTO exhausted (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-    stored_bytes) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)
+INSERT INTO exhausted ({task}) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)
 
 -- name: restore_tombstone
 INSERT INTO tasks (queue, name, free_usec, payload, tag, retry_count, enqueued_usec, stored_bytes)

@@ -336,6 +336,11 @@ class SqlStore(TaskStore, Generic[S]):
             payload_bytes=self._limits.exhausted_payload_bytes,
         )
 
+    def check(self) -> None:
+        """Check that tasks can be stored now; see `TaskStore.check`."""
+        with self._writing() as session:
+            session.change("check")
+
     # -- everything ------------------------------------------------------------------------------
 
     def clear(self) -> None:

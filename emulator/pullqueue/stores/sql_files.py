@@ -6,15 +6,24 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_HEAD = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
+_FRAGMENT = re.compile(r"\{(\w+)\}")
 
 
 def statements(file_name: str) -> Mapping[str, str]:
-    """Return the statements of a file by name; each follows a line `-- name: NAME`."""
+    """Return the statements of a file by name; each follows a line `-- name: NAME`.
+
+    What several statements share is a fragment: it follows a line `-- fragment: NAME`; statements
+    and later fragments refer to it as `{NAME}`.
+    """
     text = files("pullqueue.stores").joinpath(file_name).read_text("utf-8")
-    _, *parts = _NAME.split(text)
-    pairs = zip(parts[::2], parts[1::2], strict=True)
-    return {name: _without_comments(statement) for name, statement in pairs}
+    _, *parts = _HEAD.split(text)
+    fragments: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        sql = _FRAGMENT.sub(lambda match: fragments[match[1]], _without_comments(body))
+        (found if kind == "name" else fragments)[name] = sql
+    return found
 
 
 def migrations(database: str) -> list[str]:

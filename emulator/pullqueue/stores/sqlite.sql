@@ -1,5 +1,13 @@
 -- The statements of the SQLite store. The store sends those of one operation in one transaction.
 
+-- fragment: task
+-- The columns of a task in the order of `Task`.
+eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+
+-- fragment: tombstone
+-- What makes a tombstone of a task.
+payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec =
+
 -- name: find_exhausted
 -- Whether a task is past the end of its last lease.
 SELECT 1 FROM tasks WHERE ends_usec <= :now_usec LIMIT 1
@@ -8,10 +16,8 @@ SELECT 1 FROM tasks WHERE ends_usec <= :now_usec LIMIT 1
 SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE ends_usec <= :now_usec GROUP BY queue
 
 -- name: keep_exhausted
-INSERT INTO exhausted (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-    stored_bytes)
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE ends_usec <= :now_usec ORDER BY ends_usec, sequence
+INSERT INTO exhausted ({task})
+SELECT {task} FROM tasks WHERE ends_usec <= :now_usec ORDER BY ends_usec, sequence
 
 -- name: record_exhausted
 -- One event for the tasks of a queue that were exhausted at the same time.
@@ -25,8 +31,7 @@ FROM (
 GROUP BY queue, ends_usec
 
 -- name: tombstone_exhausted
-UPDATE tasks SET payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL,
-    free_usec = ends_usec + :tombstone_usec
+UPDATE tasks SET {tombstone} ends_usec + :tombstone_usec
 WHERE ends_usec <= :now_usec
 
 -- name: trim_exhausted
@@ -43,8 +48,7 @@ SELECT coalesce(max(sequence), 0) + 1 FROM tasks
 
 -- name: insert_task
 -- Store a task unless its name is in use; a tombstone that has expired is replaced.
-INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-    stored_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence, payload = excluded.payload,
     tag = excluded.tag, eta_usec = excluded.eta_usec, retry_count = excluded.retry_count,
     enqueued_usec = excluded.enqueued_usec, stored_bytes = excluded.stored_bytes, free_usec = NULL
@@ -60,13 +64,11 @@ WHERE queue = :queue AND name IN (SELECT value FROM json_each(:names))
     AND (eta_usec IS NOT NULL OR free_usec > :now_usec)
 
 -- name: due
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec
+SELECT {task} FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec
 ORDER BY eta_usec, sequence LIMIT :max_tasks
 
 -- name: due_by_tag
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec AND tag = :tag
+SELECT {task} FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec AND tag = :tag
 ORDER BY eta_usec, sequence LIMIT :max_tasks
 
 -- name: first_due_tag
@@ -93,16 +95,16 @@ UPDATE tasks SET eta_usec = :until_usec,
         THEN max(:until_usec, enqueued_usec + :age_usec) END
 WHERE queue = :queue AND name = :name AND eta_usec > :now_usec AND retry_count > 0
     AND (:expected_eta_usec IS NULL OR eta_usec = :expected_eta_usec)
-RETURNING eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+RETURNING {task}
 
 -- name: delete
 -- Make a tombstone of a task.
-UPDATE tasks SET payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = :free_usec
+UPDATE tasks SET {tombstone} :free_usec
 WHERE queue = :queue AND name = :name AND eta_usec IS NOT NULL
 RETURNING name, retry_count, stored_bytes
 
 -- name: purge
-UPDATE tasks SET payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = :free_usec
+UPDATE tasks SET {tombstone} :free_usec
 WHERE queue = :queue AND eta_usec IS NOT NULL
 RETURNING name, retry_count, stored_bytes
 
@@ -147,6 +149,11 @@ DELETE FROM tasks WHERE free_usec <= (
         SELECT free_usec FROM tasks WHERE free_usec <= :now_usec ORDER BY free_usec LIMIT :rows
     ))
 
+-- name: check
+-- Write something that nobody sees: it is older than an hour.
+INSERT INTO leased (queue, second, part, tasks) VALUES ('', 0, 0, 0)
+ON CONFLICT (queue, second, part) DO UPDATE SET tasks = excluded.tasks
+
 -- name: retry_limit
 SELECT leases, age_usec FROM retry_limits WHERE queue = :queue
 
@@ -161,20 +168,17 @@ WHERE queue = :queue AND eta_usec IS NOT NULL
     AND (ends_usec IS NOT NULL OR (retry_count > 0 AND retry_count >= :leases))
 
 -- name: get
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE queue = :queue AND name = :name
+SELECT {task} FROM tasks WHERE queue = :queue AND name = :name
     AND (eta_usec IS NOT NULL OR free_usec > :now_usec)
 
 -- name: list
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE queue = :queue AND eta_usec BETWEEN :first_usec AND :last_usec
+SELECT {task} FROM tasks WHERE queue = :queue AND eta_usec BETWEEN :first_usec AND :last_usec
     AND retry_count BETWEEN :min_retries AND :max_retries
     AND (eta_usec, sequence) > (:after_usec, :after_sequence)
 ORDER BY eta_usec, sequence LIMIT :rows
 
 -- name: list_by_tag
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE queue = :queue AND tag = :tag AND eta_usec BETWEEN :first_usec AND :last_usec
+SELECT {task} FROM tasks WHERE queue = :queue AND tag = :tag AND eta_usec BETWEEN :first_usec AND :last_usec
     AND retry_count BETWEEN :min_retries AND :max_retries
     AND (eta_usec, sequence) > (:after_usec, :after_sequence)
 ORDER BY eta_usec, sequence LIMIT :rows
@@ -206,19 +210,16 @@ SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec AND ret
 ORDER BY eta_usec DESC LIMIT 1
 
 -- name: exhausted
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM exhausted WHERE queue = :queue ORDER BY id
+SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 
 -- name: events
 SELECT usec, kind, names, retry_counts, until_usec FROM events WHERE queue = :queue ORDER BY id
 
 -- name: all_tasks
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence
+SELECT {task} FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence
 
 -- name: all_exhausted
-SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
-FROM exhausted ORDER BY id
+SELECT {task} FROM exhausted ORDER BY id
 
 -- name: all_tombstones
 SELECT queue, name, free_usec FROM tasks WHERE free_usec > :now_usec ORDER BY free_usec, sequence
@@ -240,12 +241,10 @@ DELETE FROM events
 DELETE FROM leased
 
 -- name: restore_task
-INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-    stored_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: restore_exhausted
-INSERT INTO exhausted (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-    stored_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO exhausted ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: restore_tombstone
 INSERT INTO tasks (queue, name, free_usec, payload, tag, retry_count, enqueued_usec, stored_bytes)

@@ -258,8 +258,9 @@ def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
     store._touch("pull", 1)
 
     assert store._touched["pull"] == 0
-    with pytest.raises(TransientError, match="in a read-only transaction; try again"):
-        emulator.queue("pull").add()
+    for call in (emulator.queue("pull").add, emulator.check):
+        with pytest.raises(TransientError, match="in a read-only transaction; try again"):
+            call()
     emulator.close()
 
 

@@ -239,7 +239,7 @@ def test_a_file_that_is_deleted_in_use(path: Path, replaced: bool) -> None:  # n
     if replaced:
         path.touch()
 
-    for call in (queue.add, queue.fetch_statistics, lambda: queue.lease_tasks(60, 1)):
+    for call in (emulator.check, queue.add, queue.fetch_statistics, queue.list_tasks):
         with pytest.raises(InternalError, match="was deleted or replaced while it was in use"):
             call()
     path.with_name("elsewhere").rename(path)

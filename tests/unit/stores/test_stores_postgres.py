@@ -300,7 +300,8 @@ def test_batches_with_the_same_names(servers: tuple[Queue, Queue]) -> None:
 
 def test_a_deadlock_is_tried_again(url: str) -> None:
     """A call that the database ended because of a deadlock is done a second time."""
-    emulator = Emulator(CONFIG, store=f"{url}&application_name=dead")
+    patient = "options=-c lock_timeout%3D60s -c statement_timeout%3D60s"  # on a busy machine
+    emulator = Emulator(CONFIG, store=f"{url}&application_name=dead&{patient}")
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="b")])
     rival = connect(parsed(url))

@@ -137,6 +137,18 @@ def test_a_purge_drops_the_payloads_of_the_exhausted(
     assert [(t.name, len(t.payload)) for t in queue.exhausted] == [("first", 0), ("second", 100)]
 
 
+def test_a_check_changes_nothing(emulator: Emulator, queue: Queue) -> None:
+    """It can be repeated, and nobody sees what it wrote."""
+    queue.add(name="one")
+    before = emulator.export()
+
+    emulator.check()
+    emulator.check()
+
+    assert emulator.export() == before
+    assert [task.name for task in queue.lease_tasks(60, 5)] == ["one"]
+
+
 def test_lists(queue: Queue, clock: ManualClock) -> None:
     """Tasks are listed by state and tag, page by page."""
     queue.add_many([NewTask(name=f"n{n}", tag="red" if n % 2 else None) for n in range(6)])
