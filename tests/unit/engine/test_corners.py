@@ -193,7 +193,14 @@ class TestLeases:
         assert queue.lease_tasks_by_tag(60, 1, "red") == []
         queue.delete_tasks(task)
         assert queue.list_tasks(tag="red") == []
-        assert queue._store._queues["q"]._tasks._by_tag == {}  # type: ignore[attr-defined]
+
+    def test_nothing_is_left_of_a_task(self, queue: Queue) -> None:
+        """A task that was leased and deleted is in none of the indexes."""
+        queue.add(name="one", tag="red")
+        queue.delete_tasks(queue.lease_tasks(60, 1))
+
+        index = queue._store._queues["q"]._tasks  # type: ignore[attr-defined]
+        assert (len(index), len(index._never_leased), index._by_tag) == (0, 0, {})
 
     def test_a_scheduled_task_that_is_deleted(self, queue: Queue, clock: ManualClock) -> None:
         """It is counted no more."""
@@ -213,6 +220,19 @@ class TestLeases:
         queue.delete_tasks("one")
 
         assert queue.fetch_statistics().leased == 1
+
+    def test_a_purge_drops_the_payloads_of_exhausted_tasks(
+        self, queue: Queue, clock: ManualClock
+    ) -> None:
+        """They are still listed, and take no more memory than their names."""
+        queue.add(b"work", name="one")
+        for _ in range(2):
+            queue.lease_tasks(60, 1)
+            clock.advance(60)
+
+        assert queue.purge() == 0
+
+        assert [(task.name, task.payload) for task in queue.exhausted] == [("one", b"")]
 
 
 class TestAdding:
