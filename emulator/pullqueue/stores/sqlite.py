@@ -167,13 +167,23 @@ class SqliteStore(SqlStore[SqliteSession]):
         return Lease(leased)
 
     def _lease(self, session: SqliteSession, queue_name: str, request: LeaseRequest) -> list[Task]:
-        due = self._due(session, queue_name, request)
-        if not due:
-            return []
+        wanted: dict[str, object] = {"queue": queue_name, "now_usec": session.now_usec}
+        suffix = ""
+        if request.group_by_tag:
+            suffix = "_by_tag"
+            tag = encode_tag(request.tag)
+            if request.tag is None:
+                tag = (session.row("first_due_tag", **wanted) or (tag,))[0]
+            wanted["tag"] = tag
+        wanted["max_tasks"] = request.max_tasks
         if request.retry_limit.leases == 0:
-            ends = [{"sequence": task.sequence, "now_usec": session.now_usec} for task in due]
-            session.change_many("exhaust_task", ends)
+            session.change(f"exhaust_due{suffix}", **wanted)
             self._catch_up(session)
+            return []
+        # Row by row: those that do not fit are never read.
+        rows = session.iterate(f"due{suffix}", **wanted)
+        due = fitting(map(task_of, rows), request.payload_bytes)
+        if not due:
             return []
         until_usec = session.now_usec + request.lease_usec
         lease = {"until_usec": until_usec, **request.retry_limit._asdict()}
@@ -187,19 +197,6 @@ class SqliteStore(SqlStore[SqliteSession]):
         steps = [(task.name, task.retry_count) for task in leased]
         self._record(session, EventKind.LEASED, queue_name, steps, until_usec)
         return leased
-
-    def _due(self, session: SqliteSession, queue_name: str, request: LeaseRequest) -> list[Task]:
-        parameters: dict[str, object] = {"queue": queue_name, "now_usec": session.now_usec}
-        statement = "due"
-        if request.group_by_tag:
-            statement = "due_by_tag"
-            tag = encode_tag(request.tag)
-            if request.tag is None:
-                tag = (session.row("first_due_tag", **parameters) or (tag,))[0]
-            parameters["tag"] = tag
-        # Row by row: those that do not fit are never read.
-        rows = session.iterate(statement, **parameters, max_tasks=request.max_tasks)
-        return fitting(map(task_of, rows), request.payload_bytes)
 
     def modify_lease(
         self,

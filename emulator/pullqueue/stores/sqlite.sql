@@ -81,9 +81,16 @@ UPDATE tasks SET eta_usec = :until_usec, retry_count = retry_count + 1,
         THEN max(:until_usec, enqueued_usec + :age_usec) END
 WHERE sequence = :sequence
 
--- name: exhaust_task
--- Let a task be past the end of its last lease.
-UPDATE tasks SET ends_usec = :now_usec WHERE sequence = :sequence
+-- name: exhaust_due
+-- Let due tasks be past the end of their last lease.
+UPDATE tasks SET ends_usec = :now_usec WHERE sequence IN (
+    SELECT sequence FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec
+    ORDER BY eta_usec, sequence LIMIT :max_tasks)
+
+-- name: exhaust_due_by_tag
+UPDATE tasks SET ends_usec = :now_usec WHERE sequence IN (
+    SELECT sequence FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec AND tag = :tag
+    ORDER BY eta_usec, sequence LIMIT :max_tasks)
 
 -- name: count_leased
 INSERT INTO leased (queue, second, part, tasks) VALUES (:queue, :second, 0, :tasks)

@@ -128,17 +128,17 @@ class EngineMachine(RuleBasedStateMachine):
 
     def take(self, queue: str, wanted: list[ModelTask], lasts: int) -> list[ModelTask]:
         """Lease tasks in the model."""
+        if RETRY_LIMITS[queue] == 0:
+            for task in sorted(wanted, key=lambda task: task.arrival):
+                self.bury(task, self.now)
+                self.exhausted[queue].append(task.name)
+            return []
         fitting: list[ModelTask] = []
         for task in wanted:
             weight = sum(len(taken.payload) for taken in [*fitting, task])
             if fitting and weight > LIMITS.lease_payload_bytes:
                 break
             fitting.append(task)
-        if RETRY_LIMITS[queue] == 0:
-            for task in fitting:
-                self.bury(task, self.now)
-                self.exhausted[queue].append(task.name)
-            return []
         for task in fitting:
             task.eta = self.now + lasts
             task.leases += 1

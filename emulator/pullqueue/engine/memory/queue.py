@@ -103,11 +103,12 @@ class MemoryQueue:
 
     def lease(self, request: LeaseRequest, now_usec: int) -> list[Task]:
         """Lease the first due tasks and return them in the order they had."""
-        due = fitting(self._due(request, now_usec), request.payload_bytes)
-        if not due:
-            return []
+        due = self._due(request, now_usec)
         if request.retry_limit.leases == 0:
-            self._exhaust(due, now_usec)
+            self._exhaust(sorted(due, key=lambda task: task.sequence), now_usec)
+            return []
+        due = fitting(due, request.payload_bytes)
+        if not due:
             return []
         until_usec = now_usec + request.lease_usec
         leased = [
