@@ -7,7 +7,7 @@ it is that clock's, and all who share the database must then share the clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -87,12 +87,12 @@ class PostgresSession(Session):
         """Execute a statement and return the number of rows it changed."""
         return self._cursor.execute(_SQL[statement], parameters).rowcount
 
-    def change_many(self, statement: str, rows: Iterable[Row | Mapping[str, object]]) -> int:
+    def change_many(self, statement: str, rows: Iterable[Row]) -> int:
         """Execute a statement for each row of parameters, all in one round trip."""
         self._cursor.executemany(_SQL[statement], rows)
         return self._cursor.rowcount
 
-    def listed(self, values: Sequence[str]) -> object:
+    def listed(self, values: Sequence[object]) -> object:
         """Return the parameter for a list of values: an array."""
         return list(values)
 

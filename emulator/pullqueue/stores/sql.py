@@ -58,11 +58,11 @@ class Session(ABC):
         """Execute a statement and return the number of rows it changed."""
 
     @abstractmethod
-    def change_many(self, statement: str, rows: Iterable[Row | Mapping[str, object]]) -> int:
+    def change_many(self, statement: str, rows: Iterable[Row]) -> int:
         """Execute a statement for each row of parameters; return the number of rows changed."""
 
     @abstractmethod
-    def listed(self, values: Sequence[str]) -> object:
+    def listed(self, values: Sequence[object]) -> object:
         """Return the parameter for a list of values."""
 
     @abstractmethod

@@ -79,11 +79,11 @@ class SqliteSession(Session):
         """Execute a statement and return the number of rows it changed."""
         return self._connection.execute(_SQL[statement], parameters).rowcount
 
-    def change_many(self, statement: str, rows: Iterable[Row | Mapping[str, object]]) -> int:
+    def change_many(self, statement: str, rows: Iterable[Row]) -> int:
         """Execute a statement for each row of parameters; return the number of rows changed."""
         return self._connection.executemany(_SQL[statement], rows).rowcount
 
-    def listed(self, values: Sequence[str]) -> object:
+    def listed(self, values: Sequence[object]) -> object:
         """Return the parameter for a list of values: JSON."""
         return json.dumps(values)
 
@@ -186,8 +186,12 @@ class SqliteStore(SqlStore[SqliteSession]):
         if not due:
             return []
         until_usec = session.now_usec + request.lease_usec
-        lease = {"until_usec": until_usec, **request.retry_limit._asdict()}
-        session.change_many("lease_task", [{**lease, "sequence": task.sequence} for task in due])
+        session.change(
+            "lease_tasks",
+            sequences=session.listed([task.sequence for task in due]),
+            until_usec=until_usec,
+            **request.retry_limit._asdict(),
+        )
         leased = [
             Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
             for _, seq, name, queue, payload, tag, retries, enqueued, size in due

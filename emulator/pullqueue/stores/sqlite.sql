@@ -75,11 +75,11 @@ ORDER BY eta_usec, sequence LIMIT :max_tasks
 SELECT tag FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec
 ORDER BY eta_usec, sequence LIMIT 1
 
--- name: lease_task
+-- name: lease_tasks
 UPDATE tasks SET eta_usec = :until_usec, retry_count = retry_count + 1,
     ends_usec = CASE WHEN retry_count + 1 >= :leases
         THEN max(:until_usec, enqueued_usec + :age_usec) END
-WHERE sequence = :sequence
+WHERE sequence IN (SELECT value FROM json_each(:sequences))
 
 -- name: exhaust_due
 -- Let due tasks be past the end of their last lease.

@@ -78,6 +78,8 @@ def test_sqlite(sqlite_file: sqlite3.Connection, name: str) -> None:
     arguments: object = arguments_of(statement) or [0] * statement.count("?")
     if isinstance(arguments, dict) and "names" in arguments and "json_each" in statement:
         arguments["names"] = '["n5", "n6"]'
+    elif isinstance(arguments, dict) and "sequences" in arguments:
+        arguments["sequences"] = "[5, 6]"
     elif isinstance(arguments, dict) and "names" in arguments:
         arguments["names"] = "n5"
     steps = sqlite_file.execute(f"EXPLAIN QUERY PLAN {statement}", arguments)  # type: ignore[arg-type]
