@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
+from datastore_server import serving_datastore
 from executing import QUEUE_YAML, USE_QUEUE, python, run
-
-from pullqueue.sdk.imports import remote_api
 
 
 @pytest.fixture
@@ -22,28 +18,34 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def datastore() -> Iterator[str]:
-    """Serve a stand-in for App Engine's other services, by whom all transactions begin."""
-    transaction = b"\x09\x01" + bytes(7) + b"\x12\x03app"  # its handle, 1, and its app
-    answer = remote_api.Response(response=transaction).SerializeToString()
+TRANSACTIONS = """
+import sys
+from google.appengine.api import taskqueue
+from google.appengine.ext import db
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(answer)
+class Note(db.Model):
+    pass
 
-        def log_message(self, *_: object) -> None:
-            pass
+def add(count, fail=False):
+    Note(key_name="note").put()
+    tasks = [taskqueue.Task(TASK) for _ in range(count)]
+    queue.add(tasks, transactional=True)
+    assert queue.fetch_statistics().tasks == before
+    if fail:
+        raise db.Rollback
+    return [task.name for task in tasks]
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+queue, before = taskqueue.Queue(sys.argv[1]), 0
+db.run_in_transaction(add, 2, fail=True)
+names = db.run_in_transaction(add, 2)
+before = queue.fetch_statistics().tasks
+print(before, all(names), sorted(names) == sorted(
+    task.name for task in queue.lease_tasks(60, 9)) if sys.argv[1] == "pull" else "")
+try:
+    db.run_in_transaction_custom_retries(0, add, 6)
+except taskqueue.DatastoreError as error:
+    print(error)
+"""
 
 
 class TestApp:
@@ -150,24 +152,22 @@ class TestApp:
         assert "this is pullqueue" in output
         assert "'memcache'" in output
 
-    @pytest.mark.parametrize("kind", ["pull", "push"])
-    def test_transactions(self, folder: Path, datastore: str, kind: str) -> None:
-        """A transactional add is refused, and the app's exception says why."""
-        task = "payload=b'work', method='PULL'" if kind == "pull" else "url='/work'"
-        queue = "pull" if kind == "pull" else "default"
-        program = (
-            "from google.appengine.api import datastore_errors, taskqueue\n"
-            "from google.appengine.ext import db\n"
-            f"def add():\n    taskqueue.Queue({queue!r}).add(taskqueue.Task({task}), True)\n"
-            "try:\n    db.run_in_transaction(add)\n"
-            "except taskqueue.DatastoreError as error:\n"
-            "    print(isinstance(error, datastore_errors.BadRequestError), error)\n"
-        )
+    @pytest.mark.parametrize(
+        ("queue", "task", "output"),
+        [
+            ("pull", "b'work', method='PULL'", "2 True True"),
+            ("default", "url='/work'", "2 True"),
+        ],
+    )
+    def test_transactions(self, folder: Path, queue: str, task: str, output: str) -> None:
+        """With a datastore behind the server, tasks are added when their transaction commits."""
+        program = python(TRANSACTIONS.replace("TASK", task))
+        with serving_datastore("app") as upstream:
+            status, told, errors = run(
+                *("--api-upstream", upstream, *program, queue), folder=folder, APPLICATION_ID="app"
+            )
 
-        _, output, errors = run(
-            "--api-upstream", datastore, *python(program), folder=folder, APPLICATION_ID="app"
-        )
-
-        assert output.startswith("True "), errors
-        assert "there is no datastore that could send them when it commits" in output
-        assert [line for line in errors.splitlines() if not line.startswith("pullqueue")] == []
+        assert status == 0, errors
+        first, refusal = told.splitlines()
+        assert first.strip() == output
+        assert refusal.endswith("Too many messages, maximum allowed 5")

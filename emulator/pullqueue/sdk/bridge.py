@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import closing
-from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, Response, request
@@ -31,7 +29,6 @@ _DEADLINE_HEADER = "X-Google-RPC-Service-Deadline"
 _TEXT = "text/plain"
 _BODY_BYTES = 33 * MIB
 """The SDK's own bound of a request, 32 MiB, and room for what is around it."""
-_UPSTREAM_SECONDS = 60.0
 _REQUEST_TOO_LARGE = 5
 _CAPABILITY_DISABLED = 6
 
@@ -68,7 +65,7 @@ class Bridge:
             if self._call_server is None:
                 from pullqueue.sdk.wire import CallServer  # noqa: PLC0415 - imports the SDK
 
-                self._call_server = CallServer(self._emulator)
+                self._call_server = CallServer(self._emulator, upstream=self._upstream)
             return self._call_server
 
     def _rpc_http(self) -> Response:
@@ -81,8 +78,6 @@ class Bridge:
         except SdkMissingError as error:
             _log.warning("%s", error)
             answer = _failure(_CAPABILITY_DISABLED, f"on pullqueue's side {error}")
-        if answer is None:
-            answer = _passed_on(data, self._upstream)
         return Response(answer, content_type=_CONTENT_TYPE)
 
 
@@ -90,23 +85,6 @@ def _readiness() -> Response:
     if is_installed():
         return Response("calls to the task queue service are answered here\n", mimetype=_TEXT)
     return Response(f"{SdkMissingError()}\n", status=NO_SDK_STATUS, mimetype=_TEXT)
-
-
-def _passed_on(data: bytes, upstream: str | None) -> bytes:
-    from pullqueue.sdk import wire  # noqa: PLC0415 - imports the SDK
-
-    if upstream is None:
-        return wire.answer_without_upstream(data)
-    try:
-        with closing(HTTPConnection(upstream, timeout=_UPSTREAM_SECONDS)) as connection:
-            connection.request("POST", BRIDGE_PATH, data, {"Content-Type": _CONTENT_TYPE})
-            response = connection.getresponse()
-            body = response.read()
-    except (OSError, HTTPException) as error:
-        return wire.upstream_failed(upstream, error)
-    if response.status != 200:
-        return wire.upstream_failed(upstream, f"status {response.status}")
-    return body
 
 
 def _failure(code: int, detail: str) -> bytes:

@@ -158,19 +158,31 @@ def fetch_queue_stats(queue: Queue, response: Any) -> None:
     scanner.requests_in_flight = numbers.leased
 
 
-def prepare_transactional(emulator: Emulator, queue: Queue, adds: Sequence[Any]) -> None:
+def prepare_transactional(emulator: Emulator, queue: Queue | None, adds: Sequence[Any]) -> None:
     """Check the tasks of a transactional `BulkAdd`, and name those that have no name.
 
     They are named now, since the caller is told the names before the commit stores the tasks.
+    None stands for a push queue, whose tasks are not checked.
 
     Raises:
         InvalidTaskError: one of them could not be added.
     """
-    check_mode(queue, adds)
-    queue.check([new_task(add) for add in adds])
+    if queue is not None:
+        check_mode(queue, adds)
+        queue.check([new_task(add) for add in adds])
     for add in adds:
         if not add.task_name:
-            add.task_name = _free_name(emulator, queue).encode()
+            name = emulator.names() if queue is None else _free_name(emulator, queue)
+            add.task_name = name.encode()
+
+
+def report_names(adds: Iterable[Any], named: Iterable[bool], response: Any) -> None:
+    """Report the tasks of a transactional `BulkAdd` as added, with the names they were given."""
+    for add, has_own_name in zip(adds, named, strict=True):
+        result = response.taskresult.add()
+        result.result = _Error.OK
+        if not has_own_name:
+            result.chosen_task_name = add.task_name
 
 
 def _free_name(emulator: Emulator, queue: Queue) -> str:

@@ -12,9 +12,7 @@ from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
 from pullqueue.sdk.startup import sitecustomize
-from pullqueue.sdk.stub import PullQueueStub, seconds_of
-
-_SERVICE = "taskqueue"
+from pullqueue.sdk.stub import SERVICE, PullQueueStub, seconds_of
 
 _GoogleStub = taskqueue_stub.TaskQueueServiceStub
 _init_google_stub: Callable[..., None] = _GoogleStub.__init__
@@ -33,7 +31,7 @@ def install(emulator: Emulator) -> Iterator[PullQueueStub]:
         for owner, name, value in _replacements(emulator):
             stack.enter_context(_replaced(owner, name, value))
         stub = stack.enter_context(_stub(emulator))
-        apiproxy_stub_map.apiproxy.ReplaceStub(_SERVICE, stub)
+        apiproxy_stub_map.apiproxy.ReplaceStub(SERVICE, stub)
         yield stub
 
 
@@ -80,7 +78,7 @@ def _adopting_init(emulator: Emulator) -> Callable[..., None]:
 @contextmanager
 def _stub(emulator: Emulator) -> Iterator[PullQueueStub]:
     """Yield a stub of the emulator: the one that a testbed has registered, or a new one."""
-    registered = _registered_stubs().get(_SERVICE)
+    registered = _registered_stubs().get(SERVICE)
     if type(registered) is not _GoogleStub:
         yield PullQueueStub.over(emulator)
         return
@@ -102,16 +100,16 @@ def _stub_map_kept() -> Iterator[None]:
     """Put the stub back that was registered, and the default one that `wrap_wsgi_app` replaces."""
     stub_map = apiproxy_stub_map.apiproxy
     stubs = _registered_stubs()
-    before = stubs.get(_SERVICE)
+    before = stubs.get(SERVICE)
     default = vars(stub_map)["_APIProxyStubMap__default_stub"]
     try:
         yield
     finally:
         stub_map.SetDefaultStub(default)
         if before is None:
-            stubs.pop(_SERVICE, None)
+            stubs.pop(SERVICE, None)
         else:
-            stub_map.ReplaceStub(_SERVICE, before)
+            stub_map.ReplaceStub(SERVICE, before)
 
 
 @contextmanager

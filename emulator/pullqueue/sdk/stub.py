@@ -26,6 +26,8 @@ from pullqueue.sdk.imports import (
 from pullqueue.sdk.protocol import EagerRPC, application_error, sdk_error, text_of
 from pullqueue.sdk.queue_yaml import QueueYaml, push_queues
 
+SERVICE = "taskqueue"
+
 _DATASTORE = "datastore_v3"
 _Error = messages.TaskQueueServiceError
 _GoogleStub = taskqueue_stub.TaskQueueServiceStub
@@ -143,12 +145,11 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             return
         first = request.add_request[0]
         queue = self._pull_queue(first.queue_name, pull=first.mode == messages.TaskQueueMode.PULL)
-        in_transaction = first.HasField("transaction") or first.HasField("datastore_transaction")
-        if in_transaction:
-            _check_datastore()
+        if in_transaction(request) and apiproxy_stub_map.apiproxy.GetStub(_DATASTORE) is None:
+            raise no_datastore()
         if queue is None:
             super()._Dynamic_BulkAdd(request, response, request_id)
-        elif in_transaction:
+        elif in_transaction(request):
             self._add_in_transaction(queue, request, response)
         else:
             calls.bulk_add(queue, request, response)
@@ -290,7 +291,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
 
     def _add_in_transaction(self, queue: Queue, request: Any, response: Any) -> None:
         """Pass tasks to the datastore, which sends each one back when it commits."""
-        unnamed = [not add.task_name for add in request.add_request]
+        named = [bool(add.task_name) for add in request.add_request]
         calls.prepare_transactional(self._emulator, queue, request.add_request)
         try:
             apiproxy_stub_map.MakeSyncCall(
@@ -299,19 +300,23 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         except apiproxy_errors.ApplicationError as error:
             code = error.application_error + _Error.DATASTORE_ERROR
             raise apiproxy_errors.ApplicationError(code, error.error_detail) from error
-        for add, generated in zip(request.add_request, unnamed, strict=True):
-            result = response.taskresult.add()
-            result.result = _Error.OK
-            if generated:
-                result.chosen_task_name = add.task_name
+        calls.report_names(request.add_request, named, response)
 
 
-def _check_datastore() -> None:
-    """Refuse what has to wait for a transaction, where nothing could say that it is committed."""
-    if apiproxy_stub_map.apiproxy.GetStub(_DATASTORE) is None:
-        raise apiproxy_errors.ApplicationError(
-            _Error.DATASTORE_BAD_REQUEST,
-            "tasks cannot be added in a transaction here, since there is no datastore that could "
-            "send them when it commits: add them without transactional=True, or, in a test, set up "
-            "the SDK's datastore stub",
-        )
+def in_transaction(request: Any) -> bool:
+    """Return whether a `BulkAdd` is part of a transaction."""
+    first = next(iter(request.add_request), None)
+    return first is not None and (
+        first.HasField("transaction") or first.HasField("datastore_transaction")
+    )
+
+
+def no_datastore() -> Exception:
+    """Return the refusal of a transaction where nothing could say that it is committed."""
+    refusal: Exception = apiproxy_errors.ApplicationError(
+        _Error.DATASTORE_BAD_REQUEST,
+        "tasks cannot be added in a transaction here, since there is no datastore that could "
+        "say when it commits: add them without transactional=True, start the server with "
+        "--api-upstream, or, in a test, set up the SDK's datastore stub",
+    )
+    return refusal

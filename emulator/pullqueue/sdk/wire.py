@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import call_deadline
+from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
 from pullqueue.sdk.protocol import DEADLINE_SECONDS
-from pullqueue.sdk.stub import PullQueueStub
+from pullqueue.sdk.stub import SERVICE
+from pullqueue.sdk.transactions import DATASTORE, TransactionalStub
 
-SERVICE = "taskqueue"
+_UPSTREAM_SECONDS = 60.0
+_HEADERS = {"Content-Type": "application/octet-stream"}
 
 _log = logging.getLogger("pullqueue.sdk")
 
@@ -28,24 +33,33 @@ _RPC_ERRORS = {
 class CallServer:
     """Answers calls to the task queue service with an emulator's queues."""
 
-    def __init__(self, emulator: Emulator) -> None:
-        self._stub = PullQueueStub.over(emulator)
+    def __init__(self, emulator: Emulator, *, upstream: str | None = None) -> None:
+        """Pass calls to other services on to `upstream`, a `host:port`."""
+        self._upstream = upstream
+        self._stub = TransactionalStub.over(emulator)
+        self._stub.has_datastore = upstream is not None
 
-    def answer(self, data: bytes, deadline: str | None = None) -> bytes | None:
+    def answer(self, data: bytes, deadline: str | None = None) -> bytes:
         """Answer a serialized request with a serialized response.
 
-        None where the request is for another service than this one. The deadline is how long the
-        caller waits, in seconds.
+        The deadline is how long the caller waits, in seconds.
         """
         request = remote_api.Request()
         try:
             request.ParseFromString(data)
         except DecodeError:
-            return _failure(_Rpc.PARSE_ERROR, "the body is no remote_api Request")
-        if request.service_name != SERVICE:
-            return None
-        with call_deadline(_deadline_usec(deadline)):
-            return self._answer(request.method, request.request)
+            return _failure(_Rpc.PARSE_ERROR, "the body is not a remote_api Request")
+        if request.service_name == SERVICE:
+            with call_deadline(_deadline_usec(deadline)):
+                return self._answer(request.method, request.request)
+        if self._upstream is None:
+            return _answer_alone(request)
+        response = _answer_of(self._upstream, data)
+        if request.service_name == DATASTORE:
+            self._stub.end_transaction(
+                request.method, request.request, succeeded=_has_result(response)
+            )
+        return response
 
     def _answer(self, method: str, data: bytes) -> bytes:
         kinds = _messages_of(method)
@@ -77,13 +91,12 @@ def _warn_of_push(call: Any) -> None:
         _log.warning("queue %r is a push queue: its tasks are kept, and not run", name)
 
 
-def answer_without_upstream(data: bytes) -> bytes:
-    """Answer a serialized request for a service that is not here.
+def _answer_alone(request: Any) -> bytes:
+    """Answer a request for a service that is not here.
 
     Every request to a Go app ends with a flush of its log, which the app also writes to standard
     error: that succeeds. All other calls fail.
     """
-    request = remote_api.Request.FromString(data)
     if (request.service_name, request.method) == ("logservice", "Flush"):
         return _serialized(remote_api.Response(response=b""))
     return _failure(
@@ -94,9 +107,26 @@ def answer_without_upstream(data: bytes) -> bytes:
     )
 
 
-def upstream_failed(upstream: str, reason: object) -> bytes:
-    """Answer a call that could not be passed on."""
+def _answer_of(upstream: str, data: bytes) -> bytes:
+    """Return the upstream's answer to a serialized request, or an error that names it."""
+    try:
+        with closing(HTTPConnection(upstream, timeout=_UPSTREAM_SECONDS)) as connection:
+            connection.request("POST", BRIDGE_PATH, data, _HEADERS)
+            response = connection.getresponse()
+            body = response.read()
+        if response.status == 200:
+            return body
+        reason: object = f"status {response.status}"
+    except (OSError, HTTPException) as error:
+        reason = error
     return _failure(_Rpc.UNKNOWN, f"the upstream {upstream} gave no answer: {reason}")
+
+
+def _has_result(response: bytes) -> bool:
+    try:
+        return bool(remote_api.Response.FromString(response).HasField("response"))
+    except DecodeError:
+        return False
 
 
 def _messages_of(method: str) -> tuple[Any, Any] | None:
@@ -110,7 +140,7 @@ def _fill(message: Any, data: bytes) -> str | None:
     try:
         message.ParseFromString(data)
     except DecodeError:
-        return "is no message of its kind"
+        return "is not a message of its kind"
     missing = message.FindInitializationErrors()
     return f"lacks {', '.join(missing)}" if missing else None
 

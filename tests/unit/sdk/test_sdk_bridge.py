@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.client import HTTPConnection
 from threading import Thread
 from typing import Any
@@ -123,7 +124,7 @@ def test_a_percent_sign_in_a_detail(server: Server) -> None:
     ("method", "message", "code", "detail"),
     [
         ("Nonsense", b"", RpcError.CALL_NOT_FOUND, "has no call 'Nonsense'"),
-        ("BulkAdd", b"\xff", RpcError.PARSE_ERROR, "'BulkAdd' is no message of its kind"),
+        ("BulkAdd", b"\xff", RpcError.PARSE_ERROR, "'BulkAdd' is not a message of its kind"),
         ("PurgeQueue", b"", RpcError.PARSE_ERROR, "'PurgeQueue' lacks queue_name"),
     ],
 )
@@ -218,6 +219,100 @@ def test_transactions_are_refused(server: Server, queue: bytes, mode: int) -> No
     assert "there is no datastore" in answer.application_error.detail
 
 
+class TestTransactions:
+    """The datastore is another process; here it answers every call with the same bytes."""
+
+    COMMITTED = remote_api.Response(response=b"").SerializeToString()
+
+    def add(self, server: Server, count: int = 1, *, handle: int = 7, **fields: Any) -> Any:
+        """Add tasks in a transaction and return the response."""
+        adds = [add_request(**fields).add_request[0] for _ in range(count)]
+        for each in adds:
+            each.transaction.handle, each.transaction.app = handle, "app"
+        return call(server, "BulkAdd", messages.TaskQueueBulkAddRequest(add_request=adds))
+
+    def end(self, server: Server, method: str = "Commit", handle: int = 7) -> None:
+        """Make the call that ends the transaction."""
+        transaction = type(messages.TaskQueueAddRequest().transaction)(handle=handle, app="app")
+        wire = remote_api.Request(
+            service_name="datastore_v3", method=method, request=transaction.SerializeToString()
+        )
+        assert post(server, wire.SerializeToString())[0] == 200
+
+    @pytest.mark.parametrize(
+        ("method", "reply", "stored"),
+        [
+            ("Commit", COMMITTED, 2),
+            ("Rollback", COMMITTED, 0),
+            ("Commit", remote_api.Response().SerializeToString(), 0),
+            ("Commit", b"\xff", 0),
+        ],
+    )
+    def test_how_it_ends(self, emulator: Emulator, method: str, reply: bytes, stored: int) -> None:
+        """The tasks are added when the commit has succeeded, once, and not otherwise."""
+        with _upstream([], reply) as upstream, Server(emulator, api_upstream=upstream) as server:
+            answer = self.add(server, 2)
+            assert emulator.queue("pull").list_tasks() == []
+            self.end(server, handle=8)
+            assert emulator.queue("pull").list_tasks() == []
+            self.end(server, method)
+            self.end(server)
+
+        added = messages.TaskQueueBulkAddResponse.FromString(answer.response)
+        names = [result.chosen_task_name.decode() for result in added.taskresult]
+        assert len(set(names)) == 2
+        assert [task.name for task in emulator.queue("pull").list_tasks()] == names[:stored]
+
+    def test_what_is_refused(self, emulator: Emulator) -> None:
+        """What could not be added is refused at once, and so is a sixth task of a transaction."""
+        codes = messages.TaskQueueServiceError
+        with (
+            _upstream([], self.COMMITTED) as upstream,
+            Server(emulator, api_upstream=upstream) as server,
+        ):
+            unknown = self.add(server, queue_name=b"nowhere")
+            push = self.add(server, queue_name=b"push")
+            first = self.add(server, 5)
+            sixth = self.add(server)
+            self.end(server)
+            later = self.add(server)
+
+        assert unknown.application_error.code == codes.UNKNOWN_QUEUE
+        assert push.application_error.code == codes.INVALID_QUEUE_MODE
+        assert sixth.application_error.code == codes.DATASTORE_BAD_REQUEST
+        assert sixth.application_error.detail == "Too many messages, maximum allowed 5"
+        assert first.response
+        assert later.response
+        assert len(emulator.queue("pull").list_tasks()) == 5
+
+    def test_a_commit_that_cannot_be_kept(
+        self, emulator: Emulator, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A task that cannot be added any more is logged: the app has committed."""
+        with (
+            _upstream([], self.COMMITTED) as upstream,
+            Server(emulator, api_upstream=upstream) as server,
+        ):
+            self.add(server)
+            emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
+            self.end(server)
+
+        assert "of a committed transaction is not added" in caplog.text
+
+    def test_transactions_left_open(self, emulator: Emulator) -> None:
+        """A thousand are kept; of more, the oldest are given up."""
+        with (
+            _upstream([], self.COMMITTED) as upstream,
+            Server(emulator, api_upstream=upstream) as server,
+        ):
+            for handle in range(1, 1003):
+                self.add(server, handle=handle)
+            for handle in (1, 2, 3):
+                self.end(server, handle=handle)
+
+        assert len(emulator.queue("pull").list_tasks()) == 1
+
+
 class TestOtherServices:
     def test_without_an_upstream(self, server: Server) -> None:
         """The answer says what this server is and what can be done."""
@@ -275,10 +370,12 @@ def _upstream(seen: list[bytes], reply: bytes | None) -> Iterator[str]:
     http = make_server("127.0.0.1", 0, app)
     thread = Thread(target=http.serve_forever)
     thread.start()
-    yield f"127.0.0.1:{http.server_port}"
-    http.shutdown()
-    thread.join()
-    http.server_close()
+    try:
+        yield f"127.0.0.1:{http.server_port}"
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
 
 
 def test_asking_for_the_sdk(server: Server) -> None:

@@ -1,0 +1,81 @@
+"""Tasks that are added in transactions of a datastore in another process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from pullqueue.sdk import calls
+from pullqueue.sdk.imports import apiproxy_errors, messages
+from pullqueue.sdk.stub import SERVICE, PullQueueStub, in_transaction, no_datastore
+
+DATASTORE = "datastore_v3"
+
+_TASKS_PER_TRANSACTION = 5
+"""As in Google's datastore (App Engine's documentation of transactional tasks)."""
+_MOST_TRANSACTIONS = 1000
+"""How many may be open; the oldest is given up, as a datastore does with those left open."""
+
+_Error = messages.TaskQueueServiceError
+_Transaction = type(messages.TaskQueueAddRequest().transaction)
+
+_log = logging.getLogger("pullqueue.sdk")
+
+
+class TransactionalStub(PullQueueStub):
+    """Keeps the tasks of a transaction until the app's call that commits it has succeeded.
+
+    The app makes that call through the same bridge. Until then the tasks have names, and nothing
+    else of them is in the queue.
+    """
+
+    has_datastore = False
+    """Whether the app's datastore is reached through the bridge."""
+
+    def _attach(self, emulator: Any) -> None:
+        super()._attach(emulator)
+        self._held: dict[bytes, list[Any]] = {}
+        self._held_lock = threading.Lock()
+
+    def _Dynamic_BulkAdd(self, request: Any, response: Any, request_id: str | None) -> None:
+        if not in_transaction(request):
+            super()._Dynamic_BulkAdd(request, response, request_id)
+            return
+        first = request.add_request[0]
+        if not self.has_datastore or not first.HasField("transaction"):
+            raise no_datastore()
+        named = [bool(add.task_name) for add in request.add_request]
+        queue = self._pull_queue(first.queue_name, pull=first.mode == messages.TaskQueueMode.PULL)
+        calls.prepare_transactional(self._emulator, queue, request.add_request)
+        self._hold(first.transaction.SerializeToString(), request.add_request)
+        calls.report_names(request.add_request, named, response)
+
+    def _hold(self, key: bytes, adds: Any) -> None:
+        with self._held_lock:
+            held = self._held.setdefault(key, [])
+            if len(held) + len(adds) > _TASKS_PER_TRANSACTION:
+                raise apiproxy_errors.ApplicationError(
+                    _Error.DATASTORE_BAD_REQUEST,
+                    f"Too many messages, maximum allowed {_TASKS_PER_TRANSACTION}",
+                )
+            held += adds
+            while len(self._held) > _MOST_TRANSACTIONS:
+                self._held.pop(next(iter(self._held)))
+
+    def end_transaction(self, method: str, data: bytes, *, succeeded: bool) -> None:
+        """Add the tasks of a transaction if the datastore's call committed it."""
+        if method not in ("Commit", "Rollback"):
+            return
+        key = _Transaction.FromString(data).SerializeToString()
+        with self._held_lock:
+            adds = self._held.pop(key, [])
+        if method == "Rollback" or not succeeded:
+            return
+        for add in adds:
+            add.ClearField("transaction")
+            try:
+                self.MakeSyncCall(SERVICE, "Add", add, messages.TaskQueueAddResponse())
+            except apiproxy_errors.Error as error:
+                name = add.task_name.decode()
+                _log.warning("task %r of a committed transaction is not added: %s", name, error)
