@@ -146,7 +146,7 @@ class TestCommand:
 
             assert status == 2
             assert "pullqueue exec [OPTIONS] [QUEUE_YAML] -- COMMAND..." in errors
-            assert "there is no command: give one behind `--`" in errors
+            assert "there is no command: give one after `--`" in errors
 
     def test_other_wrong_usage(self, folder: Path) -> None:
         """An upstream without a port is refused, and nothing is run."""

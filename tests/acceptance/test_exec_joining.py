@@ -62,9 +62,9 @@ class TestAnotherServer:
 
         told = f"pullqueue: a server runs at {usual}, which this command does not use: set "
         assert [line for line in plain if not line.startswith("pullqueue listening")] == [
-            f"{told}PULLQUEUE_EMULATOR_HOST={usual} to join it"
+            f"{told}PULLQUEUE_EMULATOR_HOST={usual} to use it"
         ]
-        assert f"{told}PULLQUEUE_EMULATOR_HOST={usual}, without 'queue.yaml', to join it" in named
+        assert f"{told}PULLQUEUE_EMULATOR_HOST={usual}, without 'queue.yaml', to use it" in named
 
     @pytest.mark.parametrize("body", [b"no", b"3", b"{}"])
     def test_something_else(self, execute: Callable[..., list[str]], body: bytes) -> None:
@@ -101,9 +101,9 @@ class TestJoining:
         ("address", "reason"),
         [
             ("127.0.0.1:1", "where no server answers"),
-            ("nonsense", "which is no address: give HOST:PORT, such as localhost:8124"),
-            ("http://127.0.0.1:1", "which is no address: give HOST:PORT"),
-            ("127.0.0.1:99999", "which is no address: give HOST:PORT"),
+            ("nonsense", "which is not a valid address: give HOST:PORT, such as localhost:8124"),
+            ("http://127.0.0.1:1", "which is not a valid address: give HOST:PORT"),
+            ("127.0.0.1:99999", "which is not a valid address: give HOST:PORT"),
         ],
     )
     def test_nobody_there(self, folder: Path, address: str, reason: str) -> None:
