@@ -77,22 +77,22 @@ def names(served: Served) -> dict[str, bool]:
 
 
 def test_watching_the_file(folder: Path) -> None:
-    """Changes of queue.yaml are in force a moment later; a broken file changes nothing and is
+    """Changes of queue.yaml are applied a moment later; a broken file changes nothing and is
     told in the log and to the console.
     """
     file = folder / "queue.yaml"
     with serving(folder, "--watch") as served:
         file.write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
-        assert "added new" in served.log_line("in force")
+        assert "added new" in served.log_line("is applied")
         assert names(served) == {"pull": False, "new": False, "default": False}
 
         file.write_text("queue:\n- name: a b\n")
-        assert "queue.yaml:2:9" in served.log_line("cannot be used")
+        assert "queue.yaml:2:9" in served.log_line("is not applied")
         assert "queue.yaml:2:9" in served.control("/config")["problem"]
         assert names(served) == {"pull": False, "new": False, "default": False}
 
         file.write_text("queue:\n- name: new\n  mode: pull\n")
-        assert "disabled pull" in served.log_line("in force")
+        assert "disabled pull" in served.log_line("is applied")
         assert names(served) == {"new": False, "default": False, "pull": True}
 
 
@@ -102,7 +102,7 @@ def test_a_hang_up_reloads(folder: Path) -> None:
         (folder / "queue.yaml").write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
         served.process.send_signal(signal.SIGHUP)
 
-        assert "added new" in served.log_line("in force")
+        assert "added new" in served.log_line("is applied")
 
 
 def test_the_port_file(folder: Path) -> None:

@@ -7,21 +7,21 @@ from typing import Final
 
 from flask import Request, g
 
-from pullqueue.api import messages, schema
+from pullqueue.api import messages
 from pullqueue.api.errors import ApiError
 from pullqueue.api.parameters import Parameters
-from pullqueue.api.tokens import Token, Tokens
+from pullqueue.api.tokens import SCOPES, Token, Tokens
 from pullqueue.engine.queue import Queue
 
-_MORE_SCOPES = frozenset(
+ACCEPTED_SCOPES: Final = frozenset(
     {
+        *SCOPES,
+        # In no discovery document, but in the guide or in the code of workers:
         "https://www.googleapis.com/auth/cloud-taskqueue",
         "https://www.googleapis.com/auth/cloud-taskqueue.consumer",
         "https://www.googleapis.com/auth/cloud-platform",
     }
 )
-"""Scopes that are in no discovery document, but in the guide or in the code of workers."""
-ACCEPTED_SCOPES: Final = _MORE_SCOPES | schema.SCOPES.keys()
 
 _REALM = 'Bearer realm="https://accounts.google.com/"'
 

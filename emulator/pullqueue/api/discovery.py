@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.resources import files
 from typing import Final
 
+import msgspec
 from flask import Blueprint, Response, request
 
-from pullqueue.api import schema
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import NOT_FOUND
-from pullqueue.api.routes import ROUTES, Route
 
+NAME: Final = "taskqueue"
+VERSIONS: Final = ("v1beta1", "v1beta2")
 _PREFERRED = "v1beta2"
-_TITLE = "TaskQueue API"
-_DESCRIPTION = "App Engine's pull queues over REST."
-_REVISIONS: Final = {"v1beta1": "20120501", "v1beta2": "20160428"}
-"""Those of the last documents Google served."""
+_ROOT = "$ROOT/"
+"""In the documents: the address of the server."""
 
 blueprint = Blueprint("discovery", __name__)
 
@@ -24,113 +25,61 @@ blueprint = Blueprint("discovery", __name__)
 @blueprint.get("/discovery/v1/apis")
 def get_directory() -> Response:
     """Send the list of APIs."""
-    answer = directory(request.host_url)
+    items = [_item(version) for version in VERSIONS]
     if (name := request.args.get("name")) is not None:
-        answer["items"] = [item for item in answer["items"] if item["name"] == name]
+        items = [item for item in items if item["name"] == name]
     if request.args.get("preferred") == "true":
-        answer["items"] = [item for item in answer["items"] if item["preferred"]]
-    return _response(answer)
+        items = [item for item in items if item["preferred"]]
+    listed = {"kind": "discovery#directoryList", "discoveryVersion": "v1", "items": items}
+    return Response(encode(listed), content_type=JSON_TYPE)
 
 
 @blueprint.get("/discovery/v1/apis/<name>/<version>/rest")
 def get_document(name: str, version: str) -> Response:
     """Send the document of an API."""
-    if name != schema.NAME or version not in ROUTES:
+    if name != NAME or version not in VERSIONS:
         raise ApiError(
             NOT_FOUND,
             status=404,
             reason="notFound",
-            explanation=f"there is no API {name!r} {version!r} here, only {schema.NAME} with "
-            f"{' and '.join(ROUTES)}",
+            explanation=f"there is no API {name!r} {version!r} here, only {NAME} with "
+            f"{' and '.join(VERSIONS)}",
         )
-    return _response(document(version, request.host_url))
+    text = _text(version).replace(_ROOT, request.host_url)
+    return Response(text, content_type=JSON_TYPE)
 
 
 @blueprint.get("/$discovery/rest")
 def get_document_by_parameter() -> Response:
     """Send the document of the API, of the version in the query."""
-    return get_document(schema.NAME, request.args.get("version", _PREFERRED))
+    return get_document(NAME, request.args.get("version", _PREFERRED))
 
 
-def document(version: str, root_url: str) -> Json:
-    """Return the discovery document of a version, for an API at an address that ends in a slash."""
-    service_path = f"{schema.NAME}/{version}/projects/"
-    resources: Json = {}
-    for route in ROUTES[version]:
-        resource, _, name = route.method_id.partition(".")
-        methods = resources.setdefault(resource, {"methods": {}})["methods"]
-        methods[name] = _method(route, version)
-    return {
-        "kind": "discovery#restDescription",
-        "discoveryVersion": "v1",
-        "id": f"{schema.NAME}:{version}",
-        "name": schema.NAME,
-        "version": version,
-        "revision": _REVISIONS[version],
-        "title": _TITLE,
-        "description": _DESCRIPTION,
-        "icons": {},
-        "documentationLink": root_url,
-        "protocol": "rest",
-        "baseUrl": f"{root_url}{service_path}",
-        "basePath": f"/{service_path}",
-        "rootUrl": root_url,
-        "servicePath": service_path,
-        "batchPath": f"batch/{schema.NAME}/{version}",
-        "parameters": schema.STANDARD_PARAMETERS,
-        "auth": {
-            "oauth2": {
-                "scopes": {scope: {"description": what} for scope, what in schema.SCOPES.items()}
-            }
-        },
-        "schemas": schema.schemas(version),
-        "resources": resources,
-    }
+@cache
+def document(version: str) -> Json:
+    """Return the discovery document of a version, with `$ROOT/` for the address of the server."""
+    parsed: Json = msgspec.json.decode(_text(version))
+    return parsed
 
 
-def directory(root_url: str) -> Json:
-    """Return the list of APIs at an address that ends in a slash."""
-    items = [_directory_item(version, root_url) for version in ROUTES]
-    return {"kind": "discovery#directoryList", "discoveryVersion": "v1", "items": items}
+@cache
+def _text(version: str) -> str:
+    return files(__package__).joinpath(f"{NAME}_{version}.json").read_text("utf-8")
 
 
-def _directory_item(version: str, root_url: str) -> Json:
-    path = f"apis/{schema.NAME}/{version}/rest"
+def _item(version: str) -> Json:
+    described = document(version)
+    path = f"apis/{NAME}/{version}/rest"
     return {
         "kind": "discovery#directoryItem",
-        "id": f"{schema.NAME}:{version}",
-        "name": schema.NAME,
+        "id": described["id"],
+        "name": NAME,
         "version": version,
-        "title": _TITLE,
-        "description": _DESCRIPTION,
-        "discoveryRestUrl": f"{root_url}discovery/v1/{path}",
+        "title": described["title"],
+        "description": described["description"],
+        "discoveryRestUrl": f"{request.host_url}discovery/v1/{path}",
         "discoveryLink": f"./{path}",
         "icons": {},
-        "documentationLink": root_url,
+        "documentationLink": request.host_url,
         "preferred": version == _PREFERRED,
     }
-
-
-def _method(route: Route, version: str) -> Json:
-    described = schema.METHODS[route.method_id]
-    removed = schema.SINCE_V1BETA2 if version == "v1beta1" else frozenset()
-    in_path = [name for name in schema.PARAMETERS if f"{{{name}}}" in route.path]
-    names = [*in_path, *(name for name in described.query if name not in removed)]
-    method: Json = {
-        "id": f"{schema.NAME}.{route.method_id}",
-        "path": route.path,
-        "httpMethod": route.verb,
-        "description": described.description,
-        "parameters": {name: schema.PARAMETERS[name] for name in names},
-        "parameterOrder": [name for name in names if schema.PARAMETERS[name].get("required")],
-        "scopes": list(schema.SCOPES),
-    }
-    if described.request:
-        method["request"] = {"$ref": described.request}
-    if described.response:
-        method["response"] = {"$ref": described.response}
-    return method
-
-
-def _response(answer: Json) -> Response:
-    return Response(encode(answer), content_type=JSON_TYPE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
-from pullqueue.api import schema
+from pullqueue.api import discovery
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import INVALID_SELECTION
@@ -18,9 +18,10 @@ _TOKEN = re.compile(r"[,/()]|[^,/()]+")
 
 def known_fields(version: str, method_id: str) -> FieldMask:
     """Return every field of a method's response, as the discovery document has them."""
-    response = schema.METHODS[method_id].response
-    schemas = schema.schemas(version)
-    return _fields_of(schemas[response], schemas) if response else {}
+    document = discovery.document(version)
+    resource, _, name = method_id.partition(".")
+    method = document["resources"][resource]["methods"][name]
+    return _fields_of(method.get("response", {}), document["schemas"])
 
 
 def parse_mask(text: str, known: FieldMask) -> FieldMask:

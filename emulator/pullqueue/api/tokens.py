@@ -13,7 +13,7 @@ import secrets
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from itsdangerous import BadData, URLSafeSerializer
 
@@ -22,6 +22,11 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import PullQueueError
 
+SCOPES: Final = (
+    "https://www.googleapis.com/auth/taskqueue",
+    "https://www.googleapis.com/auth/taskqueue.consumer",
+)
+"""The scopes of the API (discovery)."""
 TOKEN_SECONDS = 3600
 """How long a token is valid (Google's documentation of service accounts)."""
 GOOGLE_AUDIENCES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from pullqueue.api.schema import SCOPES
+from pullqueue.api.tokens import SCOPES
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.queue import Queue
 from pullqueue.server.lifecycle import Server

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
 from pullqueue.cli._client import Client, Json
+from pullqueue.config.text import escaped
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -52,14 +53,19 @@ def queue_argument(command: _Command) -> _Command:
     return click.argument("queue", shell_complete=complete_queue)(command)
 
 
+def say(text: str) -> None:
+    """Print a line with what a server sent; it cannot steer the terminal."""
+    click.echo(escaped(text))
+
+
 def show_json(value: Json) -> None:
     """Print JSON."""
     click.echo(json.dumps(value, indent=2))
 
 
 def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Print a table with aligned columns: numbers to the right. `empty` stands for no rows."""
-    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    """Print a table with aligned columns: numbers to the right. `empty` is printed for no rows."""
+    texts = [["" if cell is None else escaped(str(cell)) for cell in row] for row in rows]
     if not texts:
         click.echo(empty)
         return

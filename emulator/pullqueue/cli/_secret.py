@@ -6,9 +6,12 @@ import os
 import secrets
 from pathlib import Path
 
+import click
+
 from pullqueue.errors import ConfigFileError
 
 _ONLY_THE_OWNER = 0o600
+_OTHERS = 0o077
 _FEWEST_CHARACTERS = 32
 _BYTES = 32
 
@@ -23,6 +26,7 @@ def secret_of(path: Path) -> str:
         if not path.exists():
             _make(path)
         secret = path.read_text("utf-8").strip()
+        _warn_if_readable(path)
     except OSError as error:
         raise ConfigFileError(f"no secret in {str(path)!r}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -33,6 +37,16 @@ def secret_of(path: Path) -> str:
             f"{_FEWEST_CHARACTERS} or more, or remove the file and a new one is made"
         )
     return secret
+
+
+def _warn_if_readable(path: Path) -> None:
+    mode = path.stat().st_mode
+    if os.name == "posix" and mode & _OTHERS:
+        click.echo(
+            f"warning: the secret in {str(path)!r} can be read by other users (mode "
+            f"{mode & 0o777:04o}): run `chmod 600` on it",
+            err=True,
+        )
 
 
 def _make(path: Path) -> None:

@@ -1,42 +1,65 @@
-"""What an entry of a file of seeds says, as the server takes it; each fault has its place."""
+"""An entry of a file of seeds, checked as the server does; each error has its place."""
 
 from __future__ import annotations
 
 import json
 import math
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
-from datetime import date, datetime
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Mapping
+from datetime import date
+from typing import Final, NamedTuple, NoReturn
 
 import click
+import msgspec
+from msgspec import UNSET
 
+from pullqueue import errors
 from pullqueue.cli._client import Json
+from pullqueue.control import models
+from pullqueue.control.models import NewTask, Positive, time_of
+from pullqueue.engine.validation import validated_tasks
+from pullqueue.errors import InvalidEtaError
+from pullqueue.limits import Limits
+from pullqueue.tasks import NewTask as EngineTask
 
-_FIELDS = ("count", "countdown", "eta", "name", "payload", "payload_base64", "tag")
+_ADVICE: Final = {
+    "count": "give a whole number, 1 or more",
+    "countdown": "give a number of seconds",
+    "eta": "give a time with its time zone, such as 2026-01-01T00:00:00Z",
+    "name": "give text; put it in quotes",
+    "payload": "give text",
+    "payload_base64": "give base64",
+    "tag": "give text; put it in quotes",
+}
+"""The fields of a task in a file, and what to write there."""
+
+
+class SeedTask(NewTask, omit_defaults=True):
+    """A task in a file of seeds."""
+
+    count: Positive = 1
 
 
 class Place(NamedTuple):
-    """Where something stands in a file; lines and columns count from 1."""
+    """A place in a file; lines and columns count from 1."""
 
     file: str
     line: int
     column: int = 1
 
     def refusal(self, message: str) -> click.ClickException:
-        """Give the refusal for what stands here."""
+        """Return the error for this place."""
         return click.ClickException(f"{self.file}:{self.line}:{self.column}: {message}")
 
 
 class Entry(NamedTuple):
-    """A task as it was written, and where each of its fields stands."""
+    """A task as it was written, and the place of each of its fields."""
 
     place: Place
     fields: Mapping[str, object]
     places: Mapping[str, Place]
 
     def refuse(self, field: str, advice: str) -> NoReturn:
-        """Refuse what a field says.
+        """Refuse the value of a field.
 
         Raises:
             ClickException: always.
@@ -47,97 +70,65 @@ class Entry(NamedTuple):
 
 
 def checked(entry: Entry) -> tuple[Json, int]:
-    """Give the fields of a task as the server takes them, and how many of it are wanted.
+    """Return the fields of a task as the server takes them, and how many copies to add.
 
     Raises:
-        ClickException: they are none of a task.
+        ClickException: they are not those of a task.
     """
     fields = {name: value for name, value in entry.fields.items() if value is not None}
     for field in fields:
-        if field not in _FIELDS:
-            message = f"a task has no {field!r:.60}: give one of {', '.join(_FIELDS)}"
+        if field not in _ADVICE:
+            message = f"a task has no {field!r:.60}: give one of {', '.join(sorted(_ADVICE))}"
             raise entry.places[field].refusal(message)
-    count = _count(entry, fields.pop("count", 1))
+    task = _converted(entry, {**fields, **_as_text(entry, fields)})
     for one, other in (("name", "count"), ("payload", "payload_base64")):
-        if one in fields and other in entry.fields and (other != "count" or count > 1):
+        if one in fields and other in entry.fields and (other != "count" or task.count > 1):
             message = f"a task has either {one} or {other}, and not both: leave one out"
             raise entry.places[other].refusal(message)
-    task = {name: _READ[name](entry, value) for name, value in fields.items()}
     _check_as_task(entry, task)
-    if isinstance(task.get("payload"), bytes):
-        task["payload_base64"] = b64encode(task.pop("payload")).decode()
-    return task, count
+    sent: Json = msgspec.to_builtins(task)
+    return sent, sent.pop("count", 1)
 
 
-def _count(entry: Entry, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        entry.refuse("count", "give a whole number, 1 or more")
-    return value
+def _as_text(entry: Entry, fields: Mapping[str, object]) -> dict[str, object]:
+    """Return payload and eta as JSON can contain them."""
+    texts: dict[str, object] = {}
+    payload, eta = fields.get("payload", ""), fields.get("eta")
+    if isinstance(payload, bytes):
+        texts = {"payload": UNSET, "payload_base64": payload}
+    elif not isinstance(payload, str):
+        try:
+            texts["payload"] = json.dumps(payload, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            message = "the payload has no form in JSON, such as a date: put it in quotes"
+            raise entry.places["payload"].refusal(message) from None
+    if isinstance(eta, date):
+        texts["eta"] = eta.isoformat()
+    return texts
 
 
-def _payload(entry: Entry, value: object) -> str | bytes:
-    if isinstance(value, str | bytes):
-        return value
+def _converted(entry: Entry, fields: Mapping[str, object]) -> SeedTask:
+    given = {name: value for name, value in fields.items() if value is not UNSET}
     try:
-        return json.dumps(value, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError):
-        message = "the payload holds what JSON has no word for, such as a date: put it in quotes"
-        raise entry.places["payload"].refusal(message) from None
+        task = msgspec.convert(given, SeedTask)
+        if isinstance(task.eta, str):
+            time_of(task.eta, "eta", InvalidEtaError)
+        if isinstance(task.countdown, float) and not math.isfinite(task.countdown):
+            entry.refuse("countdown", _ADVICE["countdown"])
+    except msgspec.ValidationError as error:
+        field = str(error).partition("$.")[2].rstrip("`")
+        entry.refuse(field, _ADVICE[field])
+    except InvalidEtaError:
+        entry.refuse("eta", _ADVICE["eta"])
+    return task
 
 
-def _base64(entry: Entry, value: object) -> str:
+def _check_as_task(entry: Entry, task: SeedTask) -> None:
+    """Check with the engine what no queue accepts, before the first task is added."""
+    text, data = models.given(task.payload), models.given(task.payload_base64)
+    new = EngineTask(data or text or b"", models.given(task.name), models.given(task.tag))
     try:
-        b64decode(value, validate=True)  # type: ignore[arg-type]  # a TypeError refuses it as well
-    except (TypeError, ValueError):
-        entry.refuse("payload_base64", "give base64")
-    return str(value)
-
-
-def _text(field: str) -> Callable[[Entry, object], str]:
-    def read(entry: Entry, value: object) -> str:
-        if not isinstance(value, str):
-            entry.refuse(field, "give text; put it in quotes")
-        return value
-
-    return read
-
-
-def _eta(entry: Entry, value: object) -> str:
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        moment = None
-    if not isinstance(moment, datetime) or moment.utcoffset() is None:
-        entry.refuse("eta", "give a moment with its time zone, such as 2026-01-01T00:00:00Z")
-    return moment.isoformat()
-
-
-def _countdown(entry: Entry, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        entry.refuse("countdown", "give a number of seconds")
-    return value
-
-
-_READ: Mapping[str, Callable[[Entry, object], Any]] = {
-    "countdown": _countdown,
-    "eta": _eta,
-    "name": _text("name"),
-    "payload": _payload,
-    "payload_base64": _base64,
-    "tag": _text("tag"),
-}
-
-
-def _check_as_task(entry: Entry, task: Json) -> None:
-    """Let the engine say what no queue takes, before the first task is added."""
-    from pullqueue import errors  # noqa: PLC0415 - slow, and only used here
-    from pullqueue.engine.validation import validated_tasks  # noqa: PLC0415 - the same
-    from pullqueue.limits import Limits  # noqa: PLC0415 - the same
-    from pullqueue.tasks import NewTask  # noqa: PLC0415 - the same
-
-    data = task.get("payload") or b64decode(task.get("payload_base64", ""))
-    try:
-        validated_tasks([NewTask(data, task.get("name"), task.get("tag"))], Limits(), lambda: 0)
+        validated_tasks([new], Limits(), lambda: 0)
     except errors.InvalidTaskNameError as error:
         raise entry.places["name"].refusal(str(error)) from None
     except errors.InvalidTagError as error:

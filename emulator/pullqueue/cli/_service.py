@@ -1,4 +1,4 @@
-"""What a server does for those who run it: logs, a file with its port, word to systemd, reloads."""
+"""What a server does for those who run it: logs, a file with its port, systemd, reloads."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from pullqueue.cli._reasons import reason_of
+from pullqueue.config.files import replace_file
+from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError, PullQueueError
 
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
     from pullqueue.engine.emulator import Emulator
+    from pullqueue.server.lifecycle import Server
 
 _POLL_SECONDS = 0.5
 """How often the main thread looks up: where a lock cannot be interrupted, signals come then."""
@@ -36,7 +39,7 @@ class _JsonFormatter(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give a record as JSON."""
+        """Return a record as JSON."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
@@ -49,9 +52,19 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
+class _Escaping(logging.Filter):
+    """Escapes control characters, which forge lines and steer terminals, in every message."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Escape the message of a record."""
+        record.msg, record.args = escaped(record.getMessage()), ()
+        return True
+
+
 def set_up_logs(*, log_format: str, log_level: str) -> None:
-    """Let the logs go to the standard error stream, as text or as one JSON object a line."""
+    """Write the logs to the standard error stream, as text or as one JSON object a line."""
     handler = logging.StreamHandler()
+    handler.addFilter(_Escaping())
     if log_format == "json":
         handler.setFormatter(_JsonFormatter())
     else:
@@ -61,25 +74,41 @@ def set_up_logs(*, log_format: str, log_level: str) -> None:
 
 
 @contextmanager
-def port_file(path: Path | None, port: int) -> Iterator[None]:
-    """Keep the port in a file as long as the block runs; the file is whole as soon as it is there.
+def port_file(path: Path | None, server: Server) -> Iterator[None]:
+    """Keep the port of a server in a file as long as the block runs.
 
     Raises:
-        ConfigFileError: it cannot be written.
+        ConfigFileError: it cannot be written, or another running server uses it.
     """
     if path is None:
         yield
         return
-    part = path.with_name(f"{path.name}.part")
+    content = f"{server.port}\n".encode()
+    if _is_served(server.host, path):
+        raise ConfigFileError(
+            f"{str(path)!r} is the port file of a running server: stop that server, or name "
+            "another file"
+        )
     try:
-        part.write_text(f"{port}\n", encoding="ascii")
-        part.replace(path)
+        replace_file(path, content)
     except OSError as error:
         raise ConfigFileError(f"cannot write {str(path)!r}: {reason_of(error)}") from None
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            if path.read_bytes() == content:
+                path.unlink()
+
+
+def _is_served(host: str, path: Path) -> bool:
+    """Return whether something listens on the port in a file."""
+    try:
+        port = int(path.read_text("ascii"))
+        socket.create_connection((host, port), timeout=1).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def tell_systemd(state: str) -> None:
@@ -131,7 +160,7 @@ class Signals:
                 # Before the file is read: who asks meanwhile may have changed it once more.
                 self._reload.clear()
             if state.config_file is not None:
-                state.config_file.follow(state.emulator, changes=watch, now=asked)
+                state.config_file.check(state.emulator, changes=watch, now=asked)
 
     def _end_waits(self, emulator: Emulator) -> None:
         """Close the store of a server that does not stop: calls may wait for a database."""

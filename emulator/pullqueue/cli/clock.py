@@ -7,7 +7,7 @@ import re
 import click
 
 from pullqueue.cli._client import Client, Json
-from pullqueue.cli._output import server_options, show_json
+from pullqueue.cli._output import say, server_options, show_json
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)?", re.ASCII)
 _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
@@ -52,4 +52,4 @@ def _show(answer: Json, *, as_json: bool) -> None:
     if as_json:
         show_json(answer)
     else:
-        click.echo(f"{answer['now']}  ({'manual' if answer['manual'] else 'system'} clock)")
+        say(f"{answer['now']}  ({'manual' if answer['manual'] else 'system'} clock)")

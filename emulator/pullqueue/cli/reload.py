@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from pullqueue.cli._client import Client
-from pullqueue.cli._output import server_options, show_json
+from pullqueue.cli._output import say, server_options, show_json
 
 
 @click.command
 @server_options
 def reload(*, url: str | None, as_json: bool) -> None:
-    """Put queue.yaml in force as it is now.
+    """Reload queue.yaml.
 
     A file with faults changes nothing.
     """
@@ -25,6 +25,6 @@ def reload(*, url: str | None, as_json: bool) -> None:
         ("disabled", answer["removed"]),
     ):
         if names:
-            click.echo(f"{verb}: {', '.join(names)}")
+            say(f"{verb}: {', '.join(names)}")
     if not any(answer.values()):
         click.echo("no queue changed")

@@ -202,8 +202,9 @@ def _run(
     from pullqueue.cli._greeting import greeting  # noqa: PLC0415 - imported when it runs
     from pullqueue.cli._service import port_file, tell_systemd  # noqa: PLC0415 - the same
 
-    with server, port_file(port_path, server.port):
-        click.echo(f"pullqueue listening on {server.url}")
+    with server, port_file(port_path, server):
+        address = f"[{host}]" if ":" in host else host
+        click.echo(f"pullqueue listening on http://{address}:{server.port}")
         if server.grpc_address:
             click.echo(f"gRPC listening on {server.grpc_address}")
         click.echo(greeting(server, acl=acl))

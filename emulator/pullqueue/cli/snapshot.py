@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +13,7 @@ from pullqueue.cli._client import Answer, Client, RefusedError
 from pullqueue.cli._input import STDIN, content_of
 from pullqueue.cli._output import server_options, show_json, url_option
 from pullqueue.cli._reasons import unwritable
+from pullqueue.config.files import replace_file
 from pullqueue.tasks import count_tasks
 
 _CHUNK_BYTES = 1 << 18
@@ -31,23 +32,22 @@ def snapshot() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @url_option
 def save(*, file: Path, url: str | None) -> None:
-    """Save to FILE, or to standard output (-)."""
+    """Save to FILE, or to standard output (-).
+
+    A new FILE can be read by its owner alone.
+    """
     client = Client(url)
     with client.open("GET", "/snapshot") as answer:
         if str(file) == STDIN:
             _copy(answer, sys.stdout.buffer)
             return
-        part = file.parent / f"{file.name}.part"
-        try:
-            with part.open("wb") as target:
-                size = _copy(answer, target)
-            part.replace(file)
-        except OSError as error:
-            raise unwritable(file, error) from None
-        finally:
-            with suppress(OSError):
-                part.unlink()
-    click.echo(f"{file}: {size} bytes")
+        target = BytesIO()
+        _copy(answer, target)
+    try:
+        replace_file(file, target.getvalue(), private=True)
+    except OSError as error:
+        raise unwritable(file, error) from None
+    click.echo(f"{file}: {target.tell()} bytes")
 
 
 @snapshot.command
@@ -68,16 +68,16 @@ def load(*, file: Path, shift: bool, url: str | None, as_json: bool) -> None:
         answer = client.put("/snapshot", content_of(file), shift=shift)
     except RefusedError as error:
         # The server speaks of what it was sent, a person of the file.
-        message = error.message.replace("the body", "it", 1)
-        raise click.ClickException(f"{file}: {message}; nothing was changed") from None
+        why = error.message.replace("the body", "it", 1)
+        message = f"{file} cannot be loaded: {why}; nothing was changed"
+        raise click.ClickException(message) from None
     if as_json:
         show_json(answer)
     else:
         click.echo(f"{count_tasks(answer['tasks'])} loaded")
 
 
-def _copy(source: Answer, target: IO[bytes]) -> int:
-    size = 0
+def _copy(source: Answer, target: IO[bytes]) -> None:
     with click.progressbar(
         length=source.bytes,
         label="Saving",
@@ -86,6 +86,4 @@ def _copy(source: Answer, target: IO[bytes]) -> int:
     ) as bar:
         while chunk := source.read(_CHUNK_BYTES):
             target.write(chunk)
-            size += len(chunk)
             bar.update(len(chunk))
-    return size

@@ -8,7 +8,7 @@ import threading
 import click
 
 from pullqueue.cli._client import Client, queue_path
-from pullqueue.cli._output import complete_queue, server_options, show_json, show_table
+from pullqueue.cli._output import complete_queue, say, server_options, show_json, show_table
 from pullqueue.cli._values import PAUSE_SECONDS
 from pullqueue.cli.queues import HEAD, row_of
 
@@ -60,4 +60,5 @@ def _show(client: Client, names: tuple[str, ...], *, as_json: bool, again: bool)
         click.clear()
     show_table(HEAD, map(row_of, shown), empty="no pull queues")
     if again:
-        click.echo(f"\n{client.get('/clock')['now']}  (Ctrl-C ends)")
+        click.echo()
+        say(f"{client.get('/clock')['now']}  (Ctrl-C ends)")

@@ -14,6 +14,7 @@ from pullqueue.cli._output import (
     age,
     confirm,
     queue_argument,
+    say,
     server_options,
     show_json,
     show_table,
@@ -109,7 +110,7 @@ def get(*, queue: str, task: str, payload: bool, url: str | None, as_json: bool)
     _show([found], empty="")
     for event in events:
         until = f", until {when(event['until'])}" if event["until"] else ""
-        click.echo(f"  {when(event['moment'])}  {event['kind']}{until}")
+        say(f"  {when(event['moment'])}  {event['kind']}{until}")
 
 
 @tasks.command

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
-from pullqueue.api.schema import STANDARD_PARAMETERS
+from pullqueue.api import discovery
 from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.cloudtasks.methods import METHODS, Method
 
@@ -54,7 +54,7 @@ def document(root_url: str) -> dict[str, Any]:
         "baseUrl": root_url,
         "batchPath": "batch",
         "fullyEncodeReservedExpansion": True,
-        "parameters": STANDARD_PARAMETERS,
+        "parameters": discovery.document("v1beta2")["parameters"],
         "auth": {"oauth2": {"scopes": {_SCOPE: {"description": "Use Cloud Tasks"}}}},
         "schemas": _schemas(),
         "resources": _resources(),

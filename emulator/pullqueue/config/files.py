@@ -6,6 +6,7 @@ import errno
 import os
 import secrets
 import stat
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -51,11 +52,12 @@ def _check_regular(status: os.stat_result) -> None:
         raise OSError(errno.EINVAL, f"is {kind}, not a regular file")
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write a file as a whole: at any moment it has its old content or the new one.
 
     The data are written to a temporary file in the same directory, which then replaces the file.
-    Mode and owner are kept. A symbolic link is refused, so that nothing outside is written.
+    Mode and owner are kept; a new file is for its owner alone if it is `private`. A symbolic link
+    is refused, so that nothing outside is written.
 
     Raises:
         OSError: the file cannot be written; it has its old content.
@@ -63,7 +65,8 @@ def replace_file(path: Path, data: bytes) -> None:
     old = _status(path)
     temporary = path.with_name(f".pullqueue-{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("xb") as file:
+        opener = partial(os.open, mode=0o600 if private else 0o666)
+        with open(temporary, "xb", opener=opener) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -148,7 +148,7 @@ class Actions:
             )
             if names
         ]
-        return self._to(f"queue.yaml is in force: {'; '.join(parts) or 'no change'}.", "server")
+        return self._to(f"queue.yaml is applied: {'; '.join(parts) or 'no change'}.", "server")
 
     def reset(self) -> Response:
         """Forget everything but configuration and clock."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+import msgspec
+
 from pullqueue.api.encoding import Json
 from pullqueue.clock import ManualClock
-from pullqueue.control.routes import call
+from pullqueue.control.operations import call
 from pullqueue.control.state import ServerState
 
 
@@ -46,5 +48,5 @@ class Control:
         Raises:
             PullQueueError: it is refused.
         """
-        answer = call(self._state, operation_id, path=path, query=query, body=body)
-        return cast("Json", answer.body)  # no page asks for what is answered as text
+        result = call(self._state, operation_id, path=path, query=query, body=body or {})
+        return cast("Json", msgspec.to_builtins(result))  # no page asks for text

@@ -1,8 +1,8 @@
-"""The emulator's own routes, under `/_emulator/`: what the command and the web console use.
+"""The emulator's own routes, under `/_emulator/`: what the commands and the web console use.
 
-`operations` tells what an operation is, `table` lists them all, `routes` serves them, `openapi`
-describes them, `origins` refuses what comes from elsewhere.
+`operations` registers handlers, `models` are the structs they take and return, `routes` serves
+them, `openapi` describes them.
 """
 
 PREFIX = "/_emulator"
-"""Where all paths of the emulator's own begin."""
+"""How all paths of the emulator's own begin."""

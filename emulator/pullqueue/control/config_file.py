@@ -1,28 +1,28 @@
-"""The queue.yaml of a running server: read anew when asked to, or when it has changed."""
+"""The queue.yaml of a running server: reloaded on request, or when it has changed."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from pullqueue import config as queue_yaml
 from pullqueue.config.model import QueueConfig, QueueSettings
+from pullqueue.control.models import Model
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
 
 _log = logging.getLogger("pullqueue.config")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Changes:
+class Changes(Model):
     """What another configuration changed, as names of queues."""
 
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    removed: tuple[str, ...]
+    added: list[str]
+    changed: list[str]
+    removed: list[str]
 
     def __str__(self) -> str:
         parts = [
@@ -38,21 +38,21 @@ class Changes:
 
 
 class ConfigFile:
-    """A queue.yaml and what became of the last attempt to read it."""
+    """A queue.yaml and the result of the last attempt to load it."""
 
     def __init__(self, path: Path, *, profile: str = "gcloud") -> None:
-        """Name the file that an emulator was made from; it is not read until it changes."""
+        """Store the path of an emulator's file; it is not read until it changes."""
         self.path = path
         self.profile = profile
         self.problem: str | None = None
-        """Why the file as it is now is not in force; None where it is."""
+        """Why the file as it is now is not applied; None if it is."""
         self.loaded: datetime | None = None
-        """When it was last read anew with success, by the emulator's clock."""
+        """When it was last reloaded with success, by the emulator's clock."""
         self._seen = self._looked_at = self._stamp()
         self._lock = threading.Lock()
 
     def reload(self, emulator: Emulator) -> Changes:
-        """Read the file and put it in force, or change nothing.
+        """Load the file and apply it, or change nothing.
 
         Raises:
             ConfigFileError: the file cannot be read.
@@ -69,14 +69,14 @@ class ConfigFile:
             emulator.reconfigure(config)
             self.problem = None
             self.loaded = emulator.clock.now()
-            _log.info("%s is in force: %s", self.path, changes)
+            _log.info("%s is applied: %s", self.path, changes)
             return changes
 
-    def follow(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
-        """Read the file anew `now`, or if it `changes`; log what is wrong with it.
+    def check(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
+        """Reload the file `now`, or if it has changed and `changes` is true; log what is wrong.
 
-        A change counts once the file was found the same twice: it may be written in several steps,
-        and half of a `queue.yaml` can be a valid one.
+        A change counts once the file was the same at two checks: it may be written in several
+        steps, and half of a `queue.yaml` can be a valid one.
         """
         before, self._looked_at = self._looked_at, self._stamp()
         changed = changes and self._looked_at == before != self._seen
@@ -85,10 +85,11 @@ class ConfigFile:
         try:
             self.reload(emulator)
         except PullQueueError as error:
-            _log.error("%s stays as it was, since the file cannot be used: %s", self.path, error)
+            for line in str(error).splitlines():
+                _log.error("%s is not applied, since it is not valid: %s", self.path, line)
 
     def _stamp(self) -> tuple[int, int, int] | None:
-        """Give what tells one state of the file from another; None where it is gone."""
+        """Return what differs between two states of the file; None if it is missing."""
         try:
             status = self.path.stat()
         except OSError:
@@ -99,9 +100,9 @@ class ConfigFile:
 def _changes(before: QueueConfig, after: QueueConfig) -> Changes:
     old, new = _by_name(before), _by_name(after)
     return Changes(
-        added=tuple(name for name in new if name not in old),
-        changed=tuple(name for name in new if name in old and new[name] != old[name]),
-        removed=tuple(name for name in old if name not in new),
+        added=[name for name in new if name not in old],
+        changed=[name for name in new if name in old and new[name] != old[name]],
+        removed=[name for name in old if name not in new],
     )
 
 

@@ -1,4 +1,4 @@
-"""How deep the queues were of late: a bounded series per queue, for the charts."""
+"""The depths of the queues over the last hour: a bounded series per queue, for the charts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT = 720
 
 
 class Depth(NamedTuple):
-    """The numbers of a queue at one moment."""
+    """The numbers of a queue at one time."""
 
     usec: int
     tasks: int
@@ -25,7 +25,7 @@ class Depth(NamedTuple):
 
 
 class DepthHistory:
-    """The depths of an emulator's pull queues over its last hour, by its own clock."""
+    """The depths of an emulator's pull queues over the last hour, by the time of its store."""
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
@@ -34,8 +34,8 @@ class DepthHistory:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Note how deep the queues are, unless that was done a moment ago."""
-        now_usec = self._emulator.clock.now_usec()
+        """Record the depths of the queues, unless that was done in the last seconds."""
+        now_usec = self._emulator.now_usec()
         with self._lock:
             last = self._sampled_usec
             if last is not None and last <= now_usec < last + _STEP_USEC:
@@ -45,15 +45,15 @@ class DepthHistory:
             self._depths.setdefault(name, deque(maxlen=_KEPT)).append(depth)
 
     def read(self) -> dict[str, list[Depth]]:
-        """Give the depths of each queue, oldest first, the current one last."""
-        now_usec = self._emulator.clock.now_usec()
+        """Return the depths of each queue, oldest first, the current one last."""
+        now_usec = self._emulator.now_usec()
         return {
             name: [*self._depths.get(name, ()), depth]
             for name, depth in self._now(now_usec).items()
         }
 
     def clear(self) -> None:
-        """Forget all."""
+        """Delete all."""
         with self._lock:
             self._depths.clear()
             self._sampled_usec = None

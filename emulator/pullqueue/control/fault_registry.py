@@ -1,19 +1,21 @@
-"""The faults of a server: calls of the app that are to fail, to wait or to come back empty."""
+"""The faults of a server: calls of the app that fail, take time or lease nothing."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import count
-from typing import Final
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta
 
 from pullqueue import errors
-from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.control.fault_schema import FIELDS, WHEN
+from pullqueue.control.fault_schema import FIELDS, KINDS, WHEN
+from pullqueue.control.models import Count, Maybe, Model, Positive
+from pullqueue.engine import faults as engine
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.faults import Fault, Faults
 from pullqueue.engine.interceptors import VERBS
 from pullqueue.errors import PullQueueError
 
@@ -31,125 +33,116 @@ ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
 }
 """What calls can fail with."""
 
-_USUAL: Mapping[str, Json] = {
+_DEFAULTS: Mapping[str, Mapping[str, object]] = {
     "fail": {"error": "TransientError"},
     "lose_answer": {"error": "DeadlineExceededError"},
     "latency": {"seconds": 1},
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Set:
-    order: Json
-    faults: Faults
-    fault: Fault
+class NewFault(Model, omit_defaults=True):
+    """A fault to set."""
+
+    kind: Annotated[str, Meta(extra_json_schema={"enum": list(KINDS)})]
+    call: Annotated[Maybe[str], Meta(extra_json_schema={"enum": list(VERBS)})] = UNSET
+    error: Annotated[Maybe[str], Meta(extra_json_schema={"enum": list(ERRORS)})] = UNSET
+    seconds: Annotated[
+        Maybe[Annotated[float, Meta(ge=0)]],
+        Meta(description="Duration of a latency, by the manual clock."),
+    ] = UNSET
+    queue: Annotated[
+        Maybe[str], Meta(description="Only calls on this queue are counted and affected.")
+    ] = UNSET
+    times: Annotated[
+        Maybe[Positive], Meta(description="Maximum number of times the fault triggers.")
+    ] = UNSET
+    after: Annotated[Maybe[Count], Meta(description="Number of calls that succeed first.")] = UNSET
+    every: Annotated[
+        Maybe[Positive], Meta(description="Trigger at every second, third... call only.")
+    ] = UNSET
+    probability: Maybe[Annotated[float, Meta(gt=0, le=1)]] = UNSET
+    seed: Annotated[Maybe[int], Meta(description="Seed of the probability.")] = UNSET
 
 
-class FaultBoard:
-    """The faults that were set on a server, each to be taken away by its number."""
+class Fault(NewFault, kw_only=True):
+    """A fault, and what it has done so far."""
+
+    number: Count
+    calls: Count
+    hits: Count
+
+
+class FaultRegistry:
+    """The faults that were set on a server, each to be removed by its number."""
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
         self._numbers = count(1)
-        self._set: dict[int, _Set] = {}
+        self._faults: dict[int, tuple[NewFault, engine.Fault]] = {}
         self._lock = threading.Lock()
 
-    def set(self, order: Json) -> Json:
-        """Set a fault and give it; the order is as the schema wants it.
+    def set(self, new: NewFault) -> Fault:
+        """Set a fault and return it.
 
         Raises:
-            ApiError: the order makes no sense, or wants to move the system's clock.
-            UnknownQueueError: it names a queue that is not there.
+            ApiError: it is not valid, or needs a clock that can be moved.
+            UnknownQueueError: it names a queue that does not exist.
             ClockError: the time that latency would move is not frozen.
         """
-        _check_fields(order)
-        faults = Faults(self._emulator)
-        order = {**_USUAL.get(order["kind"], {}), **order}
-        if order["kind"] == "latency":
-            self._check_clock()
-        fault = _MAKERS[order["kind"]](faults, order)
+        options = self._options(new)
+        when = {name: options[name] for name in WHEN if name in options}
+        faults = engine.Faults(self._emulator)
+        set_fault: Any = getattr(faults, new.kind)
+        arguments = [options[name] for name in FIELDS[new.kind]]
+        if "error" in options:
+            arguments[1] = ERRORS[str(options["error"])]
+        fault = set_fault(*arguments, **when)
+        new = msgspec.convert(options, NewFault)
         with self._lock:
             number = next(self._numbers)
-            held = self._set[number] = _Set(order=order, faults=faults, fault=fault)
-        return _shown(number, held)
+            self._faults[number] = new, fault
+        return _shown(number, new, fault)
 
-    def _check_clock(self) -> None:
-        if not hasattr(self._emulator.clock, "move_to"):
+    def _options(self, new: NewFault) -> dict[str, object]:
+        """Return the fields of a fault, with its defaults."""
+        if new.kind not in KINDS:
+            raise ApiError(f"kind is {new.kind!r:.100}: give one of {', '.join(KINDS)}")
+        given: dict[str, object] = msgspec.to_builtins(new)
+        for name in given:
+            if name not in ("kind", *FIELDS[new.kind], *WHEN):
+                raise ApiError(f"a fault of kind {new.kind!r} has no {name!r}: leave it out")
+        options = {**_DEFAULTS.get(new.kind, {}), **given}
+        for name, allowed in (("call", VERBS), ("error", tuple(ERRORS))):
+            if name in FIELDS[new.kind] and options.get(name) not in allowed:
+                value = repr(options[name])[:100] if name in options else "missing"
+                raise ApiError(f"{name} is {value}: give one of {', '.join(allowed)}")
+        if new.kind == "latency" and not hasattr(self._emulator.clock, "move_to"):
             raise ApiError(
                 "latency moves the clock, and this one is the system's: start the server with "
                 "--clock manual"
             )
+        return options
 
-    def shown(self) -> list[Json]:
-        """Give all faults, the oldest first."""
+    def list(self) -> list[Fault]:
+        """Return all faults, the oldest first."""
         with self._lock:
-            known = list(self._set.items())
-        return [_shown(number, held) for number, held in known]
+            return [_shown(number, *each) for number, each in self._faults.items()]
 
     def remove(self, number: int) -> bool:
-        """Take one fault away and tell whether it was there."""
+        """Remove one fault; return whether it was set."""
         with self._lock:
-            found = self._set.pop(number, None)
-        if found is not None:
-            found.faults.clear()
-        return found is not None
+            new_and_fault = self._faults.pop(number, None)
+        if new_and_fault is not None:
+            new_and_fault[1].remove()
+        return new_and_fault is not None
 
     def clear(self) -> int:
-        """Take all faults away and tell how many there were."""
+        """Remove all faults; return how many were set."""
         with self._lock:
-            numbers = list(self._set)
+            numbers = list(self._faults)
         return sum(self.remove(number) for number in numbers)
 
 
-def _shown(number: int, held: _Set) -> Json:
-    return {
-        **held.order,
-        "number": number,
-        "calls": held.fault.calls,
-        "hits": held.fault.hits,
-    }
-
-
-def _fail(faults: Faults, order: Json) -> Fault:
-    return faults.fail(_verb(order), _error(order), **_when(order))
-
-
-def _lose_answer(faults: Faults, order: Json) -> Fault:
-    return faults.lose_answer(_verb(order), _error(order), **_when(order))
-
-
-def _latency(faults: Faults, order: Json) -> Fault:
-    return faults.latency(_verb(order), order["seconds"], **_when(order))
-
-
-def _empty_leases(faults: Faults, order: Json) -> Fault:
-    return faults.empty_leases(**_when(order))
-
-
-_MAKERS: Mapping[str, Callable[[Faults, Json], Fault]] = {
-    "fail": _fail,
-    "lose_answer": _lose_answer,
-    "latency": _latency,
-    "empty_leases": _empty_leases,
-}
-
-
-def _check_fields(order: Json) -> None:
-    kind = order["kind"]
-    for field in order:
-        if field not in ("kind", *FIELDS[kind], *WHEN):
-            raise ApiError(f"a fault of kind {kind!r} has no {field!r}: leave it out")
-
-
-def _verb(order: Json) -> str:
-    if "call" not in order:
-        raise ApiError(f"the fault names no call: give one of {', '.join(VERBS)}")
-    return str(order["call"])
-
-
-def _error(order: Json) -> type[PullQueueError]:
-    return ERRORS[order["error"]]
-
-
-def _when(order: Json) -> Json:
-    return {name: order[name] for name in WHEN if name in order}
+def _shown(number: int, new: NewFault, fault: engine.Fault) -> Fault:
+    counts = {"number": number, "calls": fault.calls, "hits": fault.hits}
+    return msgspec.convert({**msgspec.to_builtins(new), **counts}, Fault)

@@ -1,4 +1,4 @@
-"""The words in which faults are set: their kinds, and what can be said of each."""
+"""The kinds of faults and their fields; imported by the commands, so it imports nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "latency": ("call", "seconds"),
     "empty_leases": (),
 }
-"""What can happen to a call, as `pullqueue.testing.Faults` has it, and what else is to be said."""
+"""What can happen to a call, by the methods of `pullqueue.testing.Faults`, and its arguments."""
 
 KINDS: Final = tuple(FIELDS)
 
 WHEN: Final = ("queue", "times", "after", "every", "probability", "seed")
-"""Which of the calls a fault of any kind strikes."""
+"""Fields of every kind: the calls on which the fault triggers."""

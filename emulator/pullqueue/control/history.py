@@ -1,87 +1,195 @@
-"""Operations on what is remembered: events, requests, depths."""
+"""Operations on what is recorded: events, requests, depths."""
 
 from __future__ import annotations
 
 import heapq
+from typing import Annotated
+
+from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import from_usec
-from pullqueue.control.operations import Answer, Call
-from pullqueue.control.queues import pull_queues
-from pullqueue.control.serializers import event_json, moment, request_json
-from pullqueue.engine.events import Event
+from pullqueue.control import models
+from pullqueue.control.models import Bytes, Count, Maybe, Model, Time, given, iso
+from pullqueue.control.operations import operation
+from pullqueue.control.queues import PageQuery
+from pullqueue.control.request_log import LoggedRequest
+from pullqueue.control.state import ServerState
+from pullqueue.engine.events import Event as EngineEvent
+from pullqueue.engine.events import EventKind
 
 
-def list_events(call: Call) -> Answer:
-    """What happened in all queues, the latest first."""
-    return _events_answer(call, {queue.name: queue.events() for queue in pull_queues(call)})
+class Event(Model):
+    """One event in the history of a task."""
+
+    queue: str
+    task: str
+    kind: EventKind
+    moment: Time
+    until: Time | None
+    retry_count: Count
+
+    @classmethod
+    def of(cls, event: EngineEvent, queue_name: str) -> Event:
+        """Return an event of a queue."""
+        return cls(
+            queue=queue_name,
+            task=event.task_name,
+            kind=event.kind,
+            moment=event.moment.isoformat(),
+            until=iso(event.until),
+            retry_count=event.retry_count,
+        )
 
 
-def list_queue_events(call: Call) -> Answer:
-    """What happened in one queue, the latest first."""
-    return _events_answer(call, {call.queue.name: call.queue.events()})
+class Events(Model):
+    """Events."""
+
+    events: list[Event]
 
 
-def get_history(call: Call) -> Answer:
-    """The life of one task, or of the task that had the name, from its beginning."""
-    events = call.queue.history(call.values["task"])
-    return Answer(body={"events": [event_json(event, call.queue.name) for event in events]})
+class Request(Model):
+    """One request and its response."""
+
+    number: Count
+    moment: Time
+    verb: str
+    path: str
+    query: str
+    client: str
+    caller: str | None
+    status: Count
+    milliseconds: float
+    body: Bytes
+    answer: Bytes
+
+    @classmethod
+    def of(cls, logged: LoggedRequest) -> Request:
+        """Return a request of the log."""
+        return cls(
+            number=logged.number,
+            moment=from_usec(logged.usec).isoformat(),
+            verb=logged.verb,
+            path=logged.path,
+            query=logged.query,
+            client=logged.client,
+            caller=logged.caller,
+            status=logged.status,
+            milliseconds=round(logged.seconds * 1000, 3),
+            body=Bytes.of(logged.body, total=logged.body_bytes),
+            answer=Bytes.of(logged.answer, total=logged.answer_bytes),
+        )
 
 
-def list_requests(call: Call) -> Answer:
-    """The latest requests to the API, newest first."""
-    log = call.state.requests
-    requests = log.latest(call.values["limit"] + 1, before=call.values.get("before"))
-    shown = requests[: call.values["limit"]]
-    more = len(requests) > len(shown)
-    return Answer(
-        body={
-            "requests": [request_json(logged) for logged in shown],
-            "next": shown[-1].number if more else None,
+class OneRequest(Model):
+    """One request."""
+
+    request: Request
+
+
+class Requests(Model):
+    """A page of requests."""
+
+    requests: list[Request]
+    next: Count | None
+    """The parameter `before` of the next page."""
+
+
+class Depth(Model):
+    """The numbers of a queue at one time."""
+
+    moment: Time
+    tasks: Count
+    available: Count
+    leased: Count
+
+
+class Depths(Model):
+    """The depths of each queue."""
+
+    depths: dict[str, list[Depth]]
+
+
+class RequestQuery(PageQuery):
+    """Which requests to return."""
+
+    before: Annotated[Maybe[Count], Meta(description="`next` of the page before.")] = UNSET
+
+
+@operation("GET", "/queues/{queue}/tasks/{task}/history")
+def get_history(state: ServerState, queue: str, task: str) -> Events:
+    """Return the history of the task of a name, from its beginning."""
+    events = state.emulator.queue(queue).history(task)
+    return Events(events=[Event.of(event, queue) for event in events])
+
+
+@operation("GET", "/queues/{queue}/events")
+def list_queue_events(state: ServerState, queue: str, query: PageQuery) -> Events:
+    """List what happened in a queue, the latest first."""
+    return _latest({queue: state.emulator.queue(queue).events()}, query.limit)
+
+
+@operation("GET", "/events")
+def list_events(state: ServerState, query: PageQuery) -> Events:
+    """List what happened in all queues, the latest first."""
+    return _latest({queue.name: queue.events() for queue in state.pull_queues()}, query.limit)
+
+
+@operation("GET", "/requests")
+def list_requests(state: ServerState, query: RequestQuery) -> Requests:
+    """List the latest requests to the API and their responses, newest first."""
+    requests = state.requests.latest(query.limit + 1, before=given(query.before))
+    shown = requests[: query.limit]
+    return Requests(
+        requests=[Request.of(logged) for logged in shown],
+        next=shown[-1].number if len(requests) > len(shown) else None,
+    )
+
+
+@operation("DELETE", "/requests")
+def forget_requests(state: ServerState) -> models.Deleted:
+    """Delete the record of the requests."""
+    return models.Deleted(deleted=state.requests.clear())
+
+
+@operation("GET", "/requests/{number}")
+def get_request(state: ServerState, number: str) -> OneRequest:
+    """Return one of the latest requests."""
+    known = number.isdecimal() and len(number) < 19
+    logged = state.requests.get(int(number)) if known else None
+    if logged is None:
+        message = f"request {number!r:.30} is not recorded: only the latest are"
+        raise ApiError(message, status=404, reason="notFound")
+    return OneRequest(request=Request.of(logged))
+
+
+@operation("GET", "/depths")
+def list_depths(state: ServerState) -> Depths:
+    """Return the depths of the queues over the last hour, the current ones last."""
+    state.depths.sample()
+    return Depths(
+        depths={
+            name: [
+                Depth(
+                    moment=from_usec(depth.usec).isoformat(),
+                    tasks=depth.tasks,
+                    available=depth.available,
+                    leased=depth.leased,
+                )
+                for depth in series
+            ]
+            for name, series in state.depths.read().items()
         }
     )
 
 
-def get_request(call: Call) -> Answer:
-    """One request."""
-    text = call.values["number"]
-    logged = call.state.requests.get(int(text)) if text.isdecimal() and len(text) < 19 else None
-    if logged is None:
-        message = f"request {text!r:.30} is not remembered: only the latest are"
-        raise ApiError(message, status=404, reason="notFound")
-    return Answer(body={"request": request_json(logged)})
-
-
-def forget_requests(call: Call) -> Answer:
-    """Forget the requests."""
-    return Answer(body={"deleted": call.state.requests.clear()})
-
-
-def list_depths(call: Call) -> Answer:
-    """How deep the queues were over the last hour."""
-    call.state.depths.sample()
-    depths = {
-        name: [
-            {
-                "moment": moment(from_usec(depth.usec)),
-                "tasks": depth.tasks,
-                "available": depth.available,
-                "leased": depth.leased,
-            }
-            for depth in series
-        ]
-        for name, series in call.state.depths.read().items()
-    }
-    return Answer(body={"depths": depths})
-
-
-def _events_answer(call: Call, by_queue: dict[str, list[Event]]) -> Answer:
+def _latest(by_queue: dict[str, list[EngineEvent]], limit: int) -> Events:
     latest = heapq.nlargest(
-        call.values["limit"],
+        limit,
         (
             (event.usec, place, name, event)
             for name, events in by_queue.items()
             for place, event in enumerate(events)
         ),
     )
-    return Answer(body={"events": [event_json(event, name) for _, _, name, event in latest]})
+    return Events(events=[Event.of(event, name) for _, _, name, event in latest])

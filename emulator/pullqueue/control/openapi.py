@@ -1,25 +1,64 @@
-"""The OpenAPI document of the control routes, made from the table of operations."""
+"""The OpenAPI document of the control routes, generated from the operations."""
 
 from __future__ import annotations
 
 from functools import cache
 
+import msgspec
+from msgspec import UNSET
+
 import pullqueue
 from pullqueue.api.encoding import Json
-from pullqueue.control.operations import Operation
-from pullqueue.control.schemas import ANYTHING, COMPONENTS, TEXT, component, record
-from pullqueue.control.table import OPERATIONS
+from pullqueue.control.models import Count, Maybe, Model
+from pullqueue.control.operations import OPERATIONS, Operation
 
 PATH = "/openapi.json"
+_REFERENCE = "#/components/schemas/{name}"
+
+
+class ErrorDetail(Model):
+    """Why a request was refused."""
+
+    domain: str
+    reason: str
+    message: str
+    locationType: Maybe[str] = UNSET  # noqa: N815 - Google's names
+    location: Maybe[str] = UNSET
+    debugInfo: Maybe[str] = UNSET  # noqa: N815 - the same
+
+
+class ErrorEnvelope(Model):
+    """The error of a request."""
+
+    errors: list[ErrorDetail]
+    code: Count
+    message: str
+
+
+class Error(Model):
+    """The body of a response with an error."""
+
+    error: ErrorEnvelope
 
 
 @cache
 def document() -> Json:
-    """Give the document."""
+    """Return the document."""
+    operations = list(OPERATIONS.values())
+    models: list[type] = [Error]
+    for operation in operations:
+        used = (operation.query, operation.body, operation.result)
+        models += [model for model in used if model is not None]
+    types = list(dict.fromkeys(models))
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    schema_of = dict(zip(types, schemas, strict=True))
     paths: Json = {}
-    for operation in OPERATIONS.values():
-        paths.setdefault(operation.path, {})[operation.verb.lower()] = _operation(operation)
-    paths |= _TOKEN_PATHS
+    for operation in operations:
+        query: Json = components.get(getattr(operation.query, "__name__", ""), {})
+        described = _operation(operation, schema_of, query)
+        paths.setdefault(operation.path, {})[operation.verb.lower()] = described
+    for operation in operations:
+        components.pop(getattr(operation.query, "__name__", ""), None)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -30,83 +69,44 @@ def document() -> Json:
         },
         "servers": [{"url": "/_emulator"}],
         "paths": paths,
-        "components": {"schemas": dict(COMPONENTS)},
+        "components": {"schemas": components},
     }
 
 
-def _operation(operation: Operation) -> Json:
+def _operation(operation: Operation, schema_of: dict[type, Json], query: Json) -> Json:
+    result = schema_of[operation.result]
     described: Json = {
         "operationId": operation.id,
         "summary": operation.summary,
         "parameters": [
             *(
-                {"name": name, "in": "path", "required": True, "schema": TEXT}
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
                 for name in operation.path_parameters
             ),
             *(
                 {
-                    "name": parameter.name,
+                    "name": name,
                     "in": "query",
-                    "description": parameter.description,
-                    "schema": parameter.schema,
+                    "required": name in query["required"],
+                    "description": schema.get("description", ""),
+                    "schema": {key: each for key, each in schema.items() if key != "description"},
                 }
-                for parameter in operation.parameters
+                for name, schema in query.get("properties", {}).items()
             ),
         ],
         "responses": {
-            "200": _content("What was asked for", operation.content_type, operation.answer),
-            "default": _content("A refusal", "application/json", component("Error")),
+            "200": _content("The result", operation.content_type, result),
+            "default": _content("An error", "application/json", schema_of[Error]),
         },
     }
     if operation.id == "getReady":
-        described["responses"]["503"] = _content(
-            "Not ready, and why", operation.content_type, operation.answer
-        )
+        described["responses"]["503"] = _content("Not ready", operation.content_type, result)
     if operation.body is not None:
-        body = {"schema": operation.body}
-        described["requestBody"] = {"required": True, "content": {"application/json": body}}
+        schema = {"schema": schema_of[operation.body]}
+        described["requestBody"] = {"required": True, "content": {"application/json": schema}}
     return described
 
 
-def _content(description: str, content_type: str, schema: object) -> Json:
+def _content(description: str, content_type: str, schema: Json) -> Json:
     kind = content_type.partition(";")[0]
     return {"description": description, "content": {kind: {"schema": schema}}}
-
-
-_REFUSAL = _content("A refusal", "application/json", component("Error"))
-_TOKEN_PATHS: Json = {
-    "/token": {
-        "get": {
-            "operationId": "getToken",
-            "summary": "Give an access token for an e-mail address, where the acl is enforced",
-            "parameters": [
-                {"name": "email", "in": "query", "required": True, "schema": TEXT},
-                {
-                    "name": "scope",
-                    "in": "query",
-                    "description": "Scopes, with blanks between them; all of taskqueue if absent.",
-                    "schema": TEXT,
-                },
-            ],
-            "responses": {
-                "200": _content("The token", "application/json", ANYTHING),
-                "default": _REFUSAL,
-            },
-        }
-    },
-    "/credentials": {
-        "post": {
-            "operationId": "makeCredentials",
-            "summary": "Make the key file of a service account, for this machine only",
-            "requestBody": {
-                "required": True,
-                "content": {"application/json": {"schema": record(email=TEXT)}},
-            },
-            "responses": {
-                "200": _content("The key file", "application/json", ANYTHING),
-                "default": _REFUSAL,
-            },
-        }
-    },
-}
-"""Routes that belong to authorization and take part in no operation of the console."""

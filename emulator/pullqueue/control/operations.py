@@ -1,175 +1,189 @@
-"""What an operation of the control routes is: verb, path, what goes in and what comes out."""
+"""Operations: a handler is registered with its verb and path, its signature is its schema.
+
+    @operation("POST", "/queues/{queue}/lease")
+    def lease_tasks(state: ServerState, queue: str, body: LeaseRequest) -> LeasedTasks: ...
+
+Parameters in braces are texts of the path. `query` and `body` are msgspec structs: what does not
+match them is refused. The first sentence of the docstring is the summary in the OpenAPI document.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
 
+import msgspec
+
+from pullqueue.api.bodies import not_json
 from pullqueue.api.encoding import JSON_TYPE, Json
 from pullqueue.api.errors import ApiError
-from pullqueue.control import messages
+from pullqueue.control.models import Model
 from pullqueue.control.state import ServerState
-from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.queue import Queue
+from pullqueue.engine.interceptors import bypass_interceptors
 
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
-
-Schema = Mapping[str, Any]
-
-_TRUTHS: Mapping[str, bool] = {"true": True, "1": True, "false": False, "0": False}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """What an operation answers."""
-
-    body: Json | str
-    """JSON, or text of another type."""
-    status: int = 200
-    content_type: str = JSON_TYPE
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_STEP = re.compile(r"\[(\d+)\]|\[?(\.\.\.|\w+)\]?")
+"""One step of a place such as `tasks[0].tag`; the key in a mapping is `[...]`."""
+_TYPES: Final = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "an integer",
+    "object": "an object",
+    "str": "text",
+}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
-    """One call of an operation, its parameters and body checked."""
-
-    state: ServerState
-    values: Mapping[str, Any]
-    """The parameters, of path and query, by name; absent ones have their default or are missing."""
-    body: Json = field(default_factory=dict)
-
-    @property
-    def emulator(self) -> Emulator:
-        """The emulator that is served."""
-        return self.state.emulator
-
-    @property
-    def queue(self) -> Queue:
-        """The queue that the path names.
-
-        Raises:
-            UnknownQueueError: there is none.
-        """
-        return self.emulator.queue(self.values["queue"])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parameter:
-    """A parameter in the query; those of the path are always required texts."""
-
-    name: str
-    description: str
-    schema: Schema
-
-
-LIMIT = Parameter(
-    name="limit",
-    description="How many at most.",
-    schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
-)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Operation:
     """One operation."""
 
     id: str
     verb: str
     path: str
-    """Behind `/_emulator`, with parameters in braces."""
+    """After `/_emulator`, with parameters in braces."""
     summary: str
-    handle: Callable[[Call], Answer]
-    answer: Schema
-    parameters: tuple[Parameter, ...] = ()
-    body: Schema | None = None
-    reads_body: bool = False
-    """Whether `handle` checks the body by itself, since the schema would take too long."""
-    content_type: str = JSON_TYPE
+    handle: Callable[..., Any]
+    query: type[Model] | None
+    body: type[Model] | None
+    result: type
+    content_type: str
 
     @property
     def path_parameters(self) -> list[str]:
         """The names of the parameters in the path."""
-        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
-
-    def checked(self, path: Mapping[str, str], query: Mapping[str, str]) -> dict[str, Any]:
-        """Give the parameters by name, with their types and defaults.
-
-        Raises:
-            ApiError: one is unknown or not valid.
-        """
-        known = {parameter.name: parameter for parameter in self.parameters}
-        values: dict[str, Any] = {
-            name: parameter.schema["default"]
-            for name, parameter in known.items()
-            if "default" in parameter.schema
-        }
-        for name, text in query.items():
-            if name not in known:
-                raise ApiError.parameter(_unknown(name, sorted(known)), name)
-            values[name] = _converted(text, known[name])
-        return {**values, **path}
-
-    def checked_body(self, body: Json) -> Json:
-        """Give a body that is as the operation wants it.
-
-        Raises:
-            ApiError: it is not.
-        """
-        if self.body is not None and not self.reads_body:
-            _check(body, self.id, self.body, place="the body")
-        return body
+        return re.findall(r"{(\w+)}", self.path)
 
 
-def _converted(text: str, parameter: Parameter) -> str | int:
-    kind = parameter.schema["type"]
-    value: str | int = text
+OPERATIONS: Final[dict[str, Operation]] = {}
+"""Every operation by id, once the modules of the handlers are imported."""
+
+
+def operation(
+    verb: str, path: str, *, content_type: str = JSON_TYPE
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Register a handler as an operation; its id is its name in camel case."""
+
+    def register(handle: Callable[_P, _R]) -> Callable[_P, _R]:
+        hints = get_type_hints(handle)
+        first, *more = handle.__name__.split("_")
+        identifier = "".join([first, *(word.title() for word in more)])
+        OPERATIONS[identifier] = Operation(
+            id=identifier,
+            verb=verb,
+            path=path,
+            summary=(handle.__doc__ or "").partition(".\n")[0].rstrip("."),
+            handle=handle,
+            query=hints.get("query"),
+            body=hints.get("body"),
+            result=hints["return"],
+            content_type=content_type,
+        )
+        return handle
+
+    return register
+
+
+def call(
+    state: ServerState,
+    operation_id: str,
+    *,
+    path: Mapping[str, str] | None = None,
+    query: Mapping[str, str] | None = None,
+    body: bytes | Json = b"",
+) -> Any:  # noqa: ANN401 - what the handler returns
+    """Carry out an operation as its route does.
+
+    Faults affect the calls of the app, never those of the person who operates the server.
+
+    Raises:
+        PullQueueError: it is refused.
+    """
+    operation = OPERATIONS[operation_id]
+    arguments: dict[str, object] = dict(path or {})
+    if operation.query is not None:
+        arguments["query"] = _parse_query(query or {}, operation.query)
+    elif query:
+        raise _unknown_parameter(next(iter(query)), ())
+    if operation.body is not None:
+        arguments["body"] = _parse_body(body, operation.body)
+    with bypass_interceptors():
+        return operation.handle(state, **arguments)
+
+
+def _parse_query(query: Mapping[str, str], model: type[Model]) -> Model:
+    for name in query:
+        if name not in model.__struct_fields__:
+            raise _unknown_parameter(name, sorted(model.__struct_fields__))
     try:
-        if kind == "integer":
-            value = int(text)
-        elif kind == "boolean":
-            value = _TRUTHS[text.lower()]
-    except (ValueError, KeyError):
-        message = f"{parameter.name} is {text!r:.100}: give {_A[kind]}"
-        raise ApiError.parameter(message, parameter.name) from None
-    _check(value, parameter.name, parameter.schema, place=parameter.name)
-    return value
+        return msgspec.convert(query, model, strict=False)
+    except msgspec.ValidationError as error:
+        message, name = _describe(error, query, model)
+        raise ApiError.parameter(message, name) from None
 
 
-_A: Mapping[str, str] = {"integer": "a whole number", "boolean": "true or false"}
+def _parse_body(body: bytes | Json, model: type[Model]) -> Model:
+    try:
+        if isinstance(body, bytes):
+            return msgspec.json.decode(body.strip() or b"{}", type=model)
+        return msgspec.convert(body, model)
+    except msgspec.ValidationError as error:
+        value = msgspec.json.decode(body) if isinstance(body, bytes) and body.strip() else body
+        raise ApiError(_describe(error, value, model)[0]) from None
+    except (ValueError, RecursionError) as error:
+        raise not_json(error) from None
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    if not known:
-        return f"there is no parameter {name!r:.100}: this route takes none"
-    return f"there is no parameter {name!r:.100}: this route takes {', '.join(known)}"
+def _describe(error: msgspec.ValidationError, value: object, model: type[Model]) -> tuple[str, str]:
+    """Return what is wrong with a value, as a sentence, and the place."""
+    what, _, where = str(error).partition(" - at `$")
+    where = where.removeprefix(".").removesuffix("`")
+    place = where or "the body"
+    name = what.partition("`")[2].rstrip("`")
+    schema = _schema_at(model, where)
+    if what.startswith("Object missing required field"):
+        return f"{place} has no {name!r}", where
+    if what.startswith("Object contains unknown field"):
+        fields = ", ".join(sorted(schema.get("properties", ())))
+        return f"{place} has {name!r:.100}: give one of {fields}", where
+    if what.startswith("Invalid enum value") and "enum" in schema:
+        what = f"give one of {', '.join(schema['enum'])}"
+    else:
+        words = re.sub(r"`(\w+)`", lambda match: _TYPES.get(match[1], match[1]), what)
+        what = f"{words[:1].lower()}{words[1:]}"
+    return f"{place}{_shown(value, where)}: {what}", where
 
 
-def _check(value: Json | str | float, key: str, schema: Schema, *, place: str) -> None:
-    from jsonschema.exceptions import best_match  # noqa: PLC0415 - slow to import, seldom needed
-
-    error = best_match(_validator(key, _Held(schema)).iter_errors(value))
-    if error is not None:
-        raise ApiError(messages.of(error, place=place))
-
-
-class _Held:
-    """A schema as a key of the cache: the same object is the same schema."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and other.schema is self.schema
+def _shown(value: Any, where: str) -> str:  # noqa: ANN401 - any JSON
+    """Return the value at a place, as part of the sentence."""
+    try:
+        for number, name in _STEP.findall(where):
+            value = value[int(number)] if number else value[name]
+    except (LookupError, TypeError):  # msgspec names no keys of mappings: `[...]`
+        return ""
+    return f" is {value!r:.100}"
 
 
-@cache
-def _validator(_key: str, held: _Held) -> Validator:
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - the same
+def _schema_at(model: type[Model], where: str) -> Json:
+    """Return the JSON Schema of the value at a place; empty where it is not found."""
+    schema: Json = msgspec.json.schema(model)
+    definitions = schema.get("$defs", {})
+    try:
+        for number, name in [("", ""), *_STEP.findall(where)]:
+            if number:
+                schema = schema["items"]
+            elif name:
+                schema = schema.get("properties", {}).get(name) or schema["additionalProperties"]
+            if "$ref" in schema:
+                schema = definitions[schema["$ref"].rpartition("/")[2]]
+    except (LookupError, TypeError):
+        return {}
+    return schema
 
-    return Draft202012Validator(held.schema)
+
+def _unknown_parameter(name: str, known: Sequence[str]) -> ApiError:
+    takes = f"this route takes {', '.join(known)}" if known else "this route takes none"
+    return ApiError.parameter(f"there is no parameter {name!r:.100}: {takes}", name)

@@ -2,203 +2,192 @@
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import accumulate, islice
-from typing import Any
+from typing import Annotated, Literal
 
-from pullqueue.api.encoding import Json
+from msgspec import UNSET, Meta
+
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import duration_usec
-from pullqueue.config.model import QueueMode
-from pullqueue.control.operations import Answer, Call
-from pullqueue.control.schemas import SIGNED_64
-from pullqueue.control.serializers import PREVIEW_BYTES, moment_of, queue_json, task_json
+from pullqueue.clock import duration_usec, from_usec
+from pullqueue.control import models
+from pullqueue.control.models import PREVIEW_BYTES, Maybe, Refusal, given, tasks_of, time_of
+from pullqueue.control.operations import operation
+from pullqueue.control.state import ServerState
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError, TaskAlreadyExistsError
 from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState, not_deleted
 
+_QUEUE = "/queues/{queue}"
+_TASK = "/queues/{queue}/tasks/{task}"
 _PAGE = 1_000
-_SEARCHED = 100_000
-"""How many tasks one search looks through; `next` then leads on."""
+_SEARCHED_TASKS = 100_000
+"""How many tasks one search reads; `next` then leads on."""
+_SIGNED_64 = range(-(2**63), 2**63)
 
 
-def list_queues(call: Call) -> Answer:
-    """All queues."""
-    now_usec = call.emulator.clock.now_usec()
-    queues = [queue_json(queue, now_usec=now_usec) for queue in call.emulator.queues]
-    return Answer(body={"queues": queues})
+class PageQuery(models.Model):
+    """How much to return."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number.")] = 100
 
 
-def get_queue(call: Call) -> Answer:
-    """One queue."""
-    return Answer(body={"queue": queue_json(call.queue, now_usec=call.emulator.clock.now_usec())})
+class TaskQuery(PageQuery):
+    """Which tasks to return, and how much of them."""
+
+    state: Annotated[Maybe[TaskState], Meta(description="Only tasks in this state.")] = UNSET
+    tag: Annotated[Maybe[str], Meta(description="Only tasks with this tag.")] = UNSET
+    search: Annotated[
+        str, Meta(description="Only tasks with this in name or payload, in any case.")
+    ] = ""
+    after: Annotated[Maybe[str], Meta(description="`next` of the page before.")] = UNSET
+    payload: Annotated[
+        Literal["preview", "full"],
+        Meta(description="How much of each payload: its first 256 bytes, or all."),
+    ] = "preview"
 
 
-def list_tasks(call: Call) -> Answer:
-    """Tasks in order, a page at a time."""
-    limit = call.values["limit"]
-    state = call.values.get("state")
-    tasks, following = _search(
-        call.queue,
-        limit,
-        state=None if state is None else TaskState(state),
-        tag=call.values.get("tag"),
-        text=call.values.get("search", "").casefold(),
-        after=_position(call.values.get("after")),
+@operation("GET", "/queues")
+def list_queues(state: ServerState) -> models.Queues:
+    """List all queues with their numbers and settings."""
+    return models.Queues(queues=[models.Queue.of(queue) for queue in state.emulator.queues])
+
+
+@operation("GET", _QUEUE)
+def get_queue(state: ServerState, queue: str) -> models.OneQueue:
+    """Return one queue."""
+    return models.OneQueue(queue=models.Queue.of(state.emulator.queue(queue)))
+
+
+@operation("POST", f"{_QUEUE}/purge")
+def purge_queue(state: ServerState, queue: str) -> models.Deleted:
+    """Delete all tasks of a queue."""
+    return models.Deleted(deleted=state.emulator.queue(queue).purge())
+
+
+@operation("POST", "/purge")
+def purge_all(state: ServerState) -> models.Deleted:
+    """Delete all tasks of all pull queues that are not disabled."""
+    usable = [queue for queue in state.pull_queues() if not queue.disabled]
+    return models.Deleted(deleted=sum(queue.purge() for queue in usable))
+
+
+@operation("GET", f"{_QUEUE}/tasks")
+def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks:
+    """List tasks in order of eta and arrival, without leasing them."""
+    found = state.emulator.queue(queue)
+    tasks, following = _search(found, query)
+    whole = query.payload == "full"
+    if whole:
+        fitting = _fitting(tasks, state.emulator.limits.lease_payload_bytes)
+        if len(fitting) < len(tasks):
+            tasks, following = fitting, fitting[-1][:2]
+    return models.Tasks(
+        tasks=tasks_of(tasks, found, payload_bytes=None if whole else PREVIEW_BYTES),
+        next=None if following is None else f"{following[0]}-{following[1]}",
     )
-    whole = call.values["payload"] == "full"
-    if whole and len(fitting := _fitting(tasks, call)) < len(tasks):
-        tasks, following = fitting, fitting[-1][:2]
-    return Answer(
-        body={
-            "tasks": _tasks_json(call, tasks, payload_bytes=None if whole else PREVIEW_BYTES),
-            "next": None if following is None else f"{following[0]}-{following[1]}",
-        }
-    )
 
 
-def add_tasks(call: Call) -> Answer:
-    """Add tasks; names that are taken are told, not raised."""
-    now = call.emulator.clock.now()
-    tasks = [_new_task(task, now, place) for place, task in enumerate(call.body["tasks"])]
-    insertion = call.queue.insert(tasks)
-    refused = {
+@operation("POST", f"{_QUEUE}/tasks")
+def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.AddedTasks:
+    """Add up to 100 tasks; names in use are reported in `refused`, the other tasks are added."""
+    found = state.emulator.queue(queue)
+    now = from_usec(found.now_usec())
+    tasks = [_new_task(task, now, place) for place, task in enumerate(body.tasks)]
+    insertion = found.insert(tasks)
+    refused: dict[str, Refusal] = {
         name: "exists" if issubclass(kind, TaskAlreadyExistsError) else "tombstoned"
         for name, kind in insertion.refused.items()
     }
-    return Answer(
-        body={
-            "tasks": _tasks_json(call, insertion.added, payload_bytes=PREVIEW_BYTES),
-            "refused": refused,
-        }
-    )
+    added = tasks_of(insertion.added, found, payload_bytes=PREVIEW_BYTES)
+    return models.AddedTasks(tasks=added, refused=refused)
 
 
-def lease_tasks(call: Call) -> Answer:
-    """Lease tasks."""
-    tag = call.body.get("tag")
-    lease = call.queue.lease(
-        call.body.get("lease_seconds", 60),
-        call.body.get("max_tasks", 1),
-        group_by_tag=call.body.get("group_by_tag", tag is not None),
+@operation("POST", f"{_QUEUE}/lease")
+def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> models.LeasedTasks:
+    """Lease the first available tasks."""
+    found = state.emulator.queue(queue)
+    tag = given(body.tag)
+    lease = found.lease(
+        body.lease_seconds,
+        body.max_tasks,
+        group_by_tag=tag is not None if body.group_by_tag is UNSET else body.group_by_tag,
         tag=tag,
     )
-    return Answer(
-        body={
-            "tasks": _tasks_json(call, lease.tasks, payload_bytes=None),
-            "rate_limited": lease.rate_limited,
-        }
+    tasks = tasks_of(lease.tasks, found, payload_bytes=None)
+    return models.LeasedTasks(tasks=tasks, rate_limited=lease.rate_limited)
+
+
+@operation("POST", f"{_QUEUE}/delete")
+def delete_tasks(state: ServerState, queue: str, body: models.TaskNames) -> models.Deletions:
+    """Delete tasks by name, leased or not."""
+    results = state.emulator.queue(queue).delete_tasks(body.tasks)
+    return models.Deletions(
+        results=[
+            models.Deletion(task=name, result=result.value)
+            for name, result in zip(body.tasks, results, strict=True)
+        ]
     )
 
 
-def get_task(call: Call) -> Answer:
-    """One task, with its payload."""
-    return _task_answer(call, call.queue.get_task(call.values["task"]))
+@operation("GET", _TASK)
+def get_task(state: ServerState, queue: str, task: str) -> models.OneTask:
+    """Return one task with its payload."""
+    found = state.emulator.queue(queue)
+    return _one_task(found.get_task(task), found)
 
 
-def change_lease(call: Call) -> Answer:
-    """Let a lease end at another moment."""
-    task = call.queue.modify_lease(
-        call.values["task"],
-        call.body["lease_seconds"],
-        expected_eta_usec=call.body.get("eta_usec"),
-    )
-    return _task_answer(call, task)
-
-
-def delete_task(call: Call) -> Answer:
+@operation("DELETE", _TASK)
+def delete_task(state: ServerState, queue: str, task: str) -> models.Deleted:
     """Delete one task, leased or not."""
-    name = call.values["task"]
-    result = call.queue.delete_tasks(name)[0]
+    result = state.emulator.queue(queue).delete_tasks(task)[0]
     if result is not DeleteResult.DELETED:
-        message = f"task {name!r} of queue {call.queue.name!r} {not_deleted(result)}"
+        message = f"task {task!r} of queue {queue!r} {not_deleted(result)}"
         raise ApiError(message, status=404, reason="notFound")
-    return Answer(body={"deleted": 1})
+    return models.Deleted(deleted=1)
 
 
-def delete_tasks(call: Call) -> Answer:
-    """Delete tasks by name."""
-    names = call.body["tasks"]
-    results = call.queue.delete_tasks(names)
-    return Answer(
-        body={
-            "results": [
-                {"task": name, "result": result.value}
-                for name, result in zip(names, results, strict=True)
-            ]
-        }
-    )
+@operation("POST", f"{_TASK}/lease")
+def change_lease(
+    state: ServerState, queue: str, task: str, body: models.LeaseChange
+) -> models.OneTask:
+    """Change the end of the current lease of a task, or release it."""
+    found = state.emulator.queue(queue)
+    expected = given(body.eta_usec)
+    changed = found.modify_lease(task, body.lease_seconds, expected_eta_usec=expected)
+    return _one_task(changed, found)
 
 
-def purge_queue(call: Call) -> Answer:
-    """Delete all tasks of a queue."""
-    return Answer(body={"deleted": call.queue.purge()})
+@operation("GET", f"{_QUEUE}/exhausted")
+def list_queue_exhausted(state: ServerState, queue: str, query: PageQuery) -> models.Tasks:
+    """List the exhausted tasks of a queue, the latest first."""
+    return _exhausted([state.emulator.queue(queue)], query.limit)
 
 
-def purge_all(call: Call) -> Answer:
-    """Delete all tasks of all queues that can be used."""
-    queues = call.emulator.queues
-    usable = [queue for queue in queues if queue.mode is QueueMode.PULL and not queue.disabled]
-    return Answer(body={"deleted": sum(queue.purge() for queue in usable)})
+@operation("GET", "/exhausted")
+def list_exhausted(state: ServerState, query: PageQuery) -> models.Tasks:
+    """List the exhausted tasks of all queues, the latest first."""
+    return _exhausted(state.pull_queues(), query.limit)
 
 
-def list_exhausted(call: Call) -> Answer:
-    """The tasks that used up their leases, the last one first."""
-    queues = _queues(call)
-    tasks = [task for queue in queues for task in reversed(queue.exhausted)]
-    tasks.sort(key=lambda task: task.eta_usec, reverse=True)
-    now_usec = call.emulator.clock.now_usec()
-    return Answer(
-        body={
-            "tasks": [
-                task_json(
-                    task,
-                    call.emulator.queue(task.queue_name),
-                    now_usec=now_usec,
-                    payload_bytes=PREVIEW_BYTES,
-                )
-                for task in tasks[: call.values["limit"]]
-            ],
-            "next": None,
-        }
-    )
-
-
-def pull_queues(call: Call) -> list[Queue]:
-    """Give the queues whose tasks can be asked for."""
-    return [queue for queue in call.emulator.queues if queue.mode is QueueMode.PULL]
-
-
-def _queues(call: Call) -> list[Queue]:
-    return [call.queue] if "queue" in call.values else pull_queues(call)
-
-
-def _tasks_json(call: Call, tasks: list[Task], *, payload_bytes: int | None) -> list[Json]:
-    now_usec = call.emulator.clock.now_usec()
-    return [
-        task_json(task, call.queue, now_usec=now_usec, payload_bytes=payload_bytes)
-        for task in tasks
+def _exhausted(queues: list[Queue], limit: int) -> models.Tasks:
+    tasks = [(task, queue) for queue in queues for task in reversed(queue.exhausted)]
+    tasks.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
+    shown = [
+        tasks_of([task], queue, payload_bytes=PREVIEW_BYTES)[0] for task, queue in tasks[:limit]
     ]
+    return models.Tasks(tasks=shown, next=None)
 
 
-def _task_answer(call: Call, task: Task) -> Answer:
-    return Answer(body={"task": _tasks_json(call, [task], payload_bytes=None)[0]})
+def _one_task(task: Task, queue: Queue) -> models.OneTask:
+    return models.OneTask(task=tasks_of([task], queue, payload_bytes=None)[0])
 
 
-def _search(
-    queue: Queue,
-    limit: int,
-    *,
-    state: TaskState | None,
-    tag: str | None,
-    text: str,
-    after: tuple[int, int] | None,
-) -> tuple[list[Task], tuple[int, int] | None]:
-    """Give a page of tasks, and behind which one the next page begins, if there may be more."""
-    size = limit + 1 if not text else _PAGE
+def _search(queue: Queue, query: TaskQuery) -> tuple[list[Task], tuple[int, int] | None]:
+    """Return a page of tasks, and after which one the next page begins, if there may be more."""
+    state, tag, text = given(query.state), given(query.tag), query.search.casefold()
+    size = query.limit + 1 if not text else _PAGE
 
     def walk(position: tuple[int, int] | None) -> Iterator[Task]:
         while page := queue.list_tasks(size, state=state, tag=tag, after=position):
@@ -209,8 +198,8 @@ def _search(
 
     found: list[Task] = []
     last: Task | None = None
-    for task in islice(walk(after), _SEARCHED):
-        if len(found) == limit:
+    for task in islice(walk(_position(given(query.after))), _SEARCHED_TASKS):
+        if len(found) == query.limit:
             return found, found[-1][:2]
         last = task
         if text in task.name.casefold() or _is_in(task.payload, text):
@@ -220,18 +209,16 @@ def _search(
 
 
 def _is_in(payload: bytes, text: str) -> bool:
-    """Tell whether a payload has a text, in any case."""
+    """Return whether a payload contains a text, in any case."""
     if text.isascii():
         return text.encode() in payload.lower()
     return text in payload.decode("utf-8", "replace").casefold()
 
 
-def _fitting(tasks: list[Task], call: Call) -> list[Task]:
-    """Give the tasks from the first to the last whose payloads fit one answer; one always does."""
-    limit = call.emulator.limits.lease_payload_bytes
-    weights = accumulate(len(task.payload) for task in tasks)
-    fitting = sum(1 for weight in weights if weight <= limit)
-    return tasks[: max(1, fitting)]
+def _fitting(tasks: list[Task], limit: int) -> list[Task]:
+    """Return the first tasks whose payloads fit one response; one always does."""
+    sizes = accumulate(len(task.payload) for task in tasks)
+    return tasks[: max(1, sum(1 for size in sizes if size <= limit))]
 
 
 def _position(text: str | None) -> tuple[int, int] | None:
@@ -242,30 +229,25 @@ def _position(text: str | None) -> tuple[int, int] | None:
         position: tuple[int, int] | None = int(eta_usec), int(sequence)
     except ValueError:
         position = None
-    if position is None or any(number not in SIGNED_64 for number in position):
+    if position is None or any(number not in _SIGNED_64 for number in position):
         message = f"after is {text!r:.60}: give what `next` said in the answer before"
         raise ApiError.parameter(message, "after")
     return position
 
 
-def _new_task(fields: dict[str, Any], now: datetime, place: int) -> NewTask:
-    if "payload" in fields and "payload_base64" in fields:
+def _new_task(task: models.NewTask, now: datetime, place: int) -> NewTask:
+    if task.payload is not UNSET and task.payload_base64 is not UNSET:
         raise ApiError(f"task {place} has both payload and payload_base64: send one of them")
-    payload: bytes | str = fields.get("payload", b"")
-    if "payload_base64" in fields:
-        try:
-            payload = b64decode(fields["payload_base64"], validate=True)
-        except binascii.Error as error:
-            raise ApiError(f"payload_base64 of task {place} is not base64: {error}") from None
+    payload = given(task.payload) if task.payload_base64 is UNSET else task.payload_base64
     return NewTask(
-        payload=payload, name=fields.get("name"), tag=fields.get("tag"), eta=_eta(fields, now)
+        payload=payload or b"", name=given(task.name), tag=given(task.tag), eta=_eta(task, now)
     )
 
 
-def _eta(fields: dict[str, Any], now: datetime) -> datetime | None:
-    if "countdown" in fields:
+def _eta(task: models.NewTask, now: datetime) -> datetime | None:
+    if task.countdown is not UNSET:
         try:
-            return now + timedelta(microseconds=duration_usec(fields["countdown"]))
+            return now + timedelta(microseconds=duration_usec(task.countdown))
         except OverflowError:
-            raise InvalidEtaError("countdown leads past the year 9999") from None
-    return moment_of(fields["eta"], "eta", InvalidEtaError) if "eta" in fields else None
+            raise InvalidEtaError("countdown ends after the year 9999") from None
+    return None if task.eta is UNSET else time_of(task.eta, "eta", InvalidEtaError)

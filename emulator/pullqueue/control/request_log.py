@@ -1,4 +1,4 @@
-"""The last requests and what they were answered, and how many there were of each kind."""
+"""The latest requests and their responses, and the number of requests of each kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT = 1_000
 _EXCERPT_BYTES = 4_096
 _OWN_PATHS = ("/_emulator", "/console")
 _SECRET_PATHS = ("/token", "/tokeninfo")
-"""Paths whose bodies and answers are credentials."""
+"""Paths whose bodies and responses are credentials."""
 _SECRET_PARAMETERS = ("access_token", "oauth_token")
 """Parameters, in a query or in a form, that are credentials."""
 _CREDENTIALS = re.compile(
@@ -30,7 +30,7 @@ _CREDENTIALS = re.compile(
 )
 
 _HIDDEN = "(hidden)"
-"""Stands where a credential was."""
+"""Replaces a credential."""
 
 _log = logging.getLogger("pullqueue.requests")
 
@@ -48,16 +48,16 @@ class LoggedRequest(NamedTuple):
     client: str
     """The address it came from."""
     caller: str | None
-    """Whose token it was made with, where tokens are asked for."""
+    """The e-mail address of its token, where tokens are required."""
     status: int
     seconds: float
-    """How long it took."""
+    """Duration."""
     body_bytes: int
     body: bytes
     """The first 4 KiB of what was sent, unzipped."""
     answer_bytes: int
     answer: bytes
-    """The first 4 KiB of what was answered, before it was zipped."""
+    """The first 4 KiB of the response, before it was zipped."""
 
 
 class RequestLog:
@@ -71,7 +71,7 @@ class RequestLog:
         self.counts: Counter[tuple[str, int]] = Counter()
         """Requests by verb and status."""
         self.seconds = 0.0
-        """What all of them took together."""
+        """Duration of all of them together."""
 
     def register(self, app: Flask) -> None:
         """Record every request of an application, except those of the emulator's own routes."""
@@ -120,7 +120,7 @@ class RequestLog:
         )
 
     def latest(self, limit: int, *, before: int | None = None) -> list[LoggedRequest]:
-        """Give the latest requests, newest first; `before` is the number of one."""
+        """Return the latest requests, newest first; `before` is the number of one."""
         with self._lock:
             known = [
                 one for one in reversed(self._requests) if before is None or one.number < before
@@ -128,12 +128,12 @@ class RequestLog:
         return known[:limit]
 
     def get(self, number: int) -> LoggedRequest | None:
-        """Give one request; None where it is forgotten or never was."""
+        """Return one request; None if it is not recorded."""
         with self._lock:
             return next((one for one in self._requests if one.number == number), None)
 
     def clear(self) -> int:
-        """Forget the requests, but not their counts, and tell how many there were."""
+        """Delete the requests, but not their counts; return how many there were."""
         with self._lock:
             known = len(self._requests)
             self._requests.clear()
@@ -165,9 +165,7 @@ def _start_timing() -> None:
 
 
 def _shown_query(query: str) -> str:
-    """Give a query as text, without the values of its credentials."""
-    if "token" not in query and "%" not in query:
-        return query
+    """Return a query without the values of its credentials."""
     parts = []
     for part in query.split("&"):
         name, equals, value = part.partition("=")
@@ -177,9 +175,9 @@ def _shown_query(query: str) -> str:
 
 
 def _excerpt(body: bytes) -> bytes:
-    """Give the beginning of a body, without credentials in a form or in the calls of a batch."""
+    """Return the beginning of a body, without credentials in a form or in a batch."""
     beginning = body[:_EXCERPT_BYTES]
-    # Few bodies hold any, and to search them all by the pattern would cost as much as a view.
+    # Few bodies contain any, and to search them all with the pattern costs as much as a view.
     lowered = beginning.lower()
     if b"_token=" in lowered or b"authorization" in lowered:
         return _CREDENTIALS.sub(rb"\1\2" + _HIDDEN.encode(), beginning)

@@ -1,108 +1,255 @@
-"""Operations on the server as a whole: health, version, configuration, reset, clock."""
+"""Operations on the server: health, version, configuration, reset, clock, faults, tokens."""
 
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
+from ipaddress import ip_address
+from typing import Annotated, Any
+
+from flask import request
+from msgspec import UNSET, Meta
 
 import pullqueue
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
+from pullqueue.api.tokens import SCOPES
 from pullqueue.clock import ManualClock
-from pullqueue.control.operations import Answer, Call
-from pullqueue.control.serializers import moment, moment_of, queue_json
+from pullqueue.control import models
+from pullqueue.control.config_file import Changes
+from pullqueue.control.fault_registry import Fault, NewFault
+from pullqueue.control.models import Count, Maybe, Model, Time, iso, time_of
+from pullqueue.control.operations import operation
+from pullqueue.control.state import ServerState
 from pullqueue.errors import ClockError, PullQueueError
 
 
-def health(_call: Call) -> Answer:
-    """Whether the process answers at all."""
-    return Answer(body={"status": "ok"})
+class Health(Model):
+    """Whether the process answers."""
+
+    status: str
 
 
-def ready(call: Call) -> Answer:
-    """Whether every queue can be used: 200, or 503 and why not."""
+class Ready(Model):
+    """Whether every queue can be used, or why not."""
+
+    ready: bool
+    reason: str | None
+
+
+class Version(Model):
+    """What runs here."""
+
+    version: str
+    python: str
+
+
+class Config(Model):
+    """The configuration that is applied, and the state of its file."""
+
+    file: str
+    reloadable: bool
+    loaded: Time | None
+    problem: str | None
+    project: str | None
+    total_storage_limit: Count | None
+    bytes_stored: Count
+    limits: dict[str, Any]
+    queues: list[models.Queue]
+
+
+class Reset(Model):
+    """That everything was deleted."""
+
+    reset: bool
+
+
+class Clock(Model):
+    """The time, and when something changes by itself."""
+
+    now: Time
+    manual: bool
+    next_change: Time | None
+
+
+class ClockMove(Model, forbid_unknown_fields=False):
+    """How many seconds forward, or where to."""
+
+    advance: Maybe[float] = UNSET
+    move_to: Maybe[Time] = UNSET
+
+
+class OneFault(Model):
+    """One fault."""
+
+    fault: Fault
+
+
+class Faults(Model):
+    """The faults that are set."""
+
+    faults: list[Fault]
+
+
+class TokenQuery(Model):
+    """Whose token to return, and for what."""
+
+    email: str
+    scope: Annotated[
+        Maybe[str], Meta(description="Scopes separated by blanks; all of taskqueue if absent.")
+    ] = UNSET
+
+
+class CredentialsRequest(Model):
+    """Whose key to make."""
+
+    email: str
+
+
+@operation("GET", "/health")
+def get_health(_state: ServerState) -> Health:
+    """Return whether the process answers at all."""
+    return Health(status="ok")
+
+
+@operation("GET", "/ready")
+def get_ready(state: ServerState) -> Ready:
+    """Return whether every queue can be used: 200, or 503 and why not."""
     try:
-        for queue in call.emulator.queues:
+        for queue in state.emulator.queues:
             queue.fetch_statistics()
     except PullQueueError as error:
-        return Answer(body={"ready": False, "reason": str(error)}, status=503)
-    return Answer(body={"ready": True, "reason": None})
+        return Ready(ready=False, reason=str(error))
+    return Ready(ready=True, reason=None)
 
 
-def version(_call: Call) -> Answer:
-    """What runs here."""
-    return Answer(body={"version": pullqueue.__version__, "python": platform.python_version()})
+@operation("GET", "/version")
+def get_version(_state: ServerState) -> Version:
+    """Return the versions of pullqueue and Python."""
+    return Version(version=pullqueue.__version__, python=platform.python_version())
 
 
-def get_config(call: Call) -> Answer:
-    """The configuration in force, and whether the file can be used as it is now."""
-    file = call.state.config_file
-    emulator = call.emulator
-    now_usec = emulator.clock.now_usec()
-    return Answer(
-        body={
-            "file": emulator.config.file,
-            "reloadable": file is not None,
-            "loaded": None if file is None else moment(file.loaded),
-            "problem": None if file is None else file.problem,
-            "project": emulator.project,
-            "total_storage_limit": emulator.config.total_storage_limit_bytes,
-            "bytes_stored": emulator.bytes_stored,
-            "limits": emulator.limits._asdict(),
-            "queues": [queue_json(queue, now_usec=now_usec) for queue in emulator.queues],
-        }
+@operation("GET", "/config")
+def get_config(state: ServerState) -> Config:
+    """Return the configuration that is applied, and what is wrong with the file if it is not."""
+    file, emulator = state.config_file, state.emulator
+    return Config(
+        file=emulator.config.file,
+        reloadable=file is not None,
+        loaded=None if file is None else iso(file.loaded),
+        problem=None if file is None else file.problem,
+        project=emulator.project,
+        total_storage_limit=emulator.config.total_storage_limit_bytes,
+        bytes_stored=emulator.bytes_stored,
+        limits=emulator.limits._asdict(),
+        queues=[models.Queue.of(queue) for queue in emulator.queues],
     )
 
 
-def reload(call: Call) -> Answer:
-    """Read queue.yaml anew."""
-    file = call.state.config_file
+@operation("POST", "/reload")
+def reload_config(state: ServerState) -> Changes:
+    """Reload queue.yaml; a file with errors changes nothing."""
+    file = state.config_file
     if file is None:
         raise ApiError(
-            "this server was not started from a queue.yaml, so there is none to read anew: start "
-            "it with `pullqueue serve FILE`"
+            "this server was not started from a queue.yaml, so there is none to reload: start it "
+            "with `pullqueue serve FILE`"
         )
-    return Answer(body=asdict(file.reload(call.emulator)))
+    return file.reload(state.emulator)
 
 
-def reset(call: Call) -> Answer:
-    """Forget everything but configuration and clock."""
-    call.state.reset()
-    return Answer(body={"reset": True})
+@operation("POST", "/reset")
+def reset(state: ServerState) -> Reset:
+    """Delete tasks, names, history, requests, faults; keep configuration and clock."""
+    state.reset()
+    return Reset(reset=True)
 
 
-def get_clock(call: Call) -> Answer:
-    """What time it is, whether that can be changed, and when something changes by itself."""
-    clock = call.emulator.clock
-    return Answer(
-        body={
-            "now": moment(clock.now()),
-            "manual": isinstance(clock, ManualClock),
-            "next_change": moment(call.emulator.next_change()),
-        }
+@operation("GET", "/clock")
+def get_clock(state: ServerState) -> Clock:
+    """Return the time, and whether it can be moved."""
+    clock = state.emulator.clock
+    return Clock(
+        now=clock.now().isoformat(),
+        manual=isinstance(clock, ManualClock),
+        next_change=iso(state.emulator.next_change()),
     )
 
 
-def move_clock(call: Call) -> Answer:
-    """Move a manual clock."""
-    clock = call.emulator.clock
+@operation("POST", "/clock")
+def move_clock(state: ServerState, body: ClockMove) -> Clock:
+    """Move a manual clock forward."""
+    clock = state.emulator.clock
     if not isinstance(clock, ManualClock):
         raise ApiError(
             "the clock is the system's and cannot be moved: start the emulator with --clock manual"
         )
-    _move(clock, call.body)
-    call.state.depths.sample()
-    return get_clock(call)
+    if body.advance is not UNSET:
+        clock.advance(body.advance)
+    elif body.move_to is not UNSET:
+        clock.move_to(time_of(body.move_to, "move_to", ClockError))
+    else:
+        raise ApiError(
+            'the body has neither advance nor move_to: send {"advance": SECONDS} or '
+            '{"move_to": "2026-01-01T00:00:00Z"}'
+        )
+    state.depths.sample()
+    return get_clock(state)
 
 
-def _move(clock: ManualClock, order: Json) -> None:
-    match order:
-        case {"advance": int() | float() as seconds}:
-            clock.advance(seconds)
-        case {"move_to": str() as text}:
-            clock.move_to(moment_of(text, "move_to", ClockError))
-        case _:
-            raise ApiError(
-                'the body says neither how far nor where to: send {"advance": SECONDS} or '
-                '{"move_to": "2026-01-01T00:00:00Z"}'
-            )
+@operation("GET", "/faults")
+def list_faults(state: ServerState) -> Faults:
+    """List the faults that are set, and how often each has triggered."""
+    return Faults(faults=state.faults.list())
+
+
+@operation("POST", "/faults")
+def set_fault(state: ServerState, body: NewFault) -> OneFault:
+    """Set a fault: calls of the app fail, lose their answer, take time or lease nothing."""
+    return OneFault(fault=state.faults.set(body))
+
+
+@operation("DELETE", "/faults")
+def clear_faults(state: ServerState) -> models.Deleted:
+    """Remove all faults."""
+    return models.Deleted(deleted=state.faults.clear())
+
+
+@operation("DELETE", "/faults/{number}")
+def remove_fault(state: ServerState, number: str) -> models.Deleted:
+    """Remove one fault."""
+    if not (number.isdecimal() and len(number) < 19 and state.faults.remove(int(number))):
+        numbers = ", ".join(str(fault.number) for fault in state.faults.list())
+        advice = f"give one of {numbers}" if numbers else "none is set"
+        message = f"there is no fault {number!r:.30}: {advice}"
+        raise ApiError(message, status=404, reason="notFound")
+    return models.Deleted(deleted=1)
+
+
+@operation("GET", "/token")
+def get_token(state: ServerState, query: TokenQuery) -> Json:
+    """Return an access token for an e-mail address, where the acl is enforced."""
+    scopes = SCOPES[0] if query.scope is UNSET else query.scope
+    issued = state.tokens.issue(_email(query.email), frozenset(scopes.split()))
+    return state.tokens.response(issued)
+
+
+@operation("POST", "/credentials")
+def make_credentials(state: ServerState, body: CredentialsRequest) -> Json:
+    """Make the key file of a service account, for this machine only."""
+    address = request.remote_addr
+    if address and not ip_address(address).is_loopback:
+        raise ApiError(
+            f"keys are made for this machine alone, and {address} is another: run `pullqueue "
+            "credentials` where the server runs",
+            status=403,
+            reason="forbidden",
+        )
+    project = state.emulator.project or "my-app"
+    return state.tokens.make_key(_email(body.email), project=project, root_url=request.host_url)
+
+
+def _email(text: str) -> str:
+    if "@" not in text.strip("@"):
+        message = f"email is {text!r:.100}: give an address, such as worker@example.com"
+        raise ApiError.parameter(message, "email")
+    return text

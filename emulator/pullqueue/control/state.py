@@ -1,16 +1,19 @@
-"""What a server knows beside its emulator: file, requests, depths, names it answers to, token."""
+"""The state of a server beside its emulator: file, requests, depths, faults, tokens, names."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
 
+from pullqueue.api.tokens import Tokens
+from pullqueue.config.model import QueueMode
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.depths import DepthHistory
-from pullqueue.control.fault_registry import FaultBoard
+from pullqueue.control.fault_registry import FaultRegistry
 from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.engine.queue import Queue
 
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
@@ -23,36 +26,42 @@ class ServerState:
         self,
         emulator: Emulator,
         *,
+        tokens: Tokens | None = None,
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] | None = None,
     ) -> None:
-        """Serve an emulator.
+        """Make the state of a server for an emulator.
 
-        `config_file` is the file its configuration came from, where it can be read anew.
-        `host_names` are the names in Host headers that are answered, beside addresses and
-        localhost; None answers to any.
+        `tokens` are those that callers need where the acl is enforced. `config_file` is the file
+        of the configuration, if it can be reloaded. `host_names` are the names in Host headers
+        that are answered, beside addresses and localhost; None answers to any.
         """
         self.emulator = emulator
+        self.tokens = tokens or Tokens(emulator.clock)
         self.config_file = config_file
         self.host_names = None if host_names is None else frozenset(host_names)
         self.requests = RequestLog(emulator)
         self.depths = DepthHistory(emulator)
-        self.faults = FaultBoard(emulator)
+        self.faults = FaultRegistry(emulator)
         self.on_reset: list[Callable[[], None]] = []
-        """What lets others forget what they keep beside the emulator."""
+        """Called by `reset`, so that others delete what they keep beside the emulator."""
         self.token = secrets.token_urlsafe(24)
-        """What a browser must send with each change: only pages of this server can know it."""
+        """What a browser must send with each change: only pages of this server know it."""
+
+    def pull_queues(self) -> list[Queue]:
+        """Return the queues whose tasks can be listed."""
+        return [queue for queue in self.emulator.queues if queue.mode is QueueMode.PULL]
 
     def tick(self) -> None:
-        """Do what is to be done now and then: note how deep the queues are."""
+        """Do what has to be done every few seconds: sample the depths of the queues."""
         with bypass_interceptors():
             self.depths.sample()
 
     def reset(self) -> None:
-        """Forget tasks, names, records, requests and faults; keep configuration and clock."""
+        """Delete tasks, names, history, requests and faults; keep configuration and clock."""
         self.faults.clear()
         self.emulator.reset()
-        for forget in self.on_reset:
-            forget()
+        for delete in self.on_reset:
+            delete()
         self.requests.clear()
         self.depths.clear()

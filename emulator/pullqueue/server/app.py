@@ -41,10 +41,10 @@ def create_app(
     """Return the application that serves an emulator; it runs under any WSGI server with threads.
 
     With `acl`, callers need one of `tokens`, and the acl of the queue they call decides what they
-    may do; without, anybody may do everything. `state` contains the records of the server; without
-    one, any name in the Host header is answered. Calls that apps make to App Engine's services
-    other than the task queue are passed on to `api_upstream`, a `host:port`. `cloud_tasks` is
-    the service of Cloud Tasks, where gRPC serves it as well.
+    may do; without, anybody may do everything. `state` contains the records of the server, tokens
+    included; without one, any name in the Host header is answered. Calls that apps make to App
+    Engine's services other than the task queue are passed on to `api_upstream`, a `host:port`.
+    `cloud_tasks` is the service of Cloud Tasks, where gRPC serves it as well.
     """
     app = Flask("pullqueue", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = emulator.limits.rest_body_bytes
@@ -52,19 +52,18 @@ def create_app(
     app.url_map.merge_slashes = False
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
     app.wsgi_app = _MethodOverride(app.wsgi_app)  # type: ignore[method-assign]  # as documented
-    tokens = tokens or Tokens(emulator.clock)
-    state = state or ServerState(emulator)
+    state = state or ServerState(emulator, tokens=tokens)
     bridge = Bridge(emulator, upstream=api_upstream)
     state.on_reset.append(bridge.reset)
     state.requests.register(app)
     origins.register(app, state)
     app.after_request(_finish)
     for blueprint in (
-        routes.blueprint(emulator, Authorizer(tokens) if acl else None),
+        routes.blueprint(emulator, Authorizer(state.tokens) if acl else None),
         discovery.blueprint,
         batch.blueprint,
-        oauth.blueprint(tokens),
-        control.blueprint(state, tokens),
+        oauth.blueprint(state.tokens),
+        control.blueprint(state),
         console.blueprint(state),
         cloudtasks.blueprint(cloud_tasks or cloudtasks.lazy_service(state)),
         bridge.blueprint(),

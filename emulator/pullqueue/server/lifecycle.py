@@ -120,12 +120,13 @@ class Server:
         self, emulator: Emulator, *, acl: bool, config_file: ConfigFile | None = None
     ) -> Flask:
         self.emulator = emulator
-        self.state = ServerState(emulator, config_file=config_file, host_names=self._host_names)
         self.tokens = Tokens(emulator.clock, secret=self._secret)
+        self.state = ServerState(
+            emulator, tokens=self.tokens, config_file=config_file, host_names=self._host_names
+        )
         self._cloud_tasks = lazy_service(self.state)
         return create_app(
             emulator,
-            tokens=self.tokens,
             acl=acl,
             state=self.state,
             api_upstream=self._api_upstream,

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pullqueue.api.schema import SCOPES
-from pullqueue.api.tokens import Tokens
+from pullqueue.api.tokens import SCOPES, Tokens
 from pullqueue.sdk.environment import variables_for
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def test_the_life_of_a_task(run: Run) -> None:
     assert run("tasks", "get", "pull", "a", "--payload").out == "hello"
     assert json.loads(run("tasks", "get", "pull", "a", "--json").out)["task"]["tag"] == "t"
     deleted = run("tasks", "delete", "pull", "a", "b")
-    assert deleted == Done(1, "1 deleted\n", "b is not there\n")
+    assert deleted == Done(1, "1 deleted\n", "b does not exist\n")
     taken = run("tasks", "add", "pull", "x", "--name", "a")
     assert taken.status == 2
     assert "task 'a' of pull was deleted or exhausted recently" in taken.err

@@ -30,11 +30,10 @@ def test_snapshots(
     assert emulator.queue("pull").get_task("a").payload == b"work"
     file.write_text("{}")
     assert run("snapshot", "load", str(file)).err == (
-        f"pullqueue: {file}: this is no snapshot: give one that was saved, as by `pullqueue "
-        "snapshot save`; nothing was changed\n"
+        f"pullqueue: {file} cannot be loaded: it has no 'format'; nothing was changed\n"
     )
     file.write_text("queue:")
-    assert f"{file}: it is not JSON: " in run("snapshot", "load", str(file)).err
+    assert f"{file} cannot be loaded: it is not JSON: " in run("snapshot", "load", str(file)).err
     assert "cannot write '.': " in run("snapshot", "save", ".").err
     assert run("snapshot", "load", "nowhere").status == 2
     assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 2
@@ -128,13 +127,13 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
             "1:37: a task has either payload or payload_base64, and not both: leave one out",
         ),
         ("a.yaml", "pull: [{payload_base64: '%'}]\n", "1:25: payload_base64 is '%': give base64"),
-        ("a.yaml", "pull: [2026-01-01]\n", "1:8: the payload holds what JSON has no word for"),
+        ("a.yaml", "pull: [2026-01-01]\n", "1:8: the payload has no form in JSON"),
         ("a.yaml", "pull: [2026-13-01]\n", "1:8: '2026-13-01' cannot be read (month must be in"),
-        ("a.yaml", "pull: [{eta: 2026-01-01}]\n", "1:14: eta is '2026-01-01': give a moment with"),
-        ("a.yaml", "pull: [{eta: soon}]\n", "1:14: eta is 'soon': give a moment with its time"),
+        ("a.yaml", "pull: [{eta: 2026-01-01}]\n", "1:14: eta is '2026-01-01': give a time with"),
+        ("a.yaml", "pull: [{eta: soon}]\n", "1:14: eta is 'soon': give a time with its time"),
         ("a.yaml", "pull: [{countdown: .inf}]\n", "1:20: countdown is inf: give a number of"),
         ("a.yaml", "pull: [{tag: 17}]\n", "1:14: tag is 17: give text; put it in quotes"),
-        ("a.yaml", "pull: [{name: a b}]\n", "1:15: task name is 'a b': give letters"),
+        ("a.yaml", "pull: [{name: a b}]\n", "1:15: task name is 'a b': use letters"),
         ("a.yaml", f"pull: [{{tag: {'t' * 501}}}]\n", "1:14: tag has 501 characters"),
         ("a.yaml", f"pull:\n- {'p' * (1 << 20)}p\n", "2:3: payload has 1048577 bytes"),
         ("a.yaml", "pull: [a\n", "1:7: `[` is never closed: `]` is missing"),
@@ -183,6 +182,8 @@ def test_seeds_that_the_server_refuses(run: Run, tmp_path: Path) -> None:
     file.write_text(f"pull:\n- a\n{late}")
     among_others = run("seed", str(file)).err
 
-    assert alone.startswith(f"pullqueue: {file}:3:3: eta is 2100-01-01T00:00:00+00:00: at most ")
-    assert alone.endswith(" from now are permitted; 100 tasks were added before\n")
+    assert alone.startswith(
+        f"pullqueue: {file}:3:3: eta is 2100-01-01T00:00:00+00:00; the maximum is "
+    )
+    assert alone.endswith(" from now; 100 tasks were added before\n")
     assert among_others.startswith(f"pullqueue: {file}:2:3: in this task or one after it: eta is")

@@ -18,7 +18,7 @@ from pullqueue import Emulator, ManualClock, Task
 from pullqueue.api.discovery import document
 from pullqueue.server.app import create_app
 
-DOCUMENT = document("v1beta2", "http://localhost/")
+DOCUMENT = document("v1beta2")
 METHODS = [
     method for resource in DOCUMENT["resources"].values() for method in resource["methods"].values()
 ]

@@ -12,7 +12,6 @@ from flask.testing import FlaskClient
 
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.api.auth import ACCEPTED_SCOPES
-from pullqueue.api.tokens import Tokens
 from pullqueue.control.state import ServerState
 from pullqueue.server.app import create_app
 
@@ -168,9 +167,8 @@ def test_a_large_snapshot(client: FlaskClient, state: ServerState) -> None:
 
 def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) -> None:
     """Whose token it was made with is shown, the token itself is not."""
-    tokens = Tokens(state.emulator.clock)
-    token = tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
-    client = create_app(state.emulator, tokens=tokens, acl=True, state=state).test_client()
+    token = state.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
+    client = create_app(state.emulator, acl=True, state=state).test_client()
     client.get(f"/taskqueue/v1beta2/projects/a/taskqueues/pull?access_token={token}")
     client.post("/token", data={"assertion": "secret"})
 

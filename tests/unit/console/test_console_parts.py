@@ -7,6 +7,7 @@ import re
 from importlib.resources import files
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from pullqueue.console.charts import chart_of
@@ -22,7 +23,7 @@ from pullqueue.console.formatting import (
     views_of,
 )
 from pullqueue.console.notices import Notice, Notices
-from pullqueue.control.serializers import bytes_json
+from pullqueue.control.models import Bytes
 
 TEXT_PAIRS = [
     ("text", "ground"),
@@ -39,6 +40,11 @@ TEXT_PAIRS = [
     ("idle", "idle-ground"),
     ("bad", "bad-ground"),
 ]
+
+
+def bytes_json(data: bytes, limit: int | None) -> dict[str, object]:
+    """Return bytes as the control routes send them."""
+    return dict(msgspec.to_builtins(Bytes.of(data, limit)))
 
 
 OTHER_PAIRS = [

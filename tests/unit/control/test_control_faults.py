@@ -11,7 +11,7 @@ from control_client import ControlClient
 from locks import WatchedLock
 
 from pullqueue import Emulator
-from pullqueue.control.fault_registry import FaultBoard
+from pullqueue.control.fault_registry import FaultRegistry, NewFault
 from pullqueue.server.lifecycle import Server
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
@@ -19,23 +19,23 @@ QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 
 def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who sets, shows, removes or clears faults waits until the one before is done."""
-    board, lock = FaultBoard(emulator), WatchedLock()
-    monkeypatch.setattr(board, "_lock", lock)
-    board.set({"kind": "empty_leases"})
+    registry, lock = FaultRegistry(emulator), WatchedLock()
+    monkeypatch.setattr(registry, "_lock", lock)
+    registry.set(NewFault(kind="empty_leases"))
 
     with ThreadPoolExecutor(4) as pool, lock:
         done: list[Future[Any]] = [
-            pool.submit(board.set, {"kind": "empty_leases"}),
-            pool.submit(board.shown),
-            pool.submit(board.remove, 1),
-            pool.submit(board.clear),
+            pool.submit(registry.set, NewFault(kind="empty_leases")),
+            pool.submit(registry.list),
+            pool.submit(registry.remove, 1),
+            pool.submit(registry.clear),
         ]
         assert lock.wait_for(4)
         assert not any(each.done() for each in done)
 
     assert all(each.exception() is None for each in done)
-    board.clear()
-    assert board.shown() == []
+    registry.clear()
+    assert registry.list() == []
     assert not emulator.interceptors
 
 
@@ -95,7 +95,7 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ({"kind": "fail"}, "the fault names no call: give one of add, lease_tasks"),
+        ({"kind": "fail"}, "call is missing: give one of add, lease_tasks"),
         ({"kind": "fail", "call": "add", "queue": "no"}, "queue 'no' is not in"),
         (
             {"kind": "empty_leases", "call": "add"},
@@ -108,9 +108,15 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
         ),
         ({"kind": "explode"}, "kind is 'explode': give one of fail, lose_answer"),
         ({"kind": "fail", "call": "add", "error": "KeyError"}, "error is 'KeyError': give one of"),
-        ({"call": "add"}, "the body has no 'kind': give one of fail, lose_answer"),
-        ({"kind": "fail", "call": "add", "probability": 0}, "probability is 0: give more than 0"),
-        ({"kind": "fail", "call": "add", "probability": 2}, "probability is 2: give 1 or less"),
+        ({"call": "add"}, "the body has no 'kind'"),
+        (
+            {"kind": "fail", "call": "add", "probability": 0},
+            "probability is 0: expected a number > 0",
+        ),
+        (
+            {"kind": "fail", "call": "add", "probability": 2},
+            "probability is 2: expected a number <= 1",
+        ),
     ],
 )
 def test_faults_that_make_no_sense(control: ControlClient, order: object, message: str) -> None:

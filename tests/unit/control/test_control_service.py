@@ -94,23 +94,23 @@ def test_following_the_file(
     """It is read when it changes and when that is asked for; a broken or missing one is logged."""
     caplog.set_level(logging.INFO, "pullqueue")
     file = ConfigFile(queue_yaml)
-    file.follow(emulator, changes=True, now=False)
+    file.check(emulator, changes=True, now=False)
     queue_yaml.write_text("queue:\n- name: other\n  mode: pull\n")
-    file.follow(emulator, changes=False, now=False)
+    file.check(emulator, changes=False, now=False)
     assert not caplog.messages
-    file.follow(emulator, changes=True, now=False)
-    file.follow(emulator, changes=True, now=False)
-    file.follow(emulator, changes=False, now=True)
+    file.check(emulator, changes=True, now=False)
+    file.check(emulator, changes=True, now=False)
+    file.check(emulator, changes=False, now=True)
     queue_yaml.unlink()
-    file.follow(emulator, changes=True, now=False)
-    file.follow(emulator, changes=True, now=False)
+    file.check(emulator, changes=True, now=False)
+    file.check(emulator, changes=True, now=False)
 
     assert [message.partition(": ")[2] for message in caplog.messages[:2]] == [
         "added other; disabled pull, limited, push",
         "no queue changed",
     ]
     assert len(caplog.messages) == 3
-    assert "stays as it was, since the file cannot be used" in caplog.messages[2]
+    assert "is not applied, since it is not valid" in caplog.messages[2]
     assert not emulator.queue("other").disabled
 
 
@@ -136,8 +136,11 @@ def test_the_clock(control: ControlClient) -> None:
     moved = control.post("/clock", {"move_to": "2026-01-02T00:00:00Z"})
     assert moved.body["now"] == "2026-01-02T00:00:00+00:00"
     assert "never goes back" in control.post("/clock", {"advance": -1}).message
-    assert "no moment: give one such as" in control.post("/clock", {"move_to": "noon"}).message
-    assert "neither how far nor where to" in control.post("/clock", {}).message
+    assert (
+        "is not a valid time: give one such as"
+        in control.post("/clock", {"move_to": "noon"}).message
+    )
+    assert "neither advance nor move_to" in control.post("/clock", {}).message
 
 
 def test_the_system_s_clock_stays(queue_yaml: Path) -> None:
@@ -306,18 +309,18 @@ def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server
 def test_following_a_file_that_is_written_in_steps(
     queue_yaml: Path, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is there between two steps is not put in force, and is no fault."""
+    """What is there between two steps is not applied, and is no fault."""
     caplog.set_level(logging.INFO, "pullqueue")
     file = ConfigFile(queue_yaml)
     for text in ("", "queue:\n", "queue:\n- name: other\n  mode: pull\n"):
         queue_yaml.write_text(text)
-        file.follow(emulator, changes=True, now=False)
+        file.check(emulator, changes=True, now=False)
     assert not caplog.messages
 
-    file.follow(emulator, changes=True, now=False)
+    file.check(emulator, changes=True, now=False)
 
     (message,) = caplog.messages
-    assert message.endswith("is in force: added other; disabled pull, limited, push")
+    assert message.endswith("is applied: added other; disabled pull, limited, push")
 
 
 def test_a_signal_during_a_reload(
@@ -329,8 +332,8 @@ def test_a_signal_during_a_reload(
     asked: list[bool] = []
 
     class Asked(ConfigFile):
-        def follow(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
-            super().follow(emulator, changes=changes, now=now)
+        def check(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
+            super().check(emulator, changes=changes, now=now)
             asked.append(now)
             (signals._reload if len(asked) == 1 else signals._stopped).set()
 
@@ -352,7 +355,7 @@ def test_reloads_at_once(
         reloads = [pool.submit(file.reload, emulator) for _ in range(3)]
         assert lock.wait_for(3)
 
-    assert sorted(one.result().added for one in reloads) == [(), (), ("more",)]
+    assert sorted(one.result().added for one in reloads) == [[], [], ["more"]]
 
 
 def test_reset(control: ControlClient, server: Server) -> None:

@@ -1,0 +1,294 @@
+"""What goes into the control routes and comes out of them: schema, validation and JSON in one.
+
+Times are ISO 8601 in UTC, and where a caller may have to send them back exactly, also whole
+microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.config.model import QueueMode
+from pullqueue.engine import queue as engine
+from pullqueue.errors import PullQueueError
+from pullqueue.tasks import Task as EngineTask
+from pullqueue.tasks import TaskState
+
+PREVIEW_BYTES: Final = 256
+
+_T = TypeVar("_T")
+Maybe: TypeAlias = _T | UnsetType
+"""A field that may be absent; it cannot be null."""
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Signed64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Refusal = Literal["exists", "tombstoned"]
+"""Why the name of a task cannot be used."""
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+
+
+class Model(Struct, forbid_unknown_fields=True):
+    """An object with these fields and no others."""
+
+
+class Bytes(Model):
+    """Bytes, or the first of them: as text where they are UTF-8, and as base64."""
+
+    size: Count = field(name="bytes")
+    truncated: bool
+    text: str | None
+    base64: str
+
+    @classmethod
+    def of(cls, data: bytes, limit: int | None = None, *, total: int | None = None) -> Bytes:
+        """Return the first `limit` bytes of data, or all; `total` is its size if it was cut."""
+        size = len(data) if total is None else total
+        shown = data if limit is None else data[:limit]
+        truncated = len(shown) < size
+        text = _text(shown, truncated=truncated)
+        return cls(size=size, truncated=truncated, text=text, base64=b64encode(shown).decode())
+
+
+class Queue(Model):
+    """A queue with its numbers and settings."""
+
+    name: str
+    mode: QueueMode
+    disabled: bool
+    tasks: Count
+    available: Count
+    leased: Count
+    scheduled: Count
+    exhausted: Count
+    oldest_eta: Time | None
+    oldest_age_seconds: float | None
+    leased_last_minute: Count
+    leased_last_hour: Count
+    bytes_stored: Count
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(cls, queue: engine.Queue) -> Queue:
+        """Return a queue as it is now."""
+        numbers = queue.fetch_statistics()
+        oldest = numbers.oldest_eta
+        age = None if oldest is None else (from_usec(queue.now_usec()) - oldest).total_seconds()
+        settings = asdict(queue.settings)
+        shown = {
+            name: value
+            for name, value in settings.items()
+            if value is not None and name not in ("name", "mode", "line", "column")
+        }
+        return cls(
+            name=queue.name,
+            mode=queue.mode,
+            disabled=queue.disabled,
+            tasks=numbers.tasks,
+            available=numbers.available,
+            leased=numbers.leased,
+            scheduled=numbers.scheduled,
+            exhausted=len(queue.exhausted) if queue.mode is QueueMode.PULL else 0,
+            oldest_eta=iso(oldest),
+            oldest_age_seconds=None if age is None else max(0.0, age),
+            leased_last_minute=numbers.leased_last_minute,
+            leased_last_hour=numbers.leased_last_hour,
+            bytes_stored=numbers.bytes_stored,
+            settings=shown,
+        )
+
+
+class Task(Model):
+    """A task as it is now."""
+
+    name: str
+    queue: str
+    tag: str | None
+    state: TaskState
+    eta: Time
+    eta_usec: int
+    enqueued: Time
+    lease_seconds_left: float | None
+    retry_count: Count
+    retry_limit: Count | None
+    bytes_stored: Count
+    payload: Bytes
+
+    @classmethod
+    def of(
+        cls, task: EngineTask, queue: engine.Queue, *, now_usec: int, payload_bytes: int | None
+    ) -> Task:
+        """Return a task with the first `payload_bytes` of its payload, or all."""
+        state = task.state_at(now_usec)
+        left = (task.eta_usec - now_usec) / USEC_PER_SECOND
+        return cls(
+            name=task.name,
+            queue=task.queue_name,
+            tag=task.tag,
+            state=state,
+            eta=task.eta.isoformat(),
+            eta_usec=task.eta_usec,
+            enqueued=task.enqueued.isoformat(),
+            lease_seconds_left=left if state is TaskState.LEASED else None,
+            retry_count=task.retry_count,
+            retry_limit=queue.retry_limit.leases,
+            bytes_stored=task.stored_bytes,
+            payload=Bytes.of(task.payload, payload_bytes),
+        )
+
+
+def tasks_of(
+    tasks: Sequence[EngineTask], queue: engine.Queue, *, payload_bytes: int | None
+) -> list[Task]:
+    """Return tasks of a queue as they are now."""
+    now_usec = queue.now_usec()
+    return [Task.of(each, queue, now_usec=now_usec, payload_bytes=payload_bytes) for each in tasks]
+
+
+class NewTask(Model):
+    """A task to add."""
+
+    payload: Annotated[Maybe[str], Meta(description="The work as text, stored as UTF-8.")] = UNSET
+    payload_base64: Annotated[Maybe[bytes], Meta(description="The work, in base64.")] = UNSET
+    name: Maybe[str] = UNSET
+    tag: Maybe[str] = UNSET
+    eta: Annotated[
+        Maybe[Time], Meta(description="When it may be leased; at once where absent.")
+    ] = UNSET
+    countdown: Annotated[Maybe[float], Meta(description="The same, in seconds from now.")] = UNSET
+
+
+class NewTasks(Model):
+    """Tasks to add."""
+
+    tasks: Annotated[list[NewTask], Meta(min_length=1)]
+
+
+class LeaseRequest(Model):
+    """How many tasks to lease, and for how long."""
+
+    lease_seconds: float = 60
+    max_tasks: int = 1
+    group_by_tag: Annotated[Maybe[bool], Meta(description="If absent: whether there is a tag.")] = (
+        UNSET
+    )
+    tag: Maybe[str] = UNSET
+
+
+class LeaseChange(Model):
+    """A new end of a lease."""
+
+    lease_seconds: Annotated[float, Meta(description="From now on; 0 releases the task.")]
+    eta_usec: Annotated[
+        Maybe[Signed64], Meta(description="The end of the lease that is meant.")
+    ] = UNSET
+
+
+class TaskNames(Model):
+    """Names of tasks."""
+
+    tasks: list[str]
+
+
+class OneQueue(Model):
+    """One queue."""
+
+    queue: Queue
+
+
+class Queues(Model):
+    """All queues."""
+
+    queues: list[Queue]
+
+
+class OneTask(Model):
+    """One task."""
+
+    task: Task
+
+
+class Tasks(Model):
+    """A page of tasks."""
+
+    tasks: list[Task]
+    next: str | None
+    """The parameter `after` of the next page."""
+
+
+class AddedTasks(Model):
+    """The tasks that were added, and why others were refused, by name."""
+
+    tasks: list[Task]
+    refused: dict[str, Refusal]
+
+
+class LeasedTasks(Model):
+    """The tasks that were leased."""
+
+    tasks: list[Task]
+    rate_limited: bool
+
+
+class Deletion(Model):
+    """The result for one name."""
+
+    task: str
+    result: str
+
+
+class Deletions(Model):
+    """The results for several names."""
+
+    results: list[Deletion]
+
+
+class Deleted(Model):
+    """How many were deleted."""
+
+    deleted: Count
+
+
+def given(value: Maybe[_T]) -> _T | None:
+    """Return a field, or None where it is absent."""
+    return None if isinstance(value, UnsetType) else value
+
+
+def iso(value: datetime | None) -> str | None:
+    """Return a time as text, or None."""
+    return None if value is None else value.isoformat()
+
+
+def time_of(text: str, field_name: str, error: type[PullQueueError]) -> datetime:
+    """Return the time that a caller wrote into a field.
+
+    Raises:
+        PullQueueError: `error`, if the text is not a time, or has no time zone.
+    """
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.utcoffset() is None:
+        what = "is not a valid time" if time is None else "has no time zone"
+        message = (
+            f"{field_name} is {text!r:.60}, which {what}: give one such as 2026-01-01T00:00:00Z"
+        )
+        raise error(message)
+    return time
+
+
+def _text(data: bytes, *, truncated: bool) -> str | None:
+    # The cut may have gone through a character of up to four bytes.
+    for end in range(len(data), len(data) - (4 if truncated else 1), -1):
+        try:
+            return data[: max(end, 0)].decode()
+        except UnicodeDecodeError:
+            continue
+    return None
