@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-from programs import program
+from programs import npm_packages, program
 from rest_clients import CLIENTS_YAML, GONE, key_file, life, token_of
 from served import Served, serving
 
@@ -30,18 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the folder that the clients are installed in; install them where they are missing."""
-    installed = FOLDER / "node_modules"
-    if not installed.exists():
-        folder = tmp_path_factory.mktemp("npm")
-        shutil.copy(FOLDER / "package.json", folder)
-        flags = ("--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock")
-        subprocess.run(
-            [program("npm", package="npm"), "install", *flags], cwd=folder, check=True, timeout=300
-        )
-        # Another process of the same test run may have been faster.
-        with suppress(OSError):
-            shutil.move(folder / "node_modules", installed)
-    return installed
+    return npm_packages(FOLDER, tmp_path_factory.mktemp("npm"))
 
 
 @pytest.mark.parametrize(

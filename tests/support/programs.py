@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -13,3 +18,28 @@ def program(name: str, *, package: str) -> str:
     if found is None:
         pytest.skip(f"{name} is missing: apt-get install {package}")
     return found
+
+
+def npm_packages(folder: Path, scratch: Path) -> Path:
+    """Return where the clients that a folder's package.json lists are installed; install them."""
+    installed = folder / "node_modules"
+    if not installed.exists():
+        shutil.copy(folder / "package.json", scratch)
+        flags = ("--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock")
+        subprocess.run(
+            [program("npm", package="npm"), "install", *flags], cwd=scratch, check=True, timeout=300
+        )
+        # Another process of the same test run may have been faster.
+        with suppress(OSError):
+            shutil.move(scratch / "node_modules", installed)
+    return installed
+
+
+def pip_install(*arguments: str) -> None:
+    """Install Python packages with pip or, where an environment has none, with uv."""
+    pip = (
+        [sys.executable, "-m", "pip"]
+        if find_spec("pip")
+        else [program("uv", package="pipx"), "pip"]
+    )
+    subprocess.run([*pip, "install", "--quiet", *arguments], check=True, timeout=300)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FIRST_WORDS = "pullqueue listening on "
+GRPC_WORDS = "gRPC listening on "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +19,8 @@ class Served:
 
     process: subprocess.Popen[str]
     url: str
+    grpc_address: str = ""
+    """Where Cloud Tasks is served over gRPC, if it is."""
 
 
 @contextmanager
@@ -28,7 +31,11 @@ def serving(*arguments: str, folder: Path) -> Iterator[Served]:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
         assert line.startswith(FIRST_WORDS), line + process.communicate(timeout=10)[1]
-        yield Served(process=process, url=line.removeprefix(FIRST_WORDS))
+        grpc_address = ""
+        if "--grpc-port" in arguments:
+            grpc_address = process.stdout.readline().strip().removeprefix(GRPC_WORDS)
+        url = line.removeprefix(FIRST_WORDS)
+        yield Served(process=process, url=url, grpc_address=grpc_address)
     finally:
         process.terminate()
         process.communicate(timeout=10)

@@ -1,0 +1,301 @@
+"""Clients of Cloud Tasks v2beta2, unmodified but for the endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from cloudtasks_door import code_of, grpc_client
+from google.api_core import exceptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import tasks_v2beta2
+from google.cloud.tasks_v2beta2.services.cloud_tasks.transports import (
+    CloudTasksGrpcAsyncIOTransport,
+)
+from googleapiclient.discovery import build  # type: ignore[import-untyped]
+from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
+from programs import npm_packages, pip_install, program
+from served import Served, serving
+
+LOCATION = "projects/app/locations/us-central1"
+QUEUE = f"{LOCATION}/queues/pull-queue"
+QUEUE_YAML = "queue:\n- name: pull-queue\n  mode: pull\n"
+NPM = Path(__file__).parent / "npm_cloud_tasks"
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Run a server."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "queue.yaml").write_text(QUEUE_YAML)
+    with serving("--grpc-port", "0", "--no-lease-rate-limit", folder=folder) as served:
+        yield served
+
+
+@pytest.fixture(params=["grpc", "rest"])
+def client(
+    request: pytest.FixtureRequest, served: Served
+) -> Iterator[tasks_v2beta2.CloudTasksClient]:
+    """Give Google's client for Python, over each of its transports."""
+    if request.param == "grpc":
+        with grpc_client(served.grpc_address) as client:
+            yield client
+    else:
+        yield tasks_v2beta2.CloudTasksClient(
+            transport="rest",
+            client_options={"api_endpoint": served.url},
+            credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
+        )
+
+
+def test_python(client: tasks_v2beta2.CloudTasksClient) -> None:
+    """Create, list, get, lease by tag, renew, acknowledge, cancel, delete, and refusals."""
+    created = [
+        client.create_task(
+            request={
+                "parent": QUEUE,
+                "task": {"pull_message": {"payload": payload, "tag": tag}},
+                "response_view": tasks_v2beta2.Task.View.FULL,
+            }
+        )
+        for payload, tag in ((b"one", "red"), (b"two", "blue"), (b"three", "red"))
+    ]
+    listed = list(client.list_tasks(request={"parent": QUEUE, "page_size": 2}))
+    got = client.get_task(name=created[0].name)
+    lease = {"parent": QUEUE, "max_tasks": 10, "lease_duration": MINUTE, "response_view": "FULL"}
+    held = client.lease_tasks(request={**lease, "filter": 'tag="red"'}).tasks
+    renewed = client.renew_lease(
+        name=held[0].name, schedule_time=held[0].schedule_time, lease_duration=2 * MINUTE
+    )
+    with pytest.raises(exceptions.GoogleAPICallError) as stale:
+        client.acknowledge_task(name=held[0].name, schedule_time=held[0].schedule_time)
+    client.acknowledge_task(name=renewed.name, schedule_time=renewed.schedule_time)
+    with pytest.raises(exceptions.NotFound) as gone:
+        client.get_task(name=renewed.name)
+    cancelled = client.cancel_lease(name=held[1].name, schedule_time=held[1].schedule_time)
+    queue = client.get_queue(request={"name": QUEUE, "read_mask": "stats"})
+    for task in created[1:]:
+        client.delete_task(name=task.name)
+
+    assert [task.name for task in listed] == [task.name for task in created]
+    assert (got.pull_message.payload, got.pull_message.tag) == (b"", "red")
+    assert [task.pull_message.payload for task in held] == [b"one", b"three"]
+    assert [task.status.attempt_dispatch_count for task in held] == [1, 1]
+    assert renewed.schedule_time > held[0].schedule_time > cancelled.schedule_time
+    assert code_of(stale.value) == "FAILED_PRECONDITION"
+    assert "deleted" in str(gone.value)
+    assert queue.stats.tasks_count == 2
+    assert client.lease_tasks(request=lease).tasks == []
+
+
+def test_python_lists_queues_and_locations(client: tasks_v2beta2.CloudTasksClient) -> None:
+    """Pages are followed by the client."""
+    queues = list(client.list_queues(request={"parent": LOCATION, "page_size": 1}))
+    locations = client.list_locations({"name": "projects/app"}).locations
+
+    assert [queue.name.rpartition("/")[2] for queue in queues] == ["default", "pull-queue"]
+    assert [location.name for location in locations] == [LOCATION]
+    assert client.get_location({"name": LOCATION}).location_id == "us-central1"
+
+
+def test_python_asyncio(served: Served) -> None:
+    """Google's client for asyncio: a hundred tasks at a time."""
+
+    async def live() -> tuple[list[bytes], int]:
+        channel = grpc.aio.insecure_channel(served.grpc_address)
+        transport = CloudTasksGrpcAsyncIOTransport(channel=channel)
+        client = tasks_v2beta2.CloudTasksAsyncClient(transport=transport)
+        await asyncio.gather(
+            *(
+                client.create_task(
+                    request={
+                        "parent": QUEUE,
+                        "task": {"pull_message": {"payload": str(number).encode()}},
+                    }
+                )
+                for number in range(100)
+            )
+        )
+        lease = {"parent": QUEUE, "max_tasks": 100, "lease_duration": MINUTE, "response_view": 2}
+        held = (await client.lease_tasks(request=lease)).tasks
+        await asyncio.gather(
+            *(
+                client.acknowledge_task(name=task.name, schedule_time=task.schedule_time)
+                for task in held
+            )
+        )
+        left = [task async for task in await client.list_tasks(parent=QUEUE)]
+        await channel.close()
+        return [task.pull_message.payload for task in held], len(left)
+
+    payloads, left = asyncio.run(live())
+
+    assert sorted(map(int, payloads)) == list(range(100))
+    assert left == 0
+
+
+def test_node(served: Served, tmp_path: Path) -> None:
+    """npm's client over gRPC."""
+    packages = npm_packages(NPM, tmp_path)
+    run = subprocess.run(
+        [
+            program("node", package="nodejs"),
+            *(str(NPM / "life.js"), str(packages / "@google-cloud" / "tasks"), served.grpc_address),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+
+    assert told["listed"] == told["created"]
+    assert told["leased"] == ["one", "three"]
+    assert (told["stale"], told["gone"]) == (
+        grpc.StatusCode.FAILED_PRECONDITION.value[0],
+        grpc.StatusCode.NOT_FOUND.value[0],
+    )
+    assert (told["attempts"], told["count"]) == (1, 2)
+
+
+def bundled(served: Served) -> Any:
+    """Build Google's API client from the document that it brings."""
+    return build(
+        "cloudtasks",
+        "v2beta2",
+        client_options={"api_endpoint": served.url},
+        credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
+    )
+
+
+@pytest.fixture(params=[bundled])
+def api(request: pytest.FixtureRequest, served: Served) -> Iterator[Any]:
+    """Give Google's API client, built in each of its ways."""
+    with request.param(served) as api:
+        yield api
+
+
+def test_the_api_client(api: Any) -> None:
+    """google-api-python-client."""
+    queues = api.projects().locations().queues()
+    tasks = queues.tasks()
+    message = {"payload": base64.b64encode(b"one").decode(), "tag": "red"}
+    body = {"task": {"pullMessage": message}, "responseView": "FULL"}
+
+    created = tasks.create(parent=QUEUE, body=body).execute()
+    listed = tasks.list(parent=QUEUE, pageSize=10, fields="tasks(name)").execute()
+    lease = {"maxTasks": 10, "leaseDuration": "60s", "filter": "tag_function=oldest_tag()"}
+    (held,) = tasks.lease(parent=QUEUE, body=lease).execute()["tasks"]
+    renewal = {"scheduleTime": held["scheduleTime"], "leaseDuration": "90s"}
+    renewed = tasks.renewLease(name=held["name"], body=renewal).execute()
+    with pytest.raises(HttpError) as stale:
+        tasks.acknowledge(name=held["name"], body={"scheduleTime": held["scheduleTime"]}).execute()
+    acknowledged = tasks.acknowledge(
+        name=held["name"], body={"scheduleTime": renewed["scheduleTime"]}
+    ).execute()
+
+    assert created["pullMessage"] == message
+    assert listed == {"tasks": [{"name": created["name"]}]}
+    assert json.loads(stale.value.content)["error"]["status"] == "FAILED_PRECONDITION"
+    assert acknowledged == {}
+    assert tasks.lease(parent=QUEUE, body=lease).execute() == {}
+    listed = queues.list(parent=LOCATION, readMask="stats").execute()
+    assert len(listed["queues"]) == 2
+
+
+AIO_PACKAGES = ("gcloud-aio-taskqueue==2.0.0", "gcloud-aio-auth==2.2.0", "backoff==1.11.1")
+AIO_NEEDS = ("aiohttp>=3.9,<4", "chardet", "setuptools<81")
+AIO_WORKER = """
+import asyncio, base64, json, site, sys
+folder, url = sys.argv[1:]
+site.addsitedir(folder)
+sys.path.insert(0, folder)
+import aiohttp
+from gcloud.aio.taskqueue import PullQueue
+
+class Token:
+    async def get(self):
+        return "any"
+
+async def live():
+    PullQueue.base_api_root = f"{url}/v2beta2"
+    async with aiohttp.ClientSession() as session:
+        queue = PullQueue("app", "pull-queue", session=session, token=Token())
+        told = [await queue.insert(base64.b64encode(b"one").decode(), tag="a=b")]
+        told.append(await queue.insert(base64.b64encode(b"two").decode()))
+        held = (await queue.lease(num_tasks=2, task_filter="tag=a=b"))["tasks"]
+        told.append(held)
+        renewed = await queue.renew(held[0])
+        told.append(await queue.ack(renewed))
+        (other,) = (await queue.lease())["tasks"]
+        await queue.cancel(other)
+        told.append((await queue.get(other["name"], full=True))["pullMessage"])
+        told.append(len((await queue.list())["tasks"]))
+        told.append(await queue.delete(other["name"]))
+        told.append(await queue.lease())
+    print(json.dumps(told))
+
+asyncio.run(live())
+"""
+
+
+def test_gcloud_aio(served: Served, tmp_path: Path) -> None:
+    """A third party's client, whose API root is a constant, in a folder of its own."""
+    target = ("--target", str(tmp_path))
+    # It pins ancient versions of what signs tokens, which none of this needs.
+    pip_install(*target, "--no-deps", *AIO_PACKAGES)
+    pip_install(*target, *AIO_NEEDS)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", AIO_WORKER, str(tmp_path), served.url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    one, two, held, acknowledged, full, count, deleted, empty = json.loads(run.stdout)
+
+    assert [one["pullMessage"]["tag"], "tag" in two["pullMessage"]] == ["a=b", False]
+    assert [task["name"] for task in held] == [one["name"]]
+    assert (acknowledged, deleted, empty) == ({}, {}, {})
+    assert base64.b64decode(full["payload"]) == b"two"
+    assert count == 1
+
+
+def curl(*arguments: str) -> dict[str, Any]:
+    """Run curl and return the JSON of the answer."""
+    run = subprocess.run(
+        [program("curl", package="curl"), "-sS", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    return dict(json.loads(run.stdout))
+
+
+def test_curl(served: Served) -> None:
+    """A shell, with curl's default of calling every body a form."""
+    queue = f"{served.url}/v2beta2/{QUEUE}"
+
+    created = curl("-d", '{"task": {"pullMessage": {"payload": "b25l"}}}', f"{queue}/tasks")
+    lease = '{"leaseDuration": "60s", "responseView": "FULL"}'
+    (held,) = curl("-d", lease, f"{queue}/tasks:lease")["tasks"]
+    body = json.dumps({"scheduleTime": held["scheduleTime"]})
+    acknowledged = curl("-d", body, f"{served.url}/v2beta2/{held['name']}:acknowledge")
+
+    assert held["name"] == created["name"]
+    assert held["pullMessage"]["payload"] == "b25l"
+    assert acknowledged == {}
+    assert curl("-X", "POST", f"{queue}:purge")["state"] == "RUNNING"
