@@ -25,6 +25,7 @@ from pullqueue.errors import (
     InvalidMaxTasksError,
     InvalidQueueConfigError,
     InvalidQueueModeError,
+    InvalidQueueNameError,
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
@@ -33,6 +34,8 @@ from pullqueue.errors import (
     PullQueueError,
     QueueDisabledError,
     QueueError,
+    QueueNameInUseError,
+    QueuePausedError,
     RateLimitExceededError,
     ServerAddressError,
     StoreError,
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.events import Event, EventKind
     from pullqueue.engine.queue import Queue
-    from pullqueue.engine.queue_view import QueueStatistics
+    from pullqueue.engine.queue_view import QueueState, QueueStatistics
 
     __version__: str
 
@@ -74,6 +77,7 @@ __all__ = [
     "InvalidMaxTasksError",
     "InvalidQueueConfigError",
     "InvalidQueueModeError",
+    "InvalidQueueNameError",
     "InvalidTagError",
     "InvalidTaskError",
     "InvalidTaskNameError",
@@ -86,6 +90,9 @@ __all__ = [
     "Queue",
     "QueueDisabledError",
     "QueueError",
+    "QueueNameInUseError",
+    "QueuePausedError",
+    "QueueState",
     "QueueStatistics",
     "RateLimitExceededError",
     "ServerAddressError",
@@ -111,6 +118,7 @@ _ENGINE_MODULES = {
     "Event": "events",
     "EventKind": "events",
     "Queue": "queue",
+    "QueueState": "queue_view",
     "QueueStatistics": "queue_view",
 }
 

@@ -56,6 +56,18 @@ class QueueDisabledError(QueueError):
     """the queue was removed from queue.yaml and is disabled"""
 
 
+class QueuePausedError(QueueError):
+    """the queue is paused"""
+
+
+class InvalidQueueNameError(QueueError):
+    """a queue cannot have this name"""
+
+
+class QueueNameInUseError(QueueError):
+    """a queue of this name exists, or was deleted not long ago"""
+
+
 class InvalidTaskError(PullQueueError, ValueError):
     """a task cannot be added as it is"""
 

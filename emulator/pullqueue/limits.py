@@ -38,6 +38,12 @@ class Limits(NamedTuple):
     """Length of a tag (SDK: MAX_TAG_LENGTH, which counts characters)."""
     tombstone_seconds: int = 7 * DAY_SECONDS
     """How long the name of a deleted task is reserved (guide, REST)."""
+    created_queue_task_seconds: int = 31 * DAY_SECONDS
+    """Age at which a task of a queue made at run time is deleted (Cloud Tasks)."""
+    created_queue_tombstone_seconds: int = 3600
+    """As `tombstone_seconds`, in a queue made at run time (Cloud Tasks)."""
+    deleted_queue_seconds: int = 7 * DAY_SECONDS
+    """How long the name of a deleted queue is reserved (Cloud Tasks)."""
     rest_body_bytes: int = 16 * MIB
     """Body of one REST request (ours)."""
     tasks_in_memory: int | None = None

@@ -126,8 +126,7 @@ def lease_tasks(call: Call) -> Message:
 def acknowledge_task(call: Call) -> Message:
     """AcknowledgeTask: delete a task whose lease the caller holds."""
     _check_pull(call)
-    call.queue.modify_lease(call.name.task, 1, expected_eta_usec=_held_eta_usec(call))
-    call.queue.delete_tasks(call.name.task)
+    call.queue.acknowledge(call.name.task, expected_eta_usec=_held_eta_usec(call))
     return Empty()
 
 

@@ -5,7 +5,8 @@ None stands for a key that the file does not set.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from enum import Enum
 
 _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -81,6 +82,10 @@ class QueueSettings:
     """Retry limits and backoff."""
     acl: tuple[AclEntry, ...] | None = None
     """Who may use the queue over REST."""
+    task_lifetime_seconds: int | None = None
+    """How old a task can become; queue.yaml cannot set it."""
+    tombstone_seconds: int | None = None
+    """How long the name of a deleted task is reserved; queue.yaml cannot set it."""
     line: int = 0
     """Where the entry begins in the file (1-based); 0 for a queue that is in no file."""
     column: int = 0
@@ -90,6 +95,21 @@ class QueueSettings:
     def is_pull(self) -> bool:
         """Whether the tasks wait for a worker to lease them."""
         return self.mode is QueueMode.PULL
+
+    def to_json(self) -> str:
+        """Return the settings as text, without the acl, for `from_json`."""
+        return json.dumps({**asdict(self), "mode": self.mode.value, "acl": None})
+
+    @classmethod
+    def from_json(cls, text: str) -> QueueSettings:
+        """Return the settings that `to_json` wrote."""
+        values = json.loads(text)
+        rate, retry = values.pop("rate"), values.pop("retry_parameters")
+        return cls(
+            **values | {"mode": QueueMode(values["mode"])},
+            rate=Rate(**rate) if rate else None,
+            retry_parameters=RetryParameters(**retry) if retry else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

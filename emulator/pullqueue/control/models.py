@@ -137,7 +137,7 @@ class Task(Model):
             enqueued=task.enqueued.isoformat(),
             lease_seconds_left=left if state is TaskState.LEASED else None,
             retry_count=task.retry_count,
-            retry_limit=queue.retry_limit.leases,
+            retry_limit=queue.retention.leases,
             bytes_stored=task.stored_bytes,
             payload=Bytes.of(task.payload, payload_bytes),
         )

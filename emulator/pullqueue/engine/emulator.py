@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pullqueue import config as queue_yaml
-from pullqueue.clock import Clock, SystemClock
+from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
+from pullqueue.engine import validation
 from pullqueue.engine.interceptors import Interceptors
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.names import NameSource, random_names
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.store import QueueContents, StoreFactory
-from pullqueue.errors import UnknownQueueError, is_refusal
+from pullqueue.engine.queue_view import retention_of
+from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory
+from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_refusal
 from pullqueue.limits import Limits
 
 if TYPE_CHECKING:
@@ -61,8 +64,9 @@ class Emulator:
         )
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
+        self._checked_usec = 0
         try:
-            self.reconfigure(config)
+            self._configure(config, resume=False)
         except BaseException:
             self._store.close()
             raise
@@ -116,15 +120,17 @@ class Emulator:
 
     @property
     def queues(self) -> list[Queue]:
-        """All queues in the order of queue.yaml, then those removed from it."""
+        """All queues in the order of queue.yaml, then those removed from it or made at run time."""
+        self._follow()
         return list(self._queues.values())
 
     def queue(self, name: str) -> Queue:
         """Return a queue by name.
 
         Raises:
-            UnknownQueueError: queue.yaml has no such queue.
+            UnknownQueueError: there is no such queue.
         """
+        self._follow()
         queue = self._queues.get(name)
         if queue is None:
             raise UnknownQueueError(self._unknown(name), queue_name=name)
@@ -133,28 +139,73 @@ class Emulator:
     def reconfigure(self, config: QueueConfig) -> None:
         """Apply another configuration, as a deployment of queue.yaml would.
 
-        Queues are added and changed; one that is no longer listed is disabled and keeps its tasks
-        until it is listed again.
+        Queues are added and changed, and resumed unless `resume_paused_queues` is false; one that
+        is no longer listed is disabled and keeps its tasks until it is listed again. Queues made at
+        run time are left alone.
         """
-        from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
+        self._configure(config, resume=config.resume_paused_queues is not False)
 
-        listed = {settings.name: settings for settings in config.queues}
-        if config.default_queue:
-            listed.setdefault(_DEFAULT_QUEUE, QueueSettings(name=_DEFAULT_QUEUE))
+    def create_queue(self, settings: QueueSettings) -> Queue:
+        """Make a queue at run time, beside those of queue.yaml, and return it.
+
+        Its tasks are deleted after 31 days, and the names of deleted tasks are reserved for an
+        hour, unless the settings say otherwise.
+
+        Raises:
+            InvalidQueueNameError: the name is not valid.
+            QueueNameInUseError: the name is that of a queue, or of one deleted in the last 7 days.
+        """
+        name = validation.queue_name(settings.name)
+        settings = self._with_defaults(settings)
         with self._lock:
-            queues: dict[str, Queue] = {}
-            for name, settings in listed.items():
-                queues[name] = self._configured(settings, config.total_storage_limit_bytes)
-            for name, queue in self._queues.items():
-                if name not in queues:
-                    queue.disable()
-                    queues[name] = queue
-            self._queues = queues
-            self._config = config
+            self._load()
+            deleted_usec = self._store.queue_records().get(name, QueueRecord()).deleted_usec
+            reserved_usec = self.limits.deleted_queue_seconds * USEC_PER_SECOND
+            if name in self._queues:
+                reason = "exists"
+            elif deleted_usec is not None and deleted_usec + reserved_usec > self.now_usec():
+                reason = "was deleted not long ago"
+            else:
+                self._store.drop_queue_record(name)
+                self._store.change_queue_record(name, settings=settings.to_json())
+                self._load()
+                return self._queues[name]
+        raise QueueNameInUseError(f"queue {name!r} {reason}: choose another name", queue_name=name)
+
+    def update_queue(self, settings: QueueSettings) -> Queue:
+        """Change the settings of a queue; one of queue.yaml has them until it is reconfigured.
+
+        Raises:
+            UnknownQueueError: there is no such queue.
+        """
+        queue = self.queue(settings.name)
+        with self._lock:
+            if queue.created:
+                settings = self._with_defaults(settings)
+                self._store.change_queue_record(queue.name, settings=settings.to_json())
+            queue.configure(settings, storage_limit_bytes=self._config.total_storage_limit_bytes)
+        return queue
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue and everything in it; one of queue.yaml is back when that is reloaded.
+
+        Raises:
+            UnknownQueueError: there is no such queue.
+        """
+        self.queue(name)
+        with self._lock:
+            self._store.delete_queue(name)
+            self._load()
 
     def reset(self) -> None:
-        """Delete all tasks, leases, names and records; keep the configuration and the clock."""
-        self._store.clear()
+        """Delete all tasks, leases, names, records and queues made at run time.
+
+        The configuration and the clock stay.
+        """
+        with self._lock:
+            self._store.clear()
+            self._load()
+        self._configure(self._config, resume=False)
 
     def export(self) -> dict[str, QueueContents]:
         """Return the contents of all queues, as of one time, for `restore`."""
@@ -164,10 +215,19 @@ class Emulator:
         """Delete all tasks, names and records, and store these contents instead.
 
         Raises:
-            UnknownQueueError: contents are for a queue that is not in queue.yaml; nothing changes.
+            UnknownQueueError: contents are for a queue that there is not; nothing changes.
         """
-        retry_limits = {name: self.queue(name).retry_limit for name in contents}
-        self._store.restore(contents, retry_limits=retry_limits)
+        from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
+
+        retentions = {
+            name: retention_of(QueueSettings.from_json(restored.record.settings))
+            if restored.record is not None and restored.record.settings is not None
+            else self.queue(name).retention
+            for name, restored in contents.items()
+        }
+        with self._lock:
+            self._store.restore(contents, retentions=retentions)
+            self._load()
 
     def check(self) -> None:
         """Check that the store can store tasks now.
@@ -202,8 +262,37 @@ class Emulator:
         """Return the end of the current lease that ends last, or None."""
         return max(_present(queue.last_lease_end() for queue in self.queues), default=None)
 
-    def _configured(self, settings: QueueSettings, storage_limit_bytes: int | None) -> Queue:
+    def _configure(self, config: QueueConfig, *, resume: bool) -> None:
+        from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
+
+        listed = {settings.name: settings for settings in config.queues}
+        if config.default_queue:
+            listed.setdefault(_DEFAULT_QUEUE, QueueSettings(name=_DEFAULT_QUEUE))
+        with self._lock:
+            records = self._store.queue_records()
+            self._config = config
+            self._listed = frozenset(listed)
+            queues: dict[str, Queue] = {}
+            for name, settings in listed.items():
+                queue = queues[name] = self._configured(settings)
+                queue.set_disabled(False)
+                record = records.get(name, QueueRecord())
+                if record.deleted_usec is not None or record.settings is not None:
+                    # What queue.yaml has takes the place of what was deleted, or made at run time.
+                    self._store.drop_queue_record(name)
+                    queue.set_record(QueueRecord())
+                elif record.paused and resume:
+                    self._store.change_queue_record(name, paused=False)
+            for name, queue in self._queues.items():
+                if name not in queues:
+                    queue.set_disabled(not queue.created)
+                    queues[name] = queue
+            self._queues = queues
+            self._load()
+
+    def _configured(self, settings: QueueSettings) -> Queue:
         queue = self._queues.get(settings.name)
+        storage_limit_bytes = self._config.total_storage_limit_bytes
         if queue is None:
             return Queue(
                 settings,
@@ -215,6 +304,52 @@ class Emulator:
             )
         queue.configure(settings, storage_limit_bytes=storage_limit_bytes)
         return queue
+
+    def _with_defaults(self, settings: QueueSettings) -> QueueSettings:
+        """Return the settings of a queue that is made at run time."""
+        lifetime, tombstone = settings.task_lifetime_seconds, settings.tombstone_seconds
+        limits = self.limits
+        return replace(
+            settings,
+            task_lifetime_seconds=limits.created_queue_task_seconds
+            if lifetime is None
+            else lifetime,
+            tombstone_seconds=limits.created_queue_tombstone_seconds
+            if tombstone is None
+            else tombstone,
+        )
+
+    def _follow(self) -> None:
+        """Load what other processes may have changed, once a second."""
+        if self._store.is_shared:
+            now_usec = self.clock.now_usec()
+            if not 0 <= now_usec - self._checked_usec < USEC_PER_SECOND:
+                self._checked_usec = now_usec
+                with self._lock:
+                    self._load()
+
+    def _load(self) -> None:
+        """Make the queues what the store has recorded of them."""
+        from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
+
+        records = self._store.queue_records()
+        queues = dict(self._queues)
+        for name, record in records.items():
+            if record.settings is None:
+                continue
+            if name in self._listed:
+                # Another process made it, whose queue.yaml does not have it.
+                records[name] = record._replace(settings=None)
+            else:
+                queues[name] = self._configured(QueueSettings.from_json(record.settings))
+        for name, queue in list(queues.items()):
+            record = records.get(name, QueueRecord())
+            if queue.created and record.settings is None and record.deleted_usec is None:
+                record = QueueRecord(deleted_usec=self.now_usec())
+            queue.set_record(record)
+            if record.deleted_usec is not None:
+                del queues[name]
+        self._queues = queues
 
     def _unknown(self, name: str) -> str:
         import difflib  # noqa: PLC0415 - keeps the import of pullqueue cheap

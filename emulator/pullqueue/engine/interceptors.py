@@ -43,6 +43,7 @@ _VERB_OF_METHOD = {
     "insert": "add",
     "lease": "lease_tasks",
     "modify_lease": "modify_task_lease",
+    "acknowledge": "delete_tasks",
 }
 """The methods of `Queue` whose calls have another verb; the verbs are the SDK's."""
 

@@ -14,7 +14,9 @@ from pullqueue.errors import (
     InvalidTagError,
     InvalidTaskError,
     QueueDisabledError,
+    QueuePausedError,
     TombstonedTaskError,
+    UnknownQueueError,
     is_refusal,
 )
 from pullqueue.tasks import DeleteResult, NewTask, Task, taken_by
@@ -26,7 +28,7 @@ class Queue(QueueView):
     """One queue of an emulator; get it with `Emulator.queue`. Safe under threads.
 
     Every verb of the API raises `InvalidQueueModeError` on a push queue and `QueueDisabledError`
-    on one that was removed from queue.yaml.
+    on one that was removed from queue.yaml; leases raise `QueuePausedError` on one that is paused.
     """
 
     def add(
@@ -82,7 +84,10 @@ class Queue(QueueView):
     def insert(self, tasks: Sequence[NewTask]) -> Insertion:
         """Add like `add_many`, but return the names in use instead of raising."""
         return self._store.insert(
-            self.name, self._validated(tasks), storage_limit_bytes=self._storage_limit_bytes
+            self.name,
+            self._validated(tasks),
+            retention=self._retention,
+            storage_limit_bytes=self._storage_limit_bytes,
         )
 
     def check(self, tasks: Sequence[NewTask]) -> None:
@@ -143,6 +148,11 @@ class Queue(QueueView):
             InvalidMaxTasksError: `max_tasks` is out of range.
         """
         self._check_usable()
+        if self._record.paused:
+            raise QueuePausedError(
+                f"queue {self.name!r} is paused: resume it to lease its tasks",
+                queue_name=self.name,
+            )
         validation.tag_bytes(tag, self._limits)
         if tag is not None and not group_by_tag:
             raise InvalidTagError(f"tag {tag!r} requires group_by_tag: set it, or remove the tag")
@@ -154,7 +164,7 @@ class Queue(QueueView):
                 payload_bytes=payload_bytes or self._limits.lease_payload_bytes,
                 group_by_tag=group_by_tag,
                 tag=tag,
-                retry_limit=self._retry_limit,
+                retention=self._retention,
                 calls_per_second=self._limits.leases_per_second,
             ),
         )
@@ -199,7 +209,7 @@ class Queue(QueueView):
             task_name,
             expected_eta_usec=expected_eta_usec,
             lease_usec=self._lease_usec(lease_seconds),
-            retry_limit=self._retry_limit,
+            retention=self._retention,
         )
 
     @interceptable
@@ -219,10 +229,33 @@ class Queue(QueueView):
         return self._store.delete(self.name, names)
 
     @interceptable
+    def acknowledge(self, task_name: str, *, expected_eta_usec: int) -> None:
+        """Delete a leased task; `expected_eta_usec` is the end of the lease the caller holds.
+
+        Raises:
+            TaskLeaseExpiredError: the lease has ended, or another one is current.
+            UnknownTaskError: the queue has no such task.
+            TombstonedTaskError: the task was deleted, or exhausted.
+        """
+        self._check_usable()
+        self._store.acknowledge(self.name, task_name, expected_eta_usec=expected_eta_usec)
+
+    @interceptable
     def purge(self) -> int:
         """Delete every task and the payloads of exhausted tasks; return the number deleted."""
         self._check_usable()
-        return self._store.purge(self.name)
+        purged = self._store.purge(self.name)
+        self._record = self._record._replace(purged_usec=self.now_usec())
+        return purged
+
+    def pause(self) -> None:
+        """Refuse leases until `resume`; tasks can still be added, and leases modified."""
+        self._set_paused(paused=True)
+
+    def resume(self) -> None:
+        """Permit leases again, also on a queue that was removed from queue.yaml."""
+        self._set_paused(paused=False)
+        self._disabled = False
 
     def free_names(self, task_names: Iterable[str] | None = None) -> None:
         """Let the names of deleted tasks be used again at once: some of them, or all (None)."""
@@ -235,7 +268,17 @@ class Queue(QueueView):
     def _lease_usec(self, lease_seconds: float) -> int:
         return validation.lease_usec(lease_seconds, self._limits, self.clock.now_usec())
 
+    def _set_paused(self, *, paused: bool) -> None:
+        self._check_exists()
+        self._store.change_queue_record(self.name, paused=paused)
+        self._record = self._record._replace(paused=paused)
+
+    def _check_exists(self) -> None:
+        if self._deleted:
+            raise UnknownQueueError(f"queue {self.name!r} was deleted", queue_name=self.name)
+
     def _check_usable(self) -> None:
+        self._check_exists()
         if not self._settings.is_pull:
             raise InvalidQueueModeError(
                 f"queue {self.name!r} is a push queue: only queues with `mode: pull` in queue.yaml "

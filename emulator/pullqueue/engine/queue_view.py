@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
 from pullqueue.engine import validation
 from pullqueue.engine.events import Event
 from pullqueue.engine.interceptors import Interceptors, interceptable
-from pullqueue.engine.store import RetryLimit, TaskFilter, TaskStore
+from pullqueue.engine.store import QueueRecord, Retention, TaskFilter, TaskStore
 from pullqueue.errors import InvalidTaskNameError
 from pullqueue.limits import Limits
 from pullqueue.tasks import Task, TaskState
@@ -37,6 +38,16 @@ class QueueStatistics(NamedTuple):
     """Tasks leased in the last hour."""
     bytes_stored: int
     """Payloads, names and tags, in bytes of UTF-8."""
+
+
+class QueueState(Enum):
+    """Whether tasks can be leased from a queue."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    """Tasks can be added, but not leased."""
+    DISABLED = "disabled"
+    """The queue was removed from queue.yaml; its tasks are kept."""
 
 
 class AnyTask(Protocol):
@@ -70,27 +81,33 @@ class QueueView:
         self._limits = limits
         self._settings = settings
         self._storage_limit_bytes = storage_limit_bytes
-        self._retry_limit = _retry_limit(settings)
+        self._retention = retention_of(settings)
         self._disabled = False
+        self._deleted = False
+        self._record = QueueRecord()
         # A store that outlives the process may know the queue by another limit.
-        store.change_retry_limit(settings.name, self._retry_limit)
+        store.change_retention(settings.name, self._retention)
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
 
     def configure(self, settings: QueueSettings, *, storage_limit_bytes: int | None) -> None:
         """Apply other settings; see `Emulator.reconfigure`."""
-        before, self._retry_limit = self._retry_limit, _retry_limit(settings)
+        before, self._retention = self._retention, retention_of(settings)
         self._settings = settings
         self._storage_limit_bytes = storage_limit_bytes
-        self._disabled = False
         # Last: a lease made meanwhile has the new limit already.
-        if self._retry_limit != before:
-            self._store.change_retry_limit(self.name, self._retry_limit)
+        if self._retention != before:
+            self._store.change_retention(self.name, self._retention)
 
-    def disable(self) -> None:
-        """Refuse every change from now on and keep the tasks; see `Emulator.reconfigure`."""
-        self._disabled = True
+    def set_disabled(self, disabled: bool) -> None:  # noqa: FBT001 - the name says it
+        """Refuse every change from now on and keep the tasks, or stop that."""
+        self._disabled = disabled
+
+    def set_record(self, record: QueueRecord) -> None:
+        """Set what the store has recorded of the queue."""
+        self._record = record
+        self._deleted = record.deleted_usec is not None
 
     @property
     def name(self) -> str:
@@ -108,14 +125,32 @@ class QueueView:
         return self._settings
 
     @property
-    def retry_limit(self) -> RetryLimit:
+    def retention(self) -> Retention:
         """When its tasks are exhausted."""
-        return self._retry_limit
+        return self._retention
+
+    @property
+    def state(self) -> QueueState:
+        """Whether tasks can be leased."""
+        if self._disabled:
+            return QueueState.DISABLED
+        return QueueState.PAUSED if self._record.paused else QueueState.RUNNING
 
     @property
     def disabled(self) -> bool:
         """Whether the queue was removed from queue.yaml."""
         return self._disabled
+
+    @property
+    def created(self) -> bool:
+        """Whether the queue was made at run time and is not one of queue.yaml."""
+        return self._record.settings is not None
+
+    @property
+    def purged(self) -> datetime | None:
+        """When the queue was last purged, or None."""
+        purged_usec = self._record.purged_usec
+        return None if purged_usec is None else from_usec(purged_usec)
 
     @interceptable
     def get_task(self, task_name: str) -> Task:
@@ -215,11 +250,18 @@ def is_task(value: object) -> TypeGuard[AnyTask]:
     return isinstance(value, Task) or (hasattr(value, "payload") and hasattr(value, "name"))
 
 
-def _retry_limit(settings: QueueSettings) -> RetryLimit:
-    retry = settings.retry_parameters
+def retention_of(settings: QueueSettings) -> Retention:
+    """Return how long a queue with some settings keeps tasks and names."""
+    retry, lifetime = settings.retry_parameters, settings.task_lifetime_seconds
+    retention = Retention(
+        lifetime_usec=None if lifetime is None else lifetime * USEC_PER_SECOND,
+        tombstone_usec=None
+        if settings.tombstone_seconds is None
+        else settings.tombstone_seconds * USEC_PER_SECOND,
+    )
     if retry is None or retry.task_retry_limit is None:
         # An age limit alone exhausts no task of a pull queue (as in Google's stub).
-        return RetryLimit()
+        return retention
     age_usec = (retry.task_age_limit_seconds or 0) * USEC_PER_SECOND
     # queue.yaml bounds no age, but a database bounds numbers.
-    return RetryLimit(leases=retry.task_retry_limit, age_usec=min(age_usec, LAST_USEC))
+    return retention._replace(leases=retry.task_retry_limit, age_usec=min(age_usec, LAST_USEC))

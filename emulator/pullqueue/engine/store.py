@@ -34,13 +34,38 @@ class Insertion(NamedTuple):
     refused: dict[str, type[NameInUseError]]
 
 
-class RetryLimit(NamedTuple):
-    """When a task is exhausted."""
+class Retention(NamedTuple):
+    """How long a queue keeps tasks, and the names of deleted ones."""
 
     leases: int | None = None
-    """How many times it can be leased; None: any number of times."""
+    """How many times a task can be leased; None: any number of times."""
     age_usec: int = 0
     """It must be this old as well."""
+    lifetime_usec: int | None = None
+    """At this age a task is exhausted, leased or not; None: never."""
+    tombstone_usec: int | None = None
+    """How long the name of a deleted task is reserved; None: `Limits.tombstone_seconds`."""
+
+    def end_usec(self, task: Task) -> int | None:
+        """Return when a task is exhausted, if it is not leased again; None: never."""
+        ends = []
+        if self.leases is not None and 0 < task.retry_count >= self.leases:
+            ends.append(max(task.eta_usec, task.enqueued_usec + self.age_usec))
+        if self.lifetime_usec is not None:
+            ends.append(task.enqueued_usec + self.lifetime_usec)
+        return min(ends, default=None)
+
+
+class QueueRecord(NamedTuple):
+    """What a store keeps of a queue beside its tasks."""
+
+    paused: bool = False
+    purged_usec: int | None = None
+    """When the queue was last purged."""
+    deleted_usec: int | None = None
+    """When the queue was deleted."""
+    settings: str | None = None
+    """The settings of a queue that was made at run time; None: queue.yaml has them."""
 
 
 class LeaseRequest(NamedTuple):
@@ -53,7 +78,7 @@ class LeaseRequest(NamedTuple):
     group_by_tag: bool
     tag: str | None
     """With `group_by_tag`: the tag wanted; None: that of the first task."""
-    retry_limit: RetryLimit
+    retention: Retention
     calls_per_second: int | None
     """How many leases a second the queue permits; None: any number."""
 
@@ -98,6 +123,7 @@ class QueueContents(NamedTuple):
     """The names of deleted tasks, and when (microseconds) they can be used again."""
     leased: list[tuple[int, int]]
     """Seconds since the epoch within the last hour, and how many tasks were leased in each."""
+    record: QueueRecord | None = None
 
 
 class TaskStore(ABC):
@@ -105,8 +131,11 @@ class TaskStore(ABC):
 
     A queue is identified by its name and need not be created. The store provides the time, so that
     all processes that share a store have the same. Exhausted tasks are gone at the end of their
-    last lease: no method ever returns one that is past it.
+    last lease, or of their lifetime: no method ever returns one that is past it.
     """
+
+    is_shared = False
+    """Whether other processes may change the records of queues."""
 
     @abstractmethod
     def now_usec(self) -> int:
@@ -118,6 +147,7 @@ class TaskStore(ABC):
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
         *,
+        retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         """Store tasks, except those whose name is in use; generate missing names.
@@ -139,7 +169,7 @@ class TaskStore(ABC):
         *,
         expected_eta_usec: int | None,
         lease_usec: int,
-        retry_limit: RetryLimit,
+        retention: Retention,
     ) -> Task:
         """Change the end of the current lease of a task to `lease_usec` from now; 0 releases it.
 
@@ -156,8 +186,18 @@ class TaskStore(ABC):
         """Delete tasks by name, leased or not; one result for each name, in order."""
 
     @abstractmethod
+    def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
+        """Delete a task whose current lease ends at `expected_eta_usec`.
+
+        Raises:
+            UnknownTaskError: there never was such a task.
+            TombstonedTaskError: the task was deleted, or exhausted.
+            TaskLeaseExpiredError: the task is not leased, or not by the caller.
+        """
+
+    @abstractmethod
     def purge(self, queue_name: str) -> int:
-        """Delete every task of a queue and the payloads of its exhausted tasks.
+        """Delete every task of a queue and the payloads of its exhausted tasks; record the time.
 
         Return the number of tasks deleted.
         """
@@ -204,8 +244,26 @@ class TaskStore(ABC):
         """Return the size of all tasks of all queues together."""
 
     @abstractmethod
-    def change_retry_limit(self, queue_name: str, retry_limit: RetryLimit) -> None:
-        """Apply another retry limit to the current leases."""
+    def change_retention(self, queue_name: str, retention: Retention) -> None:
+        """Apply another retention to the tasks of a queue."""
+
+    @abstractmethod
+    def queue_records(self) -> dict[str, QueueRecord]:
+        """Return the records of all queues that have any."""
+
+    @abstractmethod
+    def change_queue_record(
+        self, queue_name: str, *, paused: bool | None = None, settings: str | None = None
+    ) -> None:
+        """Change the record of a queue; None leaves a part of it as it is."""
+
+    @abstractmethod
+    def drop_queue_record(self, queue_name: str) -> None:
+        """Delete the record of a queue."""
+
+    @abstractmethod
+    def delete_queue(self, queue_name: str) -> None:
+        """Delete everything of a queue, and record the time."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -228,11 +286,11 @@ class TaskStore(ABC):
 
     @abstractmethod
     def restore(
-        self, contents: Mapping[str, QueueContents], *, retry_limits: Mapping[str, RetryLimit]
+        self, contents: Mapping[str, QueueContents], *, retentions: Mapping[str, Retention]
     ) -> None:
         """Delete everything and store these contents instead, as they were exported.
 
-        The retry limits of their queues apply to the tasks at once; new tasks get sequence numbers
+        The retentions of their queues apply to the tasks at once; new tasks get sequence numbers
         above those restored.
         """
 

@@ -16,6 +16,7 @@ from pullqueue.errors import (
     InvalidEtaError,
     InvalidLeaseTimeError,
     InvalidMaxTasksError,
+    InvalidQueueNameError,
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
@@ -28,6 +29,7 @@ from pullqueue.tasks import NewTask
 
 __tracebackhide__ = is_refusal
 
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9-]{1,100}")
 _LARGEST_COUNT = 2**63 - 1
 """The largest number that every store can be asked for."""
 _is_task_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
@@ -59,6 +61,21 @@ def validated_tasks(
     if etas_usec:
         _check_eta(max(etas_usec), limits, now_usec())
     return validated
+
+
+def queue_name(name: str) -> str:
+    """Return the name of a queue that is to be made, if it is valid.
+
+    Raises:
+        InvalidQueueNameError: it is not.
+    """
+    if not _QUEUE_NAME.fullmatch(name):
+        raise InvalidQueueNameError(
+            f"invalid queue name {name!r:.120}: use letters, digits and hyphens (1 to 100 "
+            "characters)",
+            queue_name=name,
+        )
+    return name
 
 
 def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:

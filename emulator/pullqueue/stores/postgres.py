@@ -22,7 +22,7 @@ from pullqueue.engine.store import (
     Insertion,
     Lease,
     LeaseRequest,
-    RetryLimit,
+    Retention,
     StoreFactory,
     ValidatedTask,
 )
@@ -35,6 +35,7 @@ from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import DeleteResult, Task
 
 _SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
+_TABLES = ("tasks", "exhausted", "events", "leased", "totals", "lease_calls", "queues")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -132,6 +133,8 @@ def _repeated(method: Callable[_P, _R]) -> Callable[_P, _R]:
 class PostgresStore(SqlStore[PostgresSession]):
     """Keeps tasks in a PostgreSQL database."""
 
+    is_shared = True
+
     def __init__(
         self, address: Address, *, clock: Clock, limits: Limits, names: NameSource
     ) -> None:
@@ -157,28 +160,32 @@ class PostgresStore(SqlStore[PostgresSession]):
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
         *,
+        retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         """Store tasks; see `TaskStore.insert`."""
         with self._session() as session:
+            new = (session, queue_name, new_tasks, retention.lifetime_usec)
             if storage_limit_bytes is not None:
                 with session.transaction():
                     session.row("lock_totals")
                     self._catch_up(session)
-                    insertion = self._insert_within(
-                        session, queue_name, new_tasks, storage_limit_bytes
-                    )
-            elif len(new_tasks) == 1 or not any(new.name for new in new_tasks):
+                    insertion = self._insert_within(*new, storage_limit_bytes)
+            elif len(new_tasks) == 1 or not any(task.name for task in new_tasks):
                 # One statement is enough, unless a name that was given is in use.
-                insertion = self._insert(session, queue_name, new_tasks)
+                insertion = self._insert(*new)
             else:
                 with session.transaction():
-                    insertion = self._insert(session, queue_name, new_tasks)
+                    insertion = self._insert(*new)
         self._touch(queue_name, len(insertion.added))
         return insertion
 
     def _store(
-        self, session: PostgresSession, queue_name: str, named: Sequence[ValidatedTask]
+        self,
+        session: PostgresSession,
+        queue_name: str,
+        named: Sequence[ValidatedTask],
+        lifetime_usec: int | None,
     ) -> list[Task]:
         rows = session.rows(
             "insert",
@@ -189,6 +196,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             tags=[encode_tag(new.tag) for new in named],
             etas_usec=[new.eta_usec for new in named],
             sizes=[new.size for new in named],
+            lifetime_usec=lifetime_usec,
         )
         stored = {row[2]: row for row in rows}
         tasks: list[Task] = []
@@ -202,7 +210,7 @@ class PostgresStore(SqlStore[PostgresSession]):
     @_repeated
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
         """Lease the first due tasks; see `TaskStore.lease`."""
-        limit = request.retry_limit
+        limit = request.retention
         wanted: dict[str, object] = {"queue": queue_name, "max_tasks": request.max_tasks}
         suffix = ""
         if request.group_by_tag:
@@ -234,7 +242,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         *,
         expected_eta_usec: int | None,
         lease_usec: int,
-        retry_limit: RetryLimit,
+        retention: Retention,
     ) -> Task:
         """Change the end of a lease; see `TaskStore.modify_lease`."""
         kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
@@ -247,7 +255,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 expected_eta_usec=expected_eta_usec,
                 lease_usec=lease_usec,
                 kind=kind.value,
-                **retry_limit._asdict(),
+                **retention._asdict(),
             )
             if not row:
                 self._catch_up(session)
@@ -267,6 +275,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 now_usec=session.clock_usec,
                 queue=queue_name,
                 names=storable,
+                expected_eta_usec=None,
                 tombstone_usec=self._tombstone_usec,
             )
             deleted = {row[0] for row in rows}
@@ -290,6 +299,24 @@ class PostgresStore(SqlStore[PostgresSession]):
         return results
 
     @_repeated
+    def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
+        """Delete a task that is leased; see `TaskStore.acknowledge`."""
+        with self._session() as session:
+            rows = is_storable(task_name) and session.rows(
+                "delete",
+                now_usec=session.clock_usec,
+                queue=queue_name,
+                names=[task_name],
+                expected_eta_usec=expected_eta_usec,
+                tombstone_usec=self._tombstone_usec,
+            )
+            if not rows:
+                self._catch_up(session)
+                task = self._get(session, queue_name, task_name)
+                raise task_errors.lease_lost(task, session.now_usec)
+        self._touch(queue_name, 1)
+
+    @_repeated
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue; see `TaskStore.purge`."""
         with self._writing(unlimited=True) as session:
@@ -298,12 +325,18 @@ class PostgresStore(SqlStore[PostgresSession]):
                 "purge",
                 queue=queue_name,
                 now_usec=session.now_usec,
-                free_usec=session.now_usec + self._tombstone_usec,
+                tombstone_usec=self._tombstone_usec,
                 events=max(1, self._limits.events_kept),
             )
+            self._record_purge(session, queue_name)
             session.change("drop_exhausted_payloads", queue=queue_name)
         self._touch(queue_name, tasks)
         return int(tasks)
+
+    @_repeated
+    def delete_queue(self, queue_name: str) -> None:
+        """Delete everything of a queue; see `TaskStore.delete_queue`."""
+        super().delete_queue(queue_name)
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -336,9 +369,14 @@ class PostgresStore(SqlStore[PostgresSession]):
     def _replacing(self) -> Iterator[PostgresSession]:
         with self._writing(unlimited=True) as session:
             session.change("lock_tasks")
-            for table in ("tasks", "exhausted", "events", "leased", "totals", "lease_calls"):
+            for table in _TABLES:
                 session.change(f"delete_{table}")
             yield session
+
+    def _drop_queue(self, session: PostgresSession, queue_name: str) -> None:
+        super()._drop_queue(session, queue_name)
+        session.change("drop_totals", queue=queue_name)
+        session.change("drop_lease_calls", queue=queue_name)
 
     def _restored(self, session: PostgresSession) -> None:
         session.change("restore_totals")

@@ -21,8 +21,10 @@ now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec
 (ends_usec IS NULL OR ends_usec > (SELECT usec FROM now))
 
 -- fragment: tombstone
--- What makes a tombstone of a task.
-payload = '', tag = '', eta_usec = NULL, ends_usec = NULL, free_usec =
+-- What makes a tombstone of a task; the time from which on its name is in use follows.
+payload = '', tag = '', eta_usec = NULL, ends_usec = NULL, free_usec = coalesce((
+        SELECT tombstone_usec FROM retentions WHERE retentions.queue = tasks.queue),
+        %(tombstone_usec)s) +
 
 -- fragment: add_to_totals
 ON CONFLICT (queue, part) DO UPDATE SET
@@ -62,7 +64,7 @@ kept AS (
     SELECT {task} FROM due ORDER BY ends_usec, sequence
 ),
 tombstoned AS (
-    UPDATE tasks SET {tombstone} ends_usec + %(tombstone_usec)s
+    UPDATE tasks SET {tombstone} ends_usec
     WHERE sequence = ANY(ARRAY(SELECT sequence FROM due))
 ),
 counted AS (
@@ -99,14 +101,14 @@ given AS MATERIALIZED (
 ),
 stored AS (
     INSERT INTO tasks (sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
-        stored_bytes)
+        stored_bytes, ends_usec)
     SELECT sequence, %(queue)s, name, payload, tag, coalesce(eta_usec, {now_usec}), 0,
-        {now_usec}, size
+        {now_usec}, size, {now_usec} + %(lifetime_usec)s::bigint
     FROM given ORDER BY name
     ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence,
         payload = excluded.payload, tag = excluded.tag, eta_usec = excluded.eta_usec,
         retry_count = 0, enqueued_usec = excluded.enqueued_usec,
-        stored_bytes = excluded.stored_bytes, free_usec = NULL
+        stored_bytes = excluded.stored_bytes, ends_usec = excluded.ends_usec, free_usec = NULL
     WHERE tasks.free_usec <= excluded.enqueued_usec
     RETURNING eta_usec, sequence, name, enqueued_usec, stored_bytes
 ),
@@ -168,8 +170,9 @@ fitting AS MATERIALIZED (
 leased_now AS (
     UPDATE tasks SET eta_usec = {now_usec} + %(lease_usec)s,
         retry_count = retry_count + 1,
-        ends_usec = CASE WHEN retry_count + 1 >= %(leases)s::bigint THEN greatest(
-            {now_usec} + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
+        ends_usec = least(enqueued_usec + %(lifetime_usec)s::bigint,
+            CASE WHEN retry_count + 1 >= %(leases)s::bigint THEN greatest(
+                {now_usec} + %(lease_usec)s, enqueued_usec + %(age_usec)s) END)
     WHERE sequence = ANY(ARRAY(SELECT sequence FROM fitting))
     RETURNING {task}
 ),
@@ -244,8 +247,9 @@ INSERT INTO leased (queue, second, part, tasks) VALUES (%(queue)s, %(second)s, 0
 WITH {now},
 changed AS (
     UPDATE tasks SET eta_usec = {now_usec} + %(lease_usec)s,
-        ends_usec = CASE WHEN retry_count >= %(leases)s::bigint THEN greatest(
-            {now_usec} + %(lease_usec)s, enqueued_usec + %(age_usec)s) END
+        ends_usec = least(enqueued_usec + %(lifetime_usec)s::bigint,
+            CASE WHEN retry_count >= %(leases)s::bigint THEN greatest(
+                {now_usec} + %(lease_usec)s, enqueued_usec + %(age_usec)s) END)
     WHERE queue = %(queue)s AND name = %(name)s
         AND coalesce(eta_usec, 0) > {now_usec} AND retry_count > 0
         AND (%(expected_eta_usec)s::bigint IS NULL OR eta_usec = %(expected_eta_usec)s)
@@ -261,12 +265,16 @@ recorded AS (
 SELECT {task} FROM changed
 
 -- name: delete
--- The index finds the names of a list in their order.
+-- The index finds the names of a list in their order. With an `expected_eta_usec`, only tasks are
+-- deleted whose current lease ends then.
 WITH {now},
 deleted AS (
-    UPDATE tasks SET {tombstone} {now_usec} + %(tombstone_usec)s
+    UPDATE tasks SET {tombstone} {now_usec}
     WHERE queue = %(queue)s AND name = ANY(%(names)s) AND free_usec IS NULL
         AND {not_exhausted}
+        AND (%(expected_eta_usec)s::bigint IS NULL OR (retry_count > 0
+            AND coalesce(eta_usec, 0) = %(expected_eta_usec)s
+            AND coalesce(eta_usec, 0) > {now_usec}))
     RETURNING name, retry_count, stored_bytes
 ),
 recorded AS (
@@ -284,7 +292,7 @@ SELECT name FROM deleted
 
 -- name: purge
 WITH deleted AS (
-    UPDATE tasks SET {tombstone} %(free_usec)s
+    UPDATE tasks SET {tombstone} %(now_usec)s
     WHERE queue = %(queue)s AND eta_usec IS NOT NULL
     RETURNING name, retry_count, stored_bytes
 ),
@@ -340,18 +348,62 @@ DELETE FROM tasks WHERE free_usec <= (
 INSERT INTO leased (queue, second, part, tasks) VALUES ('', 0, 0, 0)
 ON CONFLICT (queue, second, part) DO UPDATE SET tasks = excluded.tasks
 
--- name: retry_limit
-SELECT leases, age_usec FROM retry_limits WHERE queue = %(queue)s
+-- name: retention
+SELECT leases, age_usec, lifetime_usec, tombstone_usec FROM retentions WHERE queue = %(queue)s
 
--- name: set_retry_limit
-INSERT INTO retry_limits (queue, leases, age_usec) VALUES (%(queue)s, %(leases)s, %(age_usec)s)
-ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.age_usec
+-- name: set_retention
+INSERT INTO retentions (queue, leases, age_usec, lifetime_usec, tombstone_usec)
+VALUES (%(queue)s, %(leases)s, %(age_usec)s, %(lifetime_usec)s, %(tombstone_usec)s)
+ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.age_usec,
+    lifetime_usec = excluded.lifetime_usec, tombstone_usec = excluded.tombstone_usec
 
--- name: apply_retry_limit
-UPDATE tasks SET ends_usec = CASE WHEN retry_count > 0 AND retry_count >= %(leases)s::bigint
-    THEN greatest(eta_usec, enqueued_usec + %(age_usec)s) END
+-- name: apply_retention
+UPDATE tasks SET ends_usec = least(enqueued_usec + %(lifetime_usec)s::bigint,
+    CASE WHEN retry_count > 0 AND retry_count >= %(leases)s::bigint
+        THEN greatest(eta_usec, enqueued_usec + %(age_usec)s) END)
 WHERE queue = %(queue)s AND eta_usec IS NOT NULL
-    AND (ends_usec IS NOT NULL OR (retry_count > 0 AND retry_count >= %(leases)s::bigint))
+    AND (ends_usec IS NOT NULL OR %(lifetime_usec)s::bigint IS NOT NULL
+        OR (retry_count > 0 AND retry_count >= %(leases)s::bigint))
+
+-- name: queue_records
+SELECT queue, paused, purged_usec, deleted_usec, settings FROM queues
+
+-- name: change_queue_record
+-- NULL leaves a part as it is.
+INSERT INTO queues (queue, paused, purged_usec, settings)
+VALUES (%(queue)s, coalesce(%(paused)s::boolean, false), %(purged_usec)s::bigint,
+    %(settings)s::text)
+ON CONFLICT (queue) DO UPDATE SET paused = coalesce(%(paused)s::boolean, queues.paused),
+    purged_usec = coalesce(excluded.purged_usec, queues.purged_usec),
+    settings = coalesce(excluded.settings, queues.settings)
+
+-- name: set_queue_record
+INSERT INTO queues (queue, paused, purged_usec, deleted_usec, settings)
+VALUES (%(queue)s, %(paused)s, %(purged_usec)s, %(deleted_usec)s, %(settings)s)
+
+-- name: drop_queue_record
+DELETE FROM queues WHERE queue = %(queue)s
+
+-- name: drop_tasks
+DELETE FROM tasks WHERE queue = %(queue)s
+
+-- name: drop_exhausted
+DELETE FROM exhausted WHERE queue = %(queue)s
+
+-- name: drop_events
+DELETE FROM events WHERE queue = %(queue)s
+
+-- name: drop_leased
+DELETE FROM leased WHERE queue = %(queue)s
+
+-- name: drop_retentions
+DELETE FROM retentions WHERE queue = %(queue)s
+
+-- name: drop_totals
+DELETE FROM totals WHERE queue = %(queue)s
+
+-- name: drop_lease_calls
+DELETE FROM lease_calls WHERE queue = %(queue)s
 
 -- name: get
 SELECT {task} FROM tasks WHERE queue = %(queue)s AND name = %(name)s
@@ -438,6 +490,9 @@ DELETE FROM totals
 
 -- name: delete_lease_calls
 DELETE FROM lease_calls
+
+-- name: delete_queues
+DELETE FROM queues
 
 -- name: restore_task
 INSERT INTO tasks ({task}) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)

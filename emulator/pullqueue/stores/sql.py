@@ -19,7 +19,8 @@ from pullqueue.engine.store import (
     Insertion,
     QueueContents,
     QueueCounts,
-    RetryLimit,
+    QueueRecord,
+    Retention,
     TaskFilter,
     TaskStore,
     ValidatedTask,
@@ -113,7 +114,13 @@ class SqlStore(TaskStore, Generic[S]):
         """Return how many tasks a queue has, and their size; None: all queues together."""
 
     @abstractmethod
-    def _store(self, session: S, queue_name: str, named: Sequence[ValidatedTask]) -> list[Task]:
+    def _store(
+        self,
+        session: S,
+        queue_name: str,
+        named: Sequence[ValidatedTask],
+        lifetime_usec: int | None,
+    ) -> list[Task]:
         """Store tasks with names and record it; return those whose names were free."""
 
     @abstractmethod
@@ -209,10 +216,16 @@ class SqlStore(TaskStore, Generic[S]):
 
     # -- adding ----------------------------------------------------------------------------------
 
-    def _insert(self, session: S, queue_name: str, new_tasks: Sequence[ValidatedTask]) -> Insertion:
+    def _insert(
+        self,
+        session: S,
+        queue_name: str,
+        new_tasks: Sequence[ValidatedTask],
+        lifetime_usec: int | None,
+    ) -> Insertion:
         """Store tasks; where a generated name is in use, generate another."""
         named = self._named(new_tasks)
-        added = {task.name: task for task in self._store(session, queue_name, named)}
+        added = {task.name: task for task in self._store(session, queue_name, named, lifetime_usec)}
         refused: dict[str, type[NameInUseError]] = {}
         while len(added) + len(refused) < len(named):
             # A name may be that of a task that is exhausted by now.
@@ -229,7 +242,7 @@ class SqlStore(TaskStore, Generic[S]):
             )
             again = [new for new in named if new.name not in added and new.name not in refused]
             if again:
-                tasks = self._store(session, queue_name, again)
+                tasks = self._store(session, queue_name, again, lifetime_usec)
                 added.update((task.name, task) for task in tasks)
         return Insertion([added[new.name] for new in named if new.name in added], refused)
 
@@ -238,6 +251,7 @@ class SqlStore(TaskStore, Generic[S]):
         session: S,
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
+        lifetime_usec: int | None,
         limit_bytes: int,
     ) -> Insertion:
         """Store tasks, if the size of all queues stays within a limit."""
@@ -248,7 +262,7 @@ class SqlStore(TaskStore, Generic[S]):
         needed = self._totals(session, None)[1] + sum(new.size for new in accepted)
         if needed > limit_bytes:
             raise task_errors.over_quota(len(accepted), needed, limit_bytes)
-        added, more = self._insert(session, queue_name, accepted)
+        added, more = self._insert(session, queue_name, accepted, lifetime_usec)
         return Insertion(added, refused | more)
 
     def _named(self, new_tasks: Sequence[ValidatedTask]) -> Sequence[ValidatedTask]:
@@ -296,18 +310,59 @@ class SqlStore(TaskStore, Generic[S]):
                 names = session.listed([name for name in task_names if is_storable(name)])
                 session.change("free_names", queue=queue_name, names=names)
 
-    def change_retry_limit(self, queue_name: str, retry_limit: RetryLimit) -> None:
-        """Apply another retry limit to the current leases."""
+    def change_retention(self, queue_name: str, retention: Retention) -> None:
+        """Apply another retention to the tasks of a queue."""
         with self._writing(unlimited=True) as session:
-            before = session.row("retry_limit", queue=queue_name) or (None, 0)
-            if tuple(before) != retry_limit:
-                # By the limit before, some tasks may have been exhausted already.
+            before = session.row("retention", queue=queue_name) or Retention()
+            if tuple(before) != retention:
+                # By the retention before, some tasks may have been exhausted already.
                 self._catch_up(session)
-                self._set_retry_limit(session, queue_name, retry_limit)
+                self._set_retention(session, queue_name, retention)
 
-    def _set_retry_limit(self, session: S, queue_name: str, retry_limit: RetryLimit) -> None:
-        session.change("apply_retry_limit", queue=queue_name, **retry_limit._asdict())
-        session.change("set_retry_limit", queue=queue_name, **retry_limit._asdict())
+    def _set_retention(self, session: S, queue_name: str, retention: Retention) -> None:
+        session.change("apply_retention", queue=queue_name, **retention._asdict())
+        session.change("set_retention", queue=queue_name, **retention._asdict())
+
+    def queue_records(self) -> dict[str, QueueRecord]:
+        """Return the records of all queues that have any."""
+        # Not for reading: whether tasks are past their end makes no difference to records.
+        with self._writing() as session:
+            return self._queue_records(session)
+
+    def _queue_records(self, session: S) -> dict[str, QueueRecord]:
+        return {
+            queue_name: QueueRecord(bool(paused), *rest)
+            for queue_name, paused, *rest in session.rows("queue_records")
+        }
+
+    def change_queue_record(
+        self, queue_name: str, *, paused: bool | None = None, settings: str | None = None
+    ) -> None:
+        """Change the record of a queue; None leaves a part of it as it is."""
+        changes = {"paused": paused, "purged_usec": None, "settings": settings}
+        with self._writing() as session:
+            session.change("change_queue_record", queue=queue_name, **changes)
+
+    def drop_queue_record(self, queue_name: str) -> None:
+        """Delete the record of a queue."""
+        with self._writing() as session:
+            session.change("drop_queue_record", queue=queue_name)
+
+    def delete_queue(self, queue_name: str) -> None:
+        """Delete everything of a queue, and record the time."""
+        with self._writing(unlimited=True) as session:
+            self._drop_queue(session, queue_name)
+            record = QueueRecord(deleted_usec=session.now_usec)
+            session.change("drop_queue_record", queue=queue_name)
+            session.change("set_queue_record", queue=queue_name, **record._asdict())
+
+    def _drop_queue(self, session: S, queue_name: str) -> None:
+        for table in ("tasks", "exhausted", "events", "leased", "retentions"):
+            session.change(f"drop_{table}", queue=queue_name)
+
+    def _record_purge(self, session: S, queue_name: str) -> None:
+        changes = {"paused": None, "purged_usec": session.now_usec, "settings": None}
+        session.change("change_queue_record", queue=queue_name, **changes)
 
     def _touch(self, queue_name: str, tasks: int) -> None:
         """Count the tasks of an operation that is done; trim the records now and then."""
@@ -364,24 +419,29 @@ class SqlStore(TaskStore, Generic[S]):
             since = now_usec // USEC_PER_SECOND - _HOUR_SECONDS
             for queue_name, second, tasks in session.rows("all_leased", second=since):
                 contents[queue_name].leased.append((second, int(tasks)))
+            for queue_name, record in self._queue_records(session).items():
+                contents[queue_name] = contents[queue_name]._replace(record=record)
         return dict(contents)
 
     def restore(
-        self, contents: Mapping[str, QueueContents], *, retry_limits: Mapping[str, RetryLimit]
+        self, contents: Mapping[str, QueueContents], *, retentions: Mapping[str, Retention]
     ) -> None:
         """Replace all contents; see `TaskStore.restore`."""
         with self._replacing() as session:
             for queue_name, restored in contents.items():
                 session.change_many("restore_task", map(row_of, restored.tasks))
                 session.change_many("restore_exhausted", map(row_of, restored.exhausted))
+                if restored.record is not None:
+                    record = restored.record._asdict()
+                    session.change("set_queue_record", queue=queue_name, **record)
                 for second, tasks in restored.leased:
                     session.change("count_leased", queue=queue_name, second=second, tasks=tasks)
             self._restored(session)
             for queue_name, restored in contents.items():
                 tombstones = [(queue_name, *item) for item in restored.tombstones.items()]
                 session.change_many("restore_tombstone", tombstones)
-                limit = retry_limits.get(queue_name, RetryLimit())
-                self._set_retry_limit(session, queue_name, limit)
+                limit = retentions.get(queue_name, Retention())
+                self._set_retention(session, queue_name, limit)
 
 
 def _latest(operations: Sequence[Operation], kept: int) -> Sequence[Operation]:

@@ -23,7 +23,7 @@ from pullqueue.engine.store import (
     Insertion,
     Lease,
     LeaseRequest,
-    RetryLimit,
+    Retention,
     StoreFactory,
     ValidatedTask,
     fitting,
@@ -124,21 +124,28 @@ class SqliteStore(SqlStore[SqliteSession]):
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
         *,
+        retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         """Store tasks; see `TaskStore.insert`."""
         with self._writing() as session:
+            new = (session, queue_name, new_tasks, retention.lifetime_usec)
             if storage_limit_bytes is None:
-                insertion = self._insert(session, queue_name, new_tasks)
+                insertion = self._insert(*new)
             else:
-                insertion = self._insert_within(session, queue_name, new_tasks, storage_limit_bytes)
+                insertion = self._insert_within(*new, storage_limit_bytes)
         self._touch(queue_name, len(insertion.added))
         return insertion
 
     def _store(
-        self, session: SqliteSession, queue_name: str, named: Sequence[ValidatedTask]
+        self,
+        session: SqliteSession,
+        queue_name: str,
+        named: Sequence[ValidatedTask],
+        lifetime_usec: int | None,
     ) -> list[Task]:
         now_usec = session.now_usec
+        ends_usec = None if lifetime_usec is None else now_usec + lifetime_usec
         ((first,),) = session.rows("next_sequence")
         tasks = [
             Task(
@@ -147,7 +154,8 @@ class SqliteStore(SqlStore[SqliteSession]):
             )
             for sequence, (name, payload, tag, eta_usec, size) in enumerate(named, first)
         ]
-        if session.change_many("insert_task", map(row_of, tasks)) < len(tasks):
+        rows = ((*row_of(task), ends_usec) for task in tasks)
+        if session.change_many("insert_task", rows) < len(tasks):
             stored = {row[0] for row in session.rows("sequences_from", sequence=first)}
             tasks = [task for task in tasks if task.sequence in stored]
         if tasks:
@@ -176,7 +184,7 @@ class SqliteStore(SqlStore[SqliteSession]):
                 tag = (session.row("first_due_tag", **wanted) or (tag,))[0]
             wanted["tag"] = tag
         wanted["max_tasks"] = request.max_tasks
-        if request.retry_limit.leases == 0:
+        if request.retention.leases == 0:
             session.change(f"exhaust_due{suffix}", **wanted)
             self._catch_up(session)
             return []
@@ -190,7 +198,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             "lease_tasks",
             sequences=session.listed([task.sequence for task in due]),
             until_usec=until_usec,
-            **request.retry_limit._asdict(),
+            **request.retention._asdict(),
         )
         leased = [
             Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
@@ -209,7 +217,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         *,
         expected_eta_usec: int | None,
         lease_usec: int,
-        retry_limit: RetryLimit,
+        retention: Retention,
     ) -> Task:
         """Change the end of a lease; see `TaskStore.modify_lease`."""
         with self._writing() as session:
@@ -221,7 +229,7 @@ class SqliteStore(SqlStore[SqliteSession]):
                 until_usec=until_usec,
                 expected_eta_usec=expected_eta_usec,
                 now_usec=session.now_usec,
-                **retry_limit._asdict(),
+                **retention._asdict(),
             )
             if not row:
                 task = self._get(session, queue_name, task_name)
@@ -238,15 +246,14 @@ class SqliteStore(SqlStore[SqliteSession]):
         results: list[DeleteResult] = []
         deleted: list[Row] = []
         with self._writing() as session:
-            free_usec = session.now_usec + self._tombstone_usec
             for name in task_names:
-                task = {"queue": queue_name, "name": name}
+                task = {"queue": queue_name, "name": name, "now_usec": session.now_usec}
                 if not is_storable(name):
                     results.append(DeleteResult.UNKNOWN)
-                elif rows := session.rows("delete", **task, free_usec=free_usec):
+                elif rows := session.rows("delete", **task, tombstone_usec=self._tombstone_usec):
                     results.append(DeleteResult.DELETED)
                     deleted += rows
-                elif session.rows("get", **task, now_usec=session.now_usec):
+                elif session.rows("get", **task):
                     results.append(DeleteResult.TOMBSTONED)
                 else:
                     results.append(DeleteResult.UNKNOWN)
@@ -254,11 +261,29 @@ class SqliteStore(SqlStore[SqliteSession]):
         self._touch(queue_name, len(deleted))
         return results
 
+    def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
+        """Delete a task that is leased; see `TaskStore.acknowledge`."""
+        with self._writing() as session:
+            rows = is_storable(task_name) and session.rows(
+                "acknowledge",
+                queue=queue_name,
+                name=task_name,
+                expected_eta_usec=expected_eta_usec,
+                now_usec=session.now_usec,
+                tombstone_usec=self._tombstone_usec,
+            )
+            if not rows:
+                task = self._get(session, queue_name, task_name)
+                raise task_errors.lease_lost(task, session.now_usec)
+            self._removed(session, EventKind.DELETED, queue_name, rows)
+        self._touch(queue_name, 1)
+
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue; see `TaskStore.purge`."""
         with self._writing() as session:
-            free_usec = session.now_usec + self._tombstone_usec
-            gone = session.rows("purge", queue=queue_name, free_usec=free_usec)
+            times = {"now_usec": session.now_usec, "tombstone_usec": self._tombstone_usec}
+            gone = session.rows("purge", queue=queue_name, **times)
+            self._record_purge(session, queue_name)
             session.change("drop_exhausted_payloads", queue=queue_name)
             self._removed(session, EventKind.PURGED, queue_name, gone)
         self._touch(queue_name, len(gone))
@@ -313,11 +338,17 @@ class SqliteStore(SqlStore[SqliteSession]):
     def _replacing(self) -> Iterator[SqliteSession]:
         with self._lock:
             with self._writing() as session:
-                for statement in ("tasks", "exhausted", "events", "leased"):
+                for statement in ("tasks", "exhausted", "events", "leased", "queues"):
                     session.change(f"delete_{statement}")
                 yield session
             self._rates.clear()
             self._recount()
+
+    def _drop_queue(self, session: SqliteSession, queue_name: str) -> None:
+        tasks, stored_bytes = self._totals(session, queue_name)
+        super()._drop_queue(session, queue_name)
+        session.added.append((queue_name, -tasks, -stored_bytes))
+        self._rates.pop(queue_name, None)
 
     def _restored(self, session: SqliteSession) -> None:
         """Do nothing: `_replacing` counts the tasks, and the next number follows the last one."""

@@ -1,12 +1,15 @@
 -- The statements of the SQLite store. The store sends those of one operation in one transaction.
+-- Where the earlier of two ends is chosen, 9223372036854775807 represents none.
 
 -- fragment: task
 -- The columns of a task in the order of `Task`.
 eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
 
 -- fragment: tombstone
--- What makes a tombstone of a task.
-payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec =
+-- What makes a tombstone of a task; the time from which on its name is in use follows.
+payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = coalesce((
+        SELECT tombstone_usec FROM retentions WHERE retentions.queue = tasks.queue),
+        :tombstone_usec) +
 
 -- name: find_exhausted
 -- Whether a task is past the end of its last lease.
@@ -31,7 +34,7 @@ FROM (
 GROUP BY queue, ends_usec
 
 -- name: tombstone_exhausted
-UPDATE tasks SET {tombstone} ends_usec + :tombstone_usec
+UPDATE tasks SET {tombstone} ends_usec
 WHERE ends_usec <= :now_usec
 
 -- name: trim_exhausted
@@ -48,10 +51,12 @@ SELECT coalesce(max(sequence), 0) + 1 FROM tasks
 
 -- name: insert_task
 -- Store a task unless its name is in use; a tombstone that has expired is replaced.
-INSERT INTO tasks ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
+    stored_bytes, ends_usec) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence, payload = excluded.payload,
     tag = excluded.tag, eta_usec = excluded.eta_usec, retry_count = excluded.retry_count,
-    enqueued_usec = excluded.enqueued_usec, stored_bytes = excluded.stored_bytes, free_usec = NULL
+    enqueued_usec = excluded.enqueued_usec, stored_bytes = excluded.stored_bytes,
+    ends_usec = excluded.ends_usec, free_usec = NULL
 WHERE tasks.free_usec <= excluded.enqueued_usec
 
 -- name: sequences_from
@@ -77,8 +82,10 @@ ORDER BY eta_usec, sequence LIMIT 1
 
 -- name: lease_tasks
 UPDATE tasks SET eta_usec = :until_usec, retry_count = retry_count + 1,
-    ends_usec = CASE WHEN retry_count + 1 >= :leases
-        THEN max(:until_usec, enqueued_usec + :age_usec) END
+    ends_usec = nullif(min(
+        CASE WHEN retry_count + 1 >= :leases THEN max(:until_usec, enqueued_usec + :age_usec)
+            ELSE 9223372036854775807 END,
+        coalesce(enqueued_usec + :lifetime_usec, 9223372036854775807)), 9223372036854775807)
 WHERE sequence IN (SELECT value FROM json_each(:sequences))
 
 -- name: exhaust_due
@@ -98,20 +105,29 @@ ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.
 
 -- name: modify_lease
 UPDATE tasks SET eta_usec = :until_usec,
-    ends_usec = CASE WHEN retry_count >= :leases
-        THEN max(:until_usec, enqueued_usec + :age_usec) END
+    ends_usec = nullif(min(
+        CASE WHEN retry_count >= :leases THEN max(:until_usec, enqueued_usec + :age_usec)
+            ELSE 9223372036854775807 END,
+        coalesce(enqueued_usec + :lifetime_usec, 9223372036854775807)), 9223372036854775807)
 WHERE queue = :queue AND name = :name AND eta_usec > :now_usec AND retry_count > 0
     AND (:expected_eta_usec IS NULL OR eta_usec = :expected_eta_usec)
 RETURNING {task}
 
 -- name: delete
 -- Make a tombstone of a task.
-UPDATE tasks SET {tombstone} :free_usec
+UPDATE tasks SET {tombstone} :now_usec
 WHERE queue = :queue AND name = :name AND eta_usec IS NOT NULL
 RETURNING name, retry_count, stored_bytes
 
+-- name: acknowledge
+-- Make a tombstone of a task whose current lease ends at a time.
+UPDATE tasks SET {tombstone} :now_usec
+WHERE queue = :queue AND name = :name AND eta_usec = :expected_eta_usec AND eta_usec > :now_usec
+    AND retry_count > 0
+RETURNING name, retry_count, stored_bytes
+
 -- name: purge
-UPDATE tasks SET {tombstone} :free_usec
+UPDATE tasks SET {tombstone} :now_usec
 WHERE queue = :queue AND eta_usec IS NOT NULL
 RETURNING name, retry_count, stored_bytes
 
@@ -161,18 +177,55 @@ DELETE FROM tasks WHERE free_usec <= (
 INSERT INTO leased (queue, second, part, tasks) VALUES ('', 0, 0, 0)
 ON CONFLICT (queue, second, part) DO UPDATE SET tasks = excluded.tasks
 
--- name: retry_limit
-SELECT leases, age_usec FROM retry_limits WHERE queue = :queue
+-- name: retention
+SELECT leases, age_usec, lifetime_usec, tombstone_usec FROM retentions WHERE queue = :queue
 
--- name: set_retry_limit
-INSERT INTO retry_limits (queue, leases, age_usec) VALUES (:queue, :leases, :age_usec)
-ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.age_usec
+-- name: set_retention
+INSERT INTO retentions (queue, leases, age_usec, lifetime_usec, tombstone_usec)
+VALUES (:queue, :leases, :age_usec, :lifetime_usec, :tombstone_usec)
+ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.age_usec,
+    lifetime_usec = excluded.lifetime_usec, tombstone_usec = excluded.tombstone_usec
 
--- name: apply_retry_limit
-UPDATE tasks SET ends_usec = CASE WHEN retry_count > 0 AND retry_count >= :leases
-    THEN max(eta_usec, enqueued_usec + :age_usec) END
+-- name: apply_retention
+UPDATE tasks SET ends_usec = nullif(min(
+    CASE WHEN retry_count > 0 AND retry_count >= :leases
+        THEN max(eta_usec, enqueued_usec + :age_usec) ELSE 9223372036854775807 END,
+    coalesce(enqueued_usec + :lifetime_usec, 9223372036854775807)), 9223372036854775807)
 WHERE queue = :queue AND eta_usec IS NOT NULL
-    AND (ends_usec IS NOT NULL OR (retry_count > 0 AND retry_count >= :leases))
+    AND (ends_usec IS NOT NULL OR :lifetime_usec IS NOT NULL
+        OR (retry_count > 0 AND retry_count >= :leases))
+
+-- name: queue_records
+SELECT queue, paused, purged_usec, deleted_usec, settings FROM queues
+
+-- name: change_queue_record
+-- NULL leaves a part as it is.
+INSERT INTO queues (queue, paused, purged_usec, settings)
+VALUES (:queue, coalesce(:paused, 0), :purged_usec, :settings)
+ON CONFLICT (queue) DO UPDATE SET paused = coalesce(:paused, paused),
+    purged_usec = coalesce(:purged_usec, purged_usec), settings = coalesce(:settings, settings)
+
+-- name: set_queue_record
+INSERT INTO queues (queue, paused, purged_usec, deleted_usec, settings)
+VALUES (:queue, :paused, :purged_usec, :deleted_usec, :settings)
+
+-- name: drop_queue_record
+DELETE FROM queues WHERE queue = :queue
+
+-- name: drop_tasks
+DELETE FROM tasks WHERE queue = :queue
+
+-- name: drop_exhausted
+DELETE FROM exhausted WHERE queue = :queue
+
+-- name: drop_events
+DELETE FROM events WHERE queue = :queue
+
+-- name: drop_leased
+DELETE FROM leased WHERE queue = :queue
+
+-- name: drop_retentions
+DELETE FROM retentions WHERE queue = :queue
 
 -- name: get
 SELECT {task} FROM tasks WHERE queue = :queue AND name = :name
@@ -246,6 +299,9 @@ DELETE FROM events
 
 -- name: delete_leased
 DELETE FROM leased
+
+-- name: delete_queues
+DELETE FROM queues
 
 -- name: restore_task
 INSERT INTO tasks ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -156,7 +156,7 @@ def assert_exhausted(
         name = name_of(task)
         found = sum(task.name == name for task in exhausted)
         if found != (count if count is not None else max(found, 1)):
-            limit = queue.retry_limit.leases
+            limit = queue.retention.leases
             rule = "has no task_retry_limit" if limit is None else f"permits {limit} leases"
             _fail(f"task {name!r} of queue {queue.name!r}, which {rule}, is not exhausted", queue)
 

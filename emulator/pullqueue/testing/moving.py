@@ -124,7 +124,7 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
         ClockError: the clock cannot be moved.
     """
     name = name_of(task)
-    limit = queue.retry_limit
+    limit = queue.retention
     if limit.leases is None:
         raise ValueError(
             f"tasks of queue {queue.name!r} are never exhausted: give it a task_retry_limit "

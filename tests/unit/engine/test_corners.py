@@ -283,13 +283,13 @@ class TestConfiguration:
         emulator.reconfigure(QueueConfig(queues=(changed,), total_storage_limit_bytes=1))
 
         assert queue.settings is changed
-        assert queue.retry_limit.leases == 5
+        assert queue.retention.leases == 5
         with pytest.raises(OverQuotaError):
             queue.add(b"work")
 
     def test_no_age_limit(self, queue: Queue) -> None:
         """Without one, no age is asked for."""
-        assert queue.retry_limit.age_usec == 0
+        assert queue.retention.age_usec == 0
 
     def test_one_name_is_guessed(self) -> None:
         """Of two names that are near, the nearer one is offered."""

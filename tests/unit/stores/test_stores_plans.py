@@ -21,10 +21,11 @@ POSTGRES = statements("postgres.sql")
 WHOLE = {
     *("all_tasks", "all_exhausted", "all_tombstones", "all_leased", "totals", "restore_totals"),
     *("delete_tasks", "delete_exhausted", "delete_events", "delete_leased", "delete_totals"),
-    *("delete_lease_calls", "snapshot", "no_timeout", "lock_tasks", "renumber"),
+    *("delete_lease_calls", "delete_queues", "queue_records", "drop_tasks"),
+    *("snapshot", "no_timeout", "lock_tasks", "renumber"),
 }
 """They are to read everything, or read nothing."""
-SMALL = {"totals", "lease_calls", "retry_limits", "unnest"}
+SMALL = {"totals", "lease_calls", "retentions", "queues", "unnest"}
 """Tables of a few rows."""
 TASKS_PER_QUEUE = 2_000
 
@@ -37,7 +38,8 @@ def test_every_statement_is_used(database: str) -> None:
     known = statements(f"{database}.sql")
 
     used = {name for name in known if f'"{name}"' in code}
-    used |= {name for name in known if name.startswith("delete_") and 'f"delete_{' in code}
+    for verb in ("delete", "drop"):
+        used |= {name for name in known if name.startswith(verb) and f'f"{verb}_{{' in code}
     used |= {name for name in known if f'f"{name.removesuffix("_by_tag")}{{suffix}}"' in code}
 
     assert used == set(known)
@@ -56,6 +58,8 @@ def arguments_of(statement: str) -> dict[str, object]:
         "tag": b"=red",
         "kind": "added",
         "retry_counts": "0",
+        "paused": True,
+        "settings": "{}",
     }
     names = re.findall(r"(?<!:):(\w+)|%\((\w+)\)[sb]", statement)
     return {name: values.get(name, 1000) for pair in names for name in pair if name}
@@ -122,7 +126,7 @@ INDEXES_OF = {
     "exhaust_due_by_tag": {"tasks_due", "tasks_due_tag_postgresql"},
     "list_by_tag": {"tasks_due_tag_postgresql"},
     "modify_lease": {"tasks_name"},
-    "delete": {"tasks_name"},
+    "delete": {"tasks_name", "retentions_pkey"},
     "free_names": {"tasks_name"},
     "get": {"tasks_name"},
     "names_in_use": {"tasks_name"},

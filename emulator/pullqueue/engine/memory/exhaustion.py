@@ -1,4 +1,4 @@
-"""When tasks that have used up their leases are deleted, and what is kept of them."""
+"""When tasks that have used up their leases, or are too old, are deleted; what is kept of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from pullqueue.engine.memory.index import OrderedIndex
-from pullqueue.engine.store import RetryLimit
+from pullqueue.engine.store import Retention
 from pullqueue.limits import Limits
 from pullqueue.tasks import Task
 
@@ -15,24 +15,20 @@ _End = tuple[int, int, str]
 
 
 class ExhaustionSchedule:
-    """The ends of the last permitted leases of one queue, in order."""
+    """The ends of the last permitted leases, and of tasks' lifetimes, of one queue, in order."""
 
     def __init__(self) -> None:
         self._ends: OrderedIndex[_End] = OrderedIndex()
         self._end_of: dict[str, _End] = {}
 
-    def schedule(self, tasks: Iterable[Task], retry_limit: RetryLimit) -> None:
-        """Schedule the exhaustion of those tasks that were leased for the last time."""
-        if retry_limit.leases is None:
+    def schedule(self, tasks: Iterable[Task], retention: Retention) -> None:
+        """Schedule the exhaustion of those tasks that end if they are not leased again."""
+        if retention.leases is None and retention.lifetime_usec is None:
             return
         ends = [
-            (
-                max(task.eta_usec, task.enqueued_usec + retry_limit.age_usec),
-                task.sequence,
-                task.name,
-            )
+            (end_usec, task.sequence, task.name)
             for task in tasks
-            if task.retry_count >= retry_limit.leases
+            if (end_usec := retention.end_usec(task)) is not None
         ]
         self.cancel(name for _, _, name in ends)
         self._end_of.update((end[2], end) for end in ends)

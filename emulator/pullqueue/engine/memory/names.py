@@ -13,7 +13,7 @@ class NameIndex:
 
     def __init__(self, tombstone_usec: int) -> None:
         """Reserve the name of a deleted task for `tombstone_usec`."""
-        self._tombstone_usec = tombstone_usec
+        self.tombstone_usec = tombstone_usec
         self._entries: dict[str, Task | int] = {}
         # A heap: a tombstone from a snapshot may expire later than one that is made after it.
         self._expiries: list[tuple[int, Sequence[str]]] = []
@@ -31,7 +31,7 @@ class NameIndex:
 
     def tombstone(self, names: Sequence[str], deleted_usec: int) -> None:
         """Replace tasks that were deleted at a time by tombstones."""
-        expiry = deleted_usec + self._tombstone_usec
+        expiry = deleted_usec + self.tombstone_usec
         self._entries.update(dict.fromkeys(names, expiry))
         heapq.heappush(self._expiries, (expiry, names))
 

@@ -21,7 +21,7 @@ from pullqueue.engine.store import (
     LeaseRequest,
     QueueContents,
     QueueCounts,
-    RetryLimit,
+    Retention,
     TaskFilter,
     ValidatedTask,
     fitting,
@@ -40,7 +40,8 @@ class MemoryQueue:
         self.exhausted = ExhaustedTasks(limits)
         self.events = EventLog(limits.events_kept)
         self.lease_rate = RateLimiter()
-        self._names = NameIndex(limits.tombstone_seconds * USEC_PER_SECOND)
+        self._tombstone_usec = limits.tombstone_seconds * USEC_PER_SECOND
+        self._names = NameIndex(self._tombstone_usec)
         self._tasks = TaskIndex()
         self._schedule = ExhaustionSchedule()
         self._leased = LeaseCounter()
@@ -94,17 +95,19 @@ class MemoryQueue:
             )
         return tasks, refused
 
-    def insert(self, tasks: Sequence[Task], now_usec: int) -> None:
+    def insert(self, tasks: Sequence[Task], retention: Retention, now_usec: int) -> None:
         """Store prepared tasks."""
         self._tasks.add(tasks)
         self._names.put(tasks)
         self.bytes_stored += sum(task.stored_bytes for task in tasks)
         self.events.record(EventKind.ADDED, now_usec, tasks)
+        if retention.lifetime_usec is not None:
+            self._schedule.schedule(tasks, retention)
 
     def lease(self, request: LeaseRequest, now_usec: int) -> list[Task]:
         """Lease the first due tasks and return them in the order they had."""
         due = self._due(request, now_usec)
-        if request.retry_limit.leases == 0:
+        if request.retention.leases == 0:
             self._exhaust(sorted(due, key=lambda task: task.sequence), now_usec)
             return []
         due = fitting(due, request.payload_bytes)
@@ -119,7 +122,7 @@ class MemoryQueue:
         self._names.put(leased)
         self._leased.add(now_usec, len(leased))
         self.events.record(EventKind.LEASED, now_usec, leased, until_usec)
-        self._schedule.schedule(leased, request.retry_limit)
+        self._schedule.schedule(leased, request.retention)
         return leased
 
     def modify_lease(
@@ -127,14 +130,11 @@ class MemoryQueue:
         name: str,
         expected_eta_usec: int | None,
         lease_usec: int,
-        retry_limit: RetryLimit,
+        retention: Retention,
         now_usec: int,
     ) -> Task:
         """Change the end of the current lease of a task; see `TaskStore.modify_lease`."""
-        task = self.get(name)
-        is_leased = task.state_at(now_usec) is TaskState.LEASED
-        if not is_leased or expected_eta_usec not in (None, task.eta_usec):
-            raise task_errors.lease_lost(task, now_usec)
+        task = self._leased_task(name, expected_eta_usec, now_usec)
         changed = task._replace(eta_usec=now_usec + lease_usec)
         self._tasks.move([task], [changed])
         self._names.put([changed])
@@ -142,7 +142,7 @@ class MemoryQueue:
             self.events.record(EventKind.EXTENDED, now_usec, [changed], changed.eta_usec)
         else:
             self.events.record(EventKind.RELEASED, now_usec, [changed])
-        self._schedule.schedule([changed], retry_limit)
+        self._schedule.schedule([changed], retention)
         return changed
 
     def delete(self, names: Iterable[str], now_usec: int) -> list[DeleteResult]:
@@ -161,6 +161,11 @@ class MemoryQueue:
         self._remove(list(deleted.values()), EventKind.DELETED, now_usec)
         return results
 
+    def acknowledge(self, name: str, expected_eta_usec: int, now_usec: int) -> None:
+        """Delete a task that is leased; see `TaskStore.acknowledge`."""
+        task = self._leased_task(name, expected_eta_usec, now_usec)
+        self._remove([task], EventKind.DELETED, now_usec)
+
     def purge(self, now_usec: int) -> int:
         """Delete every task."""
         purged = list(self._tasks)
@@ -172,10 +177,14 @@ class MemoryQueue:
         """Free the names of deleted tasks: some, or all (None)."""
         self._names.free(names)
 
-    def change_retry_limit(self, retry_limit: RetryLimit, now_usec: int) -> None:
-        """Apply another retry limit to the tasks that were leased."""
+    def change_retention(self, retention: Retention, now_usec: int) -> None:
+        """Apply another retention to all tasks, and to the names of those deleted from now on."""
+        tombstone_usec = retention.tombstone_usec
+        self._names.tombstone_usec = (
+            self._tombstone_usec if tombstone_usec is None else tombstone_usec
+        )
         self._schedule.clear()
-        self._schedule.schedule((task for task in self._tasks if task.retry_count), retry_limit)
+        self._schedule.schedule(self._tasks, retention)
         self.catch_up(now_usec)
 
     # -- questions -------------------------------------------------------------------------------
@@ -227,6 +236,14 @@ class MemoryQueue:
         self._leased.restore(contents.leased)
 
     # -- parts -----------------------------------------------------------------------------------
+
+    def _leased_task(self, name: str, expected_eta_usec: int | None, now_usec: int) -> Task:
+        """Return a task whose current lease ends at `expected_eta_usec`, or at any time (None)."""
+        task = self.get(name)
+        is_leased = task.state_at(now_usec) is TaskState.LEASED
+        if not is_leased or expected_eta_usec not in (None, task.eta_usec):
+            raise task_errors.lease_lost(task, now_usec)
+        return task
 
     def _generated(self, source: NameSource, used: set[str | None]) -> str:
         """Return a name that is not in use, and add it to those `used` in the batch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pullqueue.clock import Clock
 from pullqueue.engine import task_errors
@@ -16,7 +17,8 @@ from pullqueue.engine.store import (
     LeaseRequest,
     QueueContents,
     QueueCounts,
-    RetryLimit,
+    QueueRecord,
+    Retention,
     TaskFilter,
     TaskStore,
     ValidatedTask,
@@ -37,6 +39,7 @@ class MemoryStore(TaskStore):
         self._names = names
         self._lock = threading.RLock()
         self._queues: dict[str, MemoryQueue] = {}
+        self._records: dict[str, QueueRecord] = {}
         self._next_sequence = 1
 
     def now_usec(self) -> int:
@@ -48,6 +51,7 @@ class MemoryStore(TaskStore):
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
         *,
+        retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         """Store tasks; see `TaskStore.insert`."""
@@ -57,7 +61,7 @@ class MemoryStore(TaskStore):
             if tasks:
                 self._check_storage(tasks, storage_limit_bytes)
                 self._check_count(len(tasks))
-                queue.insert(tasks, now_usec)
+                queue.insert(tasks, retention, now_usec)
                 self._next_sequence += len(tasks)
             return Insertion(tasks, refused)
 
@@ -76,14 +80,12 @@ class MemoryStore(TaskStore):
         *,
         expected_eta_usec: int | None,
         lease_usec: int,
-        retry_limit: RetryLimit,
+        retention: Retention,
     ) -> Task:
         """Change the end of a lease; see `TaskStore.modify_lease`."""
         with self._lock:
             now_usec, queue = self._now(queue_name)
-            return queue.modify_lease(
-                task_name, expected_eta_usec, lease_usec, retry_limit, now_usec
-            )
+            return queue.modify_lease(task_name, expected_eta_usec, lease_usec, retention, now_usec)
 
     def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
         """Delete tasks by name; see `TaskStore.delete`."""
@@ -91,10 +93,17 @@ class MemoryStore(TaskStore):
             now_usec, queue = self._now(queue_name)
             return queue.delete(task_names, now_usec)
 
+    def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
+        """Delete a task that is leased; see `TaskStore.acknowledge`."""
+        with self._lock:
+            now_usec, queue = self._now(queue_name)
+            queue.acknowledge(task_name, expected_eta_usec, now_usec)
+
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue; see `TaskStore.purge`."""
         with self._lock:
             now_usec, queue = self._now(queue_name)
+            self._change_record(queue_name, purged_usec=now_usec)
             return queue.purge(now_usec)
 
     def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:
@@ -148,36 +157,75 @@ class MemoryStore(TaskStore):
             self._catch_up()
             return sum(queue.bytes_stored for queue in self._queues.values())
 
-    def change_retry_limit(self, queue_name: str, retry_limit: RetryLimit) -> None:
-        """Apply another retry limit to the current leases."""
+    def change_retention(self, queue_name: str, retention: Retention) -> None:
+        """Apply another retention to the tasks of a queue."""
         with self._lock:
             now_usec, queue = self._now(queue_name)
-            queue.change_retry_limit(retry_limit, now_usec)
+            queue.change_retention(retention, now_usec)
+
+    def queue_records(self) -> dict[str, QueueRecord]:
+        """Return the records of all queues that have any."""
+        with self._lock:
+            return dict(self._records)
+
+    def change_queue_record(
+        self, queue_name: str, *, paused: bool | None = None, settings: str | None = None
+    ) -> None:
+        """Change the record of a queue; None leaves a part of it as it is."""
+        changes = {"paused": paused, "settings": settings}
+        with self._lock:
+            self._change_record(
+                queue_name, **{key: value for key, value in changes.items() if value is not None}
+            )
+
+    def drop_queue_record(self, queue_name: str) -> None:
+        """Delete the record of a queue."""
+        with self._lock:
+            self._records.pop(queue_name, None)
+
+    def delete_queue(self, queue_name: str) -> None:
+        """Delete everything of a queue, and record the time."""
+        with self._lock:
+            self._queues.pop(queue_name, None)
+            self._records[queue_name] = QueueRecord(deleted_usec=self.now_usec())
 
     def clear(self) -> None:
         """Delete everything."""
         with self._lock:
             self._queues.clear()
+            self._records.clear()
             self._next_sequence = 1
 
     def export(self) -> dict[str, QueueContents]:
         """Return the contents of every queue that has any."""
         with self._lock:
-            exported = {name: self._now(name)[1].export() for name in list(self._queues)}
+            exported = {
+                name: self._now(name)[1].export()._replace(record=self._records.get(name))
+                for name in [*self._queues, *self._records]
+            }
             return {name: contents for name, contents in exported.items() if any(contents)}
 
     def restore(
-        self, contents: Mapping[str, QueueContents], *, retry_limits: Mapping[str, RetryLimit]
+        self, contents: Mapping[str, QueueContents], *, retentions: Mapping[str, Retention]
     ) -> None:
         """Replace all contents; see `TaskStore.restore`."""
         with self._lock:
             self._queues.clear()
+            self._records = {
+                name: restored.record
+                for name, restored in contents.items()
+                if restored.record is not None
+            }
             for name, restored in contents.items():
                 queue = self._queues[name] = MemoryQueue(name, self._limits)
                 queue.restore(restored)
-                queue.change_retry_limit(retry_limits.get(name, RetryLimit()), self.now_usec())
+                queue.change_retention(retentions.get(name, Retention()), self.now_usec())
             used = (task.sequence for restored in contents.values() for task in restored.tasks)
             self._next_sequence = max(used, default=0) + 1
+
+    def _change_record(self, queue_name: str, **changes: Any) -> None:  # noqa: ANN401 - fields
+        record = self._records.get(queue_name, QueueRecord())
+        self._records[queue_name] = record._replace(**changes)
 
     def _now(self, queue_name: str) -> tuple[int, MemoryQueue]:
         """Return the time, and the queue as it is by then."""

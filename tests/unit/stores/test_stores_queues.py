@@ -1,0 +1,385 @@
+"""Queues made at run time, pauses, and acknowledging a lease that is held, in each store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from store_rules import LIMITS, config_of
+from stores import own_schema
+
+from pullqueue import (
+    Emulator,
+    InvalidQueueNameError,
+    ManualClock,
+    NewTask,
+    Queue,
+    QueueNameInUseError,
+    QueuePausedError,
+    QueueState,
+    TaskAlreadyExistsError,
+    TaskLeaseExpiredError,
+    TombstonedTaskError,
+    UnknownQueueError,
+    UnknownTaskError,
+)
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
+
+MADE = QueueSettings(name="made", mode=QueueMode.PULL)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def made(emulator: Emulator) -> Queue:
+    """Give a queue that was made at run time."""
+    return emulator.create_queue(MADE)
+
+
+def restarted(emulator: Emulator, clock: ManualClock, url: str) -> Iterator[Emulator]:
+    """Stop an emulator and start another on its store."""
+    emulator.close()
+    other = Emulator(config_of(2), clock=clock, limits=LIMITS, store=url)
+    yield other
+    other.close()
+
+
+def names(emulator: Emulator) -> list[str]:
+    """Return the names of all queues."""
+    return [queue.name for queue in emulator.queues]
+
+
+class TestAcknowledge:
+    def test_a_task_that_is_held(self, queue: Queue) -> None:
+        """It is deleted, and its name is reserved."""
+        queue.add(b"work", name="one")
+        (task,) = queue.lease_tasks(60, 1)
+
+        queue.acknowledge("one", expected_eta_usec=task.eta_usec)
+
+        assert queue.fetch_statistics().tasks == 0
+        assert [event.kind.value for event in queue.history("one")] == [
+            "added",
+            "leased",
+            "deleted",
+        ]
+        with pytest.raises(TombstonedTaskError):
+            queue.add(name="one")
+
+    def test_a_lease_that_is_not_held(self, queue: Queue, clock: ManualClock) -> None:
+        """Never leased, another's, or lapsed: refused, and nothing is changed."""
+        never = queue.add(name="one", eta=clock.now() + DAY)
+        with pytest.raises(TaskLeaseExpiredError):
+            queue.acknowledge("one", expected_eta_usec=never.eta_usec)
+        clock.advance(DAY)
+        (task,) = queue.lease_tasks(60, 1)
+        for expected in (task.eta_usec - 1, task.eta_usec + 1):
+            with pytest.raises(TaskLeaseExpiredError):
+                queue.acknowledge("one", expected_eta_usec=expected)
+        clock.advance(60)
+        with pytest.raises(TaskLeaseExpiredError, match="its lease has expired"):
+            queue.acknowledge("one", expected_eta_usec=task.eta_usec)
+
+        assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [2]
+
+    def test_a_task_that_is_not_there(self, queue: Queue) -> None:
+        """Unknown and deleted tasks are told apart."""
+        queue.add(name="deleted")
+        queue.delete_tasks("deleted")
+
+        with pytest.raises(UnknownTaskError):
+            queue.acknowledge("unknown", expected_eta_usec=1)
+        with pytest.raises(UnknownTaskError):
+            queue.acknowledge("\0", expected_eta_usec=1)
+        with pytest.raises(TombstonedTaskError):
+            queue.acknowledge("deleted", expected_eta_usec=1)
+
+
+class TestPause:
+    def test_no_lease_and_nothing_else(self, queue: Queue) -> None:
+        """Tasks are added, modified, acknowledged and deleted as before."""
+        queue.add_many([NewTask(name=name) for name in ("a", "b", "c")])
+        a, b = queue.lease_tasks(60, 2)
+        queue.pause()
+        paused = queue.state
+
+        for lease in (queue.lease_tasks, queue.lease_tasks_by_tag):
+            with pytest.raises(QueuePausedError, match="queue 'pull' is paused: resume it"):
+                lease(60, 1)
+        queue.add(name="d")
+        queue.modify_task_lease(a, 0)
+        queue.acknowledge(b.name, expected_eta_usec=b.eta_usec)
+        queue.delete_tasks("c")
+        queue.resume()
+
+        assert (paused, queue.state) == (QueueState.PAUSED, QueueState.RUNNING)
+        assert [task.name for task in queue.lease_tasks(60, 9)] == ["a", "d"]
+
+    def test_a_deployment_resumes(self, emulator: Emulator, queue: Queue) -> None:
+        """Unless queue.yaml says `resume_paused_queues: false`."""
+        queue.pause()
+        emulator.reconfigure(replace(config_of(2), resume_paused_queues=False))
+        still = queue.state
+        emulator.reconfigure(config_of(2))
+
+        assert (still, queue.state) == (QueueState.PAUSED, QueueState.RUNNING)
+
+    def test_a_disabled_queue(self, emulator: Emulator, queue: Queue) -> None:
+        """A queue that is no longer in queue.yaml can be resumed, until the next deployment."""
+        emulator.reconfigure(QueueConfig())
+        disabled = queue.state
+        queue.resume()
+        queue.add()
+        resumed = queue.state
+        emulator.reconfigure(QueueConfig())
+
+        assert [disabled, resumed, queue.state] == [
+            QueueState.DISABLED,
+            QueueState.RUNNING,
+            QueueState.DISABLED,
+        ]
+
+    def test_a_restart(
+        self, queue: Queue, clock: ManualClock, emulator: Emulator, url: str
+    ) -> None:
+        """It stays paused, and the time of the last purge stays known."""
+        if url == "memory":
+            pytest.skip("what is in memory is gone with its process")
+        queue.purge()
+        queue.pause()
+        purged = clock.now()
+        clock.advance(1)
+        for other in restarted(emulator, clock, url):
+            queue = other.queue("pull")
+            found = (queue.state, queue.purged, other.queue("limited").purged)
+            other.reset()
+
+            assert found == (QueueState.PAUSED, purged, None)
+            assert (queue.state, queue.purged) == (QueueState.RUNNING, None)
+
+
+class TestCreatedQueue:
+    def test_it_is_a_queue(self, emulator: Emulator, made: Queue) -> None:
+        """It is listed after those of queue.yaml, and has its own tasks."""
+        made.add(b"work", tag="red")
+
+        assert names(emulator) == ["pull", "limited", "default", "made"]
+        assert emulator.queue("made") is made
+        assert [queue.created for queue in emulator.queues] == [False, False, False, True]
+        assert [task.payload for task in made.lease_tasks_by_tag(60, 1)] == [b"work"]
+
+    def test_a_name_in_use(self, emulator: Emulator, made: Queue) -> None:
+        """Of another queue, whoever made it."""
+        for name in ("made", "pull", "default"):
+            with pytest.raises(QueueNameInUseError, match=f"queue '{name}' exists: choose another"):
+                emulator.create_queue(replace(MADE, name=name))
+
+    @pytest.mark.parametrize("name", ["", "a_b", "a b", "x" * 101, "é"])
+    def test_a_name_that_is_not_valid(self, emulator: Emulator, name: str) -> None:
+        """Names are those of queue.yaml."""
+        with pytest.raises(InvalidQueueNameError, match="letters, digits and hyphens"):
+            emulator.create_queue(replace(MADE, name=name))
+
+    def test_names_are_free_after_an_hour(self, made: Queue, clock: ManualClock) -> None:
+        """Tombstones last an hour, of deleted, acknowledged, purged and exhausted tasks."""
+        made.add_many([NewTask(name=name) for name in ("a", "b", "c")])
+        made.delete_tasks("a")
+        (task,) = made.lease_tasks(60, 1)
+        made.acknowledge(task.name, expected_eta_usec=task.eta_usec)
+        made.purge()
+        clock.advance(timedelta(minutes=59, seconds=59))
+        for name in ("a", "b", "c"):
+            with pytest.raises(TombstonedTaskError):
+                made.add(name=name)
+        clock.advance(1)
+
+        assert [made.add(name=name).name for name in ("a", "b", "c")] == ["a", "b", "c"]
+
+    def test_tasks_live_for_31_days(self, made: Queue, clock: ManualClock) -> None:
+        """Then they are exhausted, leased or not, however long their lease is."""
+        made.add_many([NewTask(name=name) for name in ("leased", "extended", "waiting")])
+        clock.advance(30 * DAY)
+        made.add(name="younger")
+        leased, extended = made.lease_tasks(7 * 86_400, 2)
+        made.modify_task_lease(extended, 7 * 86_400)
+        clock.advance(DAY - timedelta(microseconds=1))
+        before = made.fetch_statistics().tasks
+        change = made.next_change()
+        clock.advance(timedelta(microseconds=1))
+
+        assert (before, change) == (4, clock.now())
+        assert [task.name for task in made.list_tasks()] == ["younger"]
+        assert {task.name for task in made.exhausted} == {"leased", "extended", "waiting"}
+        with pytest.raises(TombstonedTaskError):
+            made.modify_lease(leased.name, 1)
+        clock.advance(3600)
+        assert made.add(name="leased").name == "leased"
+
+    def test_a_retry_limit_ends_tasks_sooner(self, emulator: Emulator, clock: ManualClock) -> None:
+        """Whichever comes first."""
+        retry = RetryParameters(task_retry_limit=1)
+        made = emulator.create_queue(replace(MADE, retry_parameters=retry))
+        made.add(name="short")
+        made.lease_tasks(60, 1)
+        clock.advance(60)
+        made.add(name="long")
+        clock.advance(30 * DAY)
+        made.lease_tasks(7 * 86_400, 1)
+        clock.advance(DAY)
+
+        assert [task.name for task in made.exhausted] == ["short", "long"]
+
+    def test_other_times(self, emulator: Emulator, clock: ManualClock) -> None:
+        """Both can be given, and changed for the tasks that are there."""
+        settings = replace(MADE, task_lifetime_seconds=100, tombstone_seconds=0)
+        made = emulator.create_queue(settings)
+        made.add(name="a")
+        made.delete_tasks("a")
+        made.add(name="a")
+        emulator.update_queue(replace(settings, task_lifetime_seconds=50))
+        clock.advance(50)
+
+        assert [task.name for task in made.exhausted] == ["a"]
+        assert made.settings.tombstone_seconds == 0
+        assert emulator.update_queue(MADE).settings.task_lifetime_seconds == 31 * 86_400
+
+    def test_a_reload_leaves_it_alone(self, emulator: Emulator, made: Queue) -> None:
+        """It is neither disabled nor resumed."""
+        made.pause()
+        emulator.reconfigure(config_of(3))
+
+        assert names(emulator) == ["pull", "limited", "default", "made"]
+        assert made.state is QueueState.PAUSED
+
+    def test_queue_yaml_wins(self, emulator: Emulator, made: Queue) -> None:
+        """A queue that is listed later is one of queue.yaml, and keeps its tasks."""
+        made.add(name="one")
+        emulator.reconfigure(QueueConfig(queues=(MADE,)))
+        queue = emulator.queue("made")
+        emulator.reconfigure(QueueConfig())
+
+        assert not queue.created
+        assert queue.state is QueueState.DISABLED
+        assert [task.name for task in queue.list_tasks()] == ["one"]
+
+    def test_reset_deletes_it(self, emulator: Emulator, made: Queue) -> None:
+        """And its name is free at once."""
+        made.add()
+        emulator.reset()
+
+        assert "made" not in names(emulator)
+        with pytest.raises(UnknownQueueError):
+            made.add()
+        assert emulator.create_queue(MADE).list_tasks() == []
+
+    def test_a_restart(self, emulator: Emulator, made: Queue, clock: ManualClock, url: str) -> None:
+        """The queue, its settings and its tasks are there again."""
+        if url == "memory":
+            pytest.skip("what is in memory is gone with its process")
+        retry = RetryParameters(task_retry_limit=3, min_backoff_seconds=0.5)
+        emulator.update_queue(replace(MADE, retry_parameters=retry))
+        emulator.create_queue(QueueSettings(name="push", rate=Rate(count=5), target="v1.worker"))
+        made.add(name="one")
+        before = made.settings
+        for other in restarted(emulator, clock, url):
+            queue = other.queue("made")
+            assert (queue.created, queue.settings) == (True, before)
+            assert [task.name for task in queue.list_tasks()] == ["one"]
+            assert other.queue("push").settings.rate == Rate(count=5)
+            clock.advance(31 * DAY)
+            assert queue.list_tasks() == []
+
+    def test_a_snapshot(self, emulator: Emulator, made: Queue) -> None:
+        """What is exported has it, and what is restored makes it again."""
+        made.add(name="one")
+        made.pause()
+        exported = emulator.export()
+        emulator.reset()
+        emulator.restore(exported)
+
+        assert [task.name for task in emulator.queue("made").list_tasks()] == ["one"]
+        assert emulator.queue("made").state is QueueState.PAUSED
+        assert emulator.queue("made").retention == made.retention
+
+
+class TestDeletedQueue:
+    def test_everything_is_gone(self, emulator: Emulator, made: Queue) -> None:
+        """Tasks, names and records; who still has the queue is told."""
+        made.add(b"x" * 50, name="one")
+        made.lease_tasks(60, 1)
+        emulator.delete_queue("made")
+
+        assert "made" not in names(emulator)
+        assert emulator.bytes_stored == 0
+        assert set(emulator.export()) == {"made"}
+        for call in (made.add, made.pause, lambda: made.lease_tasks(1, 1)):
+            with pytest.raises(UnknownQueueError, match="was deleted"):
+                call()
+        with pytest.raises(UnknownQueueError):
+            emulator.delete_queue("made")
+        with pytest.raises(UnknownQueueError):
+            emulator.update_queue(MADE)
+
+    def test_its_name_is_reserved_for_7_days(
+        self, emulator: Emulator, made: Queue, clock: ManualClock
+    ) -> None:
+        """Then a new queue begins empty."""
+        made.add(name="one")
+        emulator.delete_queue("made")
+        clock.advance(7 * DAY - timedelta(microseconds=1))
+        with pytest.raises(QueueNameInUseError, match="was deleted not long ago"):
+            emulator.create_queue(MADE)
+        clock.advance(timedelta(microseconds=1))
+        new = emulator.create_queue(MADE)
+
+        assert new.add(name="one").name == "one"
+        assert [event.kind.value for event in new.events()] == ["added"]
+
+    def test_one_of_queue_yaml(self, emulator: Emulator, queue: Queue) -> None:
+        """It is back, empty, with the next reload."""
+        queue.add()
+        emulator.delete_queue("pull")
+        gone = names(emulator)
+        emulator.reconfigure(emulator.config)
+
+        assert gone == ["limited", "default"]
+        assert emulator.queue("pull").list_tasks() == []
+        assert emulator.queue("pull").add(name="one").name == "one"
+
+    def test_the_others_stay(self, emulator: Emulator, made: Queue, queue: Queue) -> None:
+        """Their tasks are not touched."""
+        queue.add(name="one")
+        made.add(name="one")
+        emulator.delete_queue("made")
+
+        assert [task.name for task in queue.list_tasks()] == ["one"]
+        with pytest.raises(TaskAlreadyExistsError):
+            queue.add(name="one")
+
+
+def test_two_servers_on_one_database(clock: ManualClock) -> None:
+    """What one does to queues, the other sees within a second."""
+    url = own_schema("store")
+    first = Emulator(config_of(2), clock=clock, store=url)
+    first.reset()
+    second = Emulator(QueueConfig(queues=(MADE,)), clock=clock, store=url)
+    first.create_queue(replace(MADE, name="other"))
+    clock.advance(1)
+    second.queue("other").add(name="one")
+    second.queue("other").pause()
+    first.create_queue(MADE)
+    clock.advance(1)
+
+    assert first.queue("other").state is QueueState.PAUSED
+    assert [task.name for task in first.queue("other").list_tasks()] == ["one"]
+    assert not second.queue("made").created
+    held = second.queue("other")
+    first.delete_queue("other")
+    clock.advance(1)
+    with pytest.raises(UnknownQueueError):
+        second.queue("other")
+    with pytest.raises(UnknownQueueError, match="was deleted"):
+        held.add()
+    first.close()
+    second.close()
