@@ -338,6 +338,9 @@ def test_what_is_refused_comes_back_filled_in(site: Site, emulator: Emulator) ->
 
     site.wait_for("task 'taken' exists: choose another name", "[role=alert]")
     assert site.find("#payload").get_attribute("value") == "long work to type"
+    # The page is a page, not the answer to a form: it follows what happens.
+    emulator.queue("pull").add(name="meanwhile")
+    site.wait_for("meanwhile", "#tasks")
     site.fill("#name", "free")
     site.press("Add")
     site.wait_for("Task free was added.", "#status")
@@ -411,7 +414,15 @@ def test_live(site: Site, emulator: Emulator, server: Server) -> None:
     site.wait_for("unseen", "#tasks")
 
     server.stop()
-    site.wait_for("The server does not answer.", "#status")
+    site.wait_for("The server does not respond", "#status")
+
+
+def test_a_page_that_is_gone(site: Site, server: Server) -> None:
+    """A page that the server refuses by now says so instead of claiming to be live."""
+    requests.get(f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull", timeout=5)
+    site.open("/requests/1")
+    server.state.requests.clear()
+    site.wait_for("This page cannot be refreshed (status 404)", "#status")
 
 
 def test_the_clock(site: Site, clock: ManualClock, emulator: Emulator) -> None:

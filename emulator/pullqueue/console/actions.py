@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from flask import redirect, request, url_for
@@ -14,7 +15,6 @@ from pullqueue.api.errors import ApiError
 from pullqueue.console.control import Control
 from pullqueue.console.formatting import instant
 from pullqueue.console.notices import Notice, Notices
-from pullqueue.console.pages import Pages
 from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.errors import PullQueueError
 from pullqueue.tasks import count_tasks, taken_by
@@ -29,10 +29,9 @@ _Number = TypeVar("_Number", int, float)
 class Actions:
     """One method for each form."""
 
-    def __init__(self, control: Control, notices: Notices, pages: Pages) -> None:
+    def __init__(self, control: Control, notices: Notices) -> None:
         self._control = control
         self._notices = notices
-        self._pages = pages
 
     def add(self, queue: str) -> Response:
         """Add a task; what cannot be added comes back with the form filled in."""
@@ -44,7 +43,7 @@ class Actions:
                 taken = taken_by(existing=why == "exists")
                 raise ApiError(f"task {name!r} {taken}: choose another name")
         except PullQueueError as error:
-            return self._pages.queue_page(queue, form, str(error))
+            return self._to(str(error), "queue", is_error=True, form=form, queue=queue)
         name = answer["tasks"][0]["name"]
         return self._to(f"Task {name} was added.", "queue", queue=queue)
 
@@ -105,7 +104,7 @@ class Actions:
         try:
             self._control.ask("setFault", body=_fault(form))
         except PullQueueError as error:
-            return self._pages.faults_page(form, str(error))
+            return self._to(str(error), "faults", is_error=True, form=form)
         return self._to("The fault is set.", "faults")
 
     def remove_fault(self) -> Response:
@@ -170,9 +169,17 @@ class Actions:
             return self._to("The file is no JSON: nothing was changed.", "server", is_error=True)
         return self._to(f"Loaded {count_tasks(tasks)}.", "server")
 
-    def _to(self, text: str, page: str, *, is_error: bool = False, **values: str) -> Response:
-        """Lead to a page that says a text once."""
-        key = self._notices.put(Notice(text, is_error))
+    def _to(
+        self,
+        text: str,
+        page: str,
+        *,
+        is_error: bool = False,
+        form: Mapping[str, str] = MappingProxyType({}),
+        **values: str,
+    ) -> Response:
+        """Redirect to a page that shows a text once, with the form that was refused."""
+        key = self._notices.put(Notice(text, is_error, form))
         values["notice"] = key
         return redirect(url_for(f"console.{page}", _external=False, **values), 303)
 

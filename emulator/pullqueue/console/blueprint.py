@@ -40,7 +40,7 @@ def blueprint(state: ServerState) -> Blueprint:
     control = Control(state)
     pages = Pages(control, notices)
     _add_pages(console, pages)
-    _add_actions(console, Actions(control, notices, pages))
+    _add_actions(console, Actions(control, notices))
     console.after_request(_secured)
     for name, function in FILTERS.items():
         console.add_app_template_filter(function, name)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 _KEPT = 100
 
 
 class Notice(NamedTuple):
-    """Something to say."""
+    """The result of a form."""
 
     text: str
     is_error: bool = False
+    form: Mapping[str, str] = MappingProxyType({})
+    """What was filled in, of a form that was refused."""
 
 
 class Notices:

@@ -59,18 +59,12 @@ class Pages:
 
     def queue(self, queue: str) -> Response:
         """One queue and its tasks."""
-        return self.queue_page(queue)
-
-    def queue_page(
-        self, name: str, form: Json | None = None, problem: str | None = None
-    ) -> Response:
-        """Give the page of a queue, with what was filled in and why it was refused."""
-        queue = self._control.ask("getQueue", queue=name)["queue"]
+        name, shown = queue, self._control.ask("getQueue", queue=queue)["queue"]
         chosen = {field: request.args.get(field, "") for field in _FILTERS}
-        chosen["limit"] = chosen["limit"] if chosen["limit"] in _PAGE_SIZES else "100"
+        chosen["limit"] = chosen["limit"] or "100"
         query = {field: text for field, text in chosen.items() if text}
         after = request.args.get("after")
-        pull = queue["mode"] == "pull"
+        pull = shown["mode"] == "pull"
         listed: Json = {"tasks": [], "next": None}
         if pull and chosen["state"] == "exhausted":
             listed = self._control.ask("listQueueExhausted", {"limit": query["limit"]}, queue=name)
@@ -80,7 +74,7 @@ class Pages:
         depths = self._control.ask("listDepths")["depths"].get(name)
         return self._page(
             "queue",
-            queue=queue,
+            queue=shown,
             chart=chart_of(depths) if depths else None,
             tasks=listed["tasks"],
             following=listed["next"],
@@ -88,10 +82,7 @@ class Pages:
             chosen=chosen,
             query=query,
             states=(*_STATES, "exhausted"),
-            page_sizes=_PAGE_SIZES,
-            form=form or {},
-            problem=problem,
-            status=400 if problem else 200,
+            page_sizes=sorted({*_PAGE_SIZES, chosen["limit"]}, key=int),
         )
 
     def task(self, queue: str, task: str) -> Response:
@@ -151,10 +142,6 @@ class Pages:
 
     def faults(self) -> Response:
         """The faults that are set, and a form for another."""
-        return self.faults_page()
-
-    def faults_page(self, form: Json | None = None, problem: str | None = None) -> Response:
-        """Give the page of the faults, with what was filled in and why it was refused."""
         queues = self._control.ask("listQueues")["queues"]
         return self._page(
             "faults",
@@ -164,9 +151,6 @@ class Pages:
             calls=VERBS,
             errors=list(ERRORS),
             queues=[queue["name"] for queue in queues if queue["mode"] == "pull"],
-            form=form or {},
-            problem=problem,
-            status=400 if problem else 200,
         )
 
     def clock(self) -> Response:
@@ -258,9 +242,11 @@ class Pages:
         return self._rendered(template, status=status, config=config, clock=clock, **values)
 
     def _rendered(self, template: str, /, *, status: int, **values: Any) -> Response:  # noqa: ANN401 - for the template
+        notice = self._notices.take(request.args.get("notice"))
         html = render_template(
             f"console/{template}.html",
-            notice=self._notices.take(request.args.get("notice")),
+            notice=notice,
+            form=notice.form if notice else {},
             token=self._control.token,
             token_field=TOKEN_FIELD,
             page=template,

@@ -80,6 +80,7 @@ class Queue(Model):
         numbers = queue.fetch_statistics()
         oldest = numbers.oldest_eta
         age = None if oldest is None else (from_usec(queue.now_usec()) - oldest).total_seconds()
+        is_due = age is not None and age >= 0
         settings = asdict(queue.settings)
         shown = {
             name: value
@@ -96,7 +97,7 @@ class Queue(Model):
             scheduled=numbers.scheduled,
             exhausted=len(queue.exhausted) if queue.mode is QueueMode.PULL else 0,
             oldest_eta=iso(oldest),
-            oldest_age_seconds=None if age is None else max(0.0, age),
+            oldest_age_seconds=age if is_due else None,
             leased_last_minute=numbers.leased_last_minute,
             leased_last_hour=numbers.leased_last_hour,
             bytes_stored=numbers.bytes_stored,

@@ -10,7 +10,7 @@ import html5lib
 import pytest
 from flask.testing import FlaskClient
 
-from pullqueue import Emulator, Limits, ManualClock
+from pullqueue import Emulator, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.control.state import ServerState
 from pullqueue.server.app import create_app
@@ -142,8 +142,17 @@ def test_a_large_payload(client: FlaskClient, state: ServerState) -> None:
     )
 
     assert added.status_code == 303
-    assert refused.status_code == 400
-    assert "1048577 bytes" in refused.text
+    assert refused.status_code == 303
+    assert "1048577 bytes" in client.get(refused.headers["Location"]).text
+
+
+def test_a_page_of_any_size(client: FlaskClient, state: ServerState) -> None:
+    """`limit` is what the address says; one that is not possible is refused."""
+    for place in range(5):
+        state.emulator.queue("pull").add_many([NewTask(name=f"n{place}-{n}") for n in range(50)])
+
+    assert client.get("/console/queues/pull?limit=200").text.count('<tr>\n<th scope="row">') == 200
+    assert client.get("/console/queues/pull?limit=1001").status_code == 400
 
 
 def test_a_large_snapshot(client: FlaskClient, state: ServerState) -> None:

@@ -258,3 +258,12 @@ def test_an_end_of_a_lease_beyond_64_bits(control: ControlClient, emulator: Emul
 
     assert reply.status == 400
     assert "eta_usec" in reply.message
+
+
+def test_the_age_of_the_oldest_due_task(control: ControlClient, emulator: Emulator) -> None:
+    """There is none while every task is leased or scheduled."""
+    queue = emulator.queue("pull")
+    queue.add(name="a")
+    assert control.get("/queues/pull").body["queue"]["oldest_age_seconds"] == 0
+    queue.lease_tasks(60, 1)
+    assert control.get("/queues/pull").body["queue"]["oldest_age_seconds"] is None

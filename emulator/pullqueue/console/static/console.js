@@ -43,6 +43,7 @@
   const refresh = async () => {
     try {
       const answer = await fetch(address(), { headers: { Accept: "text/html" } });
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
       const copy = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (lost) status.replaceChildren();
       lost = false;
@@ -54,8 +55,9 @@
         // The server was started anew: its old token would be refused.
         for (const old of document.getElementsByName(fresh.name)) old.value = fresh.value;
       }
-    } catch {
-      if (!lost) say("The server does not answer. This page shows what was known before.");
+    } catch (error) {
+      const why = error instanceof TypeError ? "The server does not respond" : "This page cannot be refreshed";
+      if (!lost) say(`${why} (${error.message}). It shows what was known before.`);
       lost = true;
     }
   };
