@@ -33,7 +33,7 @@ from pullqueue.testing import (
     exhaust,
 )
 
-VERBS = ("add", "lease_tasks", "lease_tasks_by_tag", "delete_tasks")
+VERBS = ("add", "lease_tasks", "lease_tasks_by_tag")
 LIMITED = {"name": "limited", "retry_parameters": {"task_retry_limit": 2}}
 QUEUES = st.sampled_from(["free", "limited"])
 
@@ -105,15 +105,20 @@ class Verbs(RuleBasedStateMachine):
             pass
         self.faults.remove(expected)
 
+    @precondition(lambda self: len(self.faults) > 2)
     @rule()
     def clear_faults(self) -> None:
         """Remove all."""
         self.it.faults.clear()
         self.faults.clear()
 
-    @rule(verb=st.sampled_from(VERBS), queue_name=QUEUES)
-    def call(self, verb: str, queue_name: str) -> None:
-        """Call a queue as an app does."""
+    @rule(verbs=st.lists(st.sampled_from(VERBS), min_size=1, max_size=5), queue_name=QUEUES)
+    def call(self, verbs: list[str], queue_name: str) -> None:
+        """Call a queue as an app does, some times."""
+        for verb in verbs:
+            self._call(verb, queue_name)
+
+    def _call(self, verb: str, queue_name: str) -> None:
         queue = self.it.emulator.queue(queue_name)
         message, empty = self._outcome(verb)
         tasks: list[Task] = []
@@ -121,8 +126,6 @@ class Verbs(RuleBasedStateMachine):
         try:
             if verb == "add":
                 queue.add("work", tag="t")
-            elif verb == "delete_tasks":
-                queue.delete_tasks(queue.list_tasks(limit=1))
             else:
                 tasks = getattr(queue, verb)(30, 1)
         except TransientError as error:
@@ -167,10 +170,10 @@ class Verbs(RuleBasedStateMachine):
         assert_leased(self.it.emulator.queue(queue_name), 0)
         self.now = max(self.now, found or self.now)
 
+    @precondition(lambda self: not self.faults)
     @rule(queue_name=QUEUES, asynchronous=st.booleans())
     def drain(self, queue_name: str, *, asynchronous: bool) -> None:
         """Empty one queue by a worker without faults; the other is left alone."""
-        self.clear_faults()
         queue = self.it.emulator.queue(queue_name)
         other = self.it.emulator.queue("free" if queue_name == "limited" else "limited")
         before = other.fetch_statistics().tasks + len(other.exhausted)
@@ -228,4 +231,4 @@ class Verbs(RuleBasedStateMachine):
 
 
 TestVerbs = Verbs.TestCase
-TestVerbs.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestVerbs.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
