@@ -34,7 +34,7 @@ def queue(pullqueue_emulator: Emulator) -> Queue:
 
 
 def test_an_order_adds_a_task(queue: Queue) -> None:
-    """What the app puts in the queue is told by its payload and tag."""
+    """The tasks that the app adds are found by payload and tag."""
     app.take_order(7, country="CH")
 
     assert_added(queue, tag="CH", count=1)

@@ -41,7 +41,7 @@ def test_without_a_socket(queue: Queue, pullqueue_responses: AnsweredRequests) -
 
 
 def test_a_bad_day(pullqueue_responses: AnsweredRequests, pullqueue_faults: Faults) -> None:
-    """Faults are the same through every door: here they are HTTP statuses."""
+    """Faults are the same through every interface: here they are HTTP statuses."""
     pullqueue_faults.fail("lease_tasks", InternalError)
 
     with pytest.raises(requests.HTTPError, match="500"):

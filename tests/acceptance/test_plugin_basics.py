@@ -83,7 +83,7 @@ def test_lease_expires_when_the_clock_is_moved(run: Run) -> None:
 
 
 def test_each_test_has_an_emulator_of_its_own(run: Run) -> None:
-    """Tasks of one test are not seen by the next, and made-up names repeat."""
+    """Tasks of one test are not seen by the next, and generated names repeat."""
     result = run("""
         import pytest
 
@@ -162,12 +162,12 @@ def test_time_is_restored_when_the_test_fails(run: Run) -> None:
     result.assert_outcomes(passed=1, failed=1)
 
 
-def test_clock_moves_to_the_moments_of_the_queues(run: Run) -> None:
+def test_clock_moves_to_the_events_of_the_queues(run: Run) -> None:
     """expire_leases goes to the end of the leases, next_event to whatever comes first."""
     result = run("""
         from datetime import timedelta
 
-        def test_moments(pullqueue_emulator, pullqueue_clock):
+        def test_events(pullqueue_emulator, pullqueue_clock):
             queue = pullqueue_emulator.queue("pull-queue")
             start = pullqueue_clock.now()
             assert pullqueue_clock.expire_leases() is None

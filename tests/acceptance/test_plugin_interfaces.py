@@ -1,4 +1,4 @@
-"""The fixtures that stand where App Engine stood: the SDK, the server, intercepted requests."""
+"""The fixtures that replace App Engine: the SDK, the server, intercepted requests."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_sdk_is_missing(run: Run, pytester: pytest.Pytester) -> None:
 
 
 def test_server(run: Run) -> None:
-    """The server answers from the test's emulator, keeps its address, and forgets between tests."""
+    """The server answers from the test's emulator, at one address, and begins empty."""
     result = run("""
         import pytest
         import requests

@@ -19,7 +19,7 @@ def test_sample_suite(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=15)
 
 
-def test_the_bug_of_the_sample_is_told(pytester: pytest.Pytester) -> None:
+def test_the_bug_of_the_sample_is_found(pytester: pytest.Pytester) -> None:
     """Without its pytest.raises, the test of the hasty worker fails and says where it breaks."""
     shutil.copytree(SAMPLE, pytester.path, dirs_exist_ok=True)
     module = pytester.path / "test_crashes.py"

@@ -211,7 +211,7 @@ def test_bad_ini_option(run: Run, pytester: pytest.Pytester, line: str, message:
     result.stderr.fnmatch_lines([message])
 
 
-def test_bad_file_is_told_once(run: Run, pytester: pytest.Pytester) -> None:
+def test_bad_file_is_explained_once(run: Run, pytester: pytest.Pytester) -> None:
     """The first test shows what is wrong with queue.yaml, the others point to it."""
     pytester.path.joinpath("queue.yaml").write_text(BAD_YAML)
 
@@ -311,7 +311,7 @@ def test_a_plugin_whose_fixture_fails(run: Run, pytester: pytest.Pytester) -> No
 
 
 def test_exactly_the_queues_of_the_marker(run: Run) -> None:
-    """There is no `default`, which the queues of a file have; a typo is told from what is there."""
+    """There is no `default`, as there is with a file; the message for a typo names a queue."""
     result = run("""
         import pytest
         from pullqueue import UnknownQueueError

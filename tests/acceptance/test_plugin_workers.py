@@ -1,4 +1,4 @@
-"""Workers under test: driven to the end, crashed at every call, through each door."""
+"""Workers under test: drained, crashed at every call, through each interface."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Rest:
 
 
 @pytest.fixture(params=["python", "sdk", "server", "responses"])
-def door(request, pullqueue_emulator):
+def api(request, pullqueue_emulator):
     if request.param == "python":
         return Python(pullqueue_emulator)
     fixture = request.getfixturevalue("pullqueue_" + request.param)
@@ -95,10 +95,10 @@ def run(pytester: pytest.Pytester) -> Run:
     return run
 
 
-def test_drain_through_each_door(run: Run) -> None:
-    """Endless workers are stopped, and workers that sleep move the clock, whatever the door."""
+def test_drain_through_each_interface(run: Run) -> None:
+    """Endless workers are stopped, and sleeps move the clock, whatever the interface."""
     result = run("""
-def test_endless(door, queue, pullqueue_emulator, pullqueue_clock):
+def test_endless(api, queue, pullqueue_emulator, pullqueue_clock):
     start = pullqueue_clock.now()
     for _ in range(3):
         queue.add("work")
@@ -106,29 +106,29 @@ def test_endless(door, queue, pullqueue_emulator, pullqueue_clock):
 
     def work():
         while True:
-            for task, payload in door.lease():
+            for task, payload in api.lease():
                 done.append(payload)
                 time.sleep(1)
-                door.delete(task)
+                api.delete(task)
     drain(pullqueue_emulator, work)
     assert done == ["work"] * 3
     assert_empty(queue)
     assert_added(queue, payload="work", count=3)
     assert (pullqueue_clock.now() - start).total_seconds() >= 3
 
-def test_returning(door, queue, pullqueue_emulator, pullqueue_clock):
+def test_returning(api, queue, pullqueue_emulator, pullqueue_clock):
     queue.add("work")
-    drain(pullqueue_emulator, lambda: [door.delete(task) for task, _ in door.lease()])
+    drain(pullqueue_emulator, lambda: [api.delete(task) for task, _ in api.lease()])
     assert_empty(queue)
     """)
 
     result.assert_outcomes(passed=8)
 
 
-def test_crashes_through_each_door(run: Run) -> None:
-    """A worker that deletes first is caught by the same crashes, whatever the door."""
+def test_crashes_through_each_interface(run: Run) -> None:
+    """A worker that deletes first is caught by the same crashes, whatever the interface."""
     result = run("""
-def test_good(door, queue, pullqueue_emulator, pullqueue_clock):
+def test_good(api, queue, pullqueue_emulator, pullqueue_clock):
     saved = set()
 
     def setup():
@@ -137,16 +137,16 @@ def test_good(door, queue, pullqueue_emulator, pullqueue_clock):
         queue.add("2")
 
     def work():
-        for task, payload in door.lease():
+        for task, payload in api.lease():
             saved.add(payload)
-            door.delete(task)
+            api.delete(task)
 
     def check():
         assert saved == {"1", "2"}
 
     assert crash_test(pullqueue_emulator, work, setup=setup, check=check) == 12
 
-def test_bad(door, queue, pullqueue_emulator, pullqueue_clock):
+def test_bad(api, queue, pullqueue_emulator, pullqueue_clock):
     saved = set()
 
     def setup():
@@ -154,8 +154,8 @@ def test_bad(door, queue, pullqueue_emulator, pullqueue_clock):
         queue.add("1")
 
     def work():
-        for task, payload in door.lease():
-            door.delete(task)
+        for task, payload in api.lease():
+            api.delete(task)
             saved.add(payload)
 
     def check():
@@ -166,9 +166,9 @@ def test_bad(door, queue, pullqueue_emulator, pullqueue_clock):
     found = [(failure.crash.name, failure.call_number) for failure in caught.value.failures]
     assert found == [("AFTER", 2), ("ANSWER_LOST", 2)]
 
-def test_server_lives_on(door, queue, pullqueue_emulator, pullqueue_clock):
+def test_server_lives_on(api, queue, pullqueue_emulator, pullqueue_clock):
     queue.add("1")
-    assert [payload for _, payload in door.lease()] == ["1"]
+    assert [payload for _, payload in api.lease()] == ["1"]
     """)
 
     result.assert_outcomes(passed=12)

@@ -100,7 +100,7 @@ def test_added(queue: Queue) -> None:
 
 
 def test_added_shows_the_nearest_misses(queue: Queue) -> None:
-    """A miss tells in what each task differs, the nearest first."""
+    """A miss shows in what each task differs, the nearest first."""
     queue.add("a", name="far")
     queue.add('{"n": 1}', name="near", tag="x")
 

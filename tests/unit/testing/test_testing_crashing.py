@@ -139,7 +139,7 @@ def test_a_dead_worker_changes_nothing(emulator: Emulator, app: App) -> None:
 
 
 def test_an_endless_worker(emulator: Emulator, app: App) -> None:
-    """A worker that loops for ever is crashed and stopped, too: four calls, three in vain."""
+    """A worker that loops forever is crashed and stopped, too: four calls, three in vain."""
 
     def work() -> None:
         while True:
@@ -163,15 +163,15 @@ def test_the_worker_that_takes_over_fails(emulator: Emulator, app: App) -> None:
 
 
 def test_wrong_without_a_crash(emulator: Emulator, app: App) -> None:
-    """A check that never holds, or a worker that does nothing, is told apart from a crash."""
+    """A check that never holds, or a worker that does nothing, is distinguished from a crash."""
     with pytest.raises(AssertionError, match=r"^check returned False$"):
         crash_test(emulator, app.work, setup=app.start, check=lambda: False)
     with pytest.raises(AssertionError, match=r"^crash_test: the worker makes no call to a queue$"):
         crash_test(emulator, app.work, setup=lambda: None, check=lambda: True)
 
 
-def test_each_run_begins_alike(emulator: Emulator, queue: Queue) -> None:
-    """Made-up names are the same in every run, and the emulator's own afterwards."""
+def test_each_run_begins_the_same_way(emulator: Emulator, queue: Queue) -> None:
+    """Generated names are the same in every run, and the emulator's own afterwards."""
     names = []
     source = emulator.names
 

@@ -71,7 +71,7 @@ def test_a_worker_that_does_all(emulator: Emulator, queue: Queue) -> None:
 def test_time_passes_to_what_is_scheduled(
     emulator: Emulator, queue: Queue, clock: ManualClock
 ) -> None:
-    """Where nothing can be leased yet, the clock goes to the moment when it can."""
+    """Where nothing can be leased yet, the clock goes to the time at which it can."""
     start = clock.now()
     queue.add(eta=start + timedelta(days=1))
     queue.add()
@@ -130,20 +130,22 @@ def test_a_worker_of_two_queues(emulator: Emulator, queue: Queue, limited: Queue
     assert ended == [True]
 
 
-def test_held_leases_survive_pauses(emulator: Emulator, queue: Queue, clock: ManualClock) -> None:
-    """A worker that waits for more while it holds tasks keeps them: time moves by its pauses."""
+def test_current_leases_survive_pauses(
+    emulator: Emulator, queue: Queue, clock: ManualClock
+) -> None:
+    """A worker that waits for more while it has leases keeps them: time moves by its pauses."""
     start = clock.now()
     queue.add(name="one")
     queue.add(name="two", eta=start + timedelta(seconds=30))
     batches = []
 
     def work() -> None:
-        held: list[Task] = []
-        while len(held) < 2:
-            held += queue.lease_tasks(600, 2)
+        leased: list[Task] = []
+        while len(leased) < 2:
+            leased += queue.lease_tasks(600, 2)
             time.sleep(10)  # noqa: TID251
-        batches.append([task.retry_count for task in held])
-        queue.delete_tasks(held)
+        batches.append([task.retry_count for task in leased])
+        queue.delete_tasks(leased)
 
     drain(emulator, work)
 
@@ -192,7 +194,7 @@ def test_sleep_imported_by_name(emulator: Emulator, queue: Queue, clock: ManualC
 def test_a_worker_that_gets_nowhere(
     emulator: Emulator, queue: Queue, work: Callable[[Queue], object], message: str
 ) -> None:
-    """The limit tells what the worker did too often, and what is still in the queues."""
+    """The message says what the worker did too many times, and what is still in the queues."""
     queue.add(name="stays")
 
     with pytest.raises(

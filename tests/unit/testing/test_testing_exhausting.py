@@ -19,7 +19,7 @@ from pullqueue.testing import exhaust
 
 
 def test_exhaust(limited: Queue, clock: ManualClock) -> None:
-    """The task is leased as often as permitted, and its life is told by the history."""
+    """The task is leased as many times as permitted, as its history shows."""
     start = clock.now()
     task = limited.add(name="one", eta=start + timedelta(minutes=1))
 
@@ -38,7 +38,7 @@ def test_exhaust(limited: Queue, clock: ManualClock) -> None:
 
 
 def test_exhaust_a_leased_task(limited: Queue) -> None:
-    """A lease that is held runs out first."""
+    """A current lease expires first."""
     limited.add(name="one")
     limited.lease_tasks(3600, 1)
 
@@ -60,7 +60,7 @@ def test_exhaust_where_leases_are_rare(clock: ManualClock) -> None:
 
 
 def test_exhaust_without_a_limit(queue: Queue) -> None:
-    """A queue without a retry limit keeps its tasks for ever, so it is refused."""
+    """A queue without a retry limit keeps its tasks forever, so it is refused."""
     queue.add(name="one")
 
     with pytest.raises(ValueError, match=r"^tasks of queue 'work' are never exhausted: give it"):
@@ -74,7 +74,7 @@ def test_exhaust_an_unknown_task(limited: Queue) -> None:
 
 
 def test_exhaust_a_task_without_a_name(limited: Queue) -> None:
-    """A task of another kind that has no name yet is told from what is no task at all."""
+    """A task of another kind that has no name yet is distinguished from what is not a task."""
 
     class Unnamed:
         name = None

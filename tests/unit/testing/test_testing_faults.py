@@ -36,7 +36,7 @@ with warnings.catch_warnings():
 
 
 def outcomes(queue: Queue, calls: int) -> str:
-    """Lease so often, and write x for each lease that failed."""
+    """Lease that many times, and write x for each lease that failed."""
     marks = []
     for _ in range(calls):
         try:
@@ -86,7 +86,7 @@ def test_which_calls_fail(
 
 
 def test_probability_is_repeatable(emulator: Emulator, queue: Queue) -> None:
-    """The same seed strikes the same calls, another one strikes others."""
+    """With the same seed it triggers on the same calls, with another on others."""
     runs = []
     for seed in (1, 1, 2):
         with Faults(emulator) as faults:
@@ -299,7 +299,7 @@ def test_empty_leases(faults: Faults, queue: Queue) -> None:
     assert len(queue.lease_tasks(60, 1)) == 1
 
 
-def test_lapsed_lease(faults: Faults, queue: Queue, clock: ManualClock) -> None:
+def test_expired_lease(faults: Faults, queue: Queue, clock: ManualClock) -> None:
     """A lease runs out before its holder's next call, which then comes too late."""
     queue.add()
     faults.lapse_leases(times=1)
@@ -314,7 +314,7 @@ def test_lapsed_lease(faults: Faults, queue: Queue, clock: ManualClock) -> None:
     assert queue.delete_tasks(task) == [DeleteResult.DELETED]
 
 
-def test_lapsed_lease_with_a_rival(faults: Faults, queue: Queue) -> None:
+def test_expired_lease_with_a_rival(faults: Faults, queue: Queue) -> None:
     """Another worker gets the same tasks, before the first is done with them."""
     queue.add("a")
     done: list[bytes] = []
@@ -365,7 +365,7 @@ def test_clear(faults: Faults, queue: Queue) -> None:
     ],
 )
 def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], message: str) -> None:
-    """What could never strike is refused."""
+    """What could never trigger is refused."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         faults.fail(verb, TransientError, **when)  # type: ignore[arg-type]
 

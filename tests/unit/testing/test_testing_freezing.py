@@ -61,7 +61,7 @@ def test_modules_loaded_meanwhile_get_the_real_time_back(make_module: MakeModule
 
 
 def test_waits_by_the_real_time() -> None:
-    """Waiting with a timeout ends while time stands still."""
+    """Waiting with a timeout ends while time is frozen."""
     with freeze(START):
         assert not threading.Event().wait(0.001)
         with pytest.raises(stdlib_queue.Empty):
@@ -181,7 +181,7 @@ def test_process_clock() -> None:
 
 
 def test_process_clock_in_real_time() -> None:
-    """Unfrozen, it tells the real time and cannot be moved."""
+    """Unfrozen, it returns the real time and cannot be moved."""
     clock = ProcessClock()
     before = time.time()  # noqa: TID251
 
@@ -191,7 +191,7 @@ def test_process_clock_in_real_time() -> None:
 
 
 def test_process_clock_in_a_thread() -> None:
-    """Right at the start of a thread it tells the frozen time, too."""
+    """Right at the start of a thread it returns the frozen time, too."""
     clock = ProcessClock()
     seen = []
     with freeze_time(START):
