@@ -210,8 +210,34 @@ class TestSecretFile:
         assert errors.startswith(f"pullqueue: {complaint}")
         assert (folder / "secret.txt").read_bytes() == content
 
+    @pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o640, True), (0o600, False)])
+    def test_one_that_others_can_read(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: int, *, warned: bool
+    ) -> None:
+        """It is used, with a warning."""
+        path = tmp_path / "secret.txt"
+        path.write_text("x" * 32)
+        path.chmod(mode)
+
+        assert secret_of(path) == "x" * 32
+        warning = (
+            f"warning: the secret in '{path}' can be read by other users (mode {mode:04o}): run "
+            "`chmod 600` on it\n"
+        )
+        assert capsys.readouterr().err == (warning if warned else "")
+
+    def test_it_is_not_made_through_a_link(self, tmp_path: Path) -> None:
+        """Somebody who can make a link cannot have the secret written elsewhere."""
+        path = tmp_path / "secret.txt"
+        path.symlink_to(tmp_path / "elsewhere")
+
+        with pytest.raises(ConfigFileError, match=r"no secret in .*: File exists"):
+            secret_of(path)
+
+        assert not (tmp_path / "elsewhere").exists()
+
     def test_where_it_cannot_be_made(self, folder: Path) -> None:
-        """A folder that is not there is one clear line."""
+        """A directory that does not exist is one clear line."""
         process = start_serve("--secret-file", "none/secret.txt", folder=folder)
         _, errors = process.communicate(timeout=30)
 
@@ -242,15 +268,30 @@ class TestCredentials:
         assert path.stat().st_mode & 0o777 == 0o600
 
     def test_a_key_made_anew(self, folder: Path, tmp_path: Path) -> None:
-        """A key that pullqueue made is overwritten, also by another server; a link stays one."""
+        """A key that pullqueue made is overwritten, also by another server."""
         path = tmp_path / "key.json"
-        path.symlink_to(tmp_path / "linked.json")
         with serving(folder=folder) as served, serving(folder=folder) as other:
             key_file(served, path)
             key_file(other, path, "second@example.com")
 
         assert json.loads(path.read_text())["client_email"] == "second@example.com"
+
+    @pytest.mark.parametrize("options", [(), ("--force",)])
+    def test_a_symbolic_link(self, folder: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+        """No key is written to where a link leads, which somebody else may have made."""
+        path = tmp_path / "key.json"
+        path.symlink_to(tmp_path / "linked.json")
+        with serving(folder=folder) as served:
+            status, _, errors = credentials(
+                "a@b", "--url", served.url, "--output", str(path), *options
+            )
+
+        assert (status, errors) == (
+            2,
+            f"pullqueue: cannot write '{path}': is a symbolic link, not a regular file\n",
+        )
         assert path.is_symlink()
+        assert not path.exists()
 
     @pytest.mark.parametrize("content", OTHER_FILES)
     def test_a_file_that_is_somebody_elses(

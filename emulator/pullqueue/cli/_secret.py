@@ -26,7 +26,7 @@ def secret_of(path: Path) -> str:
         if not path.exists():
             _make(path)
         secret = path.read_text("utf-8").strip()
-        _warn_if_readable(path)
+        mode = path.stat().st_mode & 0o777
     except OSError as error:
         raise ConfigFileError(f"no secret in {str(path)!r}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -36,17 +36,13 @@ def secret_of(path: Path) -> str:
             f"the secret in {str(path)!r} has {len(secret)} characters, and could be guessed: have "
             f"{_FEWEST_CHARACTERS} or more, or remove the file and a new one is made"
         )
-    return secret
-
-
-def _warn_if_readable(path: Path) -> None:
-    mode = path.stat().st_mode
     if os.name == "posix" and mode & _OTHERS:
         click.echo(
-            f"warning: the secret in {str(path)!r} can be read by other users (mode "
-            f"{mode & 0o777:04o}): run `chmod 600` on it",
+            f"warning: the secret in {str(path)!r} can be read by other users (mode {mode:04o}): "
+            "run `chmod 600` on it",
             err=True,
         )
+    return secret
 
 
 def _make(path: Path) -> None:

@@ -10,7 +10,7 @@ import click
 from pullqueue.cli._client import Client
 from pullqueue.cli._output import url_option
 from pullqueue.cli._reasons import unwritable
-from pullqueue.cli._secret import write_privately
+from pullqueue.config.files import replace_file
 
 
 @click.command
@@ -38,9 +38,7 @@ def credentials(*, email: str, url: str | None, output: Path | None, force: bool
         click.echo(key, nl=False)
         return
     try:
-        target = output.resolve()  # a link stays one
-        target.unlink(missing_ok=True)
-        write_privately(target, key)
+        replace_file(output, key.encode(), private=True)
     except OSError as error:
         raise unwritable(output, error) from None
     click.echo(f"{output}: the key of {email}")

@@ -56,8 +56,8 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write a file as a whole: at any moment it has its old content or the new one.
 
     The data are written to a temporary file in the same directory, which then replaces the file.
-    Mode and owner are kept; a new file is for its owner alone if it is `private`. A symbolic link
-    is refused, so that nothing outside is written.
+    Mode and owner are kept; a `private` file is for its owner alone. A symbolic link is refused, so
+    that nothing outside is written.
 
     Raises:
         OSError: the file cannot be written; it has its old content.
@@ -65,14 +65,14 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     old = _status(path)
     temporary = path.with_name(f".pullqueue-{secrets.token_hex(8)}.tmp")
     try:
-        opener = partial(os.open, mode=0o600 if private else 0o666)
+        opener = partial(os.open, mode=0o600 if private or old else 0o666)
         with open(temporary, "xb", opener=opener) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         if old is not None:
             _keep_owner(temporary, old)
-            temporary.chmod(stat.S_IMODE(old.st_mode))
+            temporary.chmod(0o600 if private else stat.S_IMODE(old.st_mode))
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -1,18 +1,18 @@
-"""The operation that returns the server's numbers to Prometheus."""
+"""The operation that returns the server's numbers to Prometheus, in its text format 0.0.4."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TypeAlias
 
 import pullqueue
-from pullqueue.api.errors import ApiError
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.control.models import Queue
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
+_Sample: TypeAlias = tuple[dict[str, object], float]
+"""Labels and value. No label needs an escape: names of queues are letters, digits and hyphens."""
 
 _GAUGES = (
     ("exhausted", "exhausted_tasks", "Exhausted tasks that are stored."),
@@ -27,62 +27,45 @@ _GAUGES = (
 @operation("GET", "/metrics", content_type="text/plain; version=0.0.4; charset=utf-8")
 def get_metrics(state: ServerState) -> str:
     """Return the numbers of queues and requests to Prometheus."""
-    try:
-        from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - extra
-    except ImportError:
-        message = "metrics need an extra: pip install 'pullqueue[metrics]'"
-        raise ApiError(message, status=501, reason="notImplemented") from None
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(state))
-    return generate_latest(registry).decode()
+    return "".join([*_of_queues(state), *_of_server(state)])
 
 
-class _Collector:
-    """The current numbers, in the form that the client library asks for."""
+def _of_queues(state: ServerState) -> list[str]:
+    queues = [Queue.of(queue) for queue in state.pull_queues()]
+    by_state: list[_Sample] = [
+        ({"queue": queue.name, "state": each}, getattr(queue, each))
+        for queue in queues
+        for each in ("available", "leased", "scheduled")
+    ]
+    metrics = [_metric("tasks", "Tasks now in a queue, by state.", by_state)]
+    for field, name, text in _GAUGES:
+        samples: list[_Sample] = [
+            ({"queue": queue.name}, getattr(queue, field) or 0) for queue in queues
+        ]
+        metrics.append(_metric(name, text, samples))
+    return metrics
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield every metric."""
-        yield from self._of_queues()
-        yield from self._of_requests()
+def _of_server(state: ServerState) -> list[str]:
+    log = state.requests
+    requests: list[_Sample] = [
+        ({"verb": verb, "status": status}, count)
+        for (verb, status), count in log.counts.copy().items()
+    ]
+    seconds = "Duration of all requests together."
+    clock = state.emulator.now_usec() / USEC_PER_SECOND
+    version: _Sample = ({"version": pullqueue.__version__}, 1)
+    return [
+        _metric("requests_total", "Requests to the API.", requests, kind="counter"),
+        _metric("request_seconds_total", seconds, [({}, log.seconds)], kind="counter"),
+        _metric("clock_seconds", "The clock.", [({}, clock)]),
+        _metric("info", "What runs.", [version]),
+    ]
 
-    def _of_queues(self) -> Iterator[Metric]:
-        from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - extra
 
-        tasks = GaugeMetricFamily(
-            "pullqueue_tasks", "Tasks now in a queue, by state.", labels=["queue", "state"]
-        )
-        gauges = {
-            field: GaugeMetricFamily(f"pullqueue_{name}", text, labels=["queue"])
-            for field, name, text in _GAUGES
-        }
-        for queue in map(Queue.of, self._state.pull_queues()):
-            for state in ("available", "leased", "scheduled"):
-                tasks.add_metric([queue.name, state], getattr(queue, state))
-            for field, gauge in gauges.items():
-                gauge.add_metric([queue.name], getattr(queue, field) or 0)
-        yield tasks
-        yield from gauges.values()
-
-    def _of_requests(self) -> Iterator[Metric]:
-        from prometheus_client.core import (  # noqa: PLC0415 - extra
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            InfoMetricFamily,
-        )
-
-        log = self._state.requests
-        requests = CounterMetricFamily(
-            "pullqueue_requests", "Requests to the API.", labels=["verb", "status"]
-        )
-        for (verb, status), count in log.counts.copy().items():
-            requests.add_metric([verb, str(status)], count)
-        yield requests
-        yield CounterMetricFamily(
-            "pullqueue_request_seconds", "Duration of all requests together.", value=log.seconds
-        )
-        now = self._state.emulator.clock.now()
-        yield GaugeMetricFamily("pullqueue_clock_seconds", "The clock.", value=now.timestamp())
-        yield InfoMetricFamily("pullqueue", "What runs.", {"version": pullqueue.__version__})
+def _metric(name: str, text: str, samples: Iterable[_Sample], *, kind: str = "gauge") -> str:
+    lines = [f"# HELP pullqueue_{name} {text}", f"# TYPE pullqueue_{name} {kind}"]
+    for labels, value in samples:
+        shown = ",".join(f'{label}="{each}"' for label, each in labels.items())
+        lines.append(f"pullqueue_{name}{{{shown}}} {float(value)}")
+    return "\n".join([*lines, ""])

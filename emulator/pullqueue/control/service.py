@@ -13,7 +13,7 @@ import pullqueue
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.tokens import SCOPES
-from pullqueue.clock import ManualClock
+from pullqueue.clock import ManualClock, from_usec
 from pullqueue.control import models
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_registry import Fault, NewFault
@@ -30,7 +30,7 @@ class Health(Model):
 
 
 class Ready(Model):
-    """Whether every queue can be used, or why not."""
+    """Whether tasks can be stored, or why not."""
 
     ready: bool
     reason: str | None
@@ -113,10 +113,9 @@ def get_health(_state: ServerState) -> Health:
 
 @operation("GET", "/ready")
 def get_ready(state: ServerState) -> Ready:
-    """Return whether every queue can be used: 200, or 503 and why not."""
+    """Return whether the store can store tasks: 200, or 503 and why not."""
     try:
-        for queue in state.emulator.queues:
-            queue.fetch_statistics()
+        state.emulator.check()
     except PullQueueError as error:
         return Ready(ready=False, reason=str(error))
     return Ready(ready=True, reason=None)
@@ -167,10 +166,9 @@ def reset(state: ServerState) -> Reset:
 @operation("GET", "/clock")
 def get_clock(state: ServerState) -> Clock:
     """Return the time, and whether it can be moved."""
-    clock = state.emulator.clock
     return Clock(
-        now=clock.now().isoformat(),
-        manual=isinstance(clock, ManualClock),
+        now=from_usec(state.emulator.now_usec()).isoformat(),
+        manual=isinstance(state.emulator.clock, ManualClock),
         next_change=iso(state.emulator.next_change()),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine import validation
 from pullqueue.engine.interceptors import interceptable
 from pullqueue.engine.queue_view import AnyTask, QueueView, is_task, name_of
@@ -30,6 +31,9 @@ class Queue(QueueView):
     Every verb of the API raises `InvalidQueueModeError` on a push queue and `QueueDisabledError`
     on one that was removed from queue.yaml; leases raise `QueuePausedError` on one that is paused.
     """
+
+    _rate_warning_usec = 0
+    """From when on the lease rate is worth a line in the log again."""
 
     def add(
         self,
@@ -295,8 +299,12 @@ class Queue(QueueView):
     def _warn_of_rate(self) -> None:
         import logging  # noqa: PLC0415 - importing pullqueue must stay cheap
 
+        now_usec = self.clock.now_usec()
+        if now_usec < self._rate_warning_usec:
+            return
+        self._rate_warning_usec = now_usec + 60 * USEC_PER_SECOND
         logging.getLogger("pullqueue.engine").warning(
-            "queue %r: more than %s lease calls in a second; this one returns no tasks",
+            "queue %r: more than %s lease calls in a second; the excess returns no tasks",
             self.name,
             self._limits.leases_per_second,
         )

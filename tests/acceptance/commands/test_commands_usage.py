@@ -6,15 +6,14 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from commands import PROGRAM, Done, Run
 from odd_servers import answering, silent
 
-from pullqueue import Emulator, TransientError
-from pullqueue.engine.interceptors import QueueCall
+from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
 
 
@@ -32,17 +31,17 @@ def test_waiting(run: Run, emulator: Emulator) -> None:
     assert run("wait", "--empty", "nope").status == 2
 
 
-def test_waiting_for_a_server_that_is_not_ready(run: Run, emulator: Emulator) -> None:
-    """Its own reason is told."""
-
-    def away(_call: QueueCall, _proceed: Callable[[], object]) -> object:
-        raise TransientError("the store is away")
-
-    emulator.interceptors.add(away, bypassed=False)
-    done = run("wait", "--timeout", "0")
+def test_waiting_for_a_server_that_is_not_ready(run: Run, tmp_path: Path) -> None:
+    """Its own reason is shown."""
+    store = tmp_path / "tasks.db"
+    emulator = Emulator.from_text("queue: []", store=f"sqlite:///{store}")
+    with closing(emulator), Server(emulator) as server:
+        store.unlink()
+        done = run("wait", "--url", server.url, "--timeout", "0")
 
     assert done.status == 1
-    assert done.err.endswith(" is not ready: the store is away\n")
+    assert " is not ready: " in done.err
+    assert "was deleted or replaced" in done.err
 
 
 def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:

@@ -7,6 +7,7 @@ import json
 import logging
 import signal
 from base64 import b64decode
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
@@ -36,20 +37,42 @@ def test_health_readiness_version(control: ControlClient) -> None:
     assert control.get("/version").body["version"] == pullqueue.__version__
 
 
-def test_not_ready(
-    control: ControlClient, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A store that cannot be read is 503, and the reason is told."""
+@pytest.fixture
+def stored(tmp_path: Path, queue_yaml: Path) -> Iterator[ControlClient]:
+    """Yield a client of a server whose tasks are in `tasks.db`."""
+    emulator = Emulator.from_file(queue_yaml, store=f"sqlite:///{tmp_path}/tasks.db")
+    with closing(emulator), Server(emulator) as server:
+        yield ControlClient(server)
 
-    def broken(_self: object, _name: str) -> None:
-        raise pullqueue.TransientError("the store is away")
 
-    monkeypatch.setattr(type(emulator._store), "counts", broken)
+def test_not_ready_without_the_file(stored: ControlClient, tmp_path: Path) -> None:
+    """A store whose file was deleted is 503, with the reason."""
+    assert stored.get("/ready").status == 200
+    (tmp_path / "tasks.db").rename(tmp_path / "elsewhere")
 
-    reply = control.get("/ready")
+    reply = stored.get("/ready")
 
-    assert reply.status == 503
-    assert reply.body == {"ready": False, "reason": "the store is away"}
+    (tmp_path / "elsewhere").rename(tmp_path / "tasks.db")
+    assert (reply.status, reply.body["ready"]) == (503, False)
+    assert "was deleted or replaced while it was in use" in reply.body["reason"]
+    assert stored.get("/ready").status == 200
+
+
+def test_not_ready_without_space(stored: ControlClient) -> None:
+    """A store that can be read, but not written, is 503, until it can be written again."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        reply = stored.get("/ready")
+        reading = stored.get("/queues")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert (reply.status, reply.body["ready"]) == (503, False)
+    assert reply.body["reason"]
+    assert reading.status == 200
+    assert stored.get("/ready").status == 200
 
 
 def test_reload(control: ControlClient, queue_yaml: Path, emulator: Emulator) -> None:
@@ -406,3 +429,18 @@ def test_metrics(control: ControlClient, server: Server) -> None:
     assert samples["pullqueue_tasks", "leased", "pull"] == 1
     assert samples["pullqueue_leased_last_minute", "pull"] == 1
     assert samples["pullqueue_requests_total", "200", "GET"] == 1
+    assert samples["pullqueue_request_seconds_total",] > 0
+    assert samples["pullqueue_clock_seconds",] == server.emulator.now_usec() / 1e6
+    assert samples["pullqueue_info", pullqueue.__version__] == 1
+
+
+def test_verbs_in_metrics(control: ControlClient, server: Server) -> None:
+    """However many verbs clients make up, they are one series."""
+    for number in range(10):
+        requests.request(f"VERB{chr(65 + number)}", f"{server.url}{QUEUE}", timeout=5)
+
+    lines = control.get("/metrics").body.splitlines()
+
+    assert [line for line in lines if line.startswith("pullqueue_requests_total")] == [
+        'pullqueue_requests_total{verb="other",status="405"} 10.0'
+    ]

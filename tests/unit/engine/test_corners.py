@@ -461,7 +461,7 @@ def test_the_rate_is_told_to_a_logger(clock: ManualClock, caplog: pytest.LogCapt
     (record,) = caplog.records
     assert record.name == "pullqueue.engine"
     assert record.getMessage() == (
-        "queue 'q': more than 1 lease calls in a second; this one returns no tasks"
+        "queue 'q': more than 1 lease calls in a second; the excess returns no tasks"
     )
 
 

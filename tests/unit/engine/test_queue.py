@@ -33,6 +33,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine.store import Lease
 
 START = ManualClock.DEFAULT_START
 
@@ -261,7 +262,7 @@ class TestLease:
         assert [task.name for task in queue.list_tasks()] == ["second", "first"]
 
     def test_the_lease_rate(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The eleventh call within a second gives nothing and says why."""
+        """From the eleventh call within a second on they return nothing; the log says so once."""
         clock = ManualClock()
         queue = emulator_of(pull("a"), limits=Limits(leases_per_second=10), clock=clock).queue("a")
         queue.add(name="one")
@@ -269,14 +270,19 @@ class TestLease:
         for _ in range(10):
             assert not queue.lease(0, 1).rate_limited
         with caplog.at_level(logging.WARNING, "pullqueue"):
-            limited = queue.lease(0, 1)
+            limited = [queue.lease(0, 1) for _ in range(50)]
         clock.advance(1)
 
-        assert (limited.tasks, limited.rate_limited) == ([], True)
+        assert limited == [Lease([], rate_limited=True)] * 50
         assert caplog.messages == [
-            "queue 'a': more than 10 lease calls in a second; this one returns no tasks"
+            "queue 'a': more than 10 lease calls in a second; the excess returns no tasks"
         ]
         assert len(queue.lease_tasks(0, 1)) == 1
+
+        clock.advance(59)
+        for _ in range(11):
+            queue.lease(0, 1)
+        assert len(caplog.messages) == 2
 
 
 class TestModify:
