@@ -27,8 +27,10 @@ SOURCES = ("emulator", "pytest_plugin", "schemas")
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 OLDEST = PYTHONS[0]
-EXTRAS = sorted(PROJECT["project"]["optional-dependencies"].keys() - {"benchmark", "docs", "dev"})
-"""What users may install besides; the other three are for work on the project."""
+EXTRAS = sorted(
+    PROJECT["project"]["optional-dependencies"].keys() - {"benchmark", "docs", "test", "dev"}
+)
+"""What users may install besides; the other four are for work on the project."""
 
 
 @nox.session(python=OLDEST)

@@ -1,7 +1,7 @@
-"""Writes the table of what behaves as production did from `fidelity.csv` into the documents.
+"""Write the fidelity table from `fidelity.csv` into `reference/fidelity.md`.
 
 python docs/fidelity.py            write it
-python docs/fidelity.py --check    fail where a document is out of date
+python docs/fidelity.py --check    fail if the page is out of date
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from itertools import groupby
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-DOCUMENTS = (DOCS.parent / "README.md",)
+PAGE = DOCS / "reference" / "fidelity.md"
 START, END = "<!-- fidelity: begin -->", "<!-- fidelity: end -->"
 
 
 def rows() -> list[dict[str, str]]:
-    """Give the rows of the table."""
+    """Return the rows of the table."""
     with (DOCS / "fidelity.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def table() -> str:
-    """Give the table as Markdown, one part for each area."""
+    """Return the table as Markdown, one part for each area."""
     parts = []
     for area, group in groupby(rows(), key=lambda row: row["area"]):
         lines = [f"| {area} | | how | source |", "|---|---|---|---|"]
@@ -36,23 +36,21 @@ def table() -> str:
 
 
 def updated(text: str) -> str:
-    """Give a document with the table of today between its two marks."""
+    """Return the page with the present table between its two marks."""
     head, _, rest = text.partition(START)
     _, _, tail = rest.partition(END)
     return f"{head}{START}\n{table()}\n{END}{tail}"
 
 
 def main(arguments: list[str]) -> int:
-    """Write or check the documents and give the exit status."""
-    stale = [
-        path for path in DOCUMENTS if updated(path.read_text("utf-8")) != path.read_text("utf-8")
-    ]
+    """Write or check the page and return the exit status."""
+    text = PAGE.read_text("utf-8")
+    if updated(text) == text:
+        return 0
     if "--check" in arguments:
-        for path in stale:
-            print(f"{path.name}: the fidelity table is out of date: run python docs/fidelity.py")
-        return 1 if stale else 0
-    for path in stale:
-        path.write_text(updated(path.read_text("utf-8")), "utf-8")
+        print(f"{PAGE.name}: the fidelity table is out of date: run python docs/fidelity.py")
+        return 1
+    PAGE.write_text(updated(text), "utf-8")
     return 0
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
 import click
-import fidelity
 from _pytest.fixtures import FixtureFunctionDefinition
 from sphinx.application import Sphinx
 
@@ -153,11 +152,6 @@ def _sample(sample: Sample) -> str:
     return f"{'Good' if sample.good else 'Bad'}{note}:\n\n````text\n{sample.text}````"
 
 
-def fidelity_table() -> str:
-    """Give the table of what behaves as production did."""
-    return fidelity.table()
-
-
 def commands() -> str:
     """Give every command of every program with its arguments and options."""
     programs = {
@@ -247,7 +241,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "limits": limits_table,
     "errors": errors_table,
     "rules": rule_reference,
-    "fidelity": fidelity_table,
     "commands": commands,
     "fixtures": fixtures,
     "ini_options": ini_options,

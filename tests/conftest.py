@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+# A background job of a shell (`cmd &`, nohup) ignores SIGINT, and programs started by tests would
+# inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

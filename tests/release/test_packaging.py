@@ -48,7 +48,7 @@ def test_the_sdist_can_be_tested(built: Path) -> None:
         "README.md",
         "pyproject.toml",
         "samples/quickstart/queue.yaml",
-        "tests/acceptance/test_packaging.py",
+        "tests/release/test_packaging.py",
     } <= names
 
 

@@ -1,0 +1,19 @@
+"""The OpenAPI document of the emulator's own routes."""
+
+from __future__ import annotations
+
+import json
+
+from openapi_spec_validator import validate
+
+from pullqueue import Emulator
+from pullqueue.server.app import create_app
+
+
+def test_the_document_is_valid() -> None:
+    """It is a valid OpenAPI 3.1 document."""
+    client = create_app(Emulator.from_text("queue: []")).test_client()
+
+    answer = client.get("/_emulator/openapi.json", base_url="http://127.0.0.1:8124")
+
+    validate(json.loads(answer.data))

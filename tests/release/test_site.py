@@ -1,0 +1,94 @@
+"""The documentation site builds without warnings, is complete and needs no other host."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import pullqueue
+import pullqueue.testing
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as strictly as Sphinx can."""
+    folder = tmp_path_factory.mktemp("site")
+    command = ["-m", "sphinx", "-q", "-W", "--keep-going", "-n", str(DOCS), str(folder)]
+    done = subprocess.run([sys.executable, *command], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_page_is_built(site: Path) -> None:
+    """Each Markdown file has its HTML."""
+    built = {path.relative_to(site).with_suffix(".md").as_posix() for path in site.rglob("*.html")}
+
+    assert {page.relative_to(DOCS).as_posix() for page in PAGES} <= built
+
+
+def test_generated_parts_are_there(site: Path) -> None:
+    """What the code says of itself stands in the pages, and no mark for it is left."""
+    for page, text in {
+        "limits": "tombstone_seconds",
+        "errors": "TASK_LEASE_EXPIRED",
+        "rules": "rate-on-pull",
+        "fidelity": "lease_tasks_by_tag_async",
+        "commands": "gtaskqueue_puller",
+        "fixtures": "pullqueue_emulator",
+        "testing": "assert_exhausted",
+        "python": "modify_task_lease",
+    }.items():
+        html = (site / "reference" / f"{page}.html").read_text("utf-8")
+        assert text in html
+        assert "generated:" not in html
+
+
+@pytest.mark.parametrize("module", [pullqueue, pullqueue.testing], ids=lambda m: m.__name__)
+def test_every_public_name_has_its_place(site: Path, module: ModuleType) -> None:
+    """What can be imported is in a reference."""
+    pages = [path.read_text("utf-8") for path in (site / "reference").glob("*.html")]
+    text = "".join(pages)
+
+    names = [name for name in module.__all__ if f'id="{module.__name__}.{name}"' not in text]
+    errors = [name for name in names if f'id="pullqueue.errors.{name}"' in text]
+    assert set(names) - set(errors) <= {"Limits"}  # these are a table
+
+
+class Assets(HTMLParser):
+    """Collects what a page has a browser fetch by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note the address of a script, style sheet, image or frame."""
+        values = dict(attrs)
+        if tag == "link" and values.get("rel") in ("canonical", "next", "prev", "search"):
+            return
+        name = "href" if tag == "link" else "src"
+        if tag != "a" and values.get(name):
+            self.addresses.append(values[name] or "")
+
+
+def test_no_page_fetches_from_another_host(site: Path) -> None:
+    """Every script, style sheet and image lies beside the pages."""
+    assets = Assets()
+    for page in site.rglob("*.html"):
+        assets.feed(page.read_text("utf-8"))
+    styles = [path.read_text("utf-8") for path in site.rglob("*.css")]
+
+    assert assets.addresses
+    assert [address for address in assets.addresses if re.match(r"(https?:)?//", address)] == []
+    assert [
+        style for style in styles if re.search(r"(@import|url\()\s*['\"]?(https?:)?//", style)
+    ] == []
