@@ -1,4 +1,4 @@
-"""The engine through the Python door, beside the bare structures underneath it.
+"""The engine through the Python interface, beside the bare structures underneath it.
 
 Times are those of the processor, which a busy machine does not stretch.
 """

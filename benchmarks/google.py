@@ -1,4 +1,4 @@
-"""A task's whole life through the Python door, beside Google's stub without the SDK's client.
+"""A task's whole life through the Python interface, beside Google's stub without the SDK's client.
 
 Both are called as directly as they can be: Google's stub with messages that are ready, so that the
 client's own work is on neither side.

@@ -34,7 +34,7 @@ _MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Give a Markdown table."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *([_cell(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -44,7 +44,7 @@ def _cell(text: str) -> str:
 
 
 def limits_table() -> str:
-    """Give every field of `Limits`, its default and what its docstring says."""
+    """Return every field of `Limits`, its default and what its docstring says."""
     texts = _attribute_texts(limits.Limits)
     rows = [
         [f"`{name}`", _number(default), texts[name]]
@@ -58,7 +58,7 @@ def _number(value: object) -> str:
 
 
 def _attribute_texts(owner: type) -> dict[str, str]:
-    """Give the texts below the fields of a class, which Python itself forgets."""
+    """Return the texts below the fields of a class, which Python itself forgets."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(tree, ast.ClassDef)
     return {
@@ -73,7 +73,7 @@ def _attribute_texts(owner: type) -> dict[str, str]:
 
 
 def errors_table() -> str:
-    """Give every error and what it is called at each door."""
+    """Return every error and what it is called at each door."""
     rows = []
     for kind, depth in _tree(PullQueueError, 0):
         codes = codes_of(_bare(kind))
@@ -113,7 +113,7 @@ def _sdk_name(kind: type[PullQueueError]) -> str:
 
 
 def rule_reference() -> str:
-    """Give every rule: a table of all, then each with its docstring."""
+    """Return every rule: a table of all, then each with its docstring."""
     rules = all_rules()
     rows = [
         [f"[{r.code}](#{r.code.lower()})", f"`{r.name}`", _levels(r), docs_of(r).summary]
@@ -153,7 +153,7 @@ def _sample(sample: Sample) -> str:
 
 
 def commands() -> str:
-    """Give every command of every program with its arguments and options."""
+    """Return every command of every program with its arguments and options."""
     programs = {
         "pullqueue": pullqueue,
         "gtaskqueue": gtaskqueue,
@@ -189,7 +189,7 @@ def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, st
 
 
 def _markdown(text: str) -> str:
-    """Give a help text as Markdown; click's mark for lines as they are makes them code."""
+    """Return a help text as Markdown; click's mark for lines as they are makes them code."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(
         f"```text\n{part[2:]}\n```" if part.startswith("\b\n") else _escaped(part)
@@ -205,7 +205,7 @@ def _escaped(text: str) -> str:
 
 
 def fixtures() -> str:
-    """Give every fixture of the plugin with its docstring."""
+    """Return every fixture of the plugin with its docstring."""
     parts = []
     for name, fixture in _fixtures().items():
         function = fixture._get_wrapped_function()  # noqa: SLF001 - there is no public way
@@ -226,14 +226,14 @@ def _fixtures() -> Mapping[str, FixtureFunctionDefinition]:
 
 
 def marker() -> str:
-    """Give the arguments of the marker."""
+    """Return the arguments of the marker."""
     texts = _attribute_texts(Settings)
     rows = [[f"`{name}`", text] for name, text in texts.items() if name != "config_base"]
     return table(["`@pytest.mark.pullqueue(...)`", ""], rows)
 
 
 def ini_options() -> str:
-    """Give the ini options of the plugin."""
+    """Return the ini options of the plugin."""
     return table(["ini option", ""], [[f"`{name}`", text] for name, text in INI_OPTIONS.items()])
 
 

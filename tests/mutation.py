@@ -106,12 +106,12 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         )
 
     def get_source(self, fullname: str) -> str:
-        """Give the changed source."""
+        """Return the changed source."""
         return self.mutant.source
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Give every mutant of a module."""
+    """Yield every mutant of a module."""
     text = path.read_text("utf-8")
     tree = ast.parse(text)
     left_alone = _left_alone(tree)
@@ -137,7 +137,7 @@ def _short(code: str) -> str:
 
 
 def _left_alone(tree: ast.AST) -> set[int]:
-    """Give the nodes that are not to be changed: annotations, docstrings, texts, type variables."""
+    """Return the nodes that are not changed: annotations, docstrings, texts, type variables."""
     roots: list[ast.AST] = []
     for node in ast.walk(tree):
         if _is_text(node):
@@ -259,7 +259,7 @@ def _run(mutant: Mutant | None, tests: str) -> None:
 
 
 def survivors_of(mutants: Sequence[Mutant], tests: str) -> list[Mutant]:
-    """Give the mutants that survive the tests, and tell of each as soon as it is known."""
+    """Return the mutants that survive the tests, and tell of each as soon as it is known."""
     survivors: list[Mutant] = []
     for number, mutant in enumerate(mutants, 1):
         if not killed(mutant, tests):

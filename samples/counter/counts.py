@@ -19,7 +19,7 @@ def add(thing: str, votes: int) -> None:
 
 
 def read() -> dict[str, int]:
-    """Give all counts."""
+    """Return all counts."""
     with closing(_database()) as database:
         return dict(database.execute("SELECT thing, votes FROM counts ORDER BY thing"))
 

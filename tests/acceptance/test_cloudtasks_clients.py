@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
-from cloudtasks_door import code_of, grpc_client
+from cloudtasks_interface import code_of, grpc_client
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2beta2
@@ -46,7 +46,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def client(
     request: pytest.FixtureRequest, served: Served
 ) -> Iterator[tasks_v2beta2.CloudTasksClient]:
-    """Give Google's client for Python, over each of its transports."""
+    """Yield Google's client for Python, over each of its transports."""
     if request.param == "grpc":
         with grpc_client(served.grpc_address) as client:
             yield client
@@ -181,7 +181,7 @@ def bundled(served: Served) -> Any:
 
 @pytest.fixture(params=[bundled])
 def api(request: pytest.FixtureRequest, served: Served) -> Iterator[Any]:
-    """Give Google's API client, built in each of its ways."""
+    """Yield Google's API client, built in each of its ways."""
     with request.param(served) as api:
         yield api
 

@@ -58,7 +58,7 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Give a browser for all tests of the module."""
+    """Yield a browser for all tests of the module."""
     with started(tmp_path_factory.mktemp("profile")) as browser:
         yield browser
 
@@ -72,7 +72,7 @@ def _screen(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def queue_yaml(tmp_path: Path) -> Path:
-    """Give a queue.yaml."""
+    """Return a queue.yaml."""
     path = tmp_path / "queue.yaml"
     path.write_text(QUEUE_YAML)
     return path
@@ -80,26 +80,26 @@ def queue_yaml(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Give a clock that stands at 2026-01-01."""
+    """Return a clock that stands at 2026-01-01."""
     return ManualClock()
 
 
 @pytest.fixture
 def emulator(queue_yaml: Path, clock: ManualClock) -> Emulator:
-    """Give an emulator of that file."""
+    """Return an emulator of that file."""
     return Emulator.from_file(queue_yaml, clock=clock)
 
 
 @pytest.fixture
 def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
-    """Give a running server of that emulator."""
+    """Yield a running server of that emulator."""
     with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
         yield server
 
 
 @pytest.fixture
 def site(browser: Browser, server: Server) -> Site:
-    """Give the console as a person sees it."""
+    """Return the console as a person sees it."""
     return Site(browser, f"{server.url}/console")
 
 
@@ -115,11 +115,11 @@ class Site:
         self.browser.get(self.root + path)
 
     def find(self, selector: str) -> WebElement:
-        """Give an element."""
+        """Return an element."""
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def text(self, selector: str = "main") -> str:
-        """Give what can be read."""
+        """Return what can be read."""
         return self.find(selector).text
 
     def press(self, label: str) -> None:
@@ -188,18 +188,18 @@ def fill(emulator: Emulator, server: Server, clock: ManualClock) -> None:
 
 
 def evaluate(browser: Browser, script: str) -> Any:
-    """Give what a script gives."""
+    """Return what a script gives."""
     return browser.execute_script(script)  # type: ignore[no-untyped-call]
 
 
 def log_of(browser: Browser) -> list[str]:
-    """Give what the browser complained of since it was last asked."""
+    """Return what the browser complained of since it was last asked."""
     entries = browser.get_log("browser")  # type: ignore[no-untyped-call]
     return [str(entry["message"]) for entry in entries]
 
 
 def violations(browser: Browser) -> list[str]:
-    """Give what axe finds against WCAG 2.1, levels A and AA, on the page shown."""
+    """Return what axe finds against WCAG 2.1, levels A and AA, on the page shown."""
     script = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
     # By the driver: the page's own policy lets no foreign script in.
     evaluate(browser, script)

@@ -73,7 +73,7 @@ def console() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Give a browser for all pictures."""
+    """Yield a browser for all pictures."""
     with started(tmp_path_factory.mktemp("profile"), "--hide-scrollbars") as browser:
         yield browser
 
@@ -104,7 +104,7 @@ def work(server: Server, clock: ManualClock) -> None:
 
 
 def order(number: int) -> NewTask:
-    """Give an order as the shop's app adds it."""
+    """Return an order as the shop's app adds it."""
     kind = KINDS[number % len(KINDS)]
     return NewTask(
         payload=f'{{"order": {number}, "kind": "{kind}"}}', name=f"order-{number}", tag=kind
@@ -124,7 +124,7 @@ def call(tasks: str) -> None:
 
 
 def text_of(browser: Browser) -> str:
-    """Give what can be read on the page, without what differs from run to run."""
+    """Return what can be read on the page, without what differs from run to run."""
     text = browser.find_element(By.TAG_NAME, "body").text
     return re.sub(r"\d+\.\d ms", "... ms", text)
 
@@ -138,7 +138,7 @@ def with_text(png: bytes, text: str) -> bytes:
 
 
 def text_in(png: bytes) -> str:
-    """Give the text that was put into a picture."""
+    """Return the text that was put into a picture."""
     _, _, rest = png.partition(b"iTXtDescription\0\0\0\0\0")
     (size,) = struct.unpack(">I", png[33:37])
     return rest[: size - len(b"Description\0\0\0\0\0")].decode()

@@ -32,19 +32,19 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 
 
 def compose() -> dict[str, Any]:
-    """Give the services of the compose file."""
+    """Return the services of the compose file."""
     document = yaml.safe_load((SAMPLE / "compose.yaml").read_text("utf-8"))
     return dict(document["services"])
 
 
 def listed(pattern: str) -> list[str]:
-    """Give the one list in the Dockerfile that stands behind a pattern."""
+    """Return the one list in the Dockerfile that stands behind a pattern."""
     (found,) = re.findall(rf"{pattern} (\[.*\])$", DOCKERFILE, re.MULTILINE)
     return [str(argument) for argument in json.loads(found)]
 
 
 def here(arguments: list[str], data: Path) -> list[str]:
-    """Give the arguments of a container, or a service, as they must be on this machine."""
+    """Return the arguments of a container, or a service, as they must be on this machine."""
     places = {"/etc/pullqueue": str(SAMPLE), "/var/lib/pullqueue": str(data)}
     for there, place in places.items():
         arguments = [argument.replace(there, place) for argument in arguments]
@@ -124,7 +124,7 @@ def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
 
 
 def documented(program: str) -> list[list[str]]:
-    """Give the commands of a program that the page on containers shows."""
+    """Return the commands of a program that the page on containers shows."""
     return [shlex.split(line) for line in PAGE.splitlines() if line.startswith(f"{program} ")]
 
 
@@ -144,7 +144,7 @@ def test_the_documented_ways_to_run_the_image(command: list[str], tmp_path: Path
 
 
 def exposed() -> str:
-    """Give the port of the image."""
+    """Return the port of the image."""
     (port,) = re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, re.MULTILINE)
     return str(port)
 

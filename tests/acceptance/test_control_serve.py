@@ -29,7 +29,7 @@ QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a queue.yaml."""
+    """Return a folder with a queue.yaml."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     return tmp_path
 
@@ -48,7 +48,7 @@ class Served:
             return dict(json.load(answer))
 
     def log_line(self, text: str) -> str:
-        """Give the next line of the log that has a text."""
+        """Return the next line of the log that has a text."""
         assert self.process.stderr is not None
         return next(line for line in self.process.stderr if text in line)
 
@@ -72,7 +72,7 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[Served]
 
 
 def names(served: Served) -> dict[str, bool]:
-    """Give the queues, and whether each is disabled."""
+    """Return the queues, and whether each is disabled."""
     return {queue["name"]: queue["disabled"] for queue in served.control("/queues")["queues"]}
 
 
@@ -191,7 +191,7 @@ def test_more_tasks_than_there_may_be(folder: Path) -> None:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Give a running server in this process."""
+    """Yield a running server in this process."""
     with Server(Emulator.from_text(QUEUE_YAML)) as server:
         yield server
 

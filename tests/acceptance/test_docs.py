@@ -33,7 +33,7 @@ ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue")
 
 
 def name_of(page: Path) -> str:
-    """Give a page's path below the folder of documents."""
+    """Return a page's path below the folder of documents."""
     return page.relative_to(DOCS).as_posix()
 
 

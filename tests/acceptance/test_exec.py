@@ -24,7 +24,7 @@ def add(payloads):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a queue.yaml."""
+    """Return a folder with a queue.yaml."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     return tmp_path
 

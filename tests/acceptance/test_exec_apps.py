@@ -13,7 +13,7 @@ from executing import QUEUE_YAML, USE_QUEUE, python, run
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a queue.yaml."""
+    """Return a folder with a queue.yaml."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     return tmp_path
 

@@ -20,14 +20,14 @@ from pullqueue.cli import main
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a queue.yaml."""
+    """Return a folder with a queue.yaml."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     return tmp_path
 
 
 @pytest.fixture
 def no_sdk(tmp_path: Path) -> Path:
-    """Give a folder for PYTHONPATH with which no SDK is found."""
+    """Return a folder for PYTHONPATH with which no SDK is found."""
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "sitecustomize.py").write_text(
         "import sys\nsys.modules['google'] = None\n"
@@ -42,7 +42,7 @@ class TestAnotherServer:
     def execute(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> Callable[..., list[str]]:
-        """Give a function that runs exec where an address is the usual one, and gives its lines."""
+        """Return a function that runs exec with the usual address and returns its lines."""
         monkeypatch.chdir(folder)
         monkeypatch.delenv("PULLQUEUE_EMULATOR_HOST", raising=False)
 

@@ -21,14 +21,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def items(area: str) -> set[str]:
-    """Give what the table lists in an area."""
+    """Return what the table lists in an area."""
     with (ROOT / "docs" / "fidelity.csv").open(encoding="utf-8", newline="") as file:
         return {row["item"] for row in csv.DictReader(file) if row["area"] == area}
 
 
 @pytest.fixture(scope="module")
 def taskqueue() -> Any:
-    """Give Google's module, whose own deprecation warnings are not ours to fail on."""
+    """Return Google's module, whose own deprecation warnings are not ours to fail on."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from google.appengine.api import taskqueue  # noqa: PLC0415
@@ -37,7 +37,7 @@ def taskqueue() -> Any:
 
 
 def keys_of(schema: dict[str, Any]) -> set[str]:
-    """Give every key that a JSON Schema names."""
+    """Return every key that a JSON Schema names."""
     properties = schema.get("properties", {})
     parts = [*properties.values(), *([schema["items"]] if "items" in schema else [])]
     return set(properties).union(*map(keys_of, parts))

@@ -68,7 +68,7 @@ class LanguageServer:
                 return message.get("result")
 
     def receive(self) -> Json:
-        """Give the next message; the server's own questions are for settings."""
+        """Return the next message; the server's own questions are for settings."""
         length = 0
         while (line := self._stdout.readline().strip()) != b"":
             if line.lower().startswith(b"content-length:"):

@@ -38,7 +38,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def class_path() -> str:
-    """Give the path of the library."""
+    """Return the path of the library."""
     jars = [JARS / f"{name}.jar" for name in NEEDED]
     if not all(jar.exists() for jar in jars):
         pytest.skip("Google's client is missing: apt-get install libgoogle-api-client-java")

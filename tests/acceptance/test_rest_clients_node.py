@@ -27,7 +27,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder that the clients are installed in; install them where they are missing."""
+    """Return the folder that the clients are installed in; install them where they are missing."""
     return npm_packages(FOLDER, tmp_path_factory.mktemp("npm"))
 
 

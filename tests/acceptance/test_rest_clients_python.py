@@ -37,7 +37,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def key(guarded: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the worker's key file."""
+    """Return the worker's key file."""
     return key_file(guarded, tmp_path_factory.mktemp("key") / "key.json")
 
 
@@ -77,7 +77,7 @@ def from_document(served: Served, key: Path) -> Resource:
 
 @pytest.fixture(params=[discovered, discovered_anew, from_document])
 def api(request: pytest.FixtureRequest, guarded: Served, key: Path) -> Iterator[Any]:
-    """Give Google's client, built in each of its ways, and an empty queue."""
+    """Yield Google's client, built in each of its ways, and an empty queue."""
     api = request.param(guarded, key)
     yield api
     for item in api.tasks().list(**IN_QUEUE).execute().get("items", []):
@@ -256,7 +256,7 @@ def test_requests(guarded: Served) -> None:
 
 
 def token(served: Served) -> str:
-    """Give the worker's token."""
+    """Return the worker's token."""
     url = f"{served.url}/_emulator/token"
     answer = requests.get(url, params={"email": "worker@example.com"}, timeout=10).json()
     return str(answer["access_token"])

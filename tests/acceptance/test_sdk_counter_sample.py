@@ -23,7 +23,7 @@ EXEC = [sys.executable, "-m", "pullqueue", "exec"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a copy of the sample."""
+    """Return a copy of the sample."""
     return Path(shutil.copytree(SAMPLE, tmp_path / "counter"))
 
 
@@ -46,7 +46,7 @@ def running(command: list[str], folder: Path, **variables: str) -> Iterator[subp
 
 
 def free_port() -> int:
-    """Give a port that nothing listens on."""
+    """Return a port that nothing listens on."""
     with create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 

@@ -51,7 +51,7 @@ class Reply(NamedTuple):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Give a running server whose queue holds the task `kept`."""
+    """Yield a running server whose queue holds the task `kept`."""
     emulator = Emulator(CONFIG)
     emulator.queue("q").add(name="kept")
     with Server(emulator) as server:
@@ -60,7 +60,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def queue(server: Server) -> Queue:
-    """Give the server's queue."""
+    """Return the server's queue."""
     return server.emulator.queue("q")
 
 
@@ -288,7 +288,7 @@ def test_headers_that_never_end(server: Server) -> None:
 
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
-    """Give 50 MB of nothing, zipped."""
+    """Return 50 MB of nothing, zipped."""
     return gzip.compress(bytes(50 << 20), compresslevel=9)
 
 
@@ -308,7 +308,7 @@ def test_a_body_that_grows_when_it_is_unpacked(
 
 
 def peak_memory() -> int:
-    """Give the most memory this process ever had, in bytes."""
+    """Return the most memory this process ever had, in bytes."""
     status = Path("/proc/self/status").read_text("ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
@@ -350,7 +350,7 @@ class Forger:
         )
 
     def claims(self, **changes: object) -> dict[str, Any]:
-        """Give claims that hold, but for the changes."""
+        """Return claims that hold, but for the changes."""
         now = SystemClock().now_usec() // 1_000_000
         times = {"iat": now, "exp": now + 3600}
         scope = "https://www.googleapis.com/auth/taskqueue"
@@ -377,7 +377,7 @@ class Forger:
 
 @pytest.fixture(scope="module")
 def forger() -> Iterator[Forger]:
-    """Give someone who has a key of a server that enforces the acl."""
+    """Yield someone who has a key of a server that enforces the acl."""
     with Server(Emulator(CONFIG), acl=True) as server:
         yield Forger(server)
 

@@ -66,7 +66,7 @@ main(["lint", "--against", "HEAD", "queue.yaml"])
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a queue.yaml, and a test that uses all fixtures but the server."""
+    """Return a folder with a queue.yaml, and a test that uses all fixtures but the server."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     (tmp_path / "test_fixtures.py").write_text(TEST)
     return tmp_path
@@ -103,7 +103,7 @@ def test_it_would_be_noted(folder: Path) -> None:
 
 
 def test_serving_listens_to_one_port_of_this_machine(folder: Path) -> None:
-    """All doors of a server are on the one port, which other machines cannot reach."""
+    """All interfaces of a server are on the one port, which other machines cannot reach."""
     with serving(folder=folder) as served:
         port = int(served.url.rpartition(":")[2])
         descriptors = Path(f"/proc/{served.process.pid}/fd")
@@ -115,13 +115,13 @@ def test_serving_listens_to_one_port_of_this_machine(folder: Path) -> None:
 
 
 def lines_of(name: str) -> list[str]:
-    """Give the machine's sockets of a kind."""
+    """Return the machine's sockets of a kind."""
     return Path("/proc/net", name).read_text("ascii").splitlines()[1:]
 
 
 @pytest.fixture
 def repository(folder: Path) -> Path:
-    """Give a git repository whose files are called like options and commands."""
+    """Return a git repository whose files are called like options and commands."""
     for name in (
         "--output=x queue.yaml",
         "$(touch was-here)-queue.yaml",

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from cloudtasks_door import grpc_client
+from cloudtasks_interface import grpc_client
 from served import FIRST_WORDS, serving, start_serve
 
 QUEUE_YAML = """\
@@ -31,7 +31,7 @@ queue:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a queue.yaml."""
+    """Return a folder with a queue.yaml."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     return tmp_path
 

@@ -50,7 +50,7 @@ OTHER_FILES = [
 
 
 def session(key: Path, url: str) -> AuthorizedSession:
-    """Give a session that asks a server for tokens with a key file."""
+    """Return a session that asks a server for tokens with a key file."""
     scopes = ["https://www.googleapis.com/auth/taskqueue"]
     account = Credentials.from_service_account_file(str(key), scopes=scopes)  # type: ignore[no-untyped-call]
     return AuthorizedSession(account.with_token_uri(f"{url}/token"))  # type: ignore[no-untyped-call]
@@ -71,7 +71,7 @@ def credentials(*arguments: str, **environment: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a queue.yaml that has acls."""
+    """Return a folder with a queue.yaml that has acls."""
     (tmp_path / "queue.yaml").write_text(
         f"{CLIENTS_YAML}- name: closed\n  mode: pull\n  retry_parameters:\n"
         "    task_retry_limit: 1\n"

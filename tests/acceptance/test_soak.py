@@ -1,4 +1,4 @@
-"""A short soak over every door, and proof that its checker sees what it looks for."""
+"""A short soak over every interface, and proof that its checker sees what it looks for."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ SECOND = 1_000_000
 
 
 def test_a_short_soak_breaks_no_promise(tmp_path: Path) -> None:
-    """Workers at every door, killed, delayed and lied to, lose nothing and hold nothing twice."""
+    """Workers at every interface, killed, delayed and lied to, lose nothing, hold nothing twice."""
     verdict = Soak(tmp_path, seed=1).run(seconds=1.0)
 
     assert verdict.faults == []
     assert verdict.added
     assert verdict.deleted
-    assert verdict.by_door.keys() >= {"python", "sdk", "rest", "bridge"}
+    assert verdict.by_interface.keys() >= {"python", "sdk", "rest", "bridge"}
 
 
 def line(what: str, *, at: float = 0, **facts: Any) -> dict[str, Any]:
-    """Give a line of a journal about the task `a`."""
+    """Return a line of a journal about the task `a`."""
     return {"what": what, "name": "a", "at": at, **facts}
 
 
 def leased(n: int, *, start: int, asked: float = 0, **facts: Any) -> dict[str, Any]:
-    """Give the line of a lease that begins at a second of the emulator's clock."""
+    """Return the line of a lease that begins at a second of the emulator's clock."""
     eta = (start + LEASE_SECONDS) * SECOND
     usual = {"queue": "limited", "count": 5, "got": 1}
     return line("leased", at=asked, n=n, eta=eta, asked=asked, **(usual | facts))

@@ -28,7 +28,7 @@ SECONDS = 20.0 if LONG else 0.8
 
 @pytest.fixture
 def queue_yaml(tmp_path: Path) -> Path:
-    """Give the servers' configuration."""
+    """Return the servers' configuration."""
     path = tmp_path / "queue.yaml"
     path.write_text(QUEUES)
     return path
@@ -95,7 +95,7 @@ def test_two_servers_that_are_killed_again_and_again(queue_yaml: Path) -> None:
 
 @pytest.fixture
 def own_database() -> Iterator[dict[str, str]]:
-    """Give the environment of a database server that the test may treat as it likes."""
+    """Yield the environment of a database server that the test may treat as it likes."""
     postgres_url()
     # Not in pytest's folder, which only the user who runs the tests may enter.
     with tempfile.TemporaryDirectory(prefix="pullqueue-postgres-") as folder:
@@ -128,7 +128,7 @@ def send(signal_number: int, environment: dict[str, str]) -> None:
 
 @pytest.fixture
 def hanging(own_database: dict[str, str]) -> Iterator[Callable[[], None]]:
-    """Give what makes the database hang until the end of the test."""
+    """Yield what makes the database hang until the end of the test."""
     yield lambda: send(signal.SIGSTOP, own_database)
     send(signal.SIGCONT, own_database)
 

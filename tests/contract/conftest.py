@@ -1,4 +1,4 @@
-"""The doors that the suite of this folder is run through."""
+"""The interfaces that the suite of this folder is run through."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from cloudtasks_door import cloudtasks_grpc_door, cloudtasks_rest_door
-from doors import Door, DoorMaker, python_door
-from rest_door import rest_door
-from sdk_door import bridge_door, sdk_door
+from cloudtasks_interface import cloudtasks_grpc_interface, cloudtasks_rest_interface
+from interfaces import Interface, InterfaceMaker, python_interface
+from rest_interface import rest_interface
+from sdk_interface import bridge_interface, sdk_interface
 
-DOORS: dict[str, DoorMaker] = {
-    "python": python_door,
-    "python-sqlite": partial(python_door, "sqlite"),
-    "python-postgres": partial(python_door, "postgres"),
-    "rest": rest_door,
-    "sdk": sdk_door,
-    "bridge": bridge_door,
-    "cloud-tasks-rest": cloudtasks_rest_door,
-    "cloud-tasks-grpc": cloudtasks_grpc_door,
+INTERFACES: dict[str, InterfaceMaker] = {
+    "python": python_interface,
+    "python-sqlite": partial(python_interface, "sqlite"),
+    "python-postgres": partial(python_interface, "postgres"),
+    "rest": rest_interface,
+    "sdk": sdk_interface,
+    "bridge": bridge_interface,
+    "cloud-tasks-rest": cloudtasks_rest_interface,
+    "cloud-tasks-grpc": cloudtasks_grpc_interface,
 }
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> Iterator[Door]:
-    """Give a door to a fresh emulator."""
-    with DOORS[request.param]() as door:
-        yield door
+@pytest.fixture(params=INTERFACES)
+def interface(request: pytest.FixtureRequest) -> Iterator[Interface]:
+    """Yield an interface to a fresh emulator."""
+    with INTERFACES[request.param]() as interface:
+        yield interface

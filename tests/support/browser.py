@@ -28,7 +28,7 @@ Browser = webdriver.Chrome
 
 @contextmanager
 def started(profile: Path, *flags: str) -> Iterator[Browser]:
-    """Give a browser with a new profile; the test is skipped where none is installed."""
+    """Yield a browser with a new profile; the test is skipped where none is installed."""
     chromium = program("chromium", package="chromium")
     driver = program("chromedriver", package="chromium-driver")
     options = Options()

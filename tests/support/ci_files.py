@@ -13,7 +13,7 @@ _INSTALLING = re.compile(r"^\s*pip install .*\n?|pipx run --spec \S+ ", re.MULTI
 
 
 def scripts_of(path: Path) -> list[str]:
-    """Give the scripts of a file, as they are where everything is installed; none of others."""
+    """Return the scripts of a file, as they are where everything is installed; none of others."""
     for ending, read in _READERS.items():
         if path.as_posix().endswith(ending) or ending in path.parent.as_posix():
             scripts = read(yaml.safe_load(path.read_text("utf-8")))

@@ -73,7 +73,7 @@ class Block:
 
 
 def blocks_of(document: Path) -> list[Block]:
-    """Give the fenced blocks of a document."""
+    """Return the fenced blocks of a document."""
     text = document.read_text("utf-8")
     return [
         Block(match.group(1), match.group(2), text.count("\n", 0, match.start()) + 1)
@@ -225,7 +225,7 @@ def _the_usual_port() -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """Give an environment whose `pullqueue` is the one under test, wherever pytest was started.
+    """Return an environment whose `pullqueue` is the one under test, wherever pytest was started.
 
     Neither coverage nor other plugins of pytest are loaded: they take longer than what is shown.
     """

@@ -45,5 +45,5 @@ def run(*arguments: str, folder: Path, given: str = "", **variables: str) -> tup
 
 
 def python(program: str) -> list[str]:
-    """Give the command that runs a program of this interpreter's."""
+    """Return the command that runs a program of this interpreter's."""
     return ["--", sys.executable, "-W", "ignore", "-c", program]

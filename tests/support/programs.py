@@ -13,7 +13,7 @@ import pytest
 
 
 def program(name: str, *, package: str) -> str:
-    """Give the path of a program, or skip the test and say which Debian package has it."""
+    """Return the path of a program, or skip the test and say which Debian package has it."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"{name} is missing: apt-get install {package}")

@@ -15,13 +15,13 @@ NOW_USEC = 1_767_225_600_000_000
 
 
 def answer(response: TestResponse) -> dict[str, Any]:
-    """Give the JSON of an answer that must be a success."""
+    """Return the JSON of an answer that must be a success."""
     assert response.status_code == 200, response.text
     return dict(response.json or {})
 
 
 def refusal(response: TestResponse) -> tuple[int, str, str]:
-    """Give status, reason and message of an answer that must be the envelope."""
+    """Return status, reason and message of an answer that must be the envelope."""
     assert response.content_type == "application/json; charset=UTF-8"
     assert response.json is not None, response.text
     error = response.json["error"]

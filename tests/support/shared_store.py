@@ -27,7 +27,7 @@ THREADS = 4
 
 
 def emptied(purpose: str) -> str:
-    """Give the URL of an empty store."""
+    """Return the URL of an empty store."""
     url = own_schema(purpose)
     emulator = Emulator(CONFIG, store=url)
     emulator.reset()

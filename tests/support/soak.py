@@ -1,4 +1,4 @@
-"""Soak and chaos: many workers, every door, and a hostile world.
+"""Soak and chaos: many workers, every interface, and a hostile world.
 
     python tests/support/soak.py --seconds 600 --seed 1
 
@@ -25,7 +25,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from soak_checker import Verdict, check
-from soak_workers import DEEPEST, QUEUES, PythonSoakDoor, SdkSoakDoor, SoakDoor, Worker
+from soak_workers import (
+    DEEPEST,
+    QUEUES,
+    PythonSoakInterface,
+    SdkSoakInterface,
+    SoakInterface,
+    Worker,
+)
 
 from pullqueue import Emulator, Limits, ManualClock, SystemClock, TransientError
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
@@ -43,7 +50,7 @@ PROCESSES = ("rest", "rest", "bridge")
 
 
 def config(retry_limit: int) -> QueueConfig:
-    """Give the queues of the run, with one of the retry limits."""
+    """Return the queues of the run, with one of the retry limits."""
     limited = RetryParameters(task_retry_limit=retry_limit)
     return QueueConfig(
         queues=(
@@ -73,8 +80,8 @@ class Soak:
     def run(self, seconds: float) -> Verdict:
         """Let the workers work for so long, finish what is left, and judge."""
         with Server(self.emulator) as server, install(self.emulator), ExitStack() as stack:
-            stack.enter_context(self._thread("python", PythonSoakDoor(self.emulator.queue)))
-            stack.enter_context(self._thread("sdk", SdkSoakDoor()))
+            stack.enter_context(self._thread("python", PythonSoakInterface(self.emulator.queue)))
+            stack.enter_context(self._thread("sdk", SdkSoakInterface()))
             processes = [self._process(kind, server) for kind in PROCESSES]
             try:
                 self._await_workers()
@@ -121,8 +128,8 @@ class Soak:
         self._memory.append(pages * 4096)
 
     @contextmanager
-    def _thread(self, kind: str, door: SoakDoor) -> Iterator[None]:
-        worker = self._worker(kind, door)
+    def _thread(self, kind: str, interface: SoakInterface) -> Iterator[None]:
+        worker = self._worker(kind, interface)
 
         def work() -> None:
             try:
@@ -141,8 +148,8 @@ class Soak:
         thread.join()
         worker.close()
 
-    def _worker(self, name: str, door: SoakDoor) -> Worker:
-        return Worker(name, door, self._journal(name), seed=self._random.randrange(1 << 30))
+    def _worker(self, name: str, interface: SoakInterface) -> Worker:
+        return Worker(name, interface, self._journal(name), seed=self._random.randrange(1 << 30))
 
     def _process(self, kind: str, server: Server) -> subprocess.Popen[bytes]:
         script = Path(__file__).with_name("soak_workers.py")
@@ -160,7 +167,7 @@ class Soak:
 
     def _finish(self) -> None:
         """Let one quiet worker do what is left."""
-        worker = self._worker("last", PythonSoakDoor(self.emulator.queue))
+        worker = self._worker("last", PythonSoakInterface(self.emulator.queue))
         while any(self.emulator.queue(name).fetch_statistics().tasks for name in QUEUES):
             self.clock.advance(3600)
             for _ in range(100):
@@ -189,14 +196,17 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run, print what was done, and fail if a promise was broken."""
-    parser = argparse.ArgumentParser(description="Soak and chaos over every door.")
+    parser = argparse.ArgumentParser(description="Soak and chaos over every interface.")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         verdict = Soak(Path(folder), options.seed).run(options.seconds)
     print(f"{verdict.added} added, {verdict.leases} leases, {verdict.deleted} deleted")
-    print("leases by door:", *(f"{door} {count}" for door, count in verdict.by_door.items()))
+    print(
+        "leases by interface:",
+        *(f"{interface} {count}" for interface, count in verdict.by_interface.items()),
+    )
     print(*verdict.faults[:20], sep="\n")
     return 1 if verdict.faults else 0
 

@@ -19,8 +19,8 @@ class Verdict(NamedTuple):
     added: int
     leases: int
     deleted: int
-    by_door: dict[str, int]
-    """How many leases there were through each door."""
+    by_interface: dict[str, int]
+    """How many leases there were through each interface."""
     faults: list[str]
     """One sentence for each broken promise."""
 
@@ -34,11 +34,11 @@ def check(
     highest retry limit that "limited" ever had.
     """
     by_task: defaultdict[str, list[Line]] = defaultdict(list)
-    by_door: Counter[str] = Counter()
+    by_interface: Counter[str] = Counter()
     for journal in journals:
         for line in _lines(journal):
             by_task[line["name"]].append(line)
-            by_door[journal.name.partition("-")[0]] += line["what"] == "leased"
+            by_interface[journal.name.partition("-")[0]] += line["what"] == "leased"
     faults: list[str] = []
     for name, lines in by_task.items():
         done = {what: [line for line in lines if line["what"] == what] for what in _WHATS}
@@ -47,7 +47,7 @@ def check(
         faults += _deletion(name, done, there)
         faults += _limits(name, done, most_leases)
     whats = Counter(line["what"] for lines in by_task.values() for line in lines)
-    return Verdict(whats["added"], whats["leased"], whats["deleted"], dict(by_door), faults)
+    return Verdict(whats["added"], whats["leased"], whats["deleted"], dict(by_interface), faults)
 
 
 _WHATS = ("adding", "added", "leased", "extended", "releasing", "deleting", "deleted")

@@ -1,4 +1,4 @@
-"""Workers of the soak run: they use a queue through one door, and write down what they did.
+"""Workers of the soak run: they use a queue through one interface, and write down what they did.
 
 A line of a journal is JSON: what, the task's name, the moment on the wall (monotonic, the same for
 all processes), and facts. What is about to be done is written before, what was done after, so that
@@ -35,14 +35,14 @@ class Leased(NamedTuple):
     retry_count: int
     eta_usec: int
     raw: Any
-    """The door's own form of it."""
+    """The interface's own form of it."""
 
 
 class Refused(Exception):  # noqa: N818 - reads as what happened
-    """The door did not do what was asked, or its answer was lost."""
+    """The interface did not do what was asked, or its answer was lost."""
 
 
-class SoakDoor(Protocol):
+class SoakInterface(Protocol):
     """What a worker does with a queue."""
 
     def add(self, queue: str, name: str, tag: str | None) -> None:
@@ -52,13 +52,13 @@ class SoakDoor(Protocol):
         """Lease tasks for LEASE_SECONDS."""
 
     def extend(self, queue: str, task: Leased, seconds: int) -> Leased:
-        """Give a lease another end; 0 gives the task back."""
+        """Return a lease another end; 0 gives the task back."""
 
     def delete(self, queue: str, task: Leased) -> None:
         """Delete a task."""
 
 
-class PythonSoakDoor:
+class PythonSoakInterface:
     """The Python interface."""
 
     def __init__(self, queue_of: Callable[[str], Queue]) -> None:
@@ -74,7 +74,7 @@ class PythonSoakDoor:
         return [Leased(task.name, task.retry_count, task.eta_usec, task) for task in tasks]
 
     def extend(self, queue: str, task: Leased, seconds: int) -> Leased:
-        """Give a lease another end."""
+        """Return a lease another end."""
         changed = self._try(lambda: self._queue_of(queue).modify_task_lease(task.raw, seconds))
         return Leased(changed.name, changed.retry_count, changed.eta_usec, changed)
 
@@ -89,7 +89,7 @@ class PythonSoakDoor:
             raise Refused from error
 
 
-class SdkSoakDoor:
+class SdkSoakInterface:
     """App Engine's own library, in process or over the bridge."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class SdkSoakDoor:
         return [self._leased(task) for task in self._try(lambda: lease(LEASE_SECONDS, count))]
 
     def extend(self, queue: str, task: Leased, seconds: int) -> Leased:
-        """Give a lease another end."""
+        """Return a lease another end."""
         modify = self._taskqueue.Queue(queue).modify_task_lease
         self._try(lambda: modify(task.raw, seconds))
         return self._leased(task.raw)
@@ -130,7 +130,7 @@ class SdkSoakDoor:
             raise Refused from error
 
 
-class RestSoakDoor:
+class RestSoakInterface:
     """REST over one kept connection."""
 
     def __init__(self, address: str) -> None:
@@ -148,7 +148,7 @@ class RestSoakDoor:
         return [self._leased(item) for item in answer.get("items", [])]
 
     def extend(self, queue: str, task: Leased, seconds: int) -> Leased:
-        """Give a lease another end."""
+        """Return a lease another end."""
         held = {"id": task.name, "queueName": queue, "leaseTimestamp": str(task.eta_usec)}
         path = f"{queue}/tasks/{task.name}?newLeaseSeconds={seconds}"
         return self._leased(self._call("POST", path, held))
@@ -174,9 +174,9 @@ class RestSoakDoor:
 class Worker:
     """Adds tasks, leases them, and finishes, extends, gives back or forgets them, by chance."""
 
-    def __init__(self, name: str, door: SoakDoor, journal: Path, *, seed: int) -> None:
+    def __init__(self, name: str, interface: SoakInterface, journal: Path, *, seed: int) -> None:
         self._name = name
-        self._door = door
+        self._interface = interface
         self._journal = journal.open("a", buffering=1)
         self._random = random.Random(seed)
         self._added = 0
@@ -198,7 +198,7 @@ class Worker:
         name = f"{self._name}-{self._added}"
         self._write("adding", name)
         try:
-            self._door.add(queue, name, self._random.choice(TAGS))
+            self._interface.add(queue, name, self._random.choice(TAGS))
         except Refused:
             return
         self._write("added", name)
@@ -207,7 +207,7 @@ class Worker:
         count = self._random.randint(1, LARGEST_LEASE)
         asked = time.monotonic()
         try:
-            tasks = self._door.lease(queue, count)
+            tasks = self._interface.lease(queue, count)
         except Refused:
             return 0
         for task in tasks:
@@ -224,14 +224,14 @@ class Worker:
         chance = self._random.random()
         if chance < 0.6:
             self._write("deleting", task.name)
-            self._door.delete(queue, task)
+            self._interface.delete(queue, task)
             self._write("deleted", task.name)
         elif chance < 0.75:
-            changed = self._door.extend(queue, task, 2 * LEASE_SECONDS)
+            changed = self._interface.extend(queue, task, 2 * LEASE_SECONDS)
             self._write("extended", task.name, n=task.retry_count, eta=changed.eta_usec)
         elif chance < 0.85:
             self._write("releasing", task.name, n=task.retry_count)
-            self._door.extend(queue, task, 0)
+            self._interface.extend(queue, task, 0)
         # Otherwise the task is forgotten, as by a worker that crashed.
 
     def _write(self, what: str, name: str, **facts: object) -> None:
@@ -241,15 +241,15 @@ class Worker:
 
 def main(kind: str, address: str, journal: str, seed: str) -> None:
     """Work until killed."""
-    door: SoakDoor
+    interface: SoakInterface
     if kind == "rest":
-        door = RestSoakDoor(address)
+        interface = RestSoakInterface(address)
     else:
         from pullqueue.sdk import connect  # noqa: PLC0415 - only this worker needs it
 
         connect(address)
-        door = SdkSoakDoor()
-    worker = Worker(f"{kind}{seed}", door, Path(journal), seed=int(seed))
+        interface = SdkSoakInterface()
+    worker = Worker(f"{kind}{seed}", interface, Path(journal), seed=int(seed))
     while True:
         worker.work()
 

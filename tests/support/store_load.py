@@ -148,7 +148,7 @@ class Ledger:
         self._lock = threading.Lock()
 
     def next_name(self) -> str:
-        """Give a name that was never used."""
+        """Return a name that was never used."""
         with self._lock:
             self._numbers += 1
             return f"task-{self._numbers}"

@@ -11,7 +11,7 @@ LIMITS = Limits(
 
 
 def config_of(limit: int | None) -> QueueConfig:
-    """Give a queue with a retry limit, and one without."""
+    """Return a queue with a retry limit, and one without."""
     retry = RetryParameters(task_retry_limit=limit, task_age_limit_seconds=300)
     return QueueConfig(
         queues=(

@@ -20,7 +20,7 @@ LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
 
 
 def postgres_url() -> str:
-    """Give the URL of the server for the tests, or skip the test where there is none."""
+    """Return the URL of the server for the tests, or skip the test where there is none."""
     url = os.environ.get(POSTGRES_VARIABLE)
     if not url:
         pytest.skip(f"{POSTGRES_VARIABLE} is not set: export {POSTGRES_VARIABLE}=$(.ci/postgres)")
@@ -28,14 +28,14 @@ def postgres_url() -> str:
 
 
 def own_schema(purpose: str) -> str:
-    """Give the URL of a schema that no other pytest process uses."""
+    """Return the URL of a schema that no other pytest process uses."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     return f"{postgres_url()}?schema=test_{purpose}_{worker}"
 
 
 @contextmanager
 def store_url(kind: str) -> Iterator[str]:
-    """Give the URL of a store of a kind; what it held before has to be forgotten."""
+    """Yield the URL of a store of a kind; what it held before has to be forgotten."""
     if kind == "memory":
         yield "memory"
     elif kind == "postgres":

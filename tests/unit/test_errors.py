@@ -41,7 +41,7 @@ def test_facts_are_attributes() -> None:
 
 @pytest.mark.parametrize("kind", ERRORS)
 def test_every_error_has_codes(kind: type[errors.PullQueueError]) -> None:
-    """Each error, or one above it other than the root, has its codes at each door."""
+    """Each error, or one above it other than the root, has its codes at each interface."""
     abstract = {errors.PullQueueError, errors.QueueError, errors.TaskError, errors.NameInUseError}
 
     found = next(above for above in kind.__mro__ if above in ERROR_CODES)

@@ -67,7 +67,7 @@ def test_importing_brings_nothing_heavy_along() -> None:
 
 
 def imports_of(path: Path) -> set[str]:
-    """Give the parts of pullqueue that a module imports anywhere in it."""
+    """Return the parts of pullqueue that a module imports anywhere in it."""
     parts: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:

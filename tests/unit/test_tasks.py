@@ -14,7 +14,7 @@ CONFIG = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
 
 @pytest.fixture
 def task() -> Task:
-    """Give a task added at the start of a manual clock."""
+    """Return a task added at the start of a manual clock."""
     queue = Emulator(CONFIG, clock=ManualClock()).queue("pull")
     return queue.add(b"work" * 20, name="one", tag="red")
 

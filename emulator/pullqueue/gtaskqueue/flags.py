@@ -22,7 +22,7 @@ class FlagsCommand(click.Command):
     """A command whose flags may have one dash, as in Google's: `-lease_secs=30`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give every flag its two dashes."""
+        """Return every flag its two dashes."""
         options = self.get_params(ctx)
         names = {name for each in options for name in (*each.opts, *each.secondary_opts)}
         with_two = [f"-{arg}" if f"-{arg.partition('=')[0]}" in names else arg for arg in args]

@@ -28,7 +28,7 @@ queue:
 
 @pytest.fixture
 def queue_yaml(tmp_path: Path) -> Path:
-    """Give a queue.yaml."""
+    """Return a queue.yaml."""
     path = tmp_path / "queue.yaml"
     path.write_text(QUEUE_YAML)
     return path
@@ -36,7 +36,7 @@ def queue_yaml(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def emulator(queue_yaml: Path) -> Emulator:
-    """Give an emulator whose clock stands still."""
+    """Return an emulator whose clock stands still."""
     return Emulator.from_file(queue_yaml, clock=ManualClock())
 
 
@@ -47,7 +47,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Run]:
-    """Give a function that runs a command against a running server."""
+    """Yield a function that runs a command against a running server."""
     with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
         monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", f"{server.host}:{server.port}")
 

@@ -12,12 +12,12 @@ from pullqueue.server.lifecycle import Server
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Give a running server with one pull queue."""
+    """Yield a running server with one pull queue."""
     with Server(Emulator.from_text("queue: [{name: pull, mode: pull}]")) as server:
         yield server
 
 
 @pytest.fixture
 def queue(server: Server) -> Queue:
-    """Give its queue."""
+    """Return its queue."""
     return server.emulator.queue("pull")

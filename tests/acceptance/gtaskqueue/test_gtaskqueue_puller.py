@@ -68,7 +68,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver() -> Iterator[tuple[str, type[Receiver]]]:
-    """Give the address of a server that takes output, and what it received."""
+    """Yield the address of a server that takes output, and what it received."""
     handler = type("Handler", (Receiver,), {"received": []})
     with HTTPServer(("127.0.0.1", 0), handler) as http:
         thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})

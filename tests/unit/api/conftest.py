@@ -21,25 +21,25 @@ from pullqueue.server.lifecycle import Server
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Give a clock that stands at 2026-01-01."""
+    """Return a clock that stands at 2026-01-01."""
     return ManualClock()
 
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    """Give an emulator with the queues pull, limited and push."""
+    """Return an emulator with the queues pull, limited and push."""
     return Emulator(CONFIG, clock=clock)
 
 
 @pytest.fixture
 def client(emulator: Emulator) -> FlaskClient:
-    """Give a client of the application, without a socket."""
+    """Return a client of the application, without a socket."""
     return create_app(emulator).test_client()
 
 
 @pytest.fixture
 def call(client: FlaskClient) -> Call:
-    """Give a function that calls the API with a path below the queues."""
+    """Return a function that calls the API with a path below the queues."""
 
     def call(verb: str, path: str, **options: Any) -> TestResponse:
         return client.open(f"{ROOT}/{path}", method=verb, **options)
@@ -49,25 +49,25 @@ def call(client: FlaskClient) -> Call:
 
 @pytest.fixture
 def tokens(clock: ManualClock) -> Tokens:
-    """Give the tokens of the guarded application."""
+    """Return the tokens of the guarded application."""
     return Tokens(clock)
 
 
 @pytest.fixture
 def guarded(emulator: Emulator, tokens: Tokens) -> FlaskClient:
-    """Give a client of an application that enforces the acl."""
+    """Return a client of an application that enforces the acl."""
     return create_app(emulator, tokens=tokens, acl=True).test_client()
 
 
 @pytest.fixture
 def server(emulator: Emulator) -> Iterator[Server]:
-    """Give a running server."""
+    """Yield a running server."""
     with Server(emulator) as server:
         yield server
 
 
 @pytest.fixture
 def connection(server: Server) -> Iterator[HTTPConnection]:
-    """Give a connection that is kept."""
+    """Yield a connection that is kept."""
     with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
         yield connection

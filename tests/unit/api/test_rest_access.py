@@ -19,7 +19,7 @@ WORKER = "worker@example.com"
 
 
 def bearer(tokens: Tokens, email: str, scope: str = SCOPE) -> dict[str, str]:
-    """Give the header of a caller."""
+    """Return the header of a caller."""
     return {"Authorization": f"Bearer {tokens.issue(email, frozenset(scope.split())).text}"}
 
 

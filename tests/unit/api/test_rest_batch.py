@@ -16,7 +16,7 @@ from pullqueue import Emulator
 
 
 def part(request: str, *, identifier: str = "") -> str:
-    """Give one part of a batch."""
+    """Return one part of a batch."""
     lines = ["--sep", "Content-Type: application/http"]
     if identifier:
         lines.append(f"Content-ID: {identifier}")
@@ -45,7 +45,7 @@ def send(
 
 
 def inner(answer: Message) -> tuple[str, dict[str, Any]]:
-    """Give the status line and the JSON of one answer."""
+    """Return the status line and the JSON of one answer."""
     payload = answer.get_payload(decode=True)
     assert isinstance(payload, bytes)
     head, _, body = payload.partition(b"\r\n\r\n")

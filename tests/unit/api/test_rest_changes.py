@@ -13,7 +13,7 @@ from pullqueue import ManualClock
 class TestChangeLease:
     @pytest.fixture
     def held(self, call: Call) -> dict[str, Any]:
-        """Give a task that is leased for a minute."""
+        """Return a task that is leased for a minute."""
         call("POST", "pull/tasks", json={"payloadBase64": "aGk=", "id": "one"})
         leased = answer(call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60"))
         return dict(leased["items"][0])

@@ -15,12 +15,12 @@ DOCUMENT = "/discovery/v1/apis/taskqueue/{version}/rest"
 
 
 def document(client: FlaskClient, version: str = "v1beta2") -> dict[str, Any]:
-    """Give a served document."""
+    """Return a served document."""
     return dict(client.get(DOCUMENT.format(version=version)).get_json())
 
 
 def methods(served: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give every method of a document."""
+    """Yield every method of a document."""
     for resource in served["resources"].values():
         yield from resource["methods"].values()
 
@@ -165,7 +165,7 @@ class TestOurRoutes:
 
 
 def path(method: dict[str, Any], version: str, task: str) -> str:
-    """Give the path of a method, for the queue called limited."""
+    """Return the path of a method, for the queue called limited."""
     filled = method["path"].format(project="app", taskqueue="limited", task=task)
     return f"/taskqueue/{version}/projects/{filled}"
 

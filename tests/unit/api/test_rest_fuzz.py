@@ -49,7 +49,7 @@ good_texts = {
 
 
 def value_of(name: str, shape: dict[str, Any], *, tidy: bool) -> st.SearchStrategy[Any]:
-    """Give values for a parameter or a field: such as the document describes, or others too."""
+    """Return values for a parameter or a field: such as the document describes, or others too."""
     good: st.SearchStrategy[Any] = st.sampled_from(good_texts.get(name, ["x"]))
     if shape["type"] == "integer":
         good = st.integers(1, 70)
@@ -60,7 +60,7 @@ def value_of(name: str, shape: dict[str, Any], *, tidy: bool) -> st.SearchStrate
 
 @st.composite
 def requests(draw: st.DrawFn) -> dict[str, Any]:
-    """Give a call of one of the methods, in half of all cases just as the document has it."""
+    """Return a call of one of the methods, in half of all cases just as the document has it."""
     method = draw(st.sampled_from(METHODS))
     tidy = draw(st.booleans())
 
@@ -93,7 +93,7 @@ odd_bodies = st.binary(max_size=50) | odd_value.map(lambda value: json.dumps(val
 
 @st.composite
 def tasks(draw: st.DrawFn, *, tidy: bool) -> bytes:
-    """Give a Task, or something like it."""
+    """Return a Task, or something like it."""
     properties = DOCUMENT["schemas"]["Task"]["properties"]
     names = draw(st.sets(st.sampled_from(sorted(properties))))
     if tidy:
@@ -106,7 +106,7 @@ def tasks(draw: st.DrawFn, *, tidy: bool) -> bytes:
 
 
 def snapshot(emulator: Emulator) -> list[list[Task]]:
-    """Give everything that a request could change."""
+    """Return everything that a request could change."""
     return [queue.list_tasks(1000) + queue.exhausted for queue in emulator.queues]
 
 
@@ -128,13 +128,13 @@ def check(response: TestResponse) -> None:
 
 @pytest.fixture(scope="module")
 def emulator() -> Emulator:
-    """Give an emulator that all examples of a test share, and reset."""
+    """Return an emulator that all examples of a test share, and reset."""
     return Emulator(CONFIG, clock=ManualClock())
 
 
 @pytest.fixture(scope="module")
 def client(emulator: Emulator) -> FlaskClient:
-    """Give a client of its application."""
+    """Return a client of its application."""
     return create_app(emulator).test_client()
 
 
@@ -213,5 +213,5 @@ def test_any_assertion(
 
 
 def wire_form(data: bytes) -> str:
-    """Give bytes as a JWT has them."""
+    """Return bytes as a JWT has them."""
     return urlsafe_b64encode(data).decode().rstrip("=")

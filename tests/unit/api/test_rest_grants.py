@@ -27,12 +27,12 @@ JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 class TestGrant:
     @pytest.fixture
     def key(self, guarded: FlaskClient) -> dict[str, Any]:
-        """Give a key file."""
+        """Return a key file."""
         response = guarded.post("/_emulator/credentials", json={"email": "worker@example.com"})
         return dict(response.get_json())
 
     def claims(self, key: dict[str, Any], **changes: object) -> dict[str, Any]:
-        """Give the claims google-auth makes, changed."""
+        """Return the claims google-auth makes, changed."""
         now = SystemClock().now_usec() // 1_000_000
         return {
             "iss": key["client_email"],

@@ -34,19 +34,19 @@ Call = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Give the clock of the emulator."""
+    """Return the clock of the emulator."""
     return ManualClock()
 
 
 @pytest.fixture
 def limits() -> Limits:
-    """Give the limits of the emulator."""
+    """Return the limits of the emulator."""
     return Limits()
 
 
 @pytest.fixture
 def emulator(clock: ManualClock, limits: Limits) -> Emulator:
-    """Give the emulator that is served."""
+    """Return the emulator that is served."""
     return Emulator.from_text(QUEUE_YAML, clock=clock, limits=limits)
 
 
@@ -59,7 +59,7 @@ def server(emulator: Emulator) -> Iterator[Server]:
 
 @pytest.fixture(params=["rest", "grpc"])
 def call(request: pytest.FixtureRequest, server: Server) -> Iterator[Call]:
-    """Give what calls a method by its name, over each of the transports."""
+    """Yield what calls a method by its name, over each of the transports."""
     api: RestApi | GrpcApi = RestApi(server) if request.param == "rest" else GrpcApi(server)
     yield lambda method, /, **fields: api.call(method, fields)
     if isinstance(api, GrpcApi):
@@ -68,5 +68,5 @@ def call(request: pytest.FixtureRequest, server: Server) -> Iterator[Call]:
 
 @pytest.fixture
 def rest(server: Server) -> RestApi:
-    """Give the REST interface."""
+    """Return the REST interface."""
     return RestApi(server)

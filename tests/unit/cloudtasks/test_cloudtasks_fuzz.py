@@ -96,7 +96,7 @@ class Requests:
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    """Give an emulator whose queue has a task that is held."""
+    """Return an emulator whose queue has a task that is held."""
     text = "queue:\n" + "".join(
         f"- name: {name}\n  mode: {mode}\n"
         for name, mode in (("pull", "pull"), ("limited", "pull"), ("push", "push\n  rate: 1/s"))

@@ -16,7 +16,7 @@ from pullqueue.server.lifecycle import Server
 
 @pytest.fixture
 def api(server: Server) -> GrpcApi:
-    """Give the gRPC interface."""
+    """Return the gRPC interface."""
     return GrpcApi(server)
 
 

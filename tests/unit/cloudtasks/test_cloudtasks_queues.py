@@ -199,7 +199,7 @@ class TestOtherMethods:
 class TestProject:
     @pytest.fixture
     def emulator(self, clock: ManualClock) -> Emulator:
-        """Give an emulator of one project."""
+        """Return an emulator of one project."""
         return Emulator.from_text("queue:\n- name: pull\n  mode: pull\n", project="s~app")
 
     def test_another_project(self, call: Call) -> None:

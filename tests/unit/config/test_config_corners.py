@@ -15,7 +15,7 @@ def look(text: str, *, profile: str = "gcloud") -> list[Finding]:
 
 
 def rules(text: str, *, profile: str = "gcloud") -> list[str]:
-    """Give the names of the rules a text breaks."""
+    """Return the names of the rules a text breaks."""
     return [finding.rule for finding in look(text, profile=profile)]
 
 

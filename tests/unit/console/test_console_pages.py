@@ -51,7 +51,7 @@ BROWSER = {"Origin": "http://localhost"}
 
 @pytest.fixture
 def state() -> ServerState:
-    """Give a state whose pages all have something to show."""
+    """Return a state whose pages all have something to show."""
     emulator = Emulator.from_text(CONFIG, clock=ManualClock())
     queue = emulator.queue("pull")
     queue.add(b"lost", name="lost")
@@ -64,7 +64,7 @@ def state() -> ServerState:
 
 @pytest.fixture
 def client(state: ServerState) -> FlaskClient:
-    """Give a client of the application."""
+    """Return a client of the application."""
     client = create_app(state.emulator, state=state).test_client()
     client.get("/taskqueue/v1beta2/projects/p/taskqueues/pull?x=<b>")
     return client

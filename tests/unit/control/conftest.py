@@ -27,7 +27,7 @@ queue:
 
 @pytest.fixture
 def queue_yaml(tmp_path: Path) -> Path:
-    """Give a queue.yaml."""
+    """Return a queue.yaml."""
     path = tmp_path / "queue.yaml"
     path.write_text(QUEUE_YAML)
     return path
@@ -35,24 +35,24 @@ def queue_yaml(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Give a clock that stands at 2026-01-01."""
+    """Return a clock that stands at 2026-01-01."""
     return ManualClock()
 
 
 @pytest.fixture
 def emulator(queue_yaml: Path, clock: ManualClock) -> Emulator:
-    """Give an emulator of that file."""
+    """Return an emulator of that file."""
     return Emulator.from_file(queue_yaml, clock=clock)
 
 
 @pytest.fixture
 def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
-    """Give a running server of that emulator."""
+    """Yield a running server of that emulator."""
     with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
         yield server
 
 
 @pytest.fixture
 def control(server: Server) -> ControlClient:
-    """Give a client of the control routes."""
+    """Return a client of the control routes."""
     return ControlClient(server)

@@ -16,7 +16,7 @@ TASKS = "/queues/pull/tasks"
 
 
 def names(reply: object) -> list[str]:
-    """Give the names of the tasks in an answer."""
+    """Return the names of the tasks in an answer."""
     return [task["name"] for task in reply.body["tasks"]]  # type: ignore[attr-defined]
 
 

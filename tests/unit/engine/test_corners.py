@@ -34,26 +34,26 @@ SECOND = 1_000_000
 
 
 def settings_of(leases: int | None = None) -> QueueSettings:
-    """Give the settings of the queue `q`."""
+    """Return the settings of the queue `q`."""
     retry = RetryParameters(task_retry_limit=leases)
     return QueueSettings(name="q", mode=QueueMode.PULL, retry_parameters=retry)
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Give the clock of `queue`."""
+    """Return the clock of `queue`."""
     return ManualClock()
 
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    """Give an emulator whose queue's tasks can be leased twice."""
+    """Return an emulator whose queue's tasks can be leased twice."""
     return Emulator(QueueConfig(queues=(settings_of(leases=2),)), clock=clock)
 
 
 @pytest.fixture
 def queue(emulator: Emulator) -> Queue:
-    """Give the queue."""
+    """Return the queue."""
     return emulator.queue("q")
 
 
@@ -310,7 +310,7 @@ class TestConfiguration:
 class TestTheEndOfTime:
     @pytest.fixture
     def clock(self) -> ManualClock:
-        """Give a clock with an hour left."""
+        """Return a clock with an hour left."""
         return ManualClock(datetime.max.replace(tzinfo=UTC) - timedelta(hours=1))
 
     def test_a_lease_that_would_end_later(self, queue: Queue) -> None:

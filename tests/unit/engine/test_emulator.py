@@ -33,12 +33,12 @@ CONFIG = QueueConfig(queues=(PULL, OTHER))
 
 @pytest.fixture
 def emulator() -> Emulator:
-    """Give an emulator of two pull queues."""
+    """Return an emulator of two pull queues."""
     return Emulator(CONFIG, clock=ManualClock())
 
 
 def limited(leases: int) -> QueueConfig:
-    """Give the configuration with a retry limit on the first queue."""
+    """Return the configuration with a retry limit on the first queue."""
     retry = RetryParameters(task_retry_limit=leases)
     return QueueConfig(queues=(replace(PULL, retry_parameters=retry), OTHER))
 

@@ -9,12 +9,12 @@ from pullqueue.engine.memory.events import EventLog
 
 
 def task(name: str, retry_count: int = 0) -> Task:
-    """Give a task of a name."""
+    """Return a task of a name."""
     return Task(0, 1, name, "pull", b"", None, retry_count, 0, 0)
 
 
 def kinds(log: EventLog, now_usec: int) -> list[tuple[int, str]]:
-    """Give when and what happened until now."""
+    """Return when and what happened until now."""
     return [(event.usec, event.kind.value) for event in log.read(now_usec)]
 
 

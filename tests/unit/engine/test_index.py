@@ -17,7 +17,7 @@ entries = st.sets(st.tuples(st.integers(0, 50), st.integers(0, 40)), max_size=20
 
 
 def index_of(content: set[Entry]) -> OrderedIndex[Entry]:
-    """Give an index that holds `content`."""
+    """Return an index that holds `content`."""
     made: OrderedIndex[Entry] = OrderedIndex()
     made.add(sorted(content))
     return made

@@ -94,7 +94,7 @@ class EngineMachine(RuleBasedStateMachine):
     # -- the model -------------------------------------------------------------------------------
 
     def usec(self, second: int) -> int:
-        """Give a second of the model in the engine's time."""
+        """Return a second of the model in the engine's time."""
         start = ManualClock.DEFAULT_START + timedelta(seconds=second)
         return int(start.timestamp()) * 1_000_000
 
@@ -122,7 +122,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.dead = {name: end for name, end in self.dead.items() if end > self.now}
 
     def due(self, queue: str, count: int) -> list[ModelTask]:
-        """Give what a lease may take, first things first."""
+        """Return what a lease may take, first things first."""
         free = [task for task in self.tasks if task.queue == queue and task.eta <= self.now]
         return sorted(free, key=lambda task: (task.eta, task.arrival))[:count]
 

@@ -54,7 +54,7 @@ class WithoutPayload:
 
 
 def pull(name: str, *, leases: int | None = None, age_seconds: int | None = None) -> QueueSettings:
-    """Give a pull queue's settings."""
+    """Return a pull queue's settings."""
     retry = RetryParameters(task_retry_limit=leases, task_age_limit_seconds=age_seconds)
     return QueueSettings(name=name, mode=QueueMode.PULL, retry_parameters=retry)
 
@@ -65,7 +65,7 @@ def emulator_of(
     storage: int | None = None,
     clock: ManualClock | None = None,
 ) -> Emulator:
-    """Give an emulator of some queues."""
+    """Return an emulator of some queues."""
     config = QueueConfig(queues=queues, total_storage_limit_bytes=storage)
     names = map("task{}".format, count(1)).__next__
     return Emulator(config, clock=clock or ManualClock(), limits=limits, names=names)
@@ -73,13 +73,13 @@ def emulator_of(
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Give the clock of `queue`."""
+    """Return the clock of `queue`."""
     return ManualClock()
 
 
 @pytest.fixture
 def queue(clock: ManualClock) -> Queue:
-    """Give a pull queue without limits."""
+    """Return a pull queue without limits."""
     return emulator_of(pull("pull"), clock=clock).queue("pull")
 
 

@@ -88,7 +88,7 @@ class TestNameIndex:
 
 class TestExhaustedTasks:
     def kept(self, tasks: ExhaustedTasks) -> list[tuple[str, int]]:
-        """Give the name and the payload's size of each."""
+        """Return the name and the payload's size of each."""
         return [(task.name, len(task.payload)) for task in tasks]
 
     def test_the_latest_are_kept(self) -> None:

@@ -53,7 +53,7 @@ def call(server: Server, method: str, message: Any, *, service: str = "taskqueue
 
 
 def add_request(**fields: Any) -> Any:
-    """Give a BulkAdd of one task."""
+    """Return a BulkAdd of one task."""
     defaults = {"queue_name": b"pull", "task_name": b"", "eta_usec": 0, "mode": 1, "body": b"work"}
     return messages.TaskQueueBulkAddRequest(
         add_request=[messages.TaskQueueAddRequest(**(defaults | fields))]

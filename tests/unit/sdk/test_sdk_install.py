@@ -27,7 +27,7 @@ SWITCH = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 
 
 def registered() -> Any:
-    """Give the stub that is registered for the task queue service, or None."""
+    """Return the stub that is registered for the task queue service, or None."""
     return apiproxy_stub_map.apiproxy._CopyStubMap().get("taskqueue")
 
 
@@ -37,7 +37,7 @@ def pull(payload: bytes = b"work") -> Any:
 
 
 def other_emulator() -> Emulator:
-    """Give an emulator of its own with one queue."""
+    """Return an emulator of its own with one queue."""
     return Emulator(QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),)))
 
 

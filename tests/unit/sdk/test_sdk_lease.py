@@ -29,7 +29,7 @@ def add(*payloads: Any, queue: str = "pull", **options: Any) -> list[Any]:
 
 
 def payloads(tasks: list[Any]) -> list[bytes]:
-    """Give the payloads of tasks."""
+    """Return the payloads of tasks."""
     return [task.payload for task in tasks]
 
 

@@ -30,7 +30,7 @@ def add(name: str, *, queue: str = "pull", **options: Any) -> None:
 
 
 def query(**fields: Any) -> list[str]:
-    """Give the names of the tasks that are found."""
+    """Return the names of the tasks that are found."""
     found = call("QueryTasks", queue_name=b"pull", **fields).task
     return [task.task_name.decode() for task in found]
 

@@ -202,7 +202,7 @@ class LateClock(SystemClock):
     """The clock of a machine that is a day behind."""
 
     def now_usec(self) -> int:
-        """Give a wrong time."""
+        """Return a wrong time."""
         return super().now_usec() - 86_400_000_000
 
 

@@ -45,7 +45,7 @@ MOVES = [freezegun_ticking, freezegun_frozen, time_machine_ticking, time_machine
 
 
 def let_it_look_around() -> None:
-    """Give the server the time to check its connections, by a clock that nobody moves."""
+    """Return the server the time to check its connections, by a clock that nobody moves."""
     one, other = socket.socketpair()
     with one, other:
         one.settimeout(0.08)

@@ -13,20 +13,20 @@ from pullqueue import Emulator, ManualClock, Queue
 
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Give the URL of each store in turn."""
+    """Yield the URL of each store in turn."""
     with store_url(request.param) as url:
         yield url
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Give a clock that the test moves."""
+    """Return a clock that the test moves."""
     return ManualClock()
 
 
 @pytest.fixture
 def emulator(url: str, clock: ManualClock) -> Iterator[Emulator]:
-    """Give an emulator with an empty store."""
+    """Yield an emulator with an empty store."""
     emulator = Emulator(config_of(2), clock=clock, limits=LIMITS, store=url)
     emulator.reset()
     yield emulator
@@ -35,5 +35,5 @@ def emulator(url: str, clock: ManualClock) -> Iterator[Emulator]:
 
 @pytest.fixture
 def queue(emulator: Emulator) -> Queue:
-    """Give its queue without limits."""
+    """Return its queue without limits."""
     return emulator.queue("pull")

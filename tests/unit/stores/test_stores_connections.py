@@ -32,7 +32,7 @@ FILES = 1100
 
 @pytest.fixture
 def url() -> str:
-    """Give the URL of an empty store."""
+    """Return the URL of an empty store."""
     return emptied("postgres")
 
 
@@ -59,7 +59,7 @@ def test_connections_are_bounded(url: str) -> None:
 
 
 def store_of(emulator: Emulator) -> PostgresStore:
-    """Give the store itself."""
+    """Return the store itself."""
     store = emulator._store
     assert isinstance(store, PostgresStore)
     return store

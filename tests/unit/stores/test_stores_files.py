@@ -22,7 +22,7 @@ CONFIG = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Give the place of a store that does not exist yet."""
+    """Return the place of a store that does not exist yet."""
     return tmp_path / "tasks.db"
 
 
@@ -33,7 +33,7 @@ def emulator_of(path: Path) -> Emulator:
 
 @pytest.fixture
 def used(path: Path) -> Path:
-    """Give a store with tasks in it, closed."""
+    """Return a store with tasks in it, closed."""
     emulator = emulator_of(path)
     for number in range(200):
         emulator.queue("pull").add(b"x" * 500, name=f"task{number}")
@@ -42,7 +42,7 @@ def used(path: Path) -> Path:
 
 
 def digest(path: Path) -> dict[str, str]:
-    """Give what a file and the log beside it contain; SQLite's shared memory is no part of it."""
+    """Return what a file and the log beside it contain; SQLite's shared memory is no part of it."""
     files = (path, path.with_name(path.name + "-wal"))
     return {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists()
@@ -50,7 +50,7 @@ def digest(path: Path) -> dict[str, str]:
 
 
 def refused(path: Path) -> str:
-    """Give the message with which a file is refused, and see to it that it stays as it was."""
+    """Return the message with which a file is refused, and see to it that it stays as it was."""
     before = digest(path)
     with pytest.raises(StoreError) as excinfo:
         emulator_of(path)

@@ -43,7 +43,7 @@ NOW = START + timedelta(seconds=1401)
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Give the URL of a store of version 1."""
+    """Yield the URL of a store of version 1."""
     if request.param == "sqlite":
         shutil.copy(VERSION_1 / "tasks.db", tmp_path)
         yield f"sqlite:///{tmp_path / 'tasks.db'}"
@@ -60,7 +60,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def facts(task: Task) -> tuple[object, ...]:
-    """Give what of a task can be compared: one name was generated."""
+    """Return what of a task can be compared: one name was generated."""
     name = task.name if task.payload != b"generated" else "generated"
     return (name, task.payload, task.tag, task.retry_count, (task.eta - START).total_seconds())
 

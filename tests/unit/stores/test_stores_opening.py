@@ -22,7 +22,7 @@ SCRIPTS = migrations("postgres")
 
 @pytest.fixture
 def schema() -> Iterator[str]:
-    """Give the name of a schema that is not there, and remove it in the end."""
+    """Yield the name of a schema that is not there, and remove it in the end."""
     name = str(parsed(own_schema("opening")).schema)
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE".encode())
@@ -31,7 +31,7 @@ def schema() -> Iterator[str]:
 
 
 def refused(schema: str) -> str:
-    """Give the message with which a schema is refused."""
+    """Return the message with which a schema is refused."""
     with pytest.raises(StoreError) as excinfo:
         Emulator(CONFIG, store=f"{postgres_url()}?schema={schema}")
     return str(excinfo.value)

@@ -46,7 +46,7 @@ def test_every_statement_is_used(database: str) -> None:
 
 
 def arguments_of(statement: str) -> dict[str, object]:
-    """Give some value for each parameter of a statement."""
+    """Return some value for each parameter of a statement."""
     values: dict[str, object] = {
         "queue": "q3",
         "name": "n5",
@@ -67,7 +67,7 @@ def arguments_of(statement: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
-    """Give an SQLite store."""
+    """Yield an SQLite store."""
     path = tmp_path_factory.mktemp("plans") / "tasks.db"
     writer, reader = open_file(path, synchronous="normal")
     yield writer
@@ -97,7 +97,7 @@ def test_sqlite(sqlite_file: sqlite3.Connection, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[Connection]:
-    """Give a PostgreSQL store with some tasks in several queues."""
+    """Yield a PostgreSQL store with some tasks in several queues."""
     address = parsed(own_schema("plans"))
     prepare(address)
     connection = connect(address)
@@ -135,7 +135,7 @@ INDEXES_OF = {
 
 
 def plan_of(database: Connection, statement: str) -> list[dict[str, object]]:
-    """Give the steps of the plan that is made once for all parameters."""
+    """Return the steps of the plan that is made once for all parameters."""
     arguments = arguments_of(statement)
     numbered = statement.replace("%s", "NULL").replace("%b", "NULL")
     for number, name in enumerate(arguments, 1):

@@ -35,13 +35,13 @@ STORAGE_BYTES = 2_000
 
 @pytest.fixture
 def url() -> str:
-    """Give the URL of an empty store."""
+    """Return the URL of an empty store."""
     return emptied("postgres")
 
 
 @pytest.fixture
 def servers(url: str, clock: ManualClock) -> Iterator[tuple[Queue, Queue]]:
-    """Give one queue as two servers have it."""
+    """Yield one queue as two servers have it."""
     emulators = [Emulator(CONFIG, clock=clock, store=url) for _ in range(2)]
     yield emulators[0].queue("pull"), emulators[1].queue("pull")
     for emulator in emulators:
@@ -329,7 +329,7 @@ class LateClock(SystemClock):
     """The clock of a machine that is a day behind."""
 
     def now_usec(self) -> int:
-        """Give a wrong time."""
+        """Return a wrong time."""
         return super().now_usec() - 86_400_000_000
 
 

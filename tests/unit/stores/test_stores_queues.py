@@ -33,7 +33,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def made(emulator: Emulator) -> Queue:
-    """Give a queue that was made at run time."""
+    """Return a queue that was made at run time."""
     return emulator.create_queue(MADE)
 
 

@@ -23,7 +23,7 @@ from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryP
 
 
 def steps(queue: Queue, name: str) -> list[str]:
-    """Give what happened to a task."""
+    """Return what happened to a task."""
     return [event.kind.value for event in queue.history(name)]
 
 

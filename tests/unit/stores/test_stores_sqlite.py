@@ -17,14 +17,14 @@ from pullqueue.stores.sqlite import SqliteStore
 
 @pytest.fixture
 def store(tmp_path: Path, clock: ManualClock) -> Iterator[Emulator]:
-    """Give an emulator with an SQLite store."""
+    """Yield an emulator with an SQLite store."""
     emulator = Emulator(config_of(2), clock=clock, store=f"sqlite:///{tmp_path / 'tasks.db'}")
     yield emulator
     emulator.close()
 
 
 def store_of(emulator: Emulator) -> SqliteStore:
-    """Give the store itself."""
+    """Return the store itself."""
     store = emulator._store
     assert isinstance(store, SqliteStore)
     return store

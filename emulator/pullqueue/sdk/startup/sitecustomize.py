@@ -42,7 +42,7 @@ _SDK_PACKAGES = ("google", "google.appengine")
 
 
 def grant_tickets() -> None:
-    """Give a ticket to every call that this process makes to bundled services.
+    """Return a ticket to every call that this process makes to bundled services.
 
     Inside requests and outside, in any thread. Doing so again changes nothing.
     """
@@ -116,7 +116,7 @@ class _AfterImport(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Give the spec of a module that is waited for, and None for any other."""
+        """Return the spec of a module that is waited for, and None for any other."""
         action = self._actions.pop(name, None)
         if action is None:
             return None

@@ -1,4 +1,4 @@
-"""The doors of apps that use the SDK's client: in process, and over the wire to a real server."""
+"""The interfaces of apps that use the SDK's client: in process, and over the wire."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
-from doors import CONFIG, LIMITS, Door, Held, Refusal, Refused
+from interfaces import CONFIG, LIMITS, Held, Interface, Refusal, Refused
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.clock import from_usec
@@ -27,7 +27,7 @@ _REFUSALS: dict[type[Exception], Refusal] = {
 }
 
 
-class SdkDoor(Door):
+class SdkInterface(Interface):
     """`google.appengine.api.taskqueue`."""
 
     def __init__(self, emulator: Emulator, clock: ManualClock) -> None:
@@ -83,20 +83,20 @@ class SdkDoor(Door):
 
 
 @contextmanager
-def sdk_door() -> Iterator[Door]:
-    """Put an emulator in the place of the service and give the door to it."""
+def sdk_interface() -> Iterator[Interface]:
+    """Put an emulator in the place of the service and give the interface to it."""
     clock = ManualClock()
     emulator = Emulator(CONFIG, clock=clock, limits=LIMITS)
     with install(emulator):
-        yield SdkDoor(emulator, clock)
+        yield SdkInterface(emulator, clock)
 
 
 @contextmanager
-def bridge_door() -> Iterator[Door]:
+def bridge_interface() -> Iterator[Interface]:
     """Serve an emulator and let the client of this process call it."""
     clock = ManualClock()
     with Server(Emulator(CONFIG, clock=clock, limits=LIMITS)) as server, _client_of(server):
-        yield SdkDoor(server.emulator, clock)
+        yield SdkInterface(server.emulator, clock)
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import grpc
-from doors import CONFIG, LIMITS, Door, Held, Refusal, Refused
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2beta2
 from google.cloud.tasks_v2beta2.services.cloud_tasks.transports import CloudTasksGrpcTransport
+from interfaces import CONFIG, LIMITS, Held, Interface, Refusal, Refused
 from requests import Response
 
 from pullqueue import Emulator, ManualClock
@@ -32,7 +32,7 @@ _REFUSALS: tuple[tuple[str, str, Refusal], ...] = (
 )
 
 
-class CloudTasksDoor(Door):
+class CloudTasksInterface(Interface):
     """Google's client for Cloud Tasks v2beta2."""
 
     zero_tasks_means_one = True
@@ -124,7 +124,7 @@ def rest_client(server: Server, **options: Any) -> tasks_v2beta2.CloudTasksClien
 
 @contextmanager
 def grpc_client(address: str) -> Iterator[tasks_v2beta2.CloudTasksClient]:
-    """Give Google's client on a gRPC address."""
+    """Yield Google's client on a gRPC address."""
     options = [("grpc.max_receive_message_length", -1)]
     with grpc.insecure_channel(address, options=options) as channel:
         transport = CloudTasksGrpcTransport(channel=channel)
@@ -132,22 +132,22 @@ def grpc_client(address: str) -> Iterator[tasks_v2beta2.CloudTasksClient]:
 
 
 @contextmanager
-def cloudtasks_rest_door() -> Iterator[Door]:
+def cloudtasks_rest_interface() -> Iterator[Interface]:
     """Serve an emulator and give Google's client on its REST interface."""
     clock = ManualClock()
     with Server(Emulator(CONFIG, clock=clock, limits=LIMITS)) as server:
-        yield CloudTasksDoor(server.emulator, clock, rest_client(server))
+        yield CloudTasksInterface(server.emulator, clock, rest_client(server))
 
 
 @contextmanager
-def cloudtasks_grpc_door() -> Iterator[Door]:
+def cloudtasks_grpc_interface() -> Iterator[Interface]:
     """Serve an emulator and give Google's client on its gRPC interface."""
     clock = ManualClock()
     with (
         Server(Emulator(CONFIG, clock=clock, limits=LIMITS), grpc_port=0) as server,
         grpc_client(server.grpc_address) as client,
     ):
-        yield CloudTasksDoor(server.emulator, clock, client)
+        yield CloudTasksInterface(server.emulator, clock, client)
 
 
 def code_of(error: exceptions.GoogleAPICallError) -> str:

@@ -1,6 +1,6 @@
-"""What every door of an emulator can do, in one form, so that one suite can be run through each.
+"""What every interface of an emulator can do, in one form, so that one suite can test each.
 
-A door holds an emulator with a clock that the suite moves, and speaks to it as its users would.
+An interface has an emulator with a clock that the suite moves, and is used as a user would use it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LIMITS = Limits(task_bytes=2048, lease_payload_bytes=2500, rest_lease_payload_by
 
 
 class Refusal(Enum):
-    """Why a door refused a call, as far as all doors can tell."""
+    """Why an interface refused a call, as far as all interfaces can tell."""
 
     LEASE_EXPIRED = "the lease is not held"
     NAME_TAKEN = "the name is taken"
@@ -67,7 +67,7 @@ class Refusal(Enum):
 
 
 class Refused(Exception):  # noqa: N818 - reads as what happened
-    """A door refused a call."""
+    """An interface refused a call."""
 
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
@@ -85,7 +85,7 @@ class Held:
     retry_count: int
 
 
-class Door(ABC):
+class Interface(ABC):
     """One way to use an emulator."""
 
     emulator: Emulator
@@ -116,7 +116,7 @@ class Door(ABC):
 
     @abstractmethod
     def modify(self, held: Held, seconds: float, *, queue: str = "pull") -> Held:
-        """Give a lease another end."""
+        """Return a lease another end."""
 
     @abstractmethod
     def delete(self, name: str, *, queue: str = "pull") -> bool:
@@ -131,10 +131,10 @@ class Door(ABC):
         """Let time pass."""
 
 
-DoorMaker = Callable[[], AbstractContextManager[Door]]
+InterfaceMaker = Callable[[], AbstractContextManager[Interface]]
 
 
-class PythonDoor(Door):
+class PythonInterface(Interface):
     """The Python interface."""
 
     def __init__(self, store: str = "memory") -> None:
@@ -187,13 +187,13 @@ class PythonDoor(Door):
 
 
 @contextmanager
-def python_door(store: str = "memory") -> Iterator[Door]:
-    """Give the Python interface to an emulator with an empty store of a kind."""
+def python_interface(store: str = "memory") -> Iterator[Interface]:
+    """Yield the Python interface to an emulator with an empty store of a kind."""
     with store_url(store) as url:
-        door = PythonDoor(url)
-        door.emulator.reset()
-        yield door
-        door.emulator.close()
+        interface = PythonInterface(url)
+        interface.emulator.reset()
+        yield interface
+        interface.emulator.close()
 
 
 _REFUSALS: dict[type[PullQueueError], Refusal] = {

@@ -1,4 +1,4 @@
-"""The door of workers that speak REST: a real server, one kept connection."""
+"""The interface of workers that speak REST: a real server, one kept connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from doors import CONFIG, LIMITS, Door, Held, Refusal, Refused
+from interfaces import CONFIG, LIMITS, Held, Interface, Refusal, Refused
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.clock import to_usec
@@ -28,7 +28,7 @@ _TEXTS = {
 }
 
 
-class RestDoor(Door):
+class RestInterface(Interface):
     """The Task Queue API, spoken by hand."""
 
     def __init__(self, server: Server, clock: ManualClock) -> None:
@@ -105,13 +105,13 @@ class RestDoor(Door):
 
 
 @contextmanager
-def rest_door() -> Iterator[Door]:
-    """Serve an emulator and give the door to it."""
+def rest_interface() -> Iterator[Interface]:
+    """Serve an emulator and give the interface to it."""
     clock = ManualClock()
     with Server(Emulator(CONFIG, clock=clock, limits=LIMITS)) as server:
-        door = RestDoor(server, clock)
-        yield door
-        door.close()
+        interface = RestInterface(server, clock)
+        yield interface
+        interface.close()
 
 
 def _refused(text: str) -> Refused:
