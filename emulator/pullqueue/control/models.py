@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.engine import queue as engine
+from pullqueue.engine.queue_view import QueueState
 from pullqueue.errors import PullQueueError
 from pullqueue.tasks import Task as EngineTask
 from pullqueue.tasks import TaskState
@@ -61,6 +62,9 @@ class Queue(Model):
 
     name: str
     mode: QueueMode
+    state: QueueState
+    created: bool
+    """Whether it was made at run time, and is not in queue.yaml."""
     disabled: bool
     tasks: Count
     available: Count
@@ -90,6 +94,8 @@ class Queue(Model):
         return cls(
             name=queue.name,
             mode=queue.mode,
+            state=queue.state,
+            created=queue.created,
             disabled=queue.disabled,
             tasks=numbers.tasks,
             available=numbers.available,

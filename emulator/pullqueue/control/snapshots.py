@@ -5,18 +5,20 @@ Times are microseconds since the epoch, so that nothing is lost.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.config.model import QueueSettings
 from pullqueue.control.models import Count, Model, Signed64
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
-from pullqueue.engine.store import QueueContents
-from pullqueue.engine.validation import validated_tasks
+from pullqueue.engine.store import QueueContents, QueueRecord
+from pullqueue.engine.validation import queue_name, validated_tasks
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask, Task
@@ -36,6 +38,16 @@ class SavedTask(Model):
     enqueued_usec: Signed64
 
 
+class SavedRecord(Model):
+    """What happened to a queue beside its tasks."""
+
+    paused: bool = False
+    purged_usec: Signed64 | None = None
+    deleted_usec: Signed64 | None = None
+    settings: dict[str, Any] | None = None
+    """Those of a queue that was made at run time."""
+
+
 class SavedQueue(Model):
     """A queue in a snapshot."""
 
@@ -43,6 +55,7 @@ class SavedQueue(Model):
     exhausted: list[SavedTask]
     tombstones: dict[str, Signed64]
     leased: list[tuple[Signed64, Annotated[int, Meta(ge=0, le=2**30)]]]
+    record: SavedRecord | None = None
 
 
 class Snapshot(Model):
@@ -88,7 +101,7 @@ def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> L
         contents = {
             name: _contents(name, queue, shift_usec, limits) for name, queue in body.queues.items()
         }
-    except (PullQueueError, OverflowError) as error:
+    except (PullQueueError, OverflowError, msgspec.ValidationError) as error:
         raise ApiError(f"the snapshot is damaged ({error!s:.100}): save it again") from None
     _check_unique(contents)
     state.emulator.restore(contents)
@@ -102,7 +115,15 @@ def _saved_queue(contents: QueueContents) -> SavedQueue:
         exhausted=[_saved_task(task) for task in contents.exhausted],
         tombstones=contents.tombstones,
         leased=contents.leased,
+        record=None if contents.record is None else _saved_record(contents.record),
     )
+
+
+def _saved_record(record: QueueRecord) -> SavedRecord:
+    settings = None
+    if record.settings is not None:
+        settings = asdict(QueueSettings.from_json(record.settings))
+    return SavedRecord(**record._asdict() | {"settings": settings})
 
 
 def _saved_task(task: Task) -> SavedTask:
@@ -120,7 +141,23 @@ def _contents(queue_name: str, saved: SavedQueue, shift_usec: int, limits: Limit
             (_shifted(second * USEC_PER_SECOND, shift_usec) // USEC_PER_SECOND, tasks)
             for second, tasks in saved.leased
         ],
+        record=None if saved.record is None else _record(saved.record, queue_name, shift_usec),
     )
+
+
+def _record(saved: SavedRecord, name: str, shift_usec: int) -> QueueRecord:
+    times = {
+        field: None if usec is None else _shifted(usec, shift_usec)
+        for field, usec in (
+            ("purged_usec", saved.purged_usec),
+            ("deleted_usec", saved.deleted_usec),
+        )
+    }
+    settings = None
+    if saved.settings is not None:
+        named = {**saved.settings, "name": queue_name(name)}
+        settings = msgspec.convert(named, QueueSettings).to_json()
+    return QueueRecord(paused=saved.paused, settings=settings, **times)
 
 
 def _task(saved: SavedTask, queue_name: str, shift_usec: int, limits: Limits) -> Task:

@@ -17,7 +17,7 @@ from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.names import NameSource, random_names
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import retention_of
-from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory
+from pullqueue.engine.store import QueueContents, QueueRecord, Retention, StoreFactory
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_refusal
 from pullqueue.limits import Limits
 
@@ -219,12 +219,13 @@ class Emulator:
         """
         from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
 
-        retentions = {
-            name: retention_of(QueueSettings.from_json(restored.record.settings))
-            if restored.record is not None and restored.record.settings is not None
-            else self.queue(name).retention
-            for name, restored in contents.items()
-        }
+        retentions: dict[str, Retention] = {}
+        for name, restored in contents.items():
+            record = restored.record or QueueRecord()
+            if record.settings is not None:
+                retentions[name] = retention_of(QueueSettings.from_json(record.settings))
+            elif record.deleted_usec is None:
+                retentions[name] = self.queue(name).retention
         with self._lock:
             self._store.restore(contents, retentions=retentions)
             self._load()

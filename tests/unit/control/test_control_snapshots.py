@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from control_client import ControlClient
 
-from pullqueue import ManualClock
+from pullqueue import Emulator, ManualClock, QueueNameInUseError
+from pullqueue.config.model import QueueMode, QueueSettings
 
 
 def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
@@ -154,3 +155,54 @@ def test_a_snapshot_of_other_queues(control: ControlClient) -> None:
 
     assert reply.status == 404
     assert "queue 'elsewhere' is not in" in reply.message
+
+
+def test_queues_in_snapshots(control: ControlClient, emulator: Emulator) -> None:
+    """Pauses, queues made at run time and deleted queues are saved and loaded."""
+    made = QueueSettings(name="made", mode=QueueMode.PULL, tombstone_seconds=60)
+    emulator.create_queue(made).add(b"work", name="one")
+    emulator.create_queue(QueueSettings(name="deleted", mode=QueueMode.PULL))
+    emulator.delete_queue("deleted")
+    emulator.queue("pull").pause()
+    before = control.get("/queues").body
+    saved = control.get("/snapshot").body
+    control.post("/reset")
+    after_reset = control.get("/queues").body
+
+    loaded = control.call("PUT", "/snapshot", saved)
+
+    assert loaded.body == {"tasks": 1}
+    assert control.get("/queues").body == before
+    assert [(one["name"], one["state"], one["created"]) for one in before["queues"]] == [
+        ("pull", "paused", False),
+        ("limited", "running", False),
+        ("push", "running", False),
+        ("default", "running", False),
+        ("made", "running", True),
+    ]
+    assert [one["name"] for one in after_reset["queues"]] == ["pull", "limited", "push", "default"]
+    assert emulator.queue("made").settings.tombstone_seconds == 60
+    with pytest.raises(QueueNameInUseError, match="was deleted not long ago"):
+        emulator.create_queue(QueueSettings(name="deleted", mode=QueueMode.PULL))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"settings": {"mode": "sideways"}},
+        {"settings": {"name": "a", "mode": 5}},
+        {"purged_usec": 2**62},
+        {"deleted_usec": "yesterday"},
+        {"paused": None},
+    ],
+)
+def test_snapshots_with_a_bad_record(control: ControlClient, record: dict[str, object]) -> None:
+    """What is recorded of a queue is checked as its tasks are."""
+    saved = control.get("/snapshot").body
+    parts: dict[str, object] = {"tasks": [], "exhausted": [], "tombstones": {}, "leased": []}
+    saved["queues"]["pull"] = {**parts, "record": record}
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 400
+    assert control.get("/queues/pull").body["queue"]["state"] == "running"
