@@ -20,9 +20,8 @@ from sphinx.application import Sphinx
 
 from pullqueue import limits
 from pullqueue.cli import pullqueue
-from pullqueue.config.docs import RuleDocs, Sample, docs_of
-from pullqueue.config.profiles import PROFILES
-from pullqueue.config.rules import Rule, all_rules
+from pullqueue.config.rules import Rule, RuleDocs, Sample, all_rules, docs_of
+from pullqueue.config.settings import PROFILES
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError
 from pullqueue.gtaskqueue.command import gtaskqueue
@@ -138,13 +137,23 @@ def _rule(rule: Rule) -> str:
     docs: RuleDocs = docs_of(rule)
     parts = [
         f"({rule.code.lower()})=\n## {rule.code} {rule.name}",
-        f"*{_levels(rule)}{'' if rule.hideable else '; no comment can hide it'}*",
+        f"*{'; '.join(_facts(rule))}*",
         docs.summary,
         docs.why,
         *map(_sample, docs.samples),
         f"Source: {docs.source}",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _facts(rule: Rule) -> Iterator[str]:
+    yield _levels(rule)
+    if rule.fixes:
+        yield f"fix: {' or '.join(rule.fixes)}"
+    if rule.once:
+        yield "once per file"
+    if not rule.suppressible:
+        yield "cannot be suppressed"
 
 
 def _sample(sample: Sample) -> str:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pullqueue.lint.report import FileReport, LintOptions, RunReport, lint_data
 from pullqueue.lint.reporters import FORMATS, reporter
-from pullqueue.lint.results import FileResult
-from pullqueue.lint.runner import Job, Outcome, lint_data
 
 CASES = Path(__file__).parents[1] / "lint_cases"
 FILES = sorted(CASES.glob("*.yaml"))
@@ -30,8 +29,13 @@ SHOWN = [
 """The cases whose findings are kept in every format."""
 
 
-def _lint(case: Path, *, fix: bool = False) -> Outcome:
-    return lint_data(case.read_bytes(), file=case.name, job=Job(fix=fix, unsafe=True))
+def _lint(case: Path, *, fix: bool = False) -> FileReport:
+    options = LintOptions(fix=fix, unsafe=True)
+    return lint_data(case.read_bytes(), file=case.name, options=options)
+
+
+def _full(report: FileReport) -> str:
+    return reporter("full")(RunReport([report]))
 
 
 def _compare(path: Path, text: str) -> None:
@@ -44,10 +48,10 @@ def _compare(path: Path, text: str) -> None:
 @pytest.mark.parametrize("case", FILES, ids=lambda case: case.stem)
 def test_report_and_fix_of_each_case(case: Path) -> None:
     """A case's report, and what its fixes make of it, are those that are kept."""
-    text = reporter("full")([_lint(case).result])
+    text = _full(_lint(case))
     fixed = _lint(case, fix=True)
-    if fixed.mended:
-        text += f"{fixed.diff()}{reporter('full')([fixed.result])}"
+    if fixed.fixed:
+        text += f"{fixed.diff()}{_full(fixed)}"
     if text:
         _compare(CASES / "expected" / f"{case.stem}.txt", text)
     else:
@@ -63,6 +67,6 @@ def test_nothing_is_kept_of_cases_that_are_gone() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats(name: str) -> None:
     """Every format writes the findings of some cases as it is kept."""
-    results: list[FileResult] = [_lint(CASES / f"{case}.yaml").result for case in SHOWN]
-    text = reporter(name)(results).replace(f'"{version("pullqueue")}"', '"VERSION"')
+    report = RunReport([_lint(CASES / f"{case}.yaml") for case in SHOWN])
+    text = reporter(name)(report).replace(f'"{version("pullqueue")}"', '"VERSION"')
     _compare(CASES / "formats" / f"{name}.txt", text)

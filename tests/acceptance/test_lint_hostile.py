@@ -142,7 +142,7 @@ def test_partial_clone_fetches_nothing(folder: Path) -> None:
     done = run("--against", "HEAD", "--format", "concise")
     assert not (folder / "PWNED").exists()
     assert "rate-bare-zero" in done.stdout
-    assert 'pullqueue: "queue.yaml" was not compared' in done.stderr
+    assert 'not compared with "HEAD": "queue.yaml" is new, was moved, or is not in' in done.stderr
 
 
 def test_configured_commands_of_the_own_repository_are_not_run(folder: Path) -> None:

@@ -1,16 +1,22 @@
-"""pre-commit hooks and the problem matcher fit what the linter does."""
+"""The hooks for pre-commit and the problem matcher fit what the linter does."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import distribution
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner
+from packaging.requirements import Requirement
 
 from pullqueue.cli.lint import lint
 from pullqueue.cli.schema import schema
@@ -20,7 +26,7 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: str(hook["id"]))
-def test_hook_takes_queue_yaml_files_and_runs(hook: dict[str, str], tmp_path: Path) -> None:
+def test_hook_takes_queue_yaml_files_and_runs(hook: dict[str, Any], tmp_path: Path) -> None:
     """A hook is for files called queue.yaml or queue.yml, and its command takes them."""
     files = ["queue.yaml", "app/queue.yml", "app/queue.yaml.bak", "my-queue.yaml", "queue.py"]
     assert [name for name in files if re.search(hook["files"], name)] == files[:2]
@@ -28,8 +34,57 @@ def test_hook_takes_queue_yaml_files_and_runs(hook: dict[str, str], tmp_path: Pa
     path.write_text("queue:\n- name: mail\n  rate: 0\n")
     program, command, *options = shlex.split(hook["entry"])
     assert (program, command) == ("pullqueue", "lint")
-    assert CliRunner().invoke(lint, [*options, str(path)]).exit_code == 0
+    assert CliRunner().invoke(lint, [*options, *hook["args"], str(path)]).exit_code == 0
     assert ("0/s" in path.read_text()) == ("--fix" in options)
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: str(hook["id"]))
+def test_hook_takes_no_file_name_for_an_option(
+    hook: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pre-commit passes names as they are; a tree may have a folder called `--ignore=all`."""
+    monkeypatch.chdir(tmp_path)
+    path = Path("--ignore=all/queue.yaml")
+    path.parent.mkdir()
+    path.write_text("queue:\n- name: a_b\n  rate: 1/s\n")
+    options = shlex.split(hook["entry"])[2:]
+    assert CliRunner().invoke(lint, [*options, *hook["args"], str(path)]).exit_code == 1
+
+
+ISOLATED = """
+import sys
+others = [path for path in sys.path if "site-packages" not in path]
+sys.path = [*sys.argv.pop(1).split(":"), *others]
+from pullqueue.cli import main
+raise SystemExit(main())
+"""
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: str(hook["id"]))
+def test_hook_installs_what_the_linter_needs(hook: dict[str, Any], tmp_path: Path) -> None:
+    """The linter runs with the distributions of the hook alone, none of them for the server."""
+    no_deps, *requirements = hook["additional_dependencies"]
+    assert no_deps == "--no-deps"
+    needed = {Requirement(text).name: text for text in requirements}
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {needed.get(Requirement(text).name, text) for text in declared} == set(declared)
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for name in needed:
+        for file in distribution(name).files or ():
+            top = file.parts[0]
+            if not top.startswith("..") and not (packages / top).exists():
+                (packages / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    (tmp_path / ".gitignore").write_text("build/\n")
+    (tmp_path / "queue.yaml").write_text("queue:\n- name: mail\n  rate: 0\n  colour: red\n")
+    path = ":".join(str(p) for p in (packages, ROOT / "emulator", ROOT / "schemas"))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ISOLATED, path, *shlex.split(hook["entry"])[1:], "."],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "`colour` is not a key" in done.stdout
+    assert "1 file checked" in done.stderr
 
 
 def test_problem_matcher_reads_the_full_format() -> None:

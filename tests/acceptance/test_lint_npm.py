@@ -1,4 +1,4 @@
-"""What programs from npm say: an editor's YAML language server, and the validator of SARIF.
+"""What programs from npm say: an editor's YAML language server, ajv, and the schema of SARIF.
 
 Needs Node.js with npm, and its registry; where they are missing, the tests say so and are skipped.
 """
@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from pullqueue.cli.lint import lint
-from pullqueue.config.schema import draft_7, schema_bytes
+from pullqueue.config.schema import draft_7, schema_bytes, schema_errors
 
 CASES = Path(__file__).parents[1] / "lint_cases"
 Json = dict[str, Any]
@@ -27,14 +29,14 @@ Json = dict[str, Any]
 def node_modules(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """A folder with the programs, installed for this run."""
     folder = tmp_path_factory.mktemp("npm")
-    packages = ["yaml-language-server@1", "@microsoft/sarif-multitool@5"]
+    packages = ["yaml-language-server@1", "@microsoft/sarif-multitool-linux@5", "ajv@8"]
     missing = next((f"{name} is missing" for name in ("node", "npm") if not shutil.which(name)), "")
     if not missing:
         command = ["npm", "install", "--no-audit", "--no-fund", "--silent", *packages]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         missing = f"npm cannot install {' '.join(packages)}: {done.stderr}" * bool(done.returncode)
     if missing:
-        reason = f"editor and SARIF not tested: {missing}"
+        reason = f"editor, ajv and SARIF not tested: {missing}"
         terminal = request.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None:
             terminal.write_line(f"\n{reason}")
@@ -145,12 +147,11 @@ def test_editor_finds_nothing_in_right_files(server: LanguageServer, name: str) 
         ("missing_name", 3),
         ("acl_list_of_strings", 6),
         ("name_underscore", 3),
-        ("name_101", 3),
         ("mode_typo", 4),
         ("rate_long_unit", 4),
         ("bucket_too_large", 5),
         ("bucket_word", 5),
-        ("concurrency_5001", 5),
+        ("rate_30001_per_min", 4),
         ("retry_limit_negative", 6),
         ("age_limit_week", 6),
         ("backoff_with_unit", 6),
@@ -182,15 +183,69 @@ def test_editor_completes_and_explains(server: LanguageServer) -> None:
     assert "a slash and" in str(hover["contents"])
 
 
-def test_sarif_is_valid_by_its_schema(node_modules: Path, tmp_path: Path) -> None:
-    """The validator of SARIF's makers has no error, for every rule a case shows."""
-    cases = [str(path) for path in sorted(CASES.glob("*.yaml"))]
-    done = CliRunner().invoke(lint, [*cases, "--format", "sarif"])
-    report = tmp_path / "lint.sarif"
-    report.write_text(done.stdout)
-    program = node_modules / ".bin" / "sarif-multitool"
-    checked = subprocess.run(
-        [program, "validate", str(report)], capture_output=True, text=True, check=False
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("pull_rate_first", "rate is not allowed on a pull queue: remove it, or set mode: push"),
+        ("pull_max_doublings", "max_doublings is not allowed on a pull queue: remove it, or"),
+        ("name_underscore", "invalid queue name: use letters, digits and hyphens"),
+        ("rate_long_unit", "invalid rate: use a number, a slash and s, m, h or d"),
+        ("bucket_word", "bucket_size must be a whole number from 0 to 500"),
+        ("mode_typo", "mode must be push or pull"),
+        (
+            "acl_list_of_strings",
+            "each acl entry must be user_email or writer_email with an address",
+        ),
+    ],
+)
+def test_editor_tells_what_to_do(server: LanguageServer, name: str, message: str) -> None:
+    """The text of a fault is that of the schema, not one about types and patterns."""
+    found = server.diagnose(f"file:///{name}.yaml", (CASES / f"{name}.yaml").read_text())
+    assert any(message in item["message"] for item in found), found
+
+
+STRICT = """
+const Ajv = require(process.argv[1] === "7" ? "ajv" : "ajv/dist/2020").default;
+const ajv = new Ajv({ strict: true, allowUnionTypes: true });
+ajv.addKeyword("errorMessage");
+const [schema, files] = JSON.parse(require("fs").readFileSync(0));
+const validate = ajv.compile(schema);
+console.log(JSON.stringify(files.map((file) => validate(file))));
+"""
+
+
+@pytest.mark.parametrize("draft", ["2020-12", "7"])
+def test_ajv_accepts_the_schema_in_strict_mode(node_modules: Path, draft: str) -> None:
+    """ajv compiles the schema without a complaint, and judges files as jsonschema does."""
+    schema = json.loads(draft_7() if draft == "7" else schema_bytes())
+    files = [
+        yaml.safe_load(case.read_text())
+        for pattern in ("*_ok.yaml", "pull_*.yaml", "rate_*.yaml", "bucket_*.yaml", "target_*.yaml")
+        for case in sorted(CASES.glob(pattern))
+    ]
+    done = subprocess.run(
+        ["node", "-e", STRICT, draft],
+        cwd=node_modules.parent,
+        input=json.dumps([schema, files]),
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert "Analysis completed successfully" in checked.stdout
-    assert ": error " not in checked.stdout
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [not schema_errors(file) for file in files]
+
+
+def test_sarif_is_valid_by_its_schema(node_modules: Path) -> None:
+    """Every rule that a case shows is written as the schema of SARIF asks for."""
+    path = node_modules / "@microsoft" / "sarif-multitool-linux" / "sarif-2.1.0.json"
+    validator = jsonschema.Draft202012Validator(json.loads(path.read_bytes()))
+    cases = [str(path) for path in sorted(CASES.glob("*.yaml"))]
+    report = json.loads(CliRunner().invoke(lint, [*cases, "--format", "sarif"]).stdout)
+    assert [error.message for error in validator.iter_errors(report)] == []
+    (run,) = report["runs"]
+    assert run["tool"]["driver"]["informationUri"]
+    assert all(rule["helpUri"] for rule in run["tool"]["driver"]["rules"])
+    prints = [result["partialFingerprints"]["pullqueueFinding/v1"] for result in run["results"]]
+    assert len(set(prints)) == len(prints)
+    run["results"][0]["level"] = "fatal"
+    assert not validator.is_valid(report)

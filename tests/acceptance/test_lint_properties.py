@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from pullqueue.cli.lint import lint
 from pullqueue.config import loads
-from pullqueue.config.check import Checked, check
+from pullqueue.config.check import CheckResult, check
 from pullqueue.config.findings import Severity
-from pullqueue.config.profiles import PROFILES
-from pullqueue.config.settings import Settings
-from pullqueue.lint.fixes import mend
+from pullqueue.config.settings import PROFILES, Settings
+from pullqueue.lint.fixes import fix_text
+from pullqueue.lint.report import LintOptions, RunReport, lint_data
 from pullqueue.lint.reporters import FORMATS, reporter
-from pullqueue.lint.runner import Job, lint_data
 
 LINES = sorted(
     {
@@ -67,7 +66,10 @@ PULL = st.fixed_dictionaries(
             {"task_retry_limit": st.integers(0, 100).map(str)}
         ),
         "acl": st.lists(
-            st.fixed_dictionaries({"user_email": NAMES.map("{}@example.com".format)}), min_size=1
+            st.fixed_dictionaries(
+                {"user_email": NAMES.map("{}@my-app.iam.gserviceaccount.com".format)}
+            ),
+            min_size=1,
         ),
     },
 )
@@ -97,22 +99,22 @@ def right_files(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @given(ANYTHING, st.sampled_from(PROFILES), st.sampled_from(sorted(FORMATS)))
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
-def test_any_text_is_checked_mended_and_reported(text: str, profile: str, name: str) -> None:
+def test_any_text_is_checked_fixed_and_reported(text: str, profile: str, name: str) -> None:
     """No text at all makes the linter fail, whatever is asked for."""
-    job = Job(settings=Settings(profile=profile, strict=True), fix=True, unsafe=True)
-    outcome = lint_data(text.encode(errors="replace"), file="queue.yaml", job=job)
-    for finding in outcome.result.findings:
+    options = LintOptions(settings=Settings(profile=profile, strict=True), fix=True, unsafe=True)
+    report = lint_data(text.encode(errors="replace"), file="queue.yaml", options=options)
+    for finding in report.findings:
         assert "\n" not in finding.message
         assert (finding.line, finding.column) <= (finding.end_line, finding.end_column)
-    assert isinstance(reporter(name)([outcome.result]), str)
-    assert isinstance(outcome.diff(), str)
+    assert isinstance(reporter(name)(RunReport([report])), str)
+    assert isinstance(report.diff(), str)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_checked(data: bytes) -> None:
     """No bytes at all make the linter fail."""
-    outcome = lint_data(data, file="queue.yaml", job=Job(fix=True, unsafe=True))
-    assert isinstance(reporter("full")([outcome.result]), str)
+    report = lint_data(data, file="queue.yaml", options=LintOptions(fix=True, unsafe=True))
+    assert isinstance(reporter("full")(RunReport([report])), str)
 
 
 @given(ANYTHING)
@@ -138,24 +140,24 @@ def test_right_file_has_no_error_and_loads(drawn: tuple[str, list[str]]) -> None
 @given(ANYTHING, st.booleans())
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_fixes_are_idempotent_and_make_nothing_worse(text: str, unsafe: bool) -> None:  # noqa: FBT001 - drawn
-    """A mended file can be read, has no new fault, and is not mended a second time."""
+    """A fixed file can be read, has no new fault, and is not fixed a second time."""
     given_text = text.encode(errors="replace").decode()
 
-    def look(content: str) -> Checked:
+    def look(content: str) -> CheckResult:
         return check(content, file="queue.yaml", settings=Settings())
 
     before = look(given_text)
-    mended = mend(given_text, look, unsafe=unsafe)
-    again = mend(mended.text, look, unsafe=unsafe)
-    assert again.text == mended.text
+    fixed = fix_text(given_text, look, unsafe=unsafe)
+    again = fix_text(fixed.text, look, unsafe=unsafe)
+    assert again.text == fixed.text
     assert again.applied == 0
-    if mended.applied:
-        assert mended.checked.view is not None
+    if fixed.applied:
+        assert fixed.checked.view is not None
         if before.view is not None:
             faults = Counter(f.rule for f in before.findings if f.severity is not Severity.INFO)
             left = Counter(
-                f.rule for f in mended.checked.findings if f.severity is not Severity.INFO
+                f.rule for f in fixed.checked.findings if f.severity is not Severity.INFO
             )
             assert left <= faults
     else:
-        assert mended.text == given_text
+        assert fixed.text == given_text

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+_HOOKS = Path(__file__).parents[2] / ".pre-commit-hooks.yaml"
 _INSTALLING = re.compile(r"^\s*pip install .*\n?|pipx run --spec \S+ ", re.MULTILINE)
 
 
@@ -39,10 +40,11 @@ def _of_gitlab(jobs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_precommit(config: Mapping[str, Any]) -> Iterator[str]:
+    ours = {hook["id"]: hook for hook in yaml.safe_load(_HOOKS.read_text("utf-8"))}
     for repository in config["repos"]:
         for hook in repository["hooks"]:
-            assert re.search(hook["files"], "queue.yaml"), hook
-            yield f"{hook['entry']} queue.yaml"
+            assert re.search(ours[hook["id"]]["files"], "queue.yaml"), hook
+            yield f"{ours[hook['id']]['entry']} {' '.join(ours[hook['id']]['args'])} queue.yaml"
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {

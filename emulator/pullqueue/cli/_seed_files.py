@@ -142,13 +142,11 @@ class _Document:
         return Place(self._name, node.start_mark.line + 1, node.start_mark.column + 1)
 
     def _syntax_fault(self, error: yaml.YAMLError) -> click.ClickException:
-        from pullqueue.config.reports import Found  # noqa: PLC0415 - only where it is needed
-        from pullqueue.config.source import Source  # noqa: PLC0415 - the same
-        from pullqueue.config.syntax import report_syntax_error  # noqa: PLC0415 - the same
+        from pullqueue.config.document import Source  # noqa: PLC0415 - only where it is needed
+        from pullqueue.config.syntax import syntax_error  # noqa: PLC0415 - the same
 
-        found, source = Found(), Source(self._text, file=self._name)
-        report_syntax_error(error, source, found)
-        report = [*found.of("tab-indent"), *found.of("yaml-syntax")][0]
+        source = Source(self._text, file=self._name)
+        _, report = syntax_error(error, source)
         place = Place(self._name, *source.position(report.at.start))
         if getattr(error, "problem", "") == "but found another document":
             return place.refusal("a second document begins here: give one")

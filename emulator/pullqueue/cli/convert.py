@@ -1,4 +1,4 @@
-"""`pullqueue convert`: a queue.xml of the Java SDK as queue.yaml."""
+"""`pullqueue convert`: convert a queue.xml of the Java SDK to queue.yaml."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import click
 from pullqueue.cli._reasons import unwritable
 from pullqueue.config.text import escaped
 
-_LOST = 1
+_DROPPED = 1
 _UNREADABLE = 2
 
 
 @click.command
 @click.argument("queue_xml", metavar="QUEUE_XML")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write here, not to standard output."
+    "-o", "--output", type=click.Path(path_type=Path), help="File to write [standard output]."
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.pass_context
 def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: bool) -> None:
-    """Turn a queue.xml (`-` is standard input) into a queue.yaml.
+    """Convert a queue.xml (`-` is standard input) to queue.yaml.
 
-    What cannot be kept is told on standard error, and so is what production would refuse in the
-    result. Exit status: 0 everything was kept and is right, 1 something was not, 2 the file
-    cannot be read.
+    What is dropped is reported on standard error, and so is what production would refuse in the
+    result. Exit status: 0 everything was converted and is right, 1 something was dropped or is
+    wrong, 2 the file cannot be read or written.
     """
     from pullqueue.config.check import check  # noqa: PLC0415 - only a run needs it
     from pullqueue.config.files import read_bytes, replace_file  # noqa: PLC0415 - the same
     from pullqueue.config.findings import Severity  # noqa: PLC0415 - the same
-    from pullqueue.config.settings import Settings  # noqa: PLC0415 - the same
+    from pullqueue.config.settings import MAX_BYTES, Settings  # noqa: PLC0415 - the same
     from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
 
-    data = sys.stdin.buffer.read() if queue_xml == "-" else read_bytes(queue_xml)
+    data = sys.stdin.buffer.read(MAX_BYTES + 1) if queue_xml == "-" else read_bytes(queue_xml)
     try:
-        text, lost = convert_xml(data)
+        text, dropped = convert_xml(data)
     except QueueXmlError as error:
         click.echo(f"pullqueue: {escaped(queue_xml)}: {error}", err=True)
         ctx.exit(_UNREADABLE)
-    for message in lost:
+    for message in dropped:
         click.echo(f"{escaped(queue_xml)}:{message}", err=True)
     name = str(output) if output else "queue.yaml"
     findings = check(text, file=name, settings=Settings(at_least=Severity.WARNING)).findings
@@ -49,11 +49,11 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     if output is None:
         click.echo(text.encode(), nl=False)
     elif output.exists() and not force:
-        raise click.UsageError(f'"{output}" is there already: write --force to write over it')
+        raise click.UsageError(f'"{output}" exists: pass --force to replace it')
     else:
         try:
             replace_file(output, text.encode())
         except OSError as error:
             raise unwritable(output, error) from None
     wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
-    ctx.exit(_LOST if lost or wrong else 0)
+    ctx.exit(_DROPPED if dropped or wrong else 0)

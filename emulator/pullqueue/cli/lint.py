@@ -1,4 +1,4 @@
-"""`pullqueue lint`: what production would refuse or quietly change in a queue.yaml."""
+"""`pullqueue lint`: what production would refuse or silently change in a queue.yaml."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pullqueue.config.profiles import PROFILES
+from pullqueue.config.settings import PROFILES
 
 if TYPE_CHECKING:
-    from pullqueue.lint.command import Arguments
+    from pullqueue.lint.options import Arguments
 
 _FORMATS = (
     "full", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit", "rdjson",
@@ -18,19 +18,21 @@ _FORMATS = (
 
 @click.command
 @click.argument("paths", nargs=-1, metavar="[FILE|FOLDER|-]...")
-@click.option("--profile", type=click.Choice(PROFILES), help="Whose rules count [gcloud].")
-@click.option("--select", multiple=True, metavar="RULE", help="Look for these rules only.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Do not look for these rules.")
+@click.option(
+    "--profile", type=click.Choice(PROFILES), help="Whose reading of the format counts [gcloud]."
+)
+@click.option("--select", multiple=True, metavar="RULE", help="Check these rules only.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Do not check these rules.")
 @click.option(
     "--severity",
     multiple=True,
     metavar="RULE=LEVEL",
-    help="Make a rule error, warning, info or off; turns on a rule that is off.",
+    help="Set a rule to error, warning, info or off; turns on a rule that is off.",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "info", "never"]),
-    help="The least severity that makes the exit status 1 [error].",
+    help="Least severity that makes the exit status 1 [error].",
 )
 @click.option(
     "--format",
@@ -43,33 +45,58 @@ _FORMATS = (
     "colour",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
-    help="Colour of the full format [auto]; NO_COLOR and FORCE_COLOR are heeded.",
+    help="Colour of the full format [auto]; NO_COLOR and FORCE_COLOR are respected.",
 )
-@click.option("--fix", is_flag=True, help="Mend what can be mended without a change of meaning.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix: mend also what needs a look after.")
-@click.option("--diff", is_flag=True, help="Show what --fix would do, and write nothing.")
-@click.option("--against", metavar="FILE|REV", help="Report queues that were there before.")
-@click.option("--strict", is_flag=True, default=None, help="Report an empty `queue:` too.")
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out in folders.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Fix what can be fixed without changing the meaning of the file.",
+)
+@click.option(
+    "--unsafe-fixes", is_flag=True, help="With --fix: also make fixes that need a review."
+)
+@click.option("--diff", is_flag=True, help="Print what --fix would change, and write nothing.")
+@click.option(
+    "--against",
+    metavar="REV|FILE",
+    help="Report queues that were removed since a git revision, or that another file has.",
+)
+@click.option("--strict", is_flag=True, default=None, help="Also report an empty `queue:`.")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Leave out files of a folder, with a pattern as in .gitignore.",
+)
+@click.option("--force-exclude", is_flag=True, help="Leave out excluded files that are named, too.")
+@click.option(
+    "--config", metavar="FILE", help="Read settings from this TOML file only [pyproject.toml]."
+)
+@click.option("--baseline", metavar="FILE", help="Do not report the findings in this file.")
+@click.option(
+    "--write-baseline", metavar="FILE", help="Write all findings to a baseline, and exit with 0."
+)
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 @click.option(
-    "--stdin-filename", default="<stdin>", metavar="NAME", help="What to call the input of `-`."
+    "--stdin-filename", default="<stdin>", metavar="NAME", help="File name of the input of `-`."
 )
 @click.pass_context
 def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as click passes them
     """Check queue.yaml files.
 
-    Those here and below, unless files or folders are named. A RULE is a name (rate-on-pull), a code
+    Without arguments, those in this folder and below. A RULE is a name (push-key-on-pull), a code
     (QY301), the beginning of codes (QY3) or `all`; `pullqueue explain --list` lists them.
 
-    A comment `# queue-lint: ignore[RULE]` on a line or above it hides a finding there,
-    `# queue-lint: ignore-file[RULE]` in the whole file. Settings can stand in pyproject.toml under
-    [tool.pullqueue.lint].
+    A comment `# queue-lint: ignore[RULE]` on a line or above it suppresses findings there,
+    `# queue-lint: ignore-file[RULE]` in the whole file. Settings are read from the table
+    [tool.pullqueue.lint] of the pyproject.toml nearest to each file; what concerns the whole run
+    (fail-on, exclude, baseline), from the one nearest to the working directory.
 
-    Exit status: 0 nothing found, 1 findings, 2 wrong usage, no file or unreadable ones, 3 internal
-    error.
+    Exit status: 0 nothing found, 1 findings, 2 usage error, no file found or unreadable files,
+    3 internal error.
     """
-    from pullqueue.lint.command import Arguments, run  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.command import run  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.options import Arguments  # noqa: PLC0415 - the same
 
     arguments: Arguments = Arguments(**options)
     ctx.exit(run(arguments))

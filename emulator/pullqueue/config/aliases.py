@@ -8,9 +8,9 @@ from itertools import islice
 from yaml import YAMLError
 from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, ScalarEvent
 
-from pullqueue.config.events import parse_events, span_of
+from pullqueue.config.document import Place
 from pullqueue.config.findings import Edit, Fix
-from pullqueue.config.reports import Place
+from pullqueue.config.tree import parse_events, span_of
 
 _ANCHOR = re.compile(r"&[^\s,\[\]{}]+[ \t]*")
 _MOST_EVENTS = 50_000

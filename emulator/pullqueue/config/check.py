@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from pullqueue.config.findings import Finding, Label, Severity
-from pullqueue.config.reading import Reading, read
-from pullqueue.config.reports import Report
+from pullqueue.config.document import Source
+from pullqueue.config.findings import Finding, Label, Report, Severity
+from pullqueue.config.reader import ParseResult, parse
 from pullqueue.config.rules import Rule, all_rules
 from pullqueue.config.settings import Settings
-from pullqueue.config.source import Source
-from pullqueue.config.suppress import Comments, ignore_comments, unknown_rules, unused
+from pullqueue.config.suppress import Comments, ignore_comments
 from pullqueue.config.text import escaped
 from pullqueue.config.view import View
 
+_MOST_LINES = 5
 
-class Checked(NamedTuple):
-    """What became of a check."""
+_Found = dict[Rule, list[Report]]
+
+
+class CheckResult(NamedTuple):
+    """What a check found."""
 
     findings: list[Finding]
     """In the order of the file."""
@@ -27,78 +30,94 @@ class Checked(NamedTuple):
     """None where the file could not be read as far as a mapping."""
 
 
-def check(data: bytes | str, *, file: str, settings: Settings) -> Checked:
+def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:
     """Check a file's content."""
-    reading = read(data, file=file, max_bytes=settings.max_bytes)
-    view = View(reading, reading.root, settings) if reading.root is not None else None
+    result = parse(data, file=file)
+    view = View(result, result.root, settings) if result.root is not None else None
     levels = _levels(settings.profile, settings.at_least, tuple(settings.levels.items()))
-    reports = {rule: _reports(rule, reading, view) for rule in levels}
-    _drop_cascades(reports, levels)
-    comments = ignore_comments(reading.source, reading.scalars)
+    found = {rule: _reports(rule, result, view) for rule in levels}
+    _drop_cascades(found, levels)
+    comments = ignore_comments(result.source, result.scalars)
+    _suppress(found, result.source, comments, loading=settings.loading)
+    _check_comments(found, result, comments)
     findings = [
-        _finding(rule, levels[rule], report, reading.source)
-        for rule, report in _visible(reports, reading.source, comments)
+        _finding(rule, levels[rule], report, result.source)
+        for rule, reports in found.items()
+        for report in (_merged(reports, result.source) if rule.once else reports)
     ]
-    findings += _on_comments(levels, reading, comments)
     findings.sort(key=lambda finding: (finding.line, finding.column, finding.code))
-    return Checked(findings, reading.source, view)
+    return CheckResult(findings, result.source, view)
 
 
 @cache
 def _levels(
     profile: str, at_least: Severity, changed: tuple[tuple[str, Severity | None], ...]
 ) -> dict[Rule, Severity]:
-    """Give the severities of the rules that are looked for."""
+    """Return the severities of the rules that are looked for."""
+    changes = dict(changed)
     levels: dict[Rule, Severity] = {}
     for rule in all_rules():
-        level = dict(changed).get(rule.name, rule.level(profile))
+        level = changes.get(rule.name, rule.level(profile))
+        if level is None and not rule.suppressible:
+            level = rule.severity
         if level is not None and level.reaches(at_least):
             levels[rule] = level
     return levels
 
 
-def _reports(rule: Rule, reading: Reading, view: View | None) -> list[Report]:
-    reports = [*reading.found.of(rule.name), *(rule.check(view) if view else ())]
+def _reports(rule: Rule, result: ParseResult, view: View | None) -> list[Report]:
+    """Return what a rule reports, once for each place."""
+    reports = [*result.reports.get(rule.name, ()), *(rule.check(view) or () if view else ())]
     if len(reports) < 2:
         return reports
     return list({report.at: report for report in reversed(reports)}.values())[::-1]
 
 
-def _drop_cascades(reports: dict[Rule, list[Report]], levels: Mapping[Rule, Severity]) -> None:
-    """A key that has to go needs no second report on its value."""
-    gone = {
+def _drop_cascades(found: _Found, levels: Mapping[Rule, Severity]) -> None:
+    """A key that is not allowed at all needs no second report on its value."""
+    removed = {
         report.path
-        for rule, found in reports.items()
-        if rule.name.endswith("-on-pull") and levels[rule] is Severity.ERROR
-        for report in found
+        for rule, reports in found.items()
+        if rule.name == "push-key-on-pull" and levels[rule] is Severity.ERROR
+        for report in reports
     }
-    for rule, found in reports.items():
-        if gone and not rule.name.endswith("-on-pull"):
-            reports[rule] = [report for report in found if report.path not in gone]
+    for rule, reports in found.items():
+        if removed and rule.name != "push-key-on-pull":
+            found[rule] = [report for report in reports if report.path not in removed]
 
 
-def _visible(
-    reports: Mapping[Rule, Iterable[Report]], source: Source, comments: Comments
-) -> Iterator[tuple[Rule, Report]]:
-    for rule, found in reports.items():
-        for report in found:
-            line, _ = source.position(report.at.start)
-            if not comments.hide(rule, line):
-                yield rule, report
+def _suppress(found: _Found, source: Source, comments: Comments, *, loading: bool) -> None:
+    """Drop what comments hide; they hide nothing that prevents a file from being loaded."""
+    for rule, reports in found.items():
+        if rule.suppressible and (rule.loadable or not loading):
+            found[rule] = [
+                report
+                for report in reports
+                if not comments.hide(rule, source.position(report.at.start)[0])
+            ]
 
 
-def _on_comments(
-    levels: Mapping[Rule, Severity], reading: Reading, comments: Comments
-) -> list[Finding]:
-    """What is wrong with the ignore comments themselves."""
-    found = {"unknown-rule": unknown_rules(comments)}
-    if reading.root is not None:
-        found["unused-ignore"] = unused(reading.source, comments, levels)
-    return [
-        _finding(rule, level, report, reading.source)
-        for rule, level in levels.items()
-        for report in found.get(rule.name, ())
-    ]
+def _check_comments(found: _Found, result: ParseResult, comments: Comments) -> None:
+    """Report what is wrong with the comments themselves."""
+    for rule in found:
+        if rule.name == "unknown-rule":
+            found[rule] = comments.unknown_rules()
+        elif rule.name == "unused-ignore" and result.root is not None:
+            found[rule] = comments.unused(result.source, found)
+
+
+def _merged(reports: list[Report], source: Source) -> Iterator[Report]:
+    """Make one report of all that a rule gives as advice on a file."""
+    if not reports:
+        return
+    first, *others = sorted(reports, key=lambda report: report.at)
+    if others:
+        lines = sorted({source.position(report.at.start)[0] for report in others})
+        more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
+        listed = ", ".join(str(line) for line in lines[:_MOST_LINES])
+        word = "line" if len(lines) == 1 else "lines"
+        first = first._replace(message=f"{first.message} (also on {word} {listed}{more})")
+    yield first
 
 
 def _finding(rule: Rule, severity: Severity, report: Report, source: Source) -> Finding:
@@ -117,12 +136,8 @@ def _finding(rule: Rule, severity: Severity, report: Report, source: Source) -> 
         key_path=report.path,
         hint=report.hint and escaped(report.hint),
         labels=tuple(
-            Label(
-                **dict(zip(("line", "column"), source.position(place.start), strict=True)),
-                **dict(zip(("end_line", "end_column"), source.position(place.end), strict=True)),
-                message=escaped(text),
-            )
-            for place, text in report.labels
+            Label(*source.position(at.start), *source.position(at.end), escaped(text))
+            for at, text in report.labels
         ),
         fix=report.fix and report.fix._replace(title=escaped(report.fix.title)),
     )

@@ -1,19 +1,24 @@
-"""Keys people write instead of the format's own, and what they should have written."""
+"""The keys of queue.yaml, and what people write instead of them."""
 
 from __future__ import annotations
 
-from pullqueue.config.schema import Schema, queue_schema
+from functools import cache
 
-TOP = ""
-QUEUE = "queue[]"
-RETRY = "queue[].retry_parameters"
-GRANT = "queue[].acl[]"
+from pullqueue.config.schema import Schema, queue_schema
+from pullqueue.config.text import closest
+
+Path = tuple[str | int, ...]
+
+TOP: Path = ()
+QUEUE: Path = ("queue", 0)
+RETRY: Path = (*QUEUE, "retry_parameters")
+ACL_ENTRY: Path = (*QUEUE, "acl", 0)
 
 LEVEL_NAMES = {
     TOP: "at the top level",
     QUEUE: "in an entry of `queue`",
     RETRY: "under `retry_parameters`",
-    GRANT: "in an entry of `acl`",
+    ACL_ENTRY: "in an entry of `acl`",
 }
 
 CLOUD_TASKS = {
@@ -26,54 +31,67 @@ CLOUD_TASKS = {
     "min_backoff": "min_backoff_seconds",
     "max_backoff": "max_backoff_seconds",
 }
-"""Names of the Cloud Tasks API, and their like in queue.yaml."""
+"""Names of the Cloud Tasks API, and the keys of queue.yaml with that meaning."""
 
-_SAME_VALUE = frozenset({"max_burst_size", "max_concurrent_dispatches"})
+_SAME_VALUE = {
+    "max_burst_size": "bucket_size",
+    "max_concurrent_dispatches": "max_concurrent_requests",
+    "retry_limit": "task_retry_limit",
+    "task_limit_retry": "task_retry_limit",
+    "max_retries": "task_retry_limit",
+    "age_limit": "task_age_limit",
+}
+"""Other names, and the keys that take the same value."""
 
 
-def level_of(path: tuple[str | int, ...]) -> str:
-    """Name the level of the format at which a key of this path stands."""
-    parts = ["[]" if isinstance(part, int) else f".{part}" for part in path[:-1]]
+def path_text(path: Path) -> str:
+    """Return a path as messages show it: `queue[0].rate`."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(parts).removeprefix(".")
 
 
-def keys_at(level: str) -> list[str]:
-    """Give the keys of a level, in the schema's order."""
-    return list(_schema_at(level)["properties"])
+def level_of(path: Path) -> Path:
+    """Return the level of the format that a key of this path is at."""
+    return tuple(0 if isinstance(part, int) else part for part in path[:-1])
 
 
-def level_with(key: str) -> str | None:
-    """Give the level a key of the format belongs to, None for a key it does not have."""
-    return next((level for level in LEVEL_NAMES if key in keys_at(level)), None)
-
-
-def _schema_at(level: str) -> Schema:
+def schema_at(path: Path) -> Schema:
+    """Return the part of the schema that a path leads to."""
     schema = queue_schema()
-    for part in level.split(".") if level else []:
-        schema = schema["properties"][part.removesuffix("[]")]
-        if part.endswith("[]"):
-            schema = schema["items"]
+    for part in path:
+        schema = schema["items"] if isinstance(part, int) else schema["properties"][part]
     return schema
 
 
-def corrected(key: str, level: str) -> str | None:
-    """Give the key of this level that was most likely meant, with the same kind of value."""
-    known = keys_at(level)
+@cache
+def keys_at(level: Path) -> list[str]:
+    """Return the keys of a level, in the schema's order."""
+    return list(schema_at(level)["properties"])
+
+
+@cache
+def all_keys() -> frozenset[str]:
+    """Return the keys of all levels."""
+    return frozenset(key for level in LEVEL_NAMES for key in keys_at(level))
+
+
+def level_with(key: str) -> Path | None:
+    """Return the level a key of the format belongs to, None for a key it does not have."""
+    return next((level for level in LEVEL_NAMES if key in keys_at(level)), None)
+
+
+def meant_key(key: str, level: Path | None = None) -> str | None:
+    """Return the key that a misspelt one is most likely meant to be, with the same kind of value.
+
+    With a level only of its keys, else of all keys.
+    """
+    known = all_keys() if level is None else keys_at(level)
     snake = _snake(key)
     if snake in known:
         return snake
-    if key in _SAME_VALUE and CLOUD_TASKS[key] in known:
-        return CLOUD_TASKS[key]
-    import difflib  # noqa: PLC0415 - only a file with an unknown key pays for it
-
-    close = difflib.get_close_matches(snake, known, n=1, cutoff=0.7)
-    return close[0] if close else None
-
-
-def stands_for(key: str, level: str) -> str | None:
-    """Give the key of this level that an unknown one is most likely there for."""
-    own = CLOUD_TASKS.get(key)
-    return own if own in keys_at(level) else corrected(key, level)
+    if (same := _SAME_VALUE.get(snake)) in known:
+        return same
+    return closest(snake, sorted(known))
 
 
 def _snake(key: str) -> str:

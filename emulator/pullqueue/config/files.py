@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from functools import partial
 from os import PathLike
 from pathlib import Path
 
-from pullqueue.config.lexical import MAX_BYTES
+from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError
 
@@ -63,7 +62,7 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
         OSError: the file cannot be written; it has its old content.
     """
     old = _status(path)
-    temporary = path.with_name(f".pullqueue-{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f".pullqueue-{os.urandom(8).hex()}.tmp")
     try:
         opener = partial(os.open, mode=0o600 if private or old else 0o666)
         with open(temporary, "xb", opener=opener) as file:

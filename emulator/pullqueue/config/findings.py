@@ -1,4 +1,4 @@
-"""What is wrong in a file, where, and how to mend it.
+"""What is wrong in a file, where, and how to fix it.
 
 Named tuples, here and in all that a run of the linter imports: making a class of them takes a
 quarter of the time of a frozen dataclass, and most runs are over in a few milliseconds.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from pullqueue.config.document import Place
 from pullqueue.config.text import escaped
 
 
@@ -23,7 +24,7 @@ class Severity(Enum):
     """Worth knowing."""
 
     def reaches(self, threshold: Severity) -> bool:
-        """Tell whether this severity is at least as bad as `threshold`."""
+        """Whether this severity is at least as bad as `threshold`."""
         return _RANKS[self] >= _RANKS[threshold]
 
 
@@ -39,16 +40,35 @@ class Edit(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """A way to mend a finding."""
+    """A way to fix a finding."""
 
     title: str
-    """What it does, as an order: "write `0/s`"."""
+    """What it does, in the imperative: "write `0/s`"."""
     edits: tuple[Edit, ...] = ()
     """Replacements that do not overlap."""
     safe: bool = False
-    """Whether App Engine reads the same from the file after the fix."""
+    """Whether App Engine reads the same from the file after the fix, and no key is deleted."""
     drop_bom: bool = False
-    """Whether the file's byte-order mark goes."""
+    """Whether the file's byte-order mark is removed."""
+
+
+class Report(NamedTuple):
+    """One fault that a rule found, in offsets of the text."""
+
+    at: Place
+    message: str
+    path: str = ""
+    hint: str | None = None
+    labels: tuple[tuple[Place, str], ...] = ()
+    fix: Fix | None = None
+
+
+Reports = dict[str, list[Report]]
+"""The faults met while a file is read, by the name of their rule."""
+
+
+class UnreadableError(Exception):
+    """a file cannot be read any further; the reports say why"""
 
 
 class Label(NamedTuple):
@@ -74,18 +94,18 @@ class Finding(NamedTuple):
     code: str
     """`QY301`."""
     rule: str
-    """The rule's name: `rate-on-pull`."""
+    """The rule's name: `push-key-on-pull`."""
     severity: Severity
     message: str
-    """One line: what is wrong, and what to do."""
+    """One line, without control characters: what is wrong, and what to do."""
     key_path: str = ""
     """Where in the data, as `queue[0].rate`; empty for a fault of the whole file."""
     hint: str | None = None
     """What else may help."""
     labels: tuple[Label, ...] = ()
-    """The other half of a fault between two places."""
+    """Other places that belong to the fault."""
     fix: Fix | None = None
-    """How to mend it, where that can be told."""
+    """How to fix it, where that is known."""
 
     def __str__(self) -> str:
         place = f"{escaped(self.file)}:{self.line}:{self.column}"

@@ -1,27 +1,101 @@
-"""Reading and checking in one: what `pullqueue.config.loads` does."""
+"""From a file's content to the data of its queues: what `pullqueue.config.loads` does."""
 
 from __future__ import annotations
 
-from pullqueue.config.build import build
 from pullqueue.config.check import check
 from pullqueue.config.findings import Severity
-from pullqueue.config.model import QueueConfig
-from pullqueue.config.profiles import PROFILES
-from pullqueue.config.settings import Settings
+from pullqueue.config.model import (
+    AclEntry,
+    QueueConfig,
+    QueueMode,
+    QueueSettings,
+    Rate,
+    RetryParameters,
+)
+from pullqueue.config.settings import PROFILES, Settings
+from pullqueue.config.values import as_boolean, parse_age_limit, parse_rate, parse_storage_limit
+from pullqueue.config.view import QueueView, Section, View
 from pullqueue.errors import InvalidQueueConfigError
 
 
 def load_content(text: str | bytes, *, file: str, profile: str) -> QueueConfig:
-    """Give the configuration in a file's content.
+    """Return the configuration in a file's content.
 
     Raises:
         InvalidQueueConfigError: a rule of severity error is broken.
         ValueError: there is no such profile.
     """
     if profile not in PROFILES:
-        raise ValueError(f'there is no profile "{profile}": choose of {", ".join(PROFILES)}')
-    settings = Settings(profile=profile, at_least=Severity.ERROR)
+        raise ValueError(f'unknown profile "{profile}": use one of {", ".join(PROFILES)}')
+    settings = Settings(profile=profile, at_least=Severity.ERROR, loading=True)
     checked = check(text, file=file, settings=settings)
     if checked.findings or checked.view is None:
         raise InvalidQueueConfigError(checked.findings)
-    return build(checked.view)
+    return _build(checked.view)
+
+
+def _build(view: View) -> QueueConfig:
+    """Return the configuration of a file without faults that prevent loading.
+
+    Of queues with one name the last counts, as in production.
+    """
+    queues = {queue.name: _queue(queue, view) for queue in view.queues}
+    storage = _text(view.top, "total_storage_limit")
+    resume = view.top.get("resume_paused_queues")
+    return QueueConfig(
+        queues=tuple(queues.values()),
+        total_storage_limit_bytes=None if storage is None else parse_storage_limit(storage),
+        resume_paused_queues=as_boolean(resume.scalar) if resume and resume.scalar else None,
+        application=_text(view.top, "application"),
+        file=view.source.file,
+    )
+
+
+def _text(section: Section, key: str) -> str | None:
+    entry = section.get(key)
+    return entry.text if entry else None
+
+
+def _integer(section: Section, key: str) -> int | None:
+    entry = section.get(key)
+    return entry.integer if entry else None
+
+
+def _number(section: Section, key: str) -> float | None:
+    entry = section.get(key)
+    return entry.number if entry else None
+
+
+def _queue(queue: QueueView, view: View) -> QueueSettings:
+    line, column = view.source.position(queue.place.start)
+    rate = parse_rate(_text(queue, "rate") or "")
+    return QueueSettings(
+        name=queue.name or "",
+        mode=QueueMode(queue.mode),
+        rate=Rate(count=rate.tasks, unit=rate.unit) if rate else None,
+        bucket_size=_integer(queue, "bucket_size"),
+        max_concurrent_requests=_integer(queue, "max_concurrent_requests"),
+        target=_text(queue, "target"),
+        retry_parameters=_retry(queue.retry) if queue.retry else None,
+        acl=_acl(queue) if queue.get("acl") else None,
+        line=line,
+        column=column,
+    )
+
+
+def _retry(retry: Section) -> RetryParameters:
+    age = _text(retry, "task_age_limit")
+    return RetryParameters(
+        task_retry_limit=_integer(retry, "task_retry_limit"),
+        task_age_limit_seconds=None if age is None else parse_age_limit(age),
+        min_backoff_seconds=_number(retry, "min_backoff_seconds"),
+        max_backoff_seconds=_number(retry, "max_backoff_seconds"),
+        max_doublings=_integer(retry, "max_doublings"),
+    )
+
+
+def _acl(queue: QueueView) -> tuple[AclEntry, ...]:
+    return tuple(
+        AclEntry(user_email=_text(entry, "user_email"), writer_email=_text(entry, "writer_email"))
+        for entry in queue.acl_entries
+    )

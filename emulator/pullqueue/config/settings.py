@@ -7,7 +7,18 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pullqueue.config.findings import Severity
-from pullqueue.config.lexical import MAX_BYTES
+
+PROFILES = ("gcloud", "sdk", "java", "rest", "migration")
+"""Whose reading of the format is checked for.
+
+`gcloud`: what `gcloud app deploy` refuses, the nearest to production. `sdk`: as lenient as
+Google's Python library. `java`: the Java SDK's reader of queue.yaml. `rest`: gcloud's, for
+queues whose tasks are leased over REST. `migration`: gcloud's, with what a move away from pull
+queues changes.
+"""
+
+MAX_BYTES = 1_048_576
+"""The largest file that is read; the largest known queue.yaml has 15 KiB."""
 
 
 class Settings(NamedTuple):
@@ -16,14 +27,14 @@ class Settings(NamedTuple):
     profile: str = "gcloud"
     """Whose reading of the format counts."""
     levels: Mapping[str, Severity | None] = MappingProxyType({})
-    """Severities by name of rule, before those of the profile; None: not looked for."""
+    """Severities by name of rule, which override those of the profile; None: off."""
     at_least: Severity = Severity.INFO
     """The least severity that is looked for."""
     strict: bool = False
     """Whether an empty `queue:` counts as a file without queues."""
-    max_bytes: int = MAX_BYTES
-    """The largest file that is looked at."""
+    loading: bool = False
+    """Whether the file is to be loaded: a comment suppresses no fault that prevents that."""
     previous_names: tuple[str, ...] = ()
     """Queues that an earlier version of the file had."""
     misnamed: bool = False
-    """Whether the file was searched for, and gcloud would not take it for a queue.yaml."""
+    """Whether a search found the file, and gcloud would not accept its name."""

@@ -1,100 +1,113 @@
-"""Comments that hide findings: `# queue-lint: ignore[rule]` and `# queue-lint: ignore-file`."""
+"""Comments that suppress findings: `# queue-lint: ignore[RULE]` and `# queue-lint: ignore-file`."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Container
 
-from pullqueue.config.findings import Edit, Fix
-from pullqueue.config.nodes import Scalar
-from pullqueue.config.reports import Place, Report
-from pullqueue.config.rules import Rule, find_rule, near_rules
-from pullqueue.config.source import Source
+from pullqueue.config.document import Place, Scalar, Source
+from pullqueue.config.findings import Edit, Fix, Report
+from pullqueue.config.rules import Rule, no_such_rule, rules_named
 from pullqueue.config.text import shorten
 
-_DIRECTIVE = re.compile(
-    r"(?:^|(?<=[ \t]))#[ \t]*queue-lint:[ \t]*(ignore-file|ignore)\b[ \t]*"
-    r"(?:\[([^\]\r\n]*)\])?[^\r\n]*",
-    re.MULTILINE,
+_DIRECTIVE = (
+    r"(?m)(?:^|(?<=[ \t]))#[ \t]*queue-lint:[ \t]*(ignore-file|ignore)\b[ \t]*"
+    r"(?:\[([^\]\r\n]*)\])?[^\r\n]*"
 )
-_MOST_ADVICE = 20
+_ALL = "all"
 
 
 class Directive:
-    """One comment that hides findings."""
+    """One comment that suppresses findings."""
 
-    def __init__(
-        self, place: Place, names: Place, line: int | None, rules: dict[str, Rule | None]
-    ) -> None:
-        """Keep where it and its names stand, the line it speaks of, its rules as they are written.
+    def __init__(self, place: Place, names_place: Place, line: int | None, names: str) -> None:
+        """Keep where the comment and its names are, and the line it is for.
 
-        Without a line it speaks of the whole file, without rules of all of them.
+        Without a line it is for the whole file, without names for all rules.
         """
         self.place = place
-        self.names = names
+        self.names_place = names_place
         self.line = line
-        self.rules = rules
+        listed = [name.strip() for name in names.split(",") if name.strip()]
+        self.rules = {name: rules_named(name) for name in listed or [_ALL]}
+        self.named = bool(listed)
         self.used: set[str] = set()
-        """The names that hid something; `*` for a comment that names none."""
+        """The names that suppressed something."""
 
     def hides(self, rule: Rule) -> bool:
-        """Tell whether a rule's findings are hidden, and remember it."""
-        names = [name for name, known in self.rules.items() if known is rule]
-        self.used.update(names or ({"*"} if not self.rules else ()))
-        return bool(names) or not self.rules
+        """Whether a rule's findings are suppressed; records which names did it."""
+        names = [name for name, rules in self.rules.items() if rule in rules]
+        self.used.update(names)
+        return bool(names)
 
 
 class Comments:
     """A file's ignore comments."""
 
-    def __init__(self, found: Iterable[Directive] = ()) -> None:
-        """Index the comments by the line they speak of."""
-        self.directives = list(found)
+    def __init__(self, directives: list[Directive]) -> None:
+        """Index the comments by the line they are for."""
+        self._directives = directives
         self._by_line: dict[int | None, list[Directive]] = {}
-        for directive in self.directives:
+        for directive in directives:
             self._by_line.setdefault(directive.line, []).append(directive)
 
     def hide(self, rule: Rule, line: int) -> bool:
-        """Tell whether a finding of a rule is hidden on a line, and remember by what."""
-        if not rule.hideable:
-            return False
+        """Whether a finding of a rule is suppressed on a line; records by which comment."""
         near = [*self._by_line.get(line, ()), *self._by_line.get(None, ())]
-        hiding = [directive for directive in near if directive.hides(rule)]
-        return bool(hiding)
+        return any([directive.hides(rule) for directive in near])  # noqa: C419 - all are recorded
+
+    def unknown_rules(self) -> list[Report]:
+        """Report names in comments that no rule has."""
+        return [
+            Report(at=directive.place, message=no_such_rule(name))
+            for directive in self._directives
+            for name, rules in directive.rules.items()
+            if not rules
+        ]
+
+    def unused(self, source: Source, active: Container[Rule]) -> list[Report]:
+        """Report comments, or names in them, that suppressed nothing."""
+        reports = []
+        for directive in self._directives:
+            idle = [
+                name
+                for name, rules in directive.rules.items()
+                if name not in directive.used and any(rule in active for rule in rules)
+            ]
+            if idle:
+                reports.append(_unused_report(source, directive, idle))
+        return reports
 
 
 def ignore_comments(source: Source, scalars: list[Scalar]) -> Comments:
-    """Find a file's ignore comments; a look-alike inside a quoted or block value is none."""
+    """Find a file's ignore comments; a look-alike inside a quoted or block value is not one."""
     if "queue-lint:" not in source.text:
-        return Comments()
+        return Comments([])
     starts = [scalar.start for scalar in scalars]
-    found = []
     below = _lines_below(source)
-    for match in _DIRECTIVE.finditer(source.text):
+    directives = []
+    for match in re.finditer(_DIRECTIVE, source.text):
         index = bisect_right(starts, match.start()) - 1
-        if index >= 0 and match.start() < scalars[index].end:
-            continue
-        found.append(_directive(source, match, below))
-    return Comments(found)
+        if index < 0 or match.start() >= scalars[index].end:
+            directives.append(_directive(source, match, below))
+    return Comments(directives)
 
 
 def _directive(source: Source, match: re.Match[str], below: list[int]) -> Directive:
-    names = [name.strip() for name in (match[2] or "").split(",")]
     start, _ = source.line_span(match.start())
     line, _ = source.position(match.start())
     alone = not source.text[start : match.start()].strip()
-    meant = None if match[1] == "ignore-file" else below[line] if alone else line
     return Directive(
         place=Place(match.start(), match.start() + len(match[0].rstrip())),
-        names=Place(*match.span(2)),
-        line=meant,
-        rules={name: find_rule(name) for name in names if name},
+        names_place=Place(*match.span(2)),
+        line=None if match[1] == "ignore-file" else below[line] if alone else line,
+        names=match[2] or "",
     )
 
 
 def _lines_below(source: Source) -> list[int]:
-    """Give for each line (from 1) the next one below that holds more than a comment."""
+    """Return for each line (from 1) the next one below that has more than a comment."""
     lines = source.text.splitlines() if "\r" in source.text else source.text.split("\n")
     below = [len(lines)] * (len(source.line_starts) + 1)
     for line in range(len(lines) - 1, 0, -1):
@@ -103,65 +116,21 @@ def _lines_below(source: Source) -> list[int]:
     return below
 
 
-def unknown_rules(comments: Comments) -> list[Report]:
-    """Report names in comments that no rule has."""
-    reports: list[Report] = []
-    for directive in comments.directives:
-        for name, rule in directive.rules.items():
-            if rule is None:
-                near = near_rules(name) if len(reports) < _MOST_ADVICE else []
-                advice = f"did you mean `{near[0]}`?" if near else "see `pullqueue explain --list`"
-                message = f'there is no rule "{shorten(name)}": {advice}'
-                reports.append(Report(at=directive.place, message=message))
-    return reports
-
-
-def unused(source: Source, comments: Comments, active: Iterable[Rule]) -> list[Report]:
-    """Report comments, or names in them, that hid nothing though their rule was looked for."""
-    looked_for = set(active)
-    reports = []
-    for directive in comments.directives:
-        if not directive.rules:
-            idle = [] if directive.used else ["*"]
-        else:
-            idle = [
-                name
-                for name, rule in directive.rules.items()
-                if rule in looked_for and name not in directive.used
-            ]
-        if idle:
-            reports.append(_unused_report(source, directive, idle))
-    return reports
-
-
 def _unused_report(source: Source, directive: Directive, idle: list[str]) -> Report:
-    message = _idle_message(directive, idle)
+    listed = ", ".join(f"`{shorten(name)}`" for name in idle)
+    possible = any(rule.suppressible for name in idle for rule in directive.rules[name])
+    message = f"no finding of {listed} to suppress here: remove it from the comment"
+    if not directive.named:
+        message = "this comment suppresses nothing: remove it"
+    elif not possible:
+        message = f"{listed} cannot be suppressed, since the file cannot be read: remove it"
     left = [name for name in directive.rules if name not in idle]
+    edit = _removal(source, directive.place)
+    fix = Fix(title="remove the comment", edits=(edit,), safe=True)
     if left:
-        edit = Edit(*directive.names, ", ".join(left))
-        fix = Fix(title=f"leave {edit.replacement}", edits=(edit,), safe=True)
-    else:
-        edit = _removal(source, directive.place)
-        fix = Fix(title="remove the comment", edits=(edit,), safe=True)
+        edit = Edit(*directive.names_place, ", ".join(left))
+        fix = Fix(title=f"keep only {edit.replacement}", edits=(edit,), safe=True)
     return Report(at=directive.place, message=message, fix=fix)
-
-
-def _idle_message(directive: Directive, idle: list[str]) -> str:
-    fixed = [name for name in idle if (rule := directive.rules.get(name)) and not rule.hideable]
-    idle = [name for name in idle if name not in fixed]
-    parts = []
-    if idle:
-        by = "" if idle == ["*"] else f" by {_quoted(idle)}"
-        parts.append(f"this comment hides nothing{by}")
-    if fixed:
-        why = "since nothing could be read from the file then"
-        parts.append(f"no comment can hide {_quoted(fixed)}, {why}")
-    advice = "remove the comment, and mend the fault" if fixed else "remove it"
-    return f"{'; '.join(parts)}: {advice}"
-
-
-def _quoted(names: list[str]) -> str:
-    return ", ".join(f"`{shorten(name)}`" for name in names)
 
 
 def _removal(source: Source, place: Place) -> Edit:

@@ -1,58 +1,222 @@
-"""PyYAML's complaints, put where the fault is and in the words of queue.yaml."""
+"""PyYAML's syntax errors, reported on the line at fault and in the words of queue.yaml."""
 
 from __future__ import annotations
 
 import re
 
 from yaml import YAMLError
-from yaml.error import MarkedYAMLError
+from yaml.error import Mark
 
-from pullqueue.config.findings import Edit, Fix
-from pullqueue.config.reports import Found, Place, Report
-from pullqueue.config.source import Source
+from pullqueue.config.dialects import all_keys
+from pullqueue.config.document import Place, Source
+from pullqueue.config.findings import Edit, Fix, Report
 
-_NO_SPACE_AFTER_DASH = re.compile(r"^[ ]*-([A-Za-z_]+):", re.MULTILINE)
-_NO_SPACE_AFTER_COLON = re.compile(r"^[ -]*([A-Za-z_]+):[^\s:/]", re.MULTILINE)
-_NO_SPACE = re.compile(r"[ -]*([A-Za-z_]+):(\S.*)")
-_WORD_AND_VALUE = re.compile(r"[ -]*([A-Za-z_]+)[ \t]+(\S.*)")
-_EMPTY_QUEUE = re.compile(r"^(queue:)[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 _LEADING = re.compile(r"^[ \t]*(?:-[ \t]+)*", re.MULTILINE)
+_KEY = re.compile(r"([ ]*(?:- +)*)([A-Za-z_]+):(?=\s|$)")
+_ITEM = re.compile(r"^([ ]*)-( +)", re.MULTILINE)
+_NO_SPACE_AFTER_DASH = re.compile(r"[ ]*(?:- +)*-([A-Za-z_]+)(:.*)?")
+_NO_SPACE_AFTER_COLON = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+):([^\s:/].*)")
+_WORD_AND_VALUE = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+)(?:[ \t]+(\S.*))?")
+_QUEUE = re.compile(r"^queue:", re.MULTILINE)
 _UNCLOSED = {
-    "while parsing a flow sequence": ("[", "]"),
-    "while parsing a flow mapping": ("{", "}"),
-    "while scanning a quoted scalar": ("the quote", "another"),
+    "while parsing a flow sequence": "]",
+    "while parsing a flow mapping": "}",
+    "while scanning a quoted scalar": "",
 }
 
 
-def report_syntax_error(error: YAMLError, source: Source, found: Found) -> None:
-    """Turn what PyYAML raised into one report."""
-    offset = _problem_offset(error, source)
-    if tab := _tab_report(source, offset):
-        found.add("tab-indent", tab)
-        return
-    found.add(
-        "yaml-syntax",
-        _unclosed(error, source) or _missing_colon(error, source) or _other(error, source, offset),
+def syntax_error(error: YAMLError, source: Source) -> tuple[str, Report]:
+    """Return the rule and the report for what PyYAML raised."""
+    fault = _Fault(error, source)
+    if report := fault.tab():
+        return "tab-indent", report
+    report = (
+        fault.unclosed()
+        or fault.missing_space()
+        or fault.second_colon()
+        or fault.missing_dash()
+        or fault.missing_colon()
+        or fault.wrong_character()
+        or fault.wrong_indentation()
     )
+    return "yaml-syntax", report or fault.other()
 
 
-def _problem_offset(error: YAMLError, source: Source) -> int:
-    mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
-    return min(mark.index, len(source.text)) if mark is not None else 0
+class _Fault:
+    """The place PyYAML reports, and the lines around it."""
 
+    def __init__(self, error: YAMLError, source: Source) -> None:
+        self._source = source
+        self._problem: str = (getattr(error, "problem", None) or "it cannot be parsed").strip()
+        self._context: str = getattr(error, "context", None) or ""
+        self._begin = self._offset(getattr(error, "context_mark", None))
+        self._at = self._offset(getattr(error, "problem_mark", None))
+        self._number = source.position(self._at)[0]
+        self._line = source.line_text(self._number)
 
-def _tab_report(source: Source, offset: int) -> Report | None:
-    start, end = source.line_span(offset)
-    leading = _LEADING.match(source.text, start, end)
-    tab = source.text.find("\t", start, leading.end() if leading else end)
-    if tab < 0:
+    def _offset(self, mark: Mark | None) -> int:
+        return min(mark.index, len(self._source.text)) if mark is not None else 0
+
+    def _previous(self) -> int:
+        """Return the number of the last line above that is more than a comment; 0 for none."""
+        number = self._number - 1
+        while number > 0 and self._source.line_text(number).lstrip()[:1] in {"", "#"}:
+            number -= 1
+        return number
+
+    def _suspects(self) -> list[int]:
+        """Return the lines where the fault may be: where PyYAML saw it, and the one before."""
+        numbers = [self._previous(), self._number]
+        if self._context:
+            numbers.insert(0, self._source.position(self._begin)[0])
+        return [number for number in numbers if number > 0]
+
+    def _content(self, number: int) -> Place:
+        """Return where a line is without its indentation, its dashes and blanks at its end."""
+        text = self._source.line_text(number)
+        start = self._source.line_starts[number - 1]
+        begin = len(text) - len(text.lstrip(" -"))
+        return Place(start + begin, start + max(len(text.rstrip()), begin + 1))
+
+    def tab(self) -> Report | None:
+        """A tab in the indentation of the line."""
+        start, end = self._source.line_span(self._at)
+        leading = _LEADING.match(self._source.text, start, end)
+        tab = self._source.text.find("\t", start, leading.end() if leading else end)
+        if tab < 0:
+            return None
+        edits = tuple(_tab_edits(self._source.text))
+        fix = Fix(title="replace tabs by spaces", edits=edits, safe=True)
+        message = "a tab is used for indentation: use spaces"
+        return Report(at=Place(tab, tab + 1), message=message, fix=fix)
+
+    def unclosed(self) -> Report | None:
+        """A quote or bracket without its end."""
+        closing = _UNCLOSED.get(self._context)
+        if closing is None:
+            return None
+        opening = self._source.text[self._begin]
+        line, column = self._source.position(self._at)
+        message = f"quote {opening} is not closed: add the closing quote"
+        if closing:
+            message = f"`{opening}` is not closed: add `{closing}`"
+            if self._at < len(self._source.text.rstrip()):
+                message = (
+                    f"`{opening}` is not closed before line {line}, column {column}: "
+                    f"add a comma or `{closing}`"
+                )
+        return Report(at=Place(self._begin, self._begin + 1), message=message)
+
+    def missing_space(self) -> Report | None:
+        """A key directly after a dash, or a value directly after a colon."""
+        for number in self._suspects():
+            text = self._source.line_text(number).rstrip()
+            at = self._content(number)
+            if (match := _NO_SPACE_AFTER_DASH.fullmatch(text)) and match[1] in all_keys():
+                written = f"- {match[1]}{match[2] or ':'}"
+                message = f"a space is missing after the dash: write `{written}`"
+                return Report(at=Place(at.start - 1, at.end), message=message)
+            if (match := _NO_SPACE_AFTER_COLON.fullmatch(text)) and match[1] in all_keys():
+                key, value = match.groups()
+                message = f"a space is missing after the colon: write `{key}: {value}`"
+                return Report(at=at, message=message)
         return None
-    edits = tuple(_tab_edits(source.text))
-    return Report(
-        at=Place(tab, tab + 1),
-        message="a tab is used for indentation: YAML permits spaces only",
-        fix=Fix(title="write spaces instead of tabs", edits=edits, safe=True),
-    )
+
+    def second_colon(self) -> Report | None:
+        """A value with a colon and a blank in it."""
+        column = self._source.column_of(self._at)
+        match = _KEY.match(self._line)
+        if not self._problem.startswith("mapping values") or not match or match.end() > column:
+            return None
+        key, value = match[2], self._line[match.end() :].strip()
+        message = f'the value of `{key}` contains a colon: put it in quotes, as `{key}: "{value}"`'
+        return Report(at=Place(self._at, self._at + 1), message=message)
+
+    def missing_dash(self) -> Report | None:
+        """A queue that begins without a dash."""
+        for number in self._suspects():
+            match = _KEY.match(self._source.line_text(number))
+            start = self._source.line_starts[number - 1]
+            items = list(_ITEM.finditer(self._source.text, 0, start))
+            if not match or match[2] != "name" or "-" in match[1] or not items:
+                continue
+            if len(match[1]) < len(items[-1][0]):
+                at = self._content(number)
+                text = self._source.text[at.start : at.end]
+                message = f"a dash is missing before the first key of a queue: write `- {text}`"
+                return Report(at=at, message=message)
+        return None
+
+    def missing_colon(self) -> Report | None:
+        """A key without a colon."""
+        number = self._source.position(self._begin)[0]
+        if self._problem != "could not find expected ':'":
+            number = self._previous()
+            if not number or ":" in self._source.line_text(number):
+                return None
+        match = _WORD_AND_VALUE.fullmatch(self._source.line_text(number).rstrip())
+        message = "a colon is missing: write `key: value`"
+        if match and match[1] in all_keys():
+            written = f"{match[1]}: {match[2] or ''}".rstrip()
+            message = f"a colon is missing after `{match[1]}`: write `{written}`"
+        return Report(at=self._content(number), message=message)
+
+    def wrong_character(self) -> Report | None:
+        """A value that begins with a character that has a meaning of its own."""
+        at = self._at
+        if self._context == "while scanning an alias":
+            at = self._begin
+        elif not self._problem.startswith("found character"):
+            return None
+        if at >= len(self._source.text):
+            return None
+        message = f"a value cannot begin with `{self._source.text[at]}`: put it in quotes"
+        return Report(at=Place(at, at + 1), message=message)
+
+    def wrong_indentation(self) -> Report | None:
+        """A line that begins in another column than those it belongs to."""
+        known = ("mapping values", "did not find expected", "expected <block end>")
+        if not self._problem.startswith(known) or not self._line.strip():
+            return None
+        at = self._content(self._number)
+        if self._at > at.start and self._problem.startswith("did not find expected key"):
+            message = "unexpected text after a quoted value: put the whole value in quotes"
+            return Report(at=Place(self._at, at.end), message=message)
+        column = len(self._line) - len(self._line.lstrip())
+        if self._line[column] == "-":
+            return self._stray_item(column, at.end)
+        above = _KEY.match(self._source.line_text(self._previous())) if self._previous() else None
+        message = "all keys of one entry must begin in the same column"
+        if above and len(above[1]) != column:
+            other = len(above[1]) + 1
+            message = (
+                f"this line begins in column {column + 1}, the key above in {other}: {message}"
+            )
+        else:
+            message = f"unexpected indentation: {message}"
+        return Report(at=at, message=message)
+
+    def _stray_item(self, column: int, end: int) -> Report:
+        start = self._source.line_starts[self._number - 1]
+        at = Place(start + column, end)
+        items = list(_ITEM.finditer(self._source.text, 0, start))
+        if items and len(items[-1][1]) != column:
+            message = (
+                f"the list item begins in column {column + 1}, the one above in column "
+                f"{len(items[-1][1]) + 1}: all items of one list must begin in the same column"
+            )
+            return Report(at=at, message=message)
+        keys = list(_QUEUE.finditer(self._source.text, 0, start))
+        if not keys:
+            return Report(at=at, message="list item outside of a list: put it under its key")
+        line = self._source.position(keys[-1].start())[0]
+        message = f"list item outside `queue:`: move it directly under line {line}"
+        label = (Place(*keys[-1].span()), "the list belongs under this key")
+        return Report(at=at, message=message, labels=(label,))
+
+    def other(self) -> Report:
+        """Whatever else PyYAML objects to."""
+        return Report(at=Place(self._at, self._at + 1), message=f"invalid YAML: {self._problem}")
 
 
 def _tab_edits(text: str) -> list[Edit]:
@@ -63,85 +227,3 @@ def _tab_edits(text: str) -> list[Edit]:
             spaces = " " if after_dash else "  " * len(tab[0])
             edits.append(Edit(match.start() + tab.start(), match.start() + tab.end(), spaces))
     return edits
-
-
-def _unclosed(error: YAMLError, source: Source) -> Report | None:
-    if not isinstance(error, MarkedYAMLError) or error.context_mark is None:
-        return None
-    opener = _UNCLOSED.get(error.context or "")
-    if opener is None:
-        return None
-    start = error.context_mark.index
-    line, column = source.position(_problem_offset(error, source))
-    message = f"`{source.text[start : start + 1]}` is never closed: `{opener[1]}` is missing"
-    if opener[0] == "the quote":
-        message = f"the quote {source.text[start : start + 1]} is never closed: add the second one"
-    elif _problem_offset(error, source) < len(source.text.rstrip()):
-        message = (
-            f"the list or mapping begun by `{opener[0]}` breaks off at line {line}, column "
-            f"{column}: a comma or `{opener[1]}` is missing"
-        )
-    return Report(at=Place(start, start + 1), message=message, hint=_hint(source))
-
-
-def _missing_colon(error: YAMLError, source: Source) -> Report | None:
-    if not isinstance(error, MarkedYAMLError) or error.problem != "could not find expected ':'":
-        return None
-    mark = error.context_mark or error.problem_mark
-    start, _ = source.line_span(min(mark.index, len(source.text)) if mark else 0)
-    line = source.line_text(source.position(start)[0])
-    begin = start + len(line) - len(line.lstrip(" -"))
-    at = Place(begin, start + len(line.rstrip()))
-    message = "a key without a colon: write `key: value`"
-    if match := _NO_SPACE.fullmatch(line.rstrip()):
-        message = f"`{match[1]}:` has no space behind it: write `{match[1]}: {match[2]}`"
-        return Report(at=at, message=message)
-    if match := _WORD_AND_VALUE.fullmatch(line.rstrip()):
-        message = f"`{match[1]}` has no colon: write `{match[1]}: {match[2]}`"
-    return Report(at=at, message=message, hint=_hint(source))
-
-
-def _other(error: YAMLError, source: Source, offset: int) -> Report:
-    problem = (getattr(error, "problem", None) or "the text cannot be parsed").strip()
-    start, _ = source.line_span(offset)
-    line = source.line_text(source.position(offset)[0])
-    first = start + len(line) - len(line.lstrip())
-    if problem == "mapping values are not allowed here" or problem.endswith("in this context"):
-        message = (
-            "this line does not fit the indentation of the lines above: "
-            "the keys of one queue begin in one column"
-        )
-        return Report(at=Place(first, start + len(line)), message=message, hint=_hint(source))
-    if problem.startswith(("expected <block end>", "did not find expected")):
-        message = (
-            "this does not continue what stands above: a list belongs under its key, and the "
-            "keys of one mapping begin in one column"
-        )
-        return Report(
-            at=Place(offset, start + len(line)),
-            message=message,
-            hint=_hint(source),
-            labels=_parted_from(source, line, offset),
-        )
-    message = f"not YAML: {problem}"
-    if problem.startswith("found character") and offset < len(source.text):
-        message = f"no value begins with `{source.text[offset]}`: put the value in quotes"
-    return Report(at=Place(offset, offset + 1), message=message, hint=_hint(source))
-
-
-def _parted_from(source: Source, line: str, offset: int) -> tuple[tuple[Place, str], ...]:
-    """Find the `queue:` without a list that a stray list entry was meant for."""
-    keys = list(_EMPTY_QUEUE.finditer(source.text, 0, offset))
-    if not (line.startswith("-") and keys):
-        return ()
-    return ((Place(*keys[-1].span(1)), "the list belongs directly below this"),)
-
-
-def _hint(source: Source) -> str | None:
-    if match := _NO_SPACE_AFTER_DASH.search(source.text):
-        line = source.position(match.start(1))[0]
-        return f"line {line}: a space is missing after the dash; write `- {match[1]}:`"
-    if match := _NO_SPACE_AFTER_COLON.search(source.text):
-        line = source.position(match.start(1))[0]
-        return f"line {line}: a space is missing after the colon of `{match[1]}:`"
-    return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def escaped(text: str) -> str:
     r"""Return a text with everything that is not printable as an escape, such as `\x1b`.
@@ -28,3 +30,10 @@ def reason_of(error: BaseException) -> str:
     """Return what the operating system reports, for use within a sentence."""
     text = getattr(error, "strerror", None) or str(error)
     return f"{text[:1].lower()}{text[1:]}"
+
+
+def closest(word: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
+    """Return the known word that a misspelt one is most likely meant to be."""
+    import difflib  # noqa: PLC0415 - only a file with such a fault pays for it
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)

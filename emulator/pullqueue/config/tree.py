@@ -1,14 +1,18 @@
-"""From PyYAML's events to a positioned tree, with bounds on what a file may ask for.
+"""From PyYAML's events to a positioned tree, with limits on what a file may ask for.
 
 Nothing is composed or constructed by PyYAML: a document of 200,000 brackets would overrun the C
 stack there, and aliases would multiply. Events come one at a time, so a hostile file is left as
-soon as it passes a bound.
+soon as it passes a limit.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
+import yaml
+from yaml.constructor import ConstructorError, SafeConstructor
 from yaml.events import (
     AliasEvent,
     CollectionStartEvent,
@@ -20,12 +24,20 @@ from yaml.events import (
     ScalarEvent,
     SequenceEndEvent,
 )
+from yaml.nodes import ScalarNode
+from yaml.resolver import Resolver
 
-from pullqueue.config.events import parse_events, span_of
-from pullqueue.config.findings import Edit, Fix
-from pullqueue.config.nodes import Mapping, Node, Pair, Scalar, Sequence
-from pullqueue.config.reports import Found, Place, Report, UnreadableError
-from pullqueue.config.scalars import SCALAR_TAGS, TAG_PREFIX, assign_type
+from pullqueue.config.document import (
+    Mapping,
+    Node,
+    Pair,
+    Place,
+    Scalar,
+    ScalarValue,
+    Sequence,
+    place_of,
+)
+from pullqueue.config.findings import Edit, Fix, Report, Reports, UnreadableError
 from pullqueue.config.text import shorten
 
 MAX_DEPTH = 32
@@ -33,37 +45,56 @@ MAX_DEPTH = 32
 MAX_NODES = 10_000
 """Keys, values, lists and mappings in one file; the largest in use have about 1,000."""
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MERGE_KEY = "<<"
 _SIGNS = frozenset({_MERGE_KEY, "="})
+_TAG_PREFIX = "tag:yaml.org,2002:"
+_SCALAR_TAGS = frozenset(_TAG_PREFIX + kind for kind in ("str", "int", "float", "bool", "null"))
+_COLLECTION_TAGS = {Mapping: _TAG_PREFIX + "map", Sequence: _TAG_PREFIX + "seq"}
 _COMPLEX = "complex"
-_COLLECTION_TAGS = {Mapping: TAG_PREFIX + "map", Sequence: TAG_PREFIX + "seq"}
+
+
+def parse_events(text: str) -> Iterator[Event]:
+    """Yield a text's events, from PyYAML's C parser where there is one.
+
+    Raises:
+        yaml.YAMLError: the text is not YAML; raised after the events that come before the fault.
+    """
+    events: Iterator[Event] = yaml.parse(text, Loader=_LOADER)
+    return events
+
+
+def span_of(event: Event) -> Place:
+    """Return the place of an event, its anchor and tag included."""
+    start, end = event.start_mark, event.end_mark
+    return Place(start.index if start else 0, end.index if end else 0)
+
+
+def build_tree(text: str, reports: Reports) -> Node | None:
+    """Return the root of the first document; None where there is no document.
+
+    Raises:
+        UnreadableError: what is reported leaves no tree to check.
+        yaml.YAMLError: the text is not YAML.
+    """
+    return _TreeBuilder(text, reports).build()
 
 
 class _Open(NamedTuple):
     """A mapping or list whose end has not come yet."""
 
     node: Mapping | Sequence
-    keys: dict[str, Scalar]
+    pairs: dict[str, list[Pair]]
     known: bool
     """Whether its tag is one that has a meaning here."""
-
-
-def build_tree(text: str, found: Found) -> Node | None:
-    """Give the root of the first document; None where there is no document.
-
-    Raises:
-        UnreadableError: what is in `found` leaves no tree to look at.
-        yaml.YAMLError: the text is not YAML.
-    """
-    return _TreeBuilder(text, found).build()
 
 
 class _TreeBuilder:
     """Takes events one by one, keeping a stack of what is open."""
 
-    def __init__(self, text: str, found: Found) -> None:
+    def __init__(self, text: str, reports: Reports) -> None:
         self._text = text
-        self._found = found
+        self._reports = reports
         self._stack: list[_Open] = []
         self._pending_key: list[Scalar | None] = []
         self._root: Node | None = None
@@ -90,18 +121,23 @@ class _TreeBuilder:
                 self._close(event)
         return self._root
 
+    def _report(self, rule: str, report: Report) -> None:
+        self._reports.setdefault(rule, []).append(report)
+
     def _counted(self, event: NodeEvent) -> Place:
         self._nodes += 1
         place = span_of(event)
         if self._nodes > MAX_NODES:
-            self._stop("file-too-large", place, f"more than {MAX_NODES:,} values in one file")
+            what = f"the file has more than {MAX_NODES:,} values: it is not a queue.yaml"
+            self._stop("file-too-large", place, what)
         if event.anchor is not None:
             self._refuse_anchor(place, f"anchor `&{shorten(event.anchor)}`")
         return place
 
     def _open(self, event: CollectionStartEvent, place: Place) -> None:
         if len(self._stack) >= MAX_DEPTH:
-            self._stop("too-deep", place, f"nested more than {MAX_DEPTH} levels deep")
+            what = f"the file is nested more than {MAX_DEPTH} levels deep: the format needs 5"
+            self._stop("too-deep", place, what)
         kind = Mapping if isinstance(event, MappingStartEvent) else Sequence
         node = kind(start=place.start, end=place.end, flow=bool(event.flow_style))
         known = event.tag in {None, "!", _COLLECTION_TAGS[kind]}
@@ -111,8 +147,11 @@ class _TreeBuilder:
         self._pending_key.append(None)
 
     def _close(self, event: Event) -> None:
-        node, _, known = self._stack.pop()
+        node, pairs, known = self._stack.pop()
         self._pending_key.pop()
+        if isinstance(node, Mapping):
+            for same in pairs.values():
+                node.pairs.append(same[0] if len(same) == 1 else self._merge_duplicates(same))
         node.end = span_of(event).end if node.flow else max(node.end, _last_end(node))
         self._place(node if known else Scalar(start=node.start, end=node.end, text="", opaque=True))
 
@@ -120,46 +159,47 @@ class _TreeBuilder:
         if not self._stack:
             self._root = node
             return
-        parent, keys, _ = self._stack[-1]
-        if isinstance(parent, Sequence) or self._pending_key[-1] is not None:
+        parent, pairs, _ = self._stack[-1]
+        key = self._pending_key[-1]
+        if isinstance(parent, Sequence) or key is not None:
             self._refuse_sign(node)
         if isinstance(parent, Sequence):
             parent.items.append(node)
-        elif self._pending_key[-1] is None:
+        elif key is None:
             self._pending_key[-1] = node if isinstance(node, Scalar) else self._complex(node)
         else:
-            self._pair(parent, keys, Pair(self._pending_key[-1], node))
             self._pending_key[-1] = None
+            parent.end = max(parent.end, node.end)
+            if key.text == _MERGE_KEY and not key.style:
+                self._refuse_anchor(place_of(key), "merge key `<<`")
+            elif key.kind != _COMPLEX:
+                pairs.setdefault(key.text, []).append(Pair(key, node))
 
-    def _pair(self, parent: Mapping, keys: dict[str, Scalar], pair: Pair) -> None:
-        key = pair.key
-        parent.end = max(parent.end, pair.value.end)
-        if key.kind == _COMPLEX:
-            return
-        if key.text == _MERGE_KEY and not key.style:
-            self._refuse_anchor(Place(key.start, key.end), "merge key `<<`")
-            return
-        first = keys.setdefault(key.text, key)
-        if first is key:
-            parent.pairs.append(pair)
-            return
-        name = shorten(key.text)
-        self._found.add(
-            "duplicate-key",
-            Report(
-                at=Place(key.start, key.end),
-                message=f"key `{name}` stands here a second time in one mapping: keep one of them",
-                labels=((Place(first.start, first.end), f"first `{name}` is here"),),
-            ),
-        )
+    def _merge_duplicates(self, pairs: list[Pair]) -> Pair:
+        """Report a key that is defined several times; keep the first, with the lists of all."""
+        first, second, *others = pairs
+        name = shorten(first.key.text)
+        times = "twice" if not others else f"{len(pairs)} times"
+        advice = "keep one of them"
+        lists = [pair.value for pair in pairs if isinstance(pair.value, Sequence)]
+        if lists:
+            advice = "put all entries under one of them"
+            for value in lists[1:]:
+                lists[0].items.extend(value.items)
+        labels = [(place_of(first.key), f"first `{name}` is here")]
+        labels += [(place_of(pair.key), "and here") for pair in others]
+        message = f"`{name}` is defined {times} in one mapping: {advice}"
+        report = Report(at=place_of(second.key), message=message, labels=tuple(labels))
+        self._report("duplicate-key", report)
+        return Pair(first.key, lists[0]) if lists else first
 
     def _refuse_sign(self, node: Node) -> None:
         """Refuse a plain `<<` or `=`, which YAML 1.1 has a tag of its own for."""
         plain = isinstance(node, Scalar) and node.end - node.start == len(node.text)
         if isinstance(node, Scalar) and plain and node.text in _SIGNS:
             node.opaque = True
-            message = f"`{node.text}` is a sign of YAML's own, not a text: put it in quotes"
-            self._found.add("yaml-tag", Report(at=Place(node.start, node.end), message=message))
+            message = f"`{node.text}` has a special meaning in YAML: put it in quotes"
+            self._report("yaml-tag", Report(at=place_of(node), message=message))
 
     def _scalar(self, event: ScalarEvent, place: Place) -> Scalar:
         scalar = Scalar(
@@ -170,44 +210,40 @@ class _TreeBuilder:
         )
         plain = event.implicit[0] and not scalar.style
         tag = None if event.tag in {None, "!"} else event.tag
-        if tag is not None and tag not in SCALAR_TAGS:
-            self._refuse_tag(place, tag)
-            scalar.opaque = True
         fits = assign_type(scalar, tag=tag, plain=plain)
-        if not (fits or scalar.opaque):
-            self._refuse_tag(place, tag or "")
+        if tag is not None and not (fits and tag in _SCALAR_TAGS):
+            self._refuse_tag(place, tag)
             scalar.opaque = True
         return scalar
 
     def _complex(self, node: Mapping | Sequence) -> Scalar:
-        message = "a list or mapping stands where a key belongs: keys are plain words"
-        self._found.add("complex-key", Report(at=Place(node.start, node.end), message=message))
-        return Scalar(start=node.start, end=node.end, text="", kind=_COMPLEX)
+        message = "a list or mapping is used as a key: keys must be plain words"
+        self._report("complex-key", Report(at=place_of(node), message=message))
+        scalar = Scalar(start=node.start, end=node.end, text="")
+        scalar.kind = _COMPLEX
+        return scalar
 
     def _refuse_anchor(self, place: Place, what: str) -> None:
         if not self._anchored:
             from pullqueue.config.aliases import expansion  # noqa: PLC0415 - few files have any
 
             self._anchored = True
-            self._found.add(
-                "anchor-or-alias",
-                Report(
-                    at=place,
-                    message=f"{what}: App Engine accepts no anchors, aliases or merge keys; "
-                    "write the values out",
-                    fix=expansion(self._text),
-                ),
-            )
+            message = f"{what} is not supported by App Engine: write the value out where it is used"
+            report = Report(at=place, message=message, fix=expansion(self._text))
+            self._report("anchor-or-alias", report)
 
     def _refuse_tag(self, place: Place, tag: str) -> None:
-        shown = shorten(tag.replace(TAG_PREFIX, "!!"))
-        message = f"tag `{shown}` has no meaning in queue.yaml: remove it"
-        self._found.add("yaml-tag", Report(at=place, message=message))
+        shown = shorten(tag.replace(_TAG_PREFIX, "!!"))
+        message = f"tag `{shown}` is not supported by App Engine: remove it"
+        self._report("yaml-tag", Report(at=place, message=message))
 
     def _refuse_second_document(self, event: Event) -> None:
         start = span_of(event).start
-        message = "a second YAML document begins here: a queue.yaml has one; join them or split it"
-        self._found.add("multiple-documents", Report(at=Place(start, start + 3), message=message))
+        message = (
+            "a second YAML document begins here: queue.yaml must be one document; "
+            "join the documents or split the file"
+        )
+        self._report("multiple-documents", Report(at=Place(start, start + 3), message=message))
 
     def _check_directives(self, event: DocumentStartEvent) -> None:
         if not (event.version or event.tags):
@@ -218,11 +254,11 @@ class _TreeBuilder:
         at = Place(start, start + len(directive))
         document = self._text.find("\n---", start)
         edits = (Edit(start, document + 1, ""),) if document >= 0 else ()
-        fix = Fix(title="remove it", edits=edits) if edits else None
-        self._found.add("yaml-directive", Report(at=at, message=message, fix=fix))
+        fix = Fix(title="remove the directive", edits=edits) if edits else None
+        self._report("yaml-directive", Report(at=at, message=message, fix=fix))
 
-    def _stop(self, rule: str, place: Place, what: str) -> None:
-        self._found.add(rule, Report(at=Place(place.start, place.start + 1), message=what))
+    def _stop(self, rule: str, place: Place, message: str) -> None:
+        self._report(rule, Report(at=Place(place.start, place.start + 1), message=message))
         raise UnreadableError
 
 
@@ -230,3 +266,55 @@ def _last_end(node: Mapping | Sequence) -> int:
     if isinstance(node, Sequence):
         return node.items[-1].end if node.items else node.end
     return node.end
+
+
+# What YAML 1.1 makes of a plain scalar, as App Engine's reader sees it: PyYAML's safe types, with
+# one difference. App Engine's reader (ruamel.yaml in its YAML 1.1 mode) takes an exponent without
+# a dot or without a sign (`1e2`, `1.5e3`) for a number, PyYAML for text.
+
+_EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
+_LONGEST_TYPED = 1000
+_TYPED = frozenset({"int", "float", "bool", "null", "timestamp"})
+
+_resolver = Resolver()
+_constructor = SafeConstructor()
+
+
+def assign_type(scalar: Scalar, *, tag: str | None = None, plain: bool = True) -> bool:
+    """Set a scalar's kind and value; return False if its explicit tag does not fit its text."""
+    if tag is not None:
+        kind = tag.removeprefix(_TAG_PREFIX)
+    else:
+        kind = _implicit_kind(scalar.text) if plain else "str"
+    scalar.kind, scalar.value = "str", scalar.text
+    if kind not in _TYPED:
+        return True
+    try:
+        scalar.value = _construct(kind, ScalarNode(_TAG_PREFIX + kind, scalar.text))
+    except (ConstructorError, ValueError, OverflowError, KeyError):
+        return tag is None
+    scalar.kind = kind
+    return True
+
+
+def _implicit_kind(text: str) -> str:
+    if len(text) > _LONGEST_TYPED:  # no number anyone means, and slow to convert
+        return "str"
+    tag: str = _resolver.resolve(ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    if tag == _TAG_PREFIX + "str" and _EXPONENT.fullmatch(text):
+        return "float"
+    return tag.removeprefix(_TAG_PREFIX)
+
+
+def _construct(kind: str, node: ScalarNode) -> ScalarValue:
+    match kind:
+        case "int":
+            return int(_constructor.construct_yaml_int(node))
+        case "float":
+            return float(_constructor.construct_yaml_float(node))
+        case "bool":
+            return bool(_constructor.construct_yaml_bool(node))
+        case "null":
+            return None
+        case _:
+            return str(_constructor.construct_yaml_timestamp(node))

@@ -1,4 +1,4 @@
-"""The numbers of queue.yaml, read as App Engine reads them."""
+"""The values of queue.yaml, read as App Engine reads them, and what wrong ones were meant to be."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from typing import NamedTuple
 
-from pullqueue.config.nodes import Scalar
+from pullqueue.config.document import Scalar
 
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 BYTES_PER_UNIT = {"B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -30,7 +30,7 @@ class ParsedRate(NamedTuple):
 
 
 def parse_rate(text: str) -> ParsedRate | None:
-    """Read `rate`: `0`, or a number, a slash and one of s, m, h, d. None if it is no rate."""
+    """Parse `rate`: `0`, or a number, a slash and one of s, m, h, d. None if it is not valid."""
     if text == "0":
         return ParsedRate(0.0)
     match = _RATE.fullmatch(text)
@@ -38,22 +38,27 @@ def parse_rate(text: str) -> ParsedRate | None:
 
 
 def parse_storage_limit(text: str) -> int | None:
-    """Read `total_storage_limit` in bytes: a number with B, K, M, G or T (multiples of 1024),
-    cut off to whole bytes; without a unit it must be whole. None if it is no limit.
+    """Parse `total_storage_limit`, in bytes.
+
+    A number with B, K, M, G or T (multiples of 1024), truncated to whole bytes; without a unit it
+    must be whole. None if it is not valid.
     """
     match = _STORAGE.fullmatch(text)
     if match is None:
         return None
     try:
-        if not match[2]:
-            return int(match[1])
-        return int(float(match[1]) * BYTES_PER_UNIT[match[2]])
+        return int(float(match[1]) * BYTES_PER_UNIT[match[2]]) if match[2] else int(match[1])
     except (ValueError, OverflowError):
         return None
 
 
+def is_age_limit(text: str) -> bool:
+    """Whether a text has the format of `task_age_limit`, whatever its number."""
+    return _AGE.fullmatch(text) is not None
+
+
 def parse_age_limit(text: str) -> int | None:
-    """Read `task_age_limit` in seconds, cut off to whole ones. None if it is no age."""
+    """Parse `task_age_limit`, in seconds truncated to whole ones. None if it is not valid."""
     match = _AGE.fullmatch(text)
     if match is None:
         return None
@@ -62,7 +67,7 @@ def parse_age_limit(text: str) -> int | None:
 
 
 def as_integer(scalar: Scalar) -> int | None:
-    """Give the whole number that App Engine makes of a value, None if it makes none.
+    """Return the whole number that App Engine makes of a value, None if it makes none.
 
     Fractions are cut off, truth values are 1 and 0, quoted numbers count. An exponent is refused:
     some YAML readers take `1e2` for text.
@@ -77,7 +82,7 @@ def as_integer(scalar: Scalar) -> int | None:
 
 
 def as_number(scalar: Scalar) -> float | None:
-    """Give a value as a finite number, None if it is none; truth values are none."""
+    """Return a value as a finite number, None if it is none; truth values are not numbers."""
     value = scalar.value
     if value is None or isinstance(value, bool):
         return None
@@ -89,5 +94,63 @@ def as_number(scalar: Scalar) -> float | None:
 
 
 def as_boolean(scalar: Scalar) -> bool | None:
-    """Give a value as true or false, None if App Engine takes it for neither."""
-    return {"True": True, "False": False}.get(scalar.seen)
+    """Return a value as true or false, None if App Engine takes it for neither."""
+    return {"True": True, "False": False}.get(scalar.effective_text)
+
+
+_UNITS = {
+    "s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s",
+    "m": "m", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
+    "h": "h", "hr": "h", "hrs": "h", "hour": "h", "hours": "h",
+    "d": "d", "day": "d", "days": "d",
+}  # fmt: skip
+_WEEKS = frozenset({"w", "wk", "week", "weeks"})
+_ANY_RATE = r"([0-9]*\.?[0-9]+)\s*(?:(?:/|per)\s*([A-Za-z]+))?"
+_ANY_DURATION = r"([0-9]*\.?[0-9]+)\s*([A-Za-z]*)"
+_ANY_SIZE = r"([0-9]*\.?[0-9]+)\s*([BKMGTbkmgt])(?:i?[Bb])?"
+
+
+def suggested_rate(text: str) -> str | None:
+    """Return the rate meant by `1/min`, `5 / s` or `.5/s`."""
+    match = re.fullmatch(_ANY_RATE, text.strip())
+    unit = _UNITS.get((match[2] or "s").lower()) if match else None
+    suggested = f"{_with_digit(match[1])}/{unit}" if match else ""
+    return suggested if unit and parse_rate(suggested) else None
+
+
+def suggested_age_limit(text: str) -> str | None:
+    """Return the age limit meant by `2D`, `1w`, `3 days` or `3600`."""
+    match = re.fullmatch(_ANY_DURATION, text.strip())
+    if match is None:
+        return None
+    unit = match[2].lower()
+    if unit in _WEEKS:
+        suggested = f"{_decimal(float(match[1]) * 7)}d"
+    elif (unit or "s") in _UNITS:
+        suggested = _with_digit(match[1]) + _UNITS[unit or "s"]
+    else:
+        return None
+    return suggested if parse_age_limit(suggested) else None
+
+
+def suggested_seconds(text: str) -> str | None:
+    """Return the number of seconds meant by `10s` or `5m`."""
+    match = re.fullmatch(_ANY_DURATION, text.strip())
+    if match is None or match[2].lower() not in _UNITS:
+        return None
+    return _decimal(float(match[1]) * SECONDS_PER_UNIT[_UNITS[match[2].lower()]])
+
+
+def suggested_storage_limit(text: str) -> str | None:
+    """Return the storage limit meant by `120MB`, `120m` or `1 GiB`."""
+    match = re.fullmatch(_ANY_SIZE, text.strip())
+    suggested = _with_digit(match[1]) + match[2].upper() if match else ""
+    return suggested if match and parse_storage_limit(suggested) is not None else None
+
+
+def _with_digit(number: str) -> str:
+    return f"0{number}" if number.startswith(".") else number
+
+
+def _decimal(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from pullqueue.config.nodes import Mapping, Node, Scalar, Sequence
-from pullqueue.config.reports import Place
+from pullqueue.config.dialects import meant_key
+from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, place_of
+from pullqueue.config.reader import ParseResult
+from pullqueue.config.settings import Settings
 from pullqueue.config.shape import Shape, Violation, check_shape
 from pullqueue.config.values import as_integer, as_number
 
-if TYPE_CHECKING:
-    from pullqueue.config.reading import Reading
-    from pullqueue.config.settings import Settings
-
 
 class Entry:
-    """A key with its value, and where it stands in the data."""
+    """A key with its value, and its path in the data."""
 
     __slots__ = ("is_null", "key", "path", "scalar", "value")
 
@@ -25,28 +23,27 @@ class Entry:
         self.key = key
         self.value = value
         self.path = path
-        self.is_null = False
+        self.is_null = isinstance(value, Scalar) and value.is_null
         """Whether the key has no value."""
         self.scalar: Scalar | None = None
         """The value, if it is a single one that is set and known."""
-        if isinstance(value, Scalar):
-            self.is_null = value.is_null
-            self.scalar = None if value.opaque or self.is_null else value
+        if isinstance(value, Scalar) and not (value.opaque or self.is_null):
+            self.scalar = value
 
     @property
     def key_place(self) -> Place:
-        """Where the key stands."""
-        return Place(self.key.start, self.key.end)
+        """Where the key is."""
+        return place_of(self.key)
 
     @property
     def place(self) -> Place:
-        """Where the value stands."""
-        return Place(self.value.start, self.value.end)
+        """Where the value is."""
+        return place_of(self.value)
 
     @property
     def text(self) -> str | None:
         """The text App Engine sees; None where there is no single known value."""
-        return self.scalar.seen if self.scalar else None
+        return self.scalar.effective_text if self.scalar else None
 
     @property
     def integer(self) -> int | None:
@@ -62,7 +59,7 @@ class Entry:
 class Section:
     """One mapping of the format."""
 
-    def __init__(self, node: Mapping, path: str) -> None:
+    def __init__(self, node: Mapping, path: str = "") -> None:
         """Index the keys of a mapping."""
         self.node = node
         self.path = path
@@ -73,19 +70,23 @@ class Section:
         }
 
     def get(self, key: str) -> Entry | None:
-        """Give the entry of a key that is there and not null."""
+        """Return the entry of a key that is there and not null."""
         entry = self.entries.get(key)
         return None if entry is None or entry.is_null else entry
 
+    def some(self, *keys: str) -> Iterator[Entry]:
+        """Yield the entries of those of the keys that are there and not null."""
+        return (entry for key in keys if (entry := self.get(key)) is not None)
+
     def section(self, key: str) -> Section | None:
-        """Give the mapping under a key."""
+        """Return the mapping under a key."""
         entry = self.entries.get(key)
         if entry is None or not isinstance(entry.value, Mapping):
             return None
         return Section(entry.value, entry.path)
 
     def sections(self, key: str) -> list[Section]:
-        """Give the mappings in the list under a key."""
+        """Return the mappings in the list under a key."""
         entry = self.entries.get(key)
         if entry is None or not isinstance(entry.value, Sequence):
             return []
@@ -98,10 +99,7 @@ class Section:
     @property
     def place(self) -> Place:
         """The first key, or the braces of an empty mapping."""
-        if self.node.pairs:
-            key = self.node.pairs[0].key
-            return Place(key.start, key.end)
-        return Place(self.node.start, self.node.end)
+        return place_of(self.node.pairs[0].key if self.node.pairs else self.node)
 
 
 class QueueView(Section):
@@ -127,7 +125,7 @@ class QueueView(Section):
         return self.section("retry_parameters")
 
     @cached_property
-    def grants(self) -> list[Section]:
+    def acl_entries(self) -> list[Section]:
         """The entries of `acl`."""
         return self.sections("acl")
 
@@ -139,21 +137,21 @@ class QueueView(Section):
 
     @property
     def title(self) -> str:
-        """The queue in words, for messages."""
+        """The queue, for messages."""
         return f'queue "{self.name}"' if self.name else "this queue"
 
 
 class View:
     """A whole file, as far as rules can look at it."""
 
-    def __init__(self, reading: Reading, root: Mapping, settings: Settings) -> None:
+    def __init__(self, result: ParseResult, root: Mapping, settings: Settings) -> None:
         """Index the top level of what was read."""
-        self.source = reading.source
-        self.found = reading.found
+        self.source = result.source
+        self.reports = result.reports
         self.root = root
         self.settings = settings
         """What is looked for."""
-        self.top = Section(root, "")
+        self.top = Section(root)
         """The keys of the top level."""
 
     @cached_property
@@ -167,11 +165,33 @@ class View:
         return {int(queue.path[len("queue[") : -1]): queue for queue in self.queues}
 
     @cached_property
+    def is_foreign(self) -> bool:
+        """Whether no key of the top level is one of the format, or looks like one."""
+        keys = list(self.top.entries)
+        unknown = {key.name for key in self.shape.unknown_keys if len(key.path) == 1}
+        return bool(keys) and unknown >= set(keys) and not any(meant_key(key) for key in keys)
+
+    @property
+    def pull_queues(self) -> list[QueueView]:
+        """The queues whose tasks are leased."""
+        return [queue for queue in self.queues if queue.mode == "pull"]
+
+    @property
+    def retries(self) -> Iterator[tuple[QueueView, Section]]:
+        """Each queue that has `retry_parameters`, with them."""
+        return ((queue, queue.retry) for queue in self.queues if queue.retry is not None)
+
+    @cached_property
     def shape(self) -> Shape:
         """What the schema objects to."""
         return check_shape(self.root)
 
-    @property
-    def violations(self) -> dict[str, list[Violation]]:
-        """The values the schema objects to, by the rule it stands for."""
-        return self.shape.violations
+    def violations(self, rule: str) -> list[Violation]:
+        """Return the values the schema objects to, of one rule."""
+        return self.shape.violations.get(rule, [])
+
+    def wrong_scalars(self, rule: str) -> Iterator[tuple[Violation, Scalar]]:
+        """Yield the single values the schema objects to, of one rule."""
+        for violation in self.violations(rule):
+            if isinstance(violation.node, Scalar):
+                yield violation, violation.node

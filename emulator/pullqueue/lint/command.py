@@ -5,211 +5,208 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
-from pullqueue.config.files import replace_file
-from pullqueue.config.findings import Severity
-from pullqueue.config.settings import Settings
+from pullqueue.config.files import read_bytes, replace_file
+from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError
-from pullqueue.lint.against import Earlier
-from pullqueue.lint.project import NEVER, Project, find_project
+from pullqueue.lint.baseline import Baseline, write_baseline
+from pullqueue.lint.git import Earlier
+from pullqueue.lint.options import Arguments, Selection
+from pullqueue.lint.report import FileReport, LintOptions, RunReport, lint_data
 from pullqueue.lint.reporters import reporter
-from pullqueue.lint.reporters.text import report_full, summary
-from pullqueue.lint.results import FileResult
-from pullqueue.lint.runner import Job, Outcome, lint_data, lint_files
-from pullqueue.lint.search import Input, Inputs, find_inputs
-from pullqueue.lint.selection import levels
+from pullqueue.lint.reporters.text import summary
+from pullqueue.lint.search import CANONICAL, Input, Inputs, absolute, find_inputs
 
 EXIT_FOUND = 1
 EXIT_USAGE = 2
+POLL_SECONDS = 0.5
 
 _STDIN = "-"
 _FOR_PEOPLE = frozenset({"full", "concise"})
 
 
-class Arguments(NamedTuple):
-    """The command's arguments, as they were given."""
-
-    paths: tuple[str, ...] = ()
-    profile: str | None = None
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    severity: tuple[str, ...] = ()
-    fail_on: str | None = None
-    output_format: str | None = None
-    colour: str = "auto"
-    fix: bool = False
-    unsafe_fixes: bool = False
-    diff: bool = False
-    against: str | None = None
-    strict: bool | None = None
-    exclude: tuple[str, ...] = ()
-    watch: bool = False
-    stdin_filename: str = "<stdin>"
-
-
 def run(arguments: Arguments) -> int:
-    """Check what the arguments name, print what is found and give the exit status.
+    """Check what the arguments name, print what is found and return the exit status.
 
     Raises:
-        click.UsageError: the arguments, or the project's settings, make no sense.
+        click.UsageError: the arguments, or the project's settings, are invalid.
         ConfigFileError: a path does not exist.
     """
     if _STDIN in arguments.paths and (len(arguments.paths) > 1 or arguments.watch):
-        raise click.UsageError("`-` stands alone, and cannot be watched")
+        raise click.UsageError("`-` cannot be used with other paths or --watch")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
-        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
-    project = find_project(Path.cwd())
-    job = _job(arguments, project)
+        raise click.UsageError("--unsafe-fixes needs --fix or --diff")
+    linter = _Linter(arguments)
     if arguments.paths == (_STDIN,):
-        return _run_stdin(arguments, project, job)
-    if arguments.watch:
-        return _watch(arguments, project, job)
-    return _run_files(arguments, project, job)
+        return linter.check_stdin()
+    return linter.watch() if arguments.watch else linter.check_files()
 
 
-def _job(arguments: Arguments, project: Project) -> Job:
-    profile = arguments.profile or project.profile
-    settings = Settings(
-        profile=profile,
-        levels=levels(
-            profile=profile,
-            selected=_names(arguments.select) or project.select,
-            ignored=(*project.ignore, *_names(arguments.ignore)),
-            severities={**project.severity} | _severities(arguments.severity),
-        ),
-        strict=project.strict if arguments.strict is None else arguments.strict,
-    )
-    return Job(
-        settings=settings,
-        against=None if arguments.against is None else Earlier(arguments.against),
-        fix=arguments.fix or arguments.diff,
-        unsafe=arguments.unsafe_fixes,
-    )
+class _Linter:
+    """Reads files, has them checked, and prints what is found."""
 
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+        self._selection = Selection(arguments)
+        self._against = Earlier(arguments.against, Path.cwd()) if arguments.against else None
+        path = None if arguments.write_baseline else self._selection.baseline
+        self._baseline = Baseline(path) if path else None
+        self._writes = arguments.fix and not arguments.diff
 
-def _names(given: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name.strip() for part in given for name in part.split(",") if name.strip())
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        return self._arguments.paths or (".",)
 
+    def _inputs(self) -> Inputs:
+        return find_inputs(
+            self._paths,
+            exclude=self._selection.exclude,
+            force_exclude=self._arguments.force_exclude,
+        )
 
-def _severities(given: Sequence[str]) -> dict[str, str]:
-    pairs = [name.partition("=") for name in _names(given)]
-    for name, equals, _ in pairs:
-        if not equals:
-            raise click.UsageError(f'"{name}" is not RULE=LEVEL, such as acl-missing=warning')
-    return {name: level for name, _, level in pairs}
+    def _lint(self, data: bytes, path: Path, notes: list[str], *, misnamed: bool) -> FileReport:
+        settings = self._selection.settings(absolute(path))._replace(misnamed=misnamed)
+        if self._against is not None:
+            settings = settings._replace(previous_names=self._against.names(path, notes))
+        options = LintOptions(
+            settings=settings,
+            fix=self._arguments.fix or self._arguments.diff,
+            unsafe=self._arguments.unsafe_fixes,
+            known=self._baseline.of(path) if self._baseline else {},
+        )
+        return lint_data(data, file=str(path), options=options)
 
+    def check_stdin(self) -> int:
+        """Check standard input; with --fix, write the fixed text to standard output."""
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        notes: list[str] = []
+        report = self._lint(data, Path(self._arguments.stdin_filename), notes, misnamed=False)
+        _say(notes)
+        if self._writes:
+            click.echo(report.after.encode() if report.fixed else data, nl=False)
+        return self._finish([report])
 
-def _run_stdin(arguments: Arguments, project: Project, job: Job) -> int:
-    data = sys.stdin.buffer.read(job.settings.max_bytes + 1)
-    if job.against is not None:
-        raise click.UsageError("--against needs a file to compare")
-    outcome = lint_data(data, file=arguments.stdin_filename, job=job)
-    if arguments.fix and not arguments.diff:
-        click.echo(outcome.after.encode() if outcome.mended else data, nl=False)
-    return _report([outcome], arguments, project, to_stderr=arguments.fix)
-
-
-def _run_files(arguments: Arguments, project: Project, job: Job) -> int:
-    inputs = _inputs(arguments, project)
-    outcomes, failures, notes = lint_files(inputs.files, job)
-    failures += _without_file(_paths(arguments), inputs.files)
-    if arguments.fix and not arguments.diff:
-        failures += _write(outcomes)
-    for message in (*inputs.notes, *notes, *failures):
-        click.echo(f"pullqueue: {message}", err=True)
-    status = _report([outcome for _, outcome in outcomes], arguments, project)
-    return EXIT_USAGE if failures else status
-
-
-def _inputs(arguments: Arguments, project: Project) -> Inputs:
-    exclude = (*project.exclude, *arguments.exclude)
-    return find_inputs(_paths(arguments), exclude=exclude)
-
-
-def _paths(arguments: Arguments) -> tuple[str, ...]:
-    return arguments.paths or (".",)
-
-
-def _without_file(paths: Sequence[str], inputs: Sequence[Input]) -> list[str]:
-    """Tell of the folders that were searched in vain: a slip in CI must not look like success."""
-    return [
-        f'no queue.yaml found in "{escaped(name)}": name the file, or a folder that has one'
-        for name in paths
-        if Path(name).is_dir() and not any(item.path.is_relative_to(name) for item in inputs)
-    ]
-
-
-def _write(outcomes: Sequence[tuple[Path, Outcome]]) -> list[str]:
-    failures = []
-    for path, outcome in outcomes:
-        if outcome.mended:
+    def check_files(self) -> int:
+        """Check files; one that cannot be read or written does not stop the others."""
+        files, notes = self._inputs()
+        reports: list[FileReport] = []
+        failures = self._empty_folders(files)
+        for path, searched in files:
+            misnamed = searched and path.name != CANONICAL
             try:
-                replace_file(path, outcome.after.encode())
+                report = self._lint(read_bytes(path), path, notes, misnamed=misnamed)
+                reports.append(report)
+                if self._writes and report.fixed:
+                    replace_file(path, report.after.encode())
+            except ConfigFileError as error:
+                failures.append(str(error))
             except OSError as error:
                 failures.append(f'cannot write "{escaped(str(path))}": {reason_of(error)}')
-    return failures
+        _say((*notes, *failures))
+        if self._arguments.write_baseline:
+            return self._write_baseline(Path(self._arguments.write_baseline), reports)
+        status = self._finish(reports)
+        return EXIT_USAGE if failures else status
 
+    def _empty_folders(self, files: list[Input]) -> list[str]:
+        """Report folders that were searched in vain: a slip in CI must not look like success."""
+        return [
+            f'no queue.yaml found in "{escaped(name)}": name the file, or a folder that has one'
+            for name in self._paths
+            if Path(name).is_dir() and not any(item.path.is_relative_to(name) for item in files)
+        ]
 
-def _watch(arguments: Arguments, project: Project, job: Job) -> int:
-    from pullqueue.lint.watch import changes  # noqa: PLC0415 - seldom asked for
-
-    def paths() -> list[Path]:
+    def _write_baseline(self, path: Path, reports: list[FileReport]) -> int:
         try:
-            return [item.path for item in _inputs(arguments, project).files]
-        except ConfigFileError:  # a named file may be gone while an editor writes it
-            return []
+            write_baseline(path, reports)
+        except OSError as error:
+            message = f'cannot write "{escaped(str(path))}": {reason_of(error)}'
+            raise ConfigFileError(message) from None
+        count = sum(len(report.findings) for report in reports)
+        _say([f'wrote {count} findings to "{escaped(str(path))}"'])
+        return 0
 
-    try:
-        for _ in changes(paths, threading.Event().wait):  # pragma: no branch - never ends
-            _run_files(arguments, project, job)
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
-    return 0
+    def watch(self) -> int:
+        """Check the files now and whenever one of them changes, until Ctrl-C."""
+
+        def paths() -> list[Path]:
+            try:
+                return [item.path for item in self._inputs().files]
+            except ConfigFileError:  # a named file may be missing while an editor writes it
+                return []
+
+        try:
+            for _ in changes(paths, threading.Event().wait):  # pragma: no branch - endless
+                try:
+                    self.check_files()
+                except ConfigFileError as error:
+                    _say([str(error)])
+        except KeyboardInterrupt:
+            click.echo("stopped", err=True)
+        return 0
+
+    def _finish(self, files: list[FileReport]) -> int:
+        """Print what was found and return the exit status."""
+        arguments = self._arguments
+        report = RunReport(files, self._selection.threshold, _wants_colour(arguments.colour))
+        name = arguments.output_format or _default_format()
+        to_stderr = arguments.paths == (_STDIN,) and arguments.fix
+        if arguments.diff:
+            _echo("".join(file.diff() for file in files if file.fixed))
+        else:
+            _echo(reporter(name)(report), err=to_stderr)
+        fixed = sum(file.fixed for file in files)
+        if name in _FOR_PEOPLE and files:
+            done = f"; {fixed} {'could be fixed' if arguments.diff else 'fixed'}" if fixed else ""
+            click.echo(f"{summary(report)}{done}", err=True)
+        if arguments.diff and fixed:
+            return EXIT_FOUND
+        return EXIT_FOUND if any(report.fails(finding) for finding in report.findings) else 0
 
 
-def _report(
-    outcomes: Sequence[Outcome],
-    arguments: Arguments,
-    project: Project,
-    *,
-    to_stderr: bool = False,
-) -> int:
-    results = [outcome.result for outcome in outcomes]
-    name = arguments.output_format or _default_format()
-    if arguments.diff:
-        _echo("".join(outcome.diff() for outcome in outcomes if outcome.mended))
-    elif name == "full":
-        _echo(report_full(results, colour=_wants_colour(arguments.colour)), err=to_stderr)
-    else:
-        _echo(reporter(name)(results), err=to_stderr)
-    if name in _FOR_PEOPLE and results:
-        mended = sum(outcome.mended for outcome in outcomes)
-        word = "could be mended" if arguments.diff else "mended"
-        done = f"; {mended} {word}" if mended else ""
-        click.echo(f"{summary(results)}{done}", err=True)
-    if arguments.diff and any(outcome.mended for outcome in outcomes):
-        return EXIT_FOUND
-    return _status(results, arguments.fail_on or project.fail_on)
+State = dict[Path, tuple[int, int]]
+
+
+def changes(
+    paths: Callable[[], Iterable[Path]], wait: Callable[[float], object]
+) -> Iterator[State]:
+    """Yield the state of some files now, and again whenever it changes."""
+    state = state_of(paths())
+    yield state
+    while True:
+        wait(POLL_SECONDS)
+        now = state_of(paths())
+        if now != state:
+            state = now
+            yield state
+
+
+def state_of(paths: Iterable[Path]) -> State:
+    """Return modification time and size of the files that exist."""
+    state: State = {}
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        state[path] = (status.st_mtime_ns, status.st_size)
+    return state
+
+
+def _say(messages: Iterable[str]) -> None:
+    for message in messages:
+        click.echo(f"pullqueue: {message}", err=True)
 
 
 def _echo(text: str, *, err: bool = False) -> None:
-    """Write UTF-8, whatever the terminal says it speaks."""
+    """Write UTF-8, whatever the encoding of the terminal."""
     if text:
         click.echo(text.encode(errors="replace"), nl=False, err=err)
-
-
-def _status(results: Sequence[FileResult], fail_on: str) -> int:
-    if fail_on == NEVER:
-        return 0
-    threshold = Severity(fail_on)
-    found = (finding.severity for result in results for finding in result.findings)
-    return EXIT_FOUND if any(severity.reaches(threshold) for severity in found) else 0
 
 
 def _default_format() -> str:

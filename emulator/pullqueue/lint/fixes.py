@@ -1,4 +1,4 @@
-"""Mending files: every byte outside an edit stays as it is."""
+"""Fixing files: every byte outside an edit stays as it is."""
 
 from __future__ import annotations
 
@@ -6,59 +6,57 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from pullqueue.config.check import Checked
+from pullqueue.config.check import CheckResult
 from pullqueue.config.findings import Edit, Finding, Fix, Severity
 
 _MOST_ROUNDS = 20
 _MOST_SINGLE = 200
 _BOM = "\ufeff"
 
-Check = Callable[[str], Checked]
+Check = Callable[[str], CheckResult]
 
 
-class Mended(NamedTuple):
+class FixResult(NamedTuple):
     """A file's text after its fixes."""
 
     text: str
     """With its byte-order mark, if it still has one."""
     applied: int
     """How many fixes were made."""
-    checked: Checked
-    """What is left to say."""
+    checked: CheckResult
+    """What is found in the text."""
 
 
-def mend(text: str, check: Check, *, unsafe: bool) -> Mended:
+def fix_text(text: str, check: Check, *, unsafe: bool) -> FixResult:
     """Apply fixes until none is left that can be made.
 
     A fix is kept only if the file can be read afterwards and has no fault it did not have: where
     all together lead to one, they are tried one by one.
     """
-    checked = check(text)
-    applied = 0
+    result = FixResult(text, 0, check(text))
     for _ in range(_MOST_ROUNDS):
-        fixes = _compatible(checked.findings, unsafe=unsafe)
-        if not fixes:
+        fixes = _compatible(result.checked.findings, unsafe=unsafe)
+        singly = ([fix] for fix in fixes[:_MOST_SINGLE]) if len(fixes) > 1 else ()
+        tries = (_try(result, some, check) for some in (fixes, *singly))
+        better = next((attempt for attempt in tries if attempt is not None), None)
+        if better is None:
             break
-        attempt = _try(text, fixes, checked, check) or _try_singly(text, fixes, checked, check)
-        if attempt is None:
-            break
-        text, checked, count = attempt
-        applied += count
-    return Mended(text, applied, checked)
+        result = better
+    return result
 
 
 def _compatible(findings: Iterable[Finding], *, unsafe: bool) -> list[Fix]:
-    """Give the fixes that may be made, leaving out those that touch an earlier one."""
+    """Return the fixes that may be made, leaving out those that touch an earlier one."""
     chosen: list[Fix] = []
-    taken: list[Edit] = []
+    edited: list[Edit] = []
     for finding in findings:
         fix = finding.fix
         if fix is None or not (fix.safe or unsafe):
             continue
-        if any(_touch(edit, other) for edit in fix.edits for other in taken):
+        if any(_touch(edit, other) for edit in fix.edits for other in edited):
             continue
         chosen.append(fix)
-        taken.extend(fix.edits)
+        edited.extend(fix.edits)
     return chosen
 
 
@@ -66,25 +64,18 @@ def _touch(one: Edit, other: Edit) -> bool:
     return one.start <= other.end and other.start <= one.end
 
 
-def _try(
-    text: str, fixes: list[Fix], before: Checked, check: Check
-) -> tuple[str, Checked, int] | None:
-    mended = apply(text, fixes)
-    after = check(mended)
-    return (mended, after, len(fixes)) if mended != text and _is_better(before, after) else None
-
-
-def _try_singly(
-    text: str, fixes: list[Fix], before: Checked, check: Check
-) -> tuple[str, Checked, int] | None:
-    """Make the first fix that mends something; the others have their turn afterwards."""
-    if len(fixes) == 1:
+def _try(before: FixResult, fixes: list[Fix], check: Check) -> FixResult | None:
+    """Make some fixes; None where that is no improvement."""
+    text = apply(before.text, fixes)
+    if text == before.text:
         return None
-    tries = (_try(text, [fix], before, check) for fix in fixes[:_MOST_SINGLE])
-    return next((attempt for attempt in tries if attempt), None)
+    after = check(text)
+    if not _is_better(before.checked, after):
+        return None
+    return FixResult(text, before.applied + len(fixes), after)
 
 
-def _is_better(before: Checked, after: Checked) -> bool:
+def _is_better(before: CheckResult, after: CheckResult) -> bool:
     if after.view is None:
         return False
     if before.view is None:
@@ -97,7 +88,7 @@ def _is_better(before: Checked, after: Checked) -> bool:
 
 
 def _count(findings: Iterable[Finding]) -> tuple[Counter[str], Counter[str]]:
-    """Count faults and mere notes by rule: a mended file may deserve another note."""
+    """Count faults and mere notes by rule: a fixed file may deserve another note."""
     faults: Counter[str] = Counter()
     notes: Counter[str] = Counter()
     for finding in findings:
@@ -106,7 +97,7 @@ def _count(findings: Iterable[Finding]) -> tuple[Counter[str], Counter[str]]:
 
 
 def apply(text: str, fixes: Iterable[Fix]) -> str:
-    """Make the edits of fixes that do not touch."""
+    """Make the edits of fixes that do not touch each other."""
     fixes = list(fixes)
     bom = _BOM if text.startswith(_BOM) else ""
     body = text.removeprefix(_BOM)

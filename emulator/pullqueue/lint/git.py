@@ -1,8 +1,8 @@
 """What git knows of a tree: ignored files and earlier versions, without trusting the tree.
 
 A tree that is linted may be hostile. Git obeys the configuration of whatever repository it finds,
-and several settings are commands (`core.fsmonitor`, `core.sshCommand`, filters, hooks). So ignored
-files are found without git, and git itself runs only in the work tree the user is in, which has a
+and several settings are commands (`core.fsmonitor`, `core.sshCommand`, filters, hooks). So git is
+not used to find files, and it runs only in the work tree the user is in, which has a
 `.git` that no commit can contain.
 """
 
@@ -11,19 +11,13 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from click import UsageError
 
+from pullqueue.config.check import check
 from pullqueue.config.files import read_bytes
+from pullqueue.config.settings import Settings
 from pullqueue.config.text import escaped
-from pullqueue.errors import ConfigFileError
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
-
-_MOST_WILDCARDS = 4
-"""More `*` in one pattern can keep the regular expression busy for minutes."""
 
 
 def work_tree(start: Path) -> Path | None:
@@ -31,83 +25,51 @@ def work_tree(start: Path) -> Path | None:
     return next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
 
 
-def spec_of(lines: list[str]) -> GitIgnoreSpec:
-    """Return what matches patterns written as in `.gitignore`."""
-    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - only where there are patterns
+class Earlier:
+    """What files are compared with: a revision of the user's work tree, or one file."""
 
-    usable = [line for line in lines if line.replace("**", "").count("*") <= _MOST_WILDCARDS]
-    return GitIgnoreSpec.from_lines(usable)
+    def __init__(self, name: str, folder: Path) -> None:
+        """Find the revision in the work tree of a folder, or else the file.
 
-
-class IgnoredFiles:
-    """The files that the `.gitignore` files of a tree name."""
-
-    def __init__(self, root: Path) -> None:
-        """Begin with no `.gitignore` read; `root` is absolute."""
-        self._root = root
-        self._specs: dict[Path, GitIgnoreSpec | None] = {}
-
-    def __contains__(self, path: Path) -> bool:
-        """Whether an absolute path below the root is ignored; deeper files take precedence."""
-        name = "/" if path.is_dir() else ""
-        for folder in path.parents:
-            if (spec := self._spec(folder)) is not None:
-                ignored = spec.check_file(path.relative_to(folder).as_posix() + name).include
-                if ignored is not None:
-                    return ignored
-            if folder == self._root:
-                break
-        return False
-
-    def _spec(self, folder: Path) -> GitIgnoreSpec | None:
-        if folder not in self._specs:
-            self._specs[folder] = self._read(folder / ".gitignore")
-        return self._specs[folder]
-
-    def _read(self, path: Path) -> GitIgnoreSpec | None:
-        if path.is_symlink() or not path.exists():
-            return None
-        try:
-            text = read_bytes(path).decode(errors="surrogateescape")
-        except ConfigFileError:
-            return None
-        return spec_of(text.splitlines())
-
-
-class Revision:
-    """One revision of the work tree the user is in."""
-
-    def __init__(self, name: str, root: Path, tree: str) -> None:
-        """Keep the name of the revision, the root of its work tree and the id of its tree."""
-        self.name = name
-        self._root = root
-        self._tree = tree
-
-    def read(self, path: Path) -> bytes | None:
-        """Return a file of this revision; None where it has none, or its content is not here.
-
-        In a partial clone contents may be missing; they are not fetched.
+        Raises:
+            click.UsageError: the name is neither, or git is not installed.
         """
-        try:
-            name = (path.parent.resolve() / path.name).relative_to(self._root).as_posix()
-        except ValueError:
-            return None
-        blob = _git(self._root, "rev-parse", "--verify", "--quiet", f"{self._tree}:{name}")
-        return _git(self._root, "cat-file", "blob", blob.decode().strip()) if blob else None
+        self._name = escaped(name)
+        self._root = work_tree(folder) or folder
+        self._tree = b""
+        if (self._root / ".git").exists() and not name.startswith("-"):
+            revision = ("--verify", "--quiet", "--end-of-options", f"{name}^{{tree}}")
+            self._tree = _git(self._root, "rev-parse", *revision).strip()
+        self._file = Path(name)
+        if not self._tree and not self._file.is_file():
+            message = f'"{self._name}" is neither a git revision of this folder nor a file'
+            raise UsageError(message)
 
+    def names(self, path: Path, notes: list[str]) -> tuple[str, ...]:
+        """Return the names of the queues a file had; note where nothing can be compared.
 
-def find_revision(name: str, folder: Path) -> Revision | None:
-    """Return a revision of the work tree a folder is in; None where there is no such.
+        Raises:
+            ConfigFileError: the file to compare with cannot be read.
+        """
+        data = self._content(path) if self._tree else read_bytes(self._file)
+        view = check(data, file=self._name, settings=Settings()).view
+        if view is None:
+            why = "is not valid there" if data else "is new, was moved, or is not in this clone"
+            notes.append(f'not compared with "{self._name}": "{escaped(str(path))}" {why}')
+            return ()
+        return tuple(dict.fromkeys(queue.name for queue in view.queues if queue.name))
 
-    Raises:
-        click.UsageError: git is not installed.
-    """
-    root = work_tree(folder)
-    if root is None or name.startswith("-"):
-        return None
-    arguments = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{tree}}")
-    tree = _git(root, *arguments)
-    return Revision(name, root, tree.decode().strip()) if tree else None
+    def _content(self, path: Path) -> bytes:
+        """Return a file of the revision; nothing where it has none.
+
+        Nor where a partial clone lacks the content: it is not fetched.
+        """
+        place = path.parent.resolve() / path.name
+        if not place.is_relative_to(self._root):
+            return b""
+        name = f"{self._tree.decode()}:{place.relative_to(self._root).as_posix()}"
+        blob = _git(self._root, "rev-parse", "--verify", "--quiet", name).decode().strip()
+        return _git(self._root, "cat-file", "blob", blob) if blob else b""
 
 
 _GIT = (
@@ -137,8 +99,8 @@ _OF_ANOTHER_REPOSITORY = frozenset(
 """Set while git runs a hook; the work tree is found from its root instead."""
 
 
-def _git(root: Path, *arguments: str) -> bytes | None:
-    """Run a plumbing command that reads objects; None where it fails."""
+def _git(root: Path, *arguments: str) -> bytes:
+    """Return the output of a plumbing command that reads objects; nothing where it fails."""
     environment = {k: v for k, v in os.environ.items() if k not in _OF_ANOTHER_REPOSITORY}
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command
@@ -151,4 +113,4 @@ def _git(root: Path, *arguments: str) -> bytes | None:
         )
     except OSError as error:
         raise UsageError(f"cannot run git: {escaped(str(error.strerror))}") from None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout if done.returncode == 0 else b""

@@ -9,11 +9,11 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
-from pullqueue.config.dialects import GRANT, QUEUE, RETRY, TOP, keys_at
-from pullqueue.config.lexical import MAX_BYTES
-from pullqueue.config.nodes import Scalar
-from pullqueue.config.scalars import assign_type
+from pullqueue.config.dialects import ACL_ENTRY, QUEUE, RETRY, TOP, keys_at
+from pullqueue.config.document import Scalar
+from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import shorten
+from pullqueue.config.tree import assign_type
 
 _ROOT = "queue-entries"
 _NUMBERS = frozenset(
@@ -31,26 +31,26 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./@+-]*")
 
 
 class QueueXmlError(ValueError):
-    """a file is no queue.xml"""
+    """a file is not a queue.xml"""
 
 
 class Converted(NamedTuple):
-    """A queue.yaml, and what of the queue.xml is not in it."""
+    """A queue.yaml, and messages on what of the queue.xml was dropped."""
 
     text: str
-    lost: list[str]
+    dropped: list[str]
 
 
 def convert_xml(data: bytes) -> Converted:
-    """Turn a queue.xml into a queue.yaml, comments included.
+    """Convert a queue.xml to a queue.yaml, comments included.
 
-    Values are kept as they are, right or wrong; the linter tells the wrong ones.
+    Values are kept as they are, right or wrong; the linter reports the wrong ones.
 
     Raises:
-        QueueXmlError: it is not XML, not a queue.xml, or larger than any.
+        QueueXmlError: it is not XML, not a queue.xml, or too large.
     """
     if len(data) > MAX_BYTES:
-        raise QueueXmlError(f"the file is larger than {MAX_BYTES:,} bytes: that is no queue.xml")
+        raise QueueXmlError(f"the file is larger than {MAX_BYTES:,} bytes: it is not a queue.xml")
     builder = _Builder()
     parser = XMLParser(target=builder)  # noqa: S314 - no entity is ever declared
     try:
@@ -61,16 +61,16 @@ def convert_xml(data: bytes) -> Converted:
     except (ParseError, ValueError, LookupError) as error:
         raise QueueXmlError(f"not XML: {error}") from None
     if _tag(root) != _ROOT:
-        raise QueueXmlError(f"the root is <{shorten(_tag(root))}>, that of a queue.xml <{_ROOT}>")
+        raise QueueXmlError(f"the root is <{shorten(_tag(root))}>: it must be <{_ROOT}>")
     writer = _Writer()
     writer.comments(builder.before, 0)
     writer.root(root)
     writer.comments(builder.after, 0)
-    return Converted("".join(f"{line}\n" for line in writer.lines), writer.lost)
+    return Converted("".join(f"{line}\n" for line in writer.lines), writer.dropped)
 
 
 def _tag(element: Element) -> str:
-    """Give an element's name without its namespace; empty for a comment."""
+    """Return an element's name without its namespace; empty for a comment."""
     return "" if _is_comment(element) else element.tag.rpartition("}")[2]
 
 
@@ -89,7 +89,7 @@ class _Builder(TreeBuilder):
         self._depth = 0
 
     def doctype(self, _name: str, _public_id: str | None, _system_id: str | None, /) -> None:
-        raise QueueXmlError("a document type is declared: a queue.xml has none")
+        raise QueueXmlError("a document type is declared: remove it")
 
     def start(self, tag: str, attrs: dict[str, str], /) -> Element:
         self._begun = True
@@ -107,11 +107,11 @@ class _Builder(TreeBuilder):
 
 
 class _Writer:
-    """Writes lines of YAML, and notes what has no place in them."""
+    """Writes lines of YAML, and notes what queue.yaml does not have."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.lost: list[str] = []
+        self.dropped: list[str] = []
 
     def root(self, root: Element) -> None:
         """Write the whole file: the keys of the top level, then the queues."""
@@ -143,7 +143,7 @@ class _Writer:
                 self._retry(child, where)
             elif key != "acl":
                 self._scalar(2, key, child)
-        self._grants([child for child in queue if _tag(child) == "acl"], where)
+        self._acl([child for child in queue if _tag(child) == "acl"], where)
         body = self.lines[start:] or ["  name:"]
         self.lines[start:] = ["- " + body[0].removeprefix("  "), *comments, *body[1:]]
 
@@ -154,13 +154,13 @@ class _Writer:
         for child, key in self._values(retry, where, keys_at(RETRY)):
             self._scalar(4, key, child)
 
-    def _grants(self, lists: list[Element], where: str) -> None:
+    def _acl(self, lists: list[Element], where: str) -> None:
         if lists:
             self.lines.append("  acl:")
         for acl in lists:
             self.comments(_comments_in(acl), 2)
-            grants = set(keys_at(GRANT))
-            for child, key in self._values(acl, where, keys_at(GRANT), repeated=grants):
+            both = set(keys_at(ACL_ENTRY))
+            for child, key in self._values(acl, where, keys_at(ACL_ENTRY), repeated=both):
                 self.lines.append(f"  - {key}: {_written(key, _text(child))}")
 
     def _values(
@@ -172,20 +172,22 @@ class _Writer:
         also: AbstractSet[str] = frozenset(),
         repeated: AbstractSet[str] = frozenset(),
     ) -> Iterator[tuple[Element, str]]:
-        """Give the elements that have a key, each key once (the last), and note the others."""
+        """Yield the elements that have a key, each key once (the last), and note the others."""
         children: dict[str | int, tuple[Element, str]] = {}
         for index, child in enumerate(parent):
             key = _tag(child).replace("-", "_")
             if _is_comment(child):
                 continue
             if key not in known:
-                self.lost.append(f" {where}<{shorten(_tag(child))}> has no place in queue.yaml")
+                self.dropped.append(
+                    f" {where}<{shorten(_tag(child))}> is not in queue.yaml: dropped"
+                )
             elif key in also | repeated:
                 children[index] = (child, key)
             else:
                 if key in children:
-                    message = f" {where}<{_tag(child)}> stands there twice: the last was kept"
-                    self.lost.append(message)
+                    message = f" {where}<{_tag(child)}> is defined twice: the last one was kept"
+                    self.dropped.append(message)
                 children[key] = (child, key)
         yield from children.values()
 
@@ -193,15 +195,17 @@ class _Writer:
         self._note_attributes(element, "")
         for child in element:
             if not _is_comment(child):
-                self.lost.append(f" <{shorten(_tag(child))}> has no place in <{_tag(element)}>")
+                self.dropped.append(
+                    f" <{shorten(_tag(child))}> is not allowed in <{_tag(element)}>: dropped"
+                )
         self.lines.append(f"{' ' * column}{key}: {_written(key, _text(element))}".rstrip())
 
     def _note_attributes(self, element: Element, where: str) -> None:
-        self.lost.extend(
+        self.dropped.extend(
             f" {where}attribute `{shorten(name.rpartition('}')[2])}` of <{_tag(element)}> "
-            "has no place in queue.yaml"
+            "is not in queue.yaml: dropped"
             for name in element.attrib
-            if not name.endswith("schemaLocation")
+            if not name.lower().endswith("schemalocation")
         )
 
     def comments(self, comments: list[str], column: int) -> None:
@@ -224,14 +228,14 @@ def _text(element: Element) -> str:
 
 
 def _written(key: str, text: str) -> str:
-    """Write a value so that YAML reads it as it stands."""
+    """Write a value so that YAML reads it as it is."""
     if not text or (key in _NUMBERS and _NUMBER.fullmatch(text)):
         return text
     if key == "total_storage_limit" and _NUMBER.fullmatch(text):
         return text if text == str(int(float(text))) else json.dumps(text)
     if _PLAIN.fullmatch(text):
         scalar = Scalar(start=0, end=0, text=text)
-        assign_type(scalar, tag=None, plain=True)
+        assign_type(scalar)
         if scalar.kind == "str":
             return text
     return json.dumps(text, ensure_ascii=False)

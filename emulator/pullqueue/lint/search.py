@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pullqueue.config.files import read_bytes
+from pullqueue.config.programs import other_program
 from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError
-from pullqueue.lint.git import IgnoredFiles, work_tree
+from pullqueue.lint.git import work_tree
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 CANONICAL = "queue.yaml"
 
 _NAMES = re.compile(r"(?:.*[-_.])?queue(?:[-_.].*)?\.ya?ml", re.IGNORECASE)
-_QUEUES = re.compile(rb"^[ \t]*[\"']?queue[\"']?[ \t]*:", re.MULTILINE)
+_QUEUES = re.compile(r"^[ \t]*[\"']?queue[\"']?[ \t]*:", re.MULTILINE)
 _LEFT_OUT = frozenset({"node_modules", "site-packages", "__pycache__"})
 _LOOKED_AT = 65_536
+_MOST_WILDCARDS = 4
+"""More `*` in one pattern can keep the regular expression busy for minutes."""
 
 
 class Input(NamedTuple):
@@ -37,58 +43,128 @@ class Inputs(NamedTuple):
     """What was left out, and why."""
 
 
-def find_inputs(paths: Iterable[str], *, exclude: Iterable[str] = ()) -> Inputs:
+class Patterns:
+    """Patterns as in `.gitignore`, relative to a folder."""
+
+    def __init__(self, folder: Path, lines: Iterable[str]) -> None:
+        """Compile the patterns; `folder` is absolute."""
+        self._folder = folder
+        usable = [line for line in lines if line.replace("**", "").count("*") <= _MOST_WILDCARDS]
+        self._spec: GitIgnoreSpec | None = None
+        if any(line.strip() for line in usable):
+            from pathspec import GitIgnoreSpec  # noqa: PLC0415 - only where there are patterns
+
+            self._spec = GitIgnoreSpec.from_lines(usable)
+
+    def decide(self, path: Path, *, folder: bool = False) -> bool | None:
+        """Whether an absolute path matches (or is negated); None where no pattern applies."""
+        if self._spec is None or not path.is_relative_to(self._folder):
+            return None
+        name = path.relative_to(self._folder).as_posix()
+        return self._spec.check_file(f"{name}/" if folder else name).include
+
+    def match(self, path: Path) -> bool:
+        """Whether a file, or a folder it is in, matches."""
+        parents = (parent for parent in path.parents if parent != self._folder)
+        return bool(self.decide(path)) or any(self.decide(part, folder=True) for part in parents)
+
+
+class _IgnoredFiles:
+    """The files that the `.gitignore` files of a tree name; deeper ones take precedence."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._patterns: dict[Path, Patterns] = {}
+
+    def match(self, path: Path, *, folder: bool) -> bool:
+        for parent in path.parents:
+            decision = self._of(parent).decide(path, folder=folder)
+            if decision is not None or parent == self._root:
+                return bool(decision)
+        return False
+
+    def _of(self, folder: Path) -> Patterns:
+        if folder not in self._patterns:
+            self._patterns[folder] = Patterns(folder, _lines_of(folder / ".gitignore"))
+        return self._patterns[folder]
+
+
+def _lines_of(path: Path) -> list[str]:
+    if path.is_symlink() or not path.exists():
+        return []
+    try:
+        return read_bytes(path).decode(errors="surrogateescape").splitlines()
+    except ConfigFileError:
+        return []
+
+
+def find_inputs(
+    paths: Iterable[str], *, exclude: Sequence[Patterns] = (), force_exclude: bool = False
+) -> Inputs:
     """Return the files under the paths, each once, in order.
 
     Folders are searched for queue.yaml and for files that look like one. What `.gitignore` names
-    is left out, and so are hidden folders, packages of other programs, and symbolic links that
-    lead out of the tree.
+    is left out, and so are hidden folders, packages, files of other programs, and symbolic links
+    that lead out of the tree. Named files are excluded with `force_exclude` only.
 
     Raises:
         ConfigFileError: a path does not exist.
     """
-    patterns = list(exclude)
     found: dict[Path, Input] = {}
     notes: list[str] = []
     for name in paths:
         path = Path(name)
         if path.is_dir():
-            for file in _search(path, notes):
-                if not any(file.match(pattern) for pattern in patterns):
-                    found.setdefault(file, Input(file, searched=True))
-        elif os.path.lexists(path):
-            found[path] = Input(path, searched=False)
-        else:
+            for file in _search(path, exclude, notes):
+                found.setdefault(file, Input(file, searched=True))
+        elif not os.path.lexists(path):
             raise ConfigFileError(f'cannot read "{escaped(name)}": no such file or directory')
+        elif not (force_exclude and _excluded(absolute(path), exclude)):
+            found[path] = Input(path, searched=False)
     return Inputs(list(found.values()), notes)
 
 
-def _search(folder: Path, notes: list[str]) -> Iterator[Path]:
+def absolute(path: Path) -> Path:
+    """Return where a file is; a link that it is itself is not followed."""
+    return path.parent.resolve() / path.name
+
+
+def _excluded(path: Path, exclude: Sequence[Patterns]) -> bool:
+    return any(patterns.match(path) for patterns in exclude)
+
+
+def _search(folder: Path, exclude: Sequence[Patterns], notes: list[str]) -> Iterator[Path]:
     top = folder.resolve()
     root = work_tree(top) or top
-    ignored = IgnoredFiles(root)
-    if top != root and top in ignored:  # named by hand, so it is wanted
-        ignored = IgnoredFiles(top)
-    for name in sorted(_walk(top, ignored)):
-        path = folder / name
-        if path.is_symlink() and not _leads_into(path, root):
+    ignored = _IgnoredFiles(root)
+    if top != root and ignored.match(top, folder=True):  # named, so it is wanted
+        ignored = _IgnoredFiles(top)
+    for file in sorted(_walk(top, ignored, exclude)):
+        path = folder / file.relative_to(top)
+        if file.is_symlink() and not _leads_into(file, root):
             notes.append(f'skipped "{escaped(str(path))}": it is a symbolic link out of the tree')
-        elif path.name == CANONICAL or _looks_like_queues(path):
-            yield path
+        elif _looks_like_queues(file):
+            if program := other_program(_beginning_of(file)):
+                notes.append(f'skipped "{escaped(str(path))}": it looks like {program.name}')
+            else:
+                yield path
 
 
-def _walk(top: Path, ignored: IgnoredFiles) -> Iterator[Path]:
-    """Yield the files with a fitting name, relative to the folder; links are not followed."""
+def _walk(top: Path, ignored: _IgnoredFiles, exclude: Sequence[Patterns]) -> Iterator[Path]:
+    """Yield the files with a fitting name; links to folders are not followed."""
     for root, folders, files in os.walk(top):
         folder = Path(root)
         folders[:] = [
             name
             for name in folders
-            if name[0] != "." and name not in _LEFT_OUT and folder / name not in ignored
+            if name[0] != "."
+            and name not in _LEFT_OUT
+            and not ignored.match(folder / name, folder=True)
+            and not any(patterns.decide(folder / name, folder=True) for patterns in exclude)
         ]
-        for name in files:
-            if _NAMES.fullmatch(name) and folder / name not in ignored:
-                yield (folder / name).relative_to(top)
+        for path in (folder / name for name in files if _NAMES.fullmatch(name)):
+            if not (ignored.match(path, folder=False) or _excluded(path, exclude)):
+                yield path
 
 
 def _leads_into(link: Path, root: Path) -> bool:
@@ -99,14 +175,12 @@ def _leads_into(link: Path, root: Path) -> bool:
 
 
 def _looks_like_queues(path: Path) -> bool:
-    if not _NAMES.fullmatch(path.name):
-        return False
+    return path.name == CANONICAL or _QUEUES.search(_beginning_of(path)) is not None
+
+
+def _beginning_of(path: Path) -> str:
+    """Return the beginning of a file; nothing of one that cannot be read."""
     try:
-        return _QUEUES.search(read_bytes(path, max_bytes=_LOOKED_AT)) is not None
+        return read_bytes(path, max_bytes=_LOOKED_AT).decode(errors="replace")
     except ConfigFileError:
-        return False
-
-
-def misnamed(path: Path) -> bool:
-    """Whether gcloud would not accept a file as a queue.yaml."""
-    return path.name != CANONICAL
+        return ""

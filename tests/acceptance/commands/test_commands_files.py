@@ -136,8 +136,8 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
         ("a.yaml", "pull: [{name: a b}]\n", "1:15: task name is 'a b': use letters"),
         ("a.yaml", f"pull: [{{tag: {'t' * 501}}}]\n", "1:14: tag has 501 characters"),
         ("a.yaml", f"pull:\n- {'p' * (1 << 20)}p\n", "2:3: payload has 1048577 bytes"),
-        ("a.yaml", "pull: [a\n", "1:7: `[` is never closed: `]` is missing"),
-        ("a.yaml", "pull:\n\t- a\n", "2:1: a tab is used for indentation: YAML permits spaces"),
+        ("a.yaml", "pull: [a\n", "1:7: `[` is not closed: add `]`"),
+        ("a.yaml", "pull:\n\t- a\n", "2:1: a tab is used for indentation: use spaces"),
         ("a.yaml", "a: []\n---\nb: []\n", "2:1: a second document begins here: give one"),
         (
             "a.yaml",

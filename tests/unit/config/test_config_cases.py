@@ -10,7 +10,7 @@ import pytest
 from pullqueue.config import loads
 from pullqueue.config.check import check
 from pullqueue.config.findings import Severity
-from pullqueue.config.rules import find_rule
+from pullqueue.config.rules import rules_named
 from pullqueue.config.settings import Settings
 from pullqueue.errors import InvalidQueueConfigError
 
@@ -42,8 +42,7 @@ def test_case_loads_unless_its_fault_is_an_error(case: Path) -> None:
         refused_for = [(problem.rule, problem.line) for problem in error.problems]
     errors = []
     for name, line in expected(case):
-        rule = find_rule(name)
-        assert rule is not None
+        (rule,) = rules_named(name)
         if rule.severity is Severity.ERROR:
             errors.append((name, line))
     assert refused_for == errors

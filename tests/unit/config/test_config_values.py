@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pullqueue.config import spelling
+from pullqueue.config.document import Scalar, describe
 from pullqueue.config.model import Rate
-from pullqueue.config.nodes import Scalar, describe
-from pullqueue.config.scalars import assign_type
 from pullqueue.config.text import shorten
+from pullqueue.config.tree import assign_type
 from pullqueue.config.values import (
     ParsedRate,
     as_boolean,
@@ -17,6 +16,10 @@ from pullqueue.config.values import (
     parse_age_limit,
     parse_rate,
     parse_storage_limit,
+    suggested_age_limit,
+    suggested_rate,
+    suggested_seconds,
+    suggested_storage_limit,
 )
 
 
@@ -104,7 +107,7 @@ def test_age_limit(text: str, seconds: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "seen"),
+    ("text", "kind", "effective"),
     [
         ("mail", "str", "mail"),
         ("0123", "int", "83"),
@@ -125,16 +128,16 @@ def test_age_limit(text: str, seconds: int | None) -> None:
         ("<<", "str", "<<"),
     ],
 )
-def test_plain_scalars_are_typed_by_yaml_1_1(text: str, kind: str, seen: str) -> None:
+def test_plain_scalars_are_typed_by_yaml_1_1(text: str, kind: str, effective: str) -> None:
     """A plain scalar is what App Engine's YAML 1.1 reader takes it for."""
     made = scalar(text)
-    assert (made.kind, made.seen) == (kind, seen)
+    assert (made.kind, made.effective_text) == (kind, effective)
 
 
 def test_tags_and_quotes_come_before_the_text() -> None:
     """Quotes and `!!str` make a text, a tag that does not fit is refused."""
-    assert scalar("0123", quoted=True).seen == "0123"
-    assert scalar("0123", tag="tag:yaml.org,2002:str").seen == "0123"
+    assert scalar("0123", quoted=True).effective_text == "0123"
+    assert scalar("0123", tag="tag:yaml.org,2002:str").effective_text == "0123"
     assert scalar("1", tag="tag:yaml.org,2002:float").value == 1.0
     misfit = Scalar(start=0, end=4, text="mail")
     assert not assign_type(misfit, tag="tag:yaml.org,2002:int", plain=True)
@@ -173,36 +176,36 @@ def test_booleans() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "suggested"),
     [("1/min", "1/m"), ("5 / s", "5/s"), (".5/s", "0.5/s"), ("5", "5/s"), ("2 per hour", "2/h")],
 )
-def test_meant_rates(text: str, meant: str) -> None:
+def test_suggested_rates(text: str, suggested: str) -> None:
     """The usual misspellings of rates are understood."""
-    assert spelling.meant_rate(text) == meant
+    assert suggested_rate(text) == suggested
 
 
-def test_meant_values() -> None:
+def test_suggested_values() -> None:
     """What cannot be understood is not guessed."""
-    assert spelling.meant_rate("fast") is None
-    assert spelling.meant_rate("5/fortnight") is None
-    assert spelling.meant_age_limit("1w") == "7d"
-    assert spelling.meant_age_limit("3600") == "3600s"
-    assert spelling.meant_age_limit("2D") == "2d"
-    assert spelling.meant_age_limit("1 fortnight") is None
-    assert spelling.meant_age_limit("never") is None
-    assert spelling.meant_age_limit("0") is None
-    assert spelling.meant_seconds("10s") == "10"
-    assert spelling.meant_seconds("5m") == "300"
-    assert spelling.meant_seconds("5w") is None
-    assert spelling.meant_seconds("soon") is None
-    assert spelling.meant_storage_limit("120MB") == "120M"
-    assert spelling.meant_storage_limit("1 GiB") == "1G"
-    assert spelling.meant_storage_limit("much") is None
-    assert spelling.meant_storage_limit("9" * 400 + "T") is None
+    assert suggested_rate("fast") is None
+    assert suggested_rate("5/fortnight") is None
+    assert suggested_age_limit("1w") == "7d"
+    assert suggested_age_limit("3600") == "3600s"
+    assert suggested_age_limit("2D") == "2d"
+    assert suggested_age_limit("1 fortnight") is None
+    assert suggested_age_limit("never") is None
+    assert suggested_age_limit("0") is None
+    assert suggested_seconds("10s") == "10"
+    assert suggested_seconds("5m") == "300"
+    assert suggested_seconds("5w") is None
+    assert suggested_seconds("soon") is None
+    assert suggested_storage_limit("120MB") == "120M"
+    assert suggested_storage_limit("1 GiB") == "1G"
+    assert suggested_storage_limit("much") is None
+    assert suggested_storage_limit("9" * 400 + "T") is None
 
 
 def test_long_and_strange_texts_are_made_fit_for_a_line() -> None:
     """Messages quote one short, printable line."""
     assert shorten("x" * 100) == "x" * 57 + "..."
     assert shorten("a\nb\x1b") == "a\\nb\\x1b"
-    assert describe(scalar("~")) == "nothing"
+    assert describe(scalar("~")) == "empty"

@@ -273,7 +273,7 @@ class TestConfiguration:
 
         assert [(fault.line, fault.rule) for fault in excinfo.value.problems] == [
             (2, "name-format"),
-            (4, "rate-on-pull"),
+            (4, "push-key-on-pull"),
         ]
         assert str(excinfo.value).count("\n") == 1
 

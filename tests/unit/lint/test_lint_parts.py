@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from pullqueue.config.check import Checked, check
+from pullqueue.config.check import CheckResult, check
+from pullqueue.config.document import Source
 from pullqueue.config.findings import Edit, Finding, Fix, Label, Severity
 from pullqueue.config.settings import Settings
-from pullqueue.config.source import Source
 from pullqueue.lint import command
-from pullqueue.lint.fixes import mend
+from pullqueue.lint.command import changes, state_of
+from pullqueue.lint.fixes import fix_text
+from pullqueue.lint.options import Arguments
 from pullqueue.lint.queue_xml import QueueXmlError, convert_xml
+from pullqueue.lint.report import FileReport, RunReport
 from pullqueue.lint.reporters.ci import report_github
 from pullqueue.lint.reporters.sarif import report_sarif
 from pullqueue.lint.reporters.text import report_full
-from pullqueue.lint.results import FileResult
-from pullqueue.lint.runner import Outcome
-from pullqueue.lint.search import _looks_like_queues, find_inputs
-from pullqueue.lint.watch import changes, state_of
+from pullqueue.lint.search import find_inputs
 
 
 def finding(
@@ -39,7 +39,7 @@ def finding(
         end_line=end[0],
         end_column=end[1],
         code="QY301",
-        rule="rate-on-pull",
+        rule="push-key-on-pull",
         severity=Severity.ERROR,
         message="wrong",
         labels=labels,
@@ -52,8 +52,9 @@ def test_label_and_finding_of_several_lines_end_with_their_first() -> None:
     label = Label(line=2, column=1, end_line=3, end_column=2, message="and here")
     long = finding(end=(2, 1), labels=(label,))
     source = Source("queue: x\n- name: a\n", file="queue.yaml")
-    assert report_full([FileResult("queue.yaml", source, [long])]) == (
-        "error[QY301] rate-on-pull: wrong\n"
+    report = RunReport([FileReport("queue.yaml", source, [long], [""])])
+    assert report_full(report) == (
+        "error[QY301] push-key-on-pull: wrong\n"
         " --> queue.yaml:1:1\n"
         "  |\n"
         "1 | queue: x\n"
@@ -62,13 +63,14 @@ def test_label_and_finding_of_several_lines_end_with_their_first() -> None:
         "  | --------- and here\n"
         "\n"
     )
-    assert ",col=" not in report_github([FileResult("queue.yaml", source, [long])])
+    assert ",col=" not in report_github(report)
 
 
 def test_long_lines_are_shown_in_part() -> None:
     """Of a line of thousands of characters the part around the finding is shown."""
     source = Source("x" * 5000 + "queue" + "y" * 5000, file="queue.yaml")
-    text = report_full([FileResult("q", source, [finding(column=5001, end=(1, 5006))])])
+    long = finding(column=5001, end=(1, 5006))
+    text = report_full(RunReport([FileReport("q", source, [long], [""])]))
     assert "queue" in text
     assert max(len(line) for line in text.splitlines()) < 140
 
@@ -77,9 +79,8 @@ def test_absolute_path_is_a_file_address_in_sarif(tmp_path: Path) -> None:
     """SARIF permits relative references and complete addresses only."""
     file = str(tmp_path / "queue.yaml")
     source = Source("queue:", file=file)
-    assert f'"{Path(file).as_uri()}"' in report_sarif(
-        [FileResult(file, source, [finding(file=file)])]
-    )
+    report = RunReport([FileReport(file, source, [finding(file=file)], [""])])
+    assert f'"{Path(file).as_uri()}"' in report_sarif(report)
 
 
 def _look(text: str) -> list[Finding]:
@@ -90,36 +91,36 @@ def test_fix_that_would_make_things_worse_is_left_out() -> None:
     """Fixes that spoil the file are not made; the others are, one by one."""
     text = "queue:\n- name: a\n  rate: 0\n"
 
-    def spoiling(content: str) -> Checked:
+    def spoiling(content: str) -> CheckResult:
         checked = check(content, file="f", settings=Settings())
         spoil = Fix(title="spoil", edits=(Edit(0, 5, "["),), safe=True)
         return checked._replace(findings=[finding(fix=spoil), *checked.findings])
 
-    mended = mend(text, spoiling, unsafe=False)
-    assert (mended.text, mended.applied) == ("queue:\n- name: a\n  rate: 0/s\n", 1)
+    fixed = fix_text(text, spoiling, unsafe=False)
+    assert (fixed.text, fixed.applied) == ("queue:\n- name: a\n  rate: 0/s\n", 1)
 
 
 def test_lone_fix_that_spoils_is_given_up() -> None:
     """A file whose only fix would spoil it stays as it is."""
     text = "queue:\n- name: a\n  rate: 5/s\n"
 
-    def spoiling(content: str) -> Checked:
+    def spoiling(content: str) -> CheckResult:
         checked = check(content, file="f", settings=Settings())
         spoil = Fix(title="spoil", edits=(Edit(0, 5, "["),), safe=True)
         return checked._replace(findings=[finding(fix=spoil)])
 
-    assert mend(text, spoiling, unsafe=False).text == text
+    assert fix_text(text, spoiling, unsafe=False).text == text
 
 
 def test_fixes_without_end_are_stopped() -> None:
     """Fixing ends after some rounds, whatever the rules say."""
 
-    def endless(content: str) -> Checked:
+    def endless(content: str) -> CheckResult:
         checked = check(content, file="f", settings=Settings())
         fix = Fix(title="add", edits=(Edit(0, 0, "#\n"),), safe=True)
         return checked._replace(findings=[finding(fix=fix)] * max(50 - content.count("#"), 0))
 
-    assert mend("queue:\n", endless, unsafe=False).applied == 20
+    assert fix_text("queue:\n", endless, unsafe=False).applied == 20
 
 
 def test_touching_fixes_are_made_one_after_the_other() -> None:
@@ -128,16 +129,18 @@ def test_touching_fixes_are_made_one_after_the_other() -> None:
         "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n  bucket_size: 5\n  target: x\n"
         "  max_concurrent_requests: 5\n"
     )
-    mended = mend(text, lambda t: check(t, file="f", settings=Settings()), unsafe=False)
-    assert mended.text == "queue:\n- name: a\n  mode: pull\n"
-    assert mended.applied == 4
+    fixed = fix_text(text, lambda t: check(t, file="f", settings=Settings()), unsafe=True)
+    assert fixed.text == "queue:\n- name: a\n  mode: pull\n"
+    assert fixed.applied == 4
 
 
-def test_file_that_is_gone_looks_like_nothing(tmp_path: Path) -> None:
-    """A file that cannot be read is no queue.yaml, nor is one with another name."""
-    assert not _looks_like_queues(tmp_path / "queue.yml")
+def test_only_files_with_a_fitting_name_are_found(tmp_path: Path) -> None:
+    """A file with queues and another name is not found by a search."""
     (tmp_path / "queues-of-mine.yaml").write_text("queue:")
-    assert not _looks_like_queues(tmp_path / "queues-of-mine.yaml")
+    (tmp_path / "sandbox-queue.yml").write_text("queue:")
+    (tmp_path / "task-queue.yaml").write_text("tasks:")
+    found = find_inputs([str(tmp_path)]).files
+    assert [item.path.name for item in found] == ["sandbox-queue.yml"]
 
 
 def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
@@ -146,18 +149,6 @@ def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
     path.write_text("queue:")
     inputs = find_inputs([str(tmp_path), str(path)]).files
     assert [(item.path, item.searched) for item in inputs] == [(path, False)]
-
-
-def test_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """What cannot be written is told by its name."""
-    result = FileResult("x", Source("", file="x"), [])
-    outcomes = [
-        (tmp_path, Outcome(result, "a", "b", 1)),
-        (tmp_path / "never", Outcome(result)),
-    ]
-    assert command._write(outcomes) == [
-        f'cannot write "{tmp_path}": is a directory, not a regular file'
-    ]
 
 
 def test_watching_yields_when_a_file_changes_comes_or_goes(tmp_path: Path) -> None:
@@ -193,15 +184,14 @@ def test_watched_file_may_be_gone_for_a_moment(
         step()
 
     monkeypatch.setattr("threading.Event.wait", lambda _, seconds: interrupted(seconds))
-    monkeypatch.setattr(command, "_run_files", lambda *_: 0)
-    assert command.run(command.Arguments(paths=(str(path),), watch=True)) == 0
+    assert command.run(Arguments(paths=(str(path),), watch=True)) == 0
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"queue:", "not XML: "),
-        (b"<queues/>", "the root is <queues>, that of a queue.xml <queue-entries>"),
+        (b"<queues/>", "the root is <queues>: it must be <queue-entries>"),
         (b"<!DOCTYPE x><queue-entries/>", "a document type is declared"),
         (
             '<!DOCTYPE x [<!ENTITY a "b">]><queue-entries>&a;</queue-entries>'.encode("utf-16"),
@@ -221,7 +211,8 @@ def test_other_files_are_no_queue_xml(data: bytes, message: str) -> None:
 FULL_XML = """\
 <?xml version="1.0" encoding="utf-8"?>
 <!-- before -->
-<queue-entries version="2">
+<queue-entries version="2" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+    xsi:noNamespaceSchemaLocation="queue.xsd">
   <total-storage-limit>1024</total-storage-limit>
   <!-- mail -->
   <queue id="q">
@@ -276,14 +267,14 @@ queue:
 
 def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
     """Values, comments and order are kept; what has no place is told."""
-    text, lost = convert_xml(FULL_XML.encode())
+    text, dropped = convert_xml(FULL_XML.encode())
     assert text == FULL_YAML
-    assert lost == [
-        " attribute `version` of <queue-entries> has no place in queue.yaml",
-        ' queue "0123": attribute `id` of <queue> has no place in queue.yaml',
-        ' queue "0123": <rate> stands there twice: the last was kept',
-        ' queue "0123": <age> has no place in queue.yaml',
-        " <b> has no place in <task-retry-limit>",
+    assert dropped == [
+        " attribute `version` of <queue-entries> is not in queue.yaml: dropped",
+        ' queue "0123": attribute `id` of <queue> is not in queue.yaml: dropped',
+        ' queue "0123": <rate> is defined twice: the last one was kept',
+        ' queue "0123": <age> is not in queue.yaml: dropped',
+        " <b> is not allowed in <task-retry-limit>: dropped",
     ]
 
 

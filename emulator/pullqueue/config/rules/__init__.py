@@ -2,79 +2,52 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
-from types import ModuleType
 
-from pullqueue.config.rules import (
+from pullqueue.config.rules import (  # noqa: F401 - each adds its rules
     acl,
     advice,
-    backoff,
-    deployment,
     file,
-    grants,
-    ignores,
     keys,
-    kinds,
+    modes,
     names,
     numbers,
-    pull,
-    push,
-    retries,
-    toplevel,
-    yaml,
+    values,
 )
-from pullqueue.config.rules.base import Rule
+from pullqueue.config.rules.base import Rule, RuleDocs, Sample, defined_rules, docs_of
+from pullqueue.config.text import closest, shorten
 
-__all__ = ["Rule", "all_rules", "find_rule", "near_rules"]
+__all__ = ["Rule", "RuleDocs", "Sample", "all_rules", "docs_of", "no_such_rule", "rules_named"]
 
-_MODULES = (
-    file,
-    yaml,
-    keys,
-    kinds,
-    names,
-    numbers,
-    push,
-    retries,
-    backoff,
-    toplevel,
-    pull,
-    acl,
-    grants,
-    advice,
-    deployment,
-    ignores,
-)
+_PREFIX = re.compile(r"QY[0-9]{0,3}")
 
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Give every rule, ordered by code."""
-    rules = [rule() for module in _MODULES for rule in _rules_of(module)]
-    return tuple(sorted(rules, key=lambda rule: rule.code))
-
-
-def _rules_of(module: ModuleType) -> list[type[Rule]]:
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__ and "code" in vars(value)
-    ]
+    """Return every rule, ordered by code."""
+    return defined_rules()
 
 
 @cache
-def _index() -> dict[str, Rule]:
-    by_name = {rule.name: rule for rule in all_rules()}
-    return by_name | {rule.code: rule for rule in all_rules()}
+def rules_named(name: str) -> tuple[Rule, ...]:
+    """Return the rules that a name, a code, the beginning of codes (`QY3`) or `all` selects.
+
+    None at all for a name that no rule has; upper and lower case are the same.
+    """
+    rules = all_rules()
+    if name.lower() == "all":
+        return rules
+    prefix = name.upper()
+    return tuple(
+        rule
+        for rule in rules
+        if rule.name == name.lower() or (_PREFIX.fullmatch(prefix) and rule.code.startswith(prefix))
+    )
 
 
-def find_rule(name: str) -> Rule | None:
-    """Give a rule by its name or code, in any case."""
-    return _index().get(name.lower()) or _index().get(name.upper())
-
-
-def near_rules(name: str) -> list[str]:
-    """Give up to three names of rules that a wrong name may stand for."""
-    import difflib  # noqa: PLC0415 - only a wrong name pays for it
-
-    return difflib.get_close_matches(name.lower(), [rule.name for rule in all_rules()], n=3)
+def no_such_rule(name: str) -> str:
+    """Return a message on a name that no rule has."""
+    near = closest(name.lower(), [rule.name for rule in all_rules()], cutoff=0.6)
+    remedy = f"did you mean `{near}`?" if near else "see `pullqueue explain --list`"
+    return f'unknown rule "{shorten(name)}": {remedy}'

@@ -2,27 +2,73 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from pullqueue.config.edits import delete_item, delete_pair
-from pullqueue.config.findings import Fix, Severity
-from pullqueue.config.nodes import Sequence
-from pullqueue.config.reports import Report
-from pullqueue.config.rules.base import Rule
-from pullqueue.config.view import QueueView, View
+from pullqueue.config.document import Sequence
+from pullqueue.config.edits import delete_item, delete_pair, split_pair
+from pullqueue.config.findings import Edit, Fix, Report, Severity
+from pullqueue.config.rules.base import SAFE, UNSAFE, Rule
+from pullqueue.config.text import shorten
+from pullqueue.config.view import Entry, QueueView, Section, View
 
-GRANTS = ("user_email", "writer_email")
+_KEYS = ("user_email", "writer_email")
+_EMAIL = r"[^\s@<>(),;:\"]+@[^\s@<>(),;:\"]+\.[^\s@<>(),;:\"]+"
+_PLACEHOLDER = (
+    r"@(?:.+\.)?(?:example(?:\.(?:com|org|net|edu))?|(?:your|my)?-?domain\.com)$"
+    r"|\.(?:example|test|invalid)$"
+    r"|\byour\b|\byour(?=[-_.]?(?:e?mail|name|address|account|project|app|domain|company))"
+    r"|project[-_]?id\b|placeholder|change[-_.]?me"
+)
 
 
-def pull_queues(view: View) -> Iterator[QueueView]:
-    """Give the queues whose tasks are reached over REST."""
-    return (queue for queue in view.queues if queue.mode == "pull")
+def _addresses(view: View) -> Iterator[tuple[QueueView, Section, Entry]]:
+    """Yield every address in the lists of pull queues, with its queue and its entry of the list."""
+    for queue in view.pull_queues:
+        for section in queue.acl_entries:
+            for entry in section.some(*_KEYS):
+                if entry.text is not None:
+                    yield queue, section, entry
 
 
-class AclEmpty(Rule):
+@Rule("QY401", severity=Severity.WARNING)
+def acl_email_format(view: View) -> Iterator[Report]:
+    """An `acl` entry is not an e-mail address.
+
+    App Engine's library accepts any text, so that a placeholder left in the file, or the number
+    of an account, is not noticed and nobody has access.
+
+    Bad:
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: <<Compute Engine email>>
+
+    Good:
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: worker@my-app.iam.gserviceaccount.com
+
+    Source: the Python SDK checks nothing; placeholders were seen in public repositories.
+    """
+    for _, _, entry in _addresses(view):
+        if not re.fullmatch(_EMAIL, entry.text or ""):
+            key = entry.key.text
+            message = (
+                f'invalid {key} "{shorten(entry.text or "")}": use an e-mail address, for example '
+                "`worker@my-app.iam.gserviceaccount.com`"
+            )
+            yield Report(at=entry.place, message=message, path=entry.path)
+
+
+@Rule("QY402", severity=Severity.WARNING, fixes=(UNSAFE,))
+def acl_empty(view: View) -> Iterator[Report]:
     """An `acl`, or an entry of it, is empty.
 
-    It grants nothing.
+    It gives nobody access.
 
     Bad:
         queue:
@@ -37,121 +83,182 @@ class AclEmpty(Rule):
 
     Source: the Python SDK, run.
     """
-
-    code = "QY402"
-    name = "acl-empty"
-    severity = Severity.WARNING
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report empty lists and empty entries."""
-        for queue in pull_queues(view):
-            acl = queue.get("acl")
-            if acl is None or not isinstance(acl.value, Sequence):
-                continue
-            if not acl.value.items:
-                edit = delete_pair(view.source, queue.node, acl.key)
-                fix = Fix(title="remove `acl`", edits=(edit,)) if edit else None
-                message = "the list grants nothing: add `- user_email: ADDRESS`, or remove it"
-                yield Report(at=acl.place, message=message, path=acl.path, fix=fix)
-            yield from _empty_entries(view, queue, acl.value)
+    for queue in view.pull_queues:
+        acl = queue.get("acl")
+        if acl is None or not isinstance(acl.value, Sequence):
+            continue
+        if not acl.value.items:
+            edit = delete_pair(view.source, queue.node, acl.key)
+            fix = Fix(title="remove `acl`", edits=(edit,)) if edit else None
+            message = "the acl is empty: add `- user_email: ADDRESS`, or remove it"
+            yield Report(at=acl.place, message=message, path=acl.path, fix=fix)
+        for section in queue.acl_entries:
+            if not section.node.pairs:
+                edit = delete_item(view.source, acl.value, section.node)
+                fix = Fix(title="remove the entry", edits=(edit,)) if edit else None
+                message = "the acl entry is empty: add `user_email` or `writer_email`"
+                yield Report(at=section.place, message=message, path=section.path, fix=fix)
 
 
-def _empty_entries(view: View, queue: QueueView, acl: Sequence) -> Iterator[Report]:
-    for grant in queue.grants:
-        if not grant.node.pairs:
-            edit = delete_item(view.source, acl, grant.node)
-            fix = Fix(title="remove the entry", edits=(edit,)) if edit else None
-            message = "the entry grants nothing: give it a `user_email` or a `writer_email`"
-            yield Report(at=grant.place, message=message, path=grant.path, fix=fix)
-
-
-class AclWriterOnly(Rule):
-    """The `acl` lets some insert, and nobody lease.
-
-    An address that inserts and leases stands in the list twice.
+@Rule("QY403", severity=Severity.WARNING, fixes=(UNSAFE,))
+def acl_duplicate(view: View) -> Iterator[Report]:
+    """One address is in the `acl` twice with the same key.
 
     Bad:
         queue:
         - name: jobs
           mode: pull
           acl:
-          - writer_email: worker@example.com
+          - user_email: worker@my-app.iam.gserviceaccount.com
+          - user_email: worker@my-app.iam.gserviceaccount.com
 
     Good:
         queue:
         - name: jobs
           mode: pull
           acl:
-          - writer_email: worker@example.com
-          - user_email: worker@example.com
+          - user_email: worker@my-app.iam.gserviceaccount.com
 
-    Source: documentation of `acl`.
+    Source: advice of this program; App Engine accepts it.
     """
+    first: dict[tuple[str, str, str | None], Entry] = {}
+    for queue, section, entry in _addresses(view):
+        other = first.setdefault((queue.path, entry.key.text, entry.text), entry)
+        if other is not entry:
+            edit = _removal(view, queue, section, entry)
+            yield Report(
+                at=entry.place,
+                message=f'duplicate {entry.key.text} "{shorten(entry.text or "")}": remove one',
+                path=entry.path,
+                labels=((other.place, "the first is here"),),
+                fix=Fix(title="remove the second", edits=(edit,)) if edit else None,
+            )
 
-    code = "QY405"
-    name = "acl-writer-only"
-    severity = Severity.WARNING
 
-    def check(self, view: View) -> Iterator[Report]:
-        """Report lists without a `user_email`."""
-        for queue in pull_queues(view):
-            if _granted(view, queue) == {"writer_email"}:
-                message = "nobody may lease over REST: add `- user_email: ADDRESS`"
-                acl = queue.entries["acl"]
-                yield Report(at=acl.key_place, message=message, path=acl.path)
+def _removal(view: View, queue: QueueView, section: Section, entry: Entry) -> Edit | None:
+    acl = queue.entries["acl"].value
+    if len(section.node.pairs) == 1 and isinstance(acl, Sequence):
+        return delete_item(view.source, acl, section.node)
+    return delete_pair(view.source, section.node, entry.key)
+
+
+@Rule("QY404", severity=Severity.WARNING, fixes=(SAFE,))
+def acl_two_keys(view: View) -> Iterator[Report]:
+    """One `acl` entry has both keys.
+
+    Google's Java tools keep only one of two keys of an entry; write two entries.
+
+    Bad:
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: worker@my-app.iam.gserviceaccount.com
+            writer_email: feeder@my-app.iam.gserviceaccount.com
+
+    Good:
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: worker@my-app.iam.gserviceaccount.com
+          - writer_email: feeder@my-app.iam.gserviceaccount.com
+
+    Source: the Java SDK's translators of queues.
+    """
+    for queue in view.pull_queues:
+        for section in queue.acl_entries:
+            both = [*section.some(*_KEYS)]
+            if len(both) < len(_KEYS):
+                continue
+            edit = split_pair(view.source, section.node) if len(section.node.pairs) == 2 else None
+            second = max(both, key=lambda entry: entry.key.start)
+            yield Report(
+                at=section.place,
+                message="the acl entry has two keys, of which some tools keep one: split it",
+                path=section.path,
+                labels=((second.key_place, "the second is here"),),
+                fix=Fix(title="split the entry", edits=(edit,), safe=True) if edit else None,
+            )
 
 
 def _granted(view: View, queue: QueueView) -> set[str]:
-    """What a list grants; nothing is known where a key stands twice."""
-    if view.found.of("duplicate-key"):
+    """Return the keys in a queue's list; nothing is known where a key is defined twice."""
+    if "duplicate-key" in view.reports:
         return set()
-    return {key for grant in queue.grants for key in GRANTS if key in grant.entries}
+    return {key for section in queue.acl_entries for key in _KEYS if key in section.entries}
 
 
-class AclNoWriter(Rule):
-    """The `acl` lets some lease, and nobody insert over REST.
+@Rule("QY405", severity=Severity.WARNING)
+def acl_writer_only(view: View) -> Iterator[Report]:
+    """The `acl` lets some insert, and nobody lease.
 
-    Right where the tasks come from the application itself, which needs no grant.
+    An address that inserts and leases must be in the list twice.
 
     Bad:
         queue:
         - name: jobs
           mode: pull
           acl:
-          - user_email: worker@example.com
+          - writer_email: worker@my-app.iam.gserviceaccount.com
 
     Good:
         queue:
         - name: jobs
           mode: pull
           acl:
-          - user_email: worker@example.com
-          - writer_email: worker@example.com
+          - writer_email: worker@my-app.iam.gserviceaccount.com
+          - user_email: worker@my-app.iam.gserviceaccount.com
 
     Source: documentation of `acl`.
     """
-
-    code = "QY406"
-    name = "acl-no-writer"
-    severity = Severity.INFO
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report lists without a `writer_email`."""
-        for queue in pull_queues(view):
-            if _granted(view, queue) == {"user_email"}:
-                message = (
-                    "nobody may insert over REST: fine if the application adds the tasks, else "
-                    "add `- writer_email: ADDRESS`"
-                )
-                acl = queue.entries["acl"]
-                yield Report(at=acl.key_place, message=message, path=acl.path)
+    for queue in view.pull_queues:
+        if _granted(view, queue) == {"writer_email"}:
+            acl = queue.entries["acl"]
+            message = "nobody can lease over REST: add `- user_email: ADDRESS`"
+            yield Report(at=acl.key_place, message=message, path=acl.path)
 
 
-class AclMissing(Rule):
-    """A pull queue without an `acl`, used over REST.
+@Rule("QY406", severity=Severity.INFO, levels={"rest": Severity.INFO}, opt_in=True, once=True)
+def acl_no_writer(view: View) -> Iterator[Report]:
+    """The `acl` lets some lease, and nobody insert over REST.
 
-    Over REST, everyone is refused then. Calls from inside the application need no grant, so that
-    most pull queues have none; looked for in the profile `rest` only.
+    Right where the tasks come from the application itself, which needs no entry; on in the
+    profile `rest` only.
+
+    Bad (profile rest):
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: worker@my-app.iam.gserviceaccount.com
+
+    Good (profile rest):
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: worker@my-app.iam.gserviceaccount.com
+          - writer_email: worker@my-app.iam.gserviceaccount.com
+
+    Source: documentation of `acl`.
+    """
+    for queue in view.pull_queues:
+        if _granted(view, queue) == {"user_email"}:
+            acl = queue.entries["acl"]
+            message = (
+                "nobody can insert over REST: add `- writer_email: ADDRESS`, unless only the "
+                "application adds tasks"
+            )
+            yield Report(at=acl.key_place, message=message, path=acl.path)
+
+
+@Rule("QY407", severity=Severity.INFO, levels={"rest": Severity.INFO}, opt_in=True, once=True)
+def acl_missing(view: View) -> Iterator[Report]:
+    """A pull queue that is used over REST has no `acl`.
+
+    Every request over REST is refused then. Calls from inside the application need no entry, so
+    that most pull queues have none; on in the profile `rest` only.
 
     Bad (profile rest):
         queue:
@@ -163,20 +270,41 @@ class AclMissing(Rule):
         - name: jobs
           mode: pull
           acl:
-          - user_email: worker@example.com
+          - user_email: worker@my-app.iam.gserviceaccount.com
 
     Source: documentation of `acl`.
     """
+    for queue in view.pull_queues:
+        if queue.get("acl") is None:
+            message = f"{queue.title} has no `acl`: every request over REST is refused; add one"
+            yield Report(at=queue.title_place, message=message, path=queue.path)
 
-    code = "QY407"
-    name = "acl-missing"
-    severity = Severity.INFO
-    opt_in = True
-    levels = {"rest": Severity.INFO}  # noqa: RUF012 - read only
 
-    def check(self, view: View) -> Iterator[Report]:
-        """Report pull queues without a list."""
-        for queue in pull_queues(view):
-            if queue.get("acl") is None:
-                message = f"over REST, everyone is refused at {queue.title}: give it an `acl`"
-                yield Report(at=queue.title_place, message=message, path=queue.path)
+@Rule("QY408", severity=Severity.WARNING, once=True)
+def acl_placeholder(view: View) -> Iterator[Report]:
+    """An address in an `acl` is a placeholder.
+
+    Addresses in domains reserved for examples, and such as `your-email@gmail.com`, belong to
+    nobody.
+
+    Bad:
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: your-account@example.com
+
+    Good:
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: worker@my-app.iam.gserviceaccount.com
+
+    Source: RFC 2606; placeholders were seen in public repositories.
+    """
+    for _, _, entry in _addresses(view):
+        text = entry.text or ""
+        if re.fullmatch(_EMAIL, text) and re.search(_PLACEHOLDER, text.lower()):
+            message = f'"{shorten(text)}" is a placeholder: use the address of an account'
+            yield Report(at=entry.place, message=message, path=entry.path)

@@ -1,27 +1,27 @@
-"""Rules on what a right file leads to: limits on queues, what a deployment leaves out."""
+"""Rules on what a right file leads to: limits, deployment, and a move away from pull queues."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pullqueue.config.findings import Severity
-from pullqueue.config.reports import Report
-from pullqueue.config.rules.base import LENIENT, Rule
-from pullqueue.config.rules.push import rates
-from pullqueue.config.rules.retries import retries
+from pullqueue.config.findings import Report, Severity
+from pullqueue.config.rules.base import LENIENT, Levels, Rule
+from pullqueue.config.rules.values import rates
 from pullqueue.config.text import shorten
 from pullqueue.config.view import QueueView, View
 
-MAX_QUEUES_FREE = 10
-MAX_QUEUES = 100
-HIGH_RATE = 20.0
+_MAX_QUEUES_FREE = 10
+_MAX_QUEUES = 100
+_HIGH_RATE = 20.0
+_IN_MIGRATION: Levels = {"migration": Severity.INFO}
 
 
-class PullRetryLimitDrops(Rule):
+@Rule("QY501", severity=Severity.WARNING)
+def pull_retry_limit_drops(view: View) -> Iterator[Report]:
     """The retry limit of a pull queue is 0 or 1.
 
-    On a pull queue the limit counts leases. With 1, a worker that dies or is late once loses the
-    task for good; with 0, the first lease is the last thing that happens to it.
+    On a pull queue the limit counts leases. With 1, a worker that crashes or is late once loses
+    the task for good; with 0, the first lease deletes it.
 
     Bad:
         queue:
@@ -39,38 +39,25 @@ class PullRetryLimitDrops(Rule):
 
     Source: documentation of pull queues.
     """
-
-    code = "QY501"
-    name = "pull-retry-limit-drops"
-    severity = Severity.WARNING
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report limits that leave no second try."""
-        for queue, retry in retries(view):
-            entry = retry.get("task_retry_limit")
-            if entry is None or queue.mode != "pull" or entry.integer not in {0, 1}:
-                continue
+    for queue, retry in view.retries:
+        entry = retry.get("task_retry_limit")
+        if entry is not None and queue.mode == "pull" and entry.integer in {0, 1}:
             message = (
-                f"with a retry limit of {entry.integer}, a task whose lease runs out once is "
-                "deleted: raise it, or leave it out"
+                f"task_retry_limit is {entry.integer}: a task whose lease expires once is deleted; "
+                "raise the limit, or remove it"
             )
-            mode = queue.get("mode")
-            labels = ((mode.place, "the queue is a pull queue"),) if mode else ()
+            labels = ((queue.entries["mode"].place, "the queue is a pull queue"),)
             yield Report(at=entry.place, message=message, path=entry.path, labels=labels)
 
 
 def _not_default(view: View) -> list[QueueView]:
-    names: set[str] = set()
-    queues = []
-    for queue in view.queues:
-        if queue.name is not None and queue.name != "default" and queue.name not in names:
-            names.add(queue.name)
-            queues.append(queue)
-    return queues
+    queues = {queue.name: queue for queue in reversed(view.queues)}
+    return [queue for name, queue in reversed(queues.items()) if name not in {None, "default"}]
 
 
-class TooManyQueuesFree(Rule):
-    """More than 10 queues beside `default`.
+@Rule("QY502", severity=Severity.INFO, opt_in=True, once=True)
+def too_many_queues_free(view: View) -> Iterator[Report]:
+    """More than 10 queues besides `default`.
 
     An application without billing cannot deploy them.
 
@@ -92,27 +79,21 @@ class TooManyQueuesFree(Rule):
         queue:
         - {name: q1, mode: pull}
 
-    Source: documentation; the server's answer: "Must be fewer than or equal to 10".
+    Source: documentation; the server's message: "Must be fewer than or equal to 10".
     """
-
-    code = "QY502"
-    name = "too-many-queues-free"
-    severity = Severity.INFO
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report the eleventh queue, unless there are too many for any application."""
-        queues = _not_default(view)
-        if MAX_QUEUES_FREE < len(queues) <= MAX_QUEUES:
-            queue = queues[MAX_QUEUES_FREE]
-            message = (
-                f"{len(queues)} queues beside `default`: an application without billing has at "
-                f"most {MAX_QUEUES_FREE}"
-            )
-            yield Report(at=queue.title_place, message=message, path=queue.path)
+    queues = _not_default(view)
+    if _MAX_QUEUES_FREE < len(queues) <= _MAX_QUEUES:
+        queue = queues[_MAX_QUEUES_FREE]
+        message = (
+            f"{len(queues)} queues besides `default`; the maximum without billing is "
+            f"{_MAX_QUEUES_FREE}"
+        )
+        yield Report(at=queue.title_place, message=message, path=queue.path)
 
 
-class TooManyQueues(Rule):
-    """More than 100 queues beside `default`.
+@Rule("QY503", levels=LENIENT)
+def too_many_queues(view: View) -> Iterator[Report]:
+    """More than 100 queues besides `default`.
 
     Bad:
         queue:
@@ -125,26 +106,54 @@ class TooManyQueues(Rule):
 
     Source: documentation.
     """
-
-    code = "QY503"
-    name = "too-many-queues"
-    levels = LENIENT
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report the first queue that is one too many."""
-        queues = _not_default(view)
-        if len(queues) > MAX_QUEUES:
-            queue = queues[MAX_QUEUES]
-            message = (
-                f"{len(queues)} queues beside `default`: an application has at most {MAX_QUEUES}"
-            )
-            yield Report(at=queue.title_place, message=message, path=queue.path)
+    queues = _not_default(view)
+    if len(queues) > _MAX_QUEUES:
+        queue = queues[_MAX_QUEUES]
+        message = f"{len(queues)} queues besides `default`; the maximum is {_MAX_QUEUES}"
+        yield Report(at=queue.title_place, message=message, path=queue.path)
 
 
-class BothLimits(Rule):
-    """A retry limit and an age limit stand together.
+@Rule("QY504", severity=Severity.INFO, levels=_IN_MIGRATION, opt_in=True, once=True)
+def key_not_deployed(view: View) -> Iterator[Report]:
+    """`acl` and `total_storage_limit` are not deployed by current versions of gcloud.
 
-    A task is given up only when both are passed, not when one is.
+    They write queues through the Cloud Tasks API, which has no such fields. What an older
+    deployment has set is kept.
+
+    Bad:
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: worker@my-app.iam.gserviceaccount.com
+
+    Bad:
+        total_storage_limit: 120M
+        queue:
+        - name: mail
+          rate: 5/s
+
+    Good:
+        queue:
+        - name: jobs
+          mode: pull
+
+    Source: gcloud's deployment of queues.
+    """
+    entries = [*view.top.some("total_storage_limit")]
+    entries += [entry for queue in view.pull_queues for entry in queue.some("acl")]
+    for entry in entries:
+        message = f"`{entry.key.text}` is not deployed by current versions of gcloud"
+        if entry.key.text == "acl":
+            message += ": grant access with IAM roles instead"
+        yield Report(at=entry.key_place, message=message, path=entry.path)
+
+
+@Rule("QY506", severity=Severity.INFO, opt_in=True, once=True)
+def both_limits(view: View) -> Iterator[Report]:
+    """A retry limit and an age limit are set together.
+
+    A task is deleted only when both are reached, not when one is.
 
     Bad:
         queue:
@@ -163,27 +172,49 @@ class BothLimits(Rule):
 
     Source: documentation.
     """
-
-    code = "QY506"
-    name = "both-limits"
-    severity = Severity.INFO
-    opt_in = True
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report the age limit beside a retry limit."""
-        for queue, retry in retries(view):
-            age, limit = retry.get("task_age_limit"), retry.get("task_retry_limit")
-            if age is not None and limit is not None and queue.mode != "pull":
-                message = "a task is given up only when both limits are passed"
-                labels = ((limit.key_place, "the other limit is here"),)
-                yield Report(at=age.key_place, message=message, path=age.path, labels=labels)
+    for queue, retry in view.retries:
+        both = [*retry.some("task_age_limit", "task_retry_limit")]
+        if len(both) == 2 and queue.mode != "pull":
+            age, limit = both
+            message = "a task is deleted only when task_retry_limit and task_age_limit are reached"
+            labels = ((limit.key_place, "the other limit is here"),)
+            yield Report(at=age.key_place, message=message, path=age.path, labels=labels)
 
 
-class BucketSizeDefault(Rule):
+@Rule("QY507", severity=Severity.INFO, levels=_IN_MIGRATION, opt_in=True, once=True)
+def pull_to_pubsub(view: View) -> Iterator[Report]:
+    """A pull queue cannot be moved to Cloud Tasks.
+
+    Google's advice is to move pull queues to Pub/Sub, before push queues are moved to Cloud
+    Tasks. Pub/Sub has neither leases by tag nor names that keep a task from being added twice,
+    nor a deletion by name.
+
+    Bad:
+        queue:
+        - name: jobs
+          mode: pull
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+
+    Source: Google's guide to migrating pull queues.
+    """
+    for queue in view.pull_queues:
+        message = (
+            f"{queue.title} is a pull queue, which Cloud Tasks does not have: move it to Pub/Sub, "
+            "which has no leases by tag and no unique task names"
+        )
+        yield Report(at=queue.entries["mode"].place, message=message, path=f"{queue.path}.mode")
+
+
+@Rule("QY508", severity=Severity.INFO, opt_in=True, once=True)
+def bucket_size_default(view: View) -> Iterator[Report]:
     """A high rate with the default bucket of 5.
 
     A bucket of 5 tasks smooths bursts to the rate; Google recommends a fifth of the rate. Reported
-    from 20 tasks per second.
+    above 20 tasks per second.
 
     Bad:
         queue:
@@ -198,19 +229,43 @@ class BucketSizeDefault(Rule):
 
     Source: documentation of processing rates.
     """
+    sized = {queue.path for queue in view.queues if queue.get("bucket_size")}
+    for entry, per_second in rates(view):
+        if per_second > _HIGH_RATE and entry.path.rpartition(".")[0] not in sized:
+            message = (
+                f"a rate of {shorten(entry.text or '')} starts at most 5 tasks at once: set "
+                f"`bucket_size: {round(per_second / 5)}`, or as many as may start together"
+            )
+            yield Report(at=entry.place, message=message, path=entry.path)
 
-    code = "QY508"
-    name = "bucket-size-default"
-    severity = Severity.INFO
-    opt_in = True
 
-    def check(self, view: View) -> Iterator[Report]:
-        """Report high rates without a bucket size."""
-        sized = {queue.path for queue in view.queues if queue.get("bucket_size")}
-        for entry, per_second in rates(view):
-            if per_second > HIGH_RATE and entry.path.rpartition(".")[0] not in sized:
-                message = (
-                    f"`{shorten(entry.text or '')}` starts at most 5 tasks at once: set "
-                    f"`bucket_size: {round(per_second / 5)}`, or as many as may start together"
-                )
-                yield Report(at=entry.place, message=message, path=entry.path)
+@Rule("QY509", severity=Severity.WARNING)
+def queue_removed(view: View) -> Iterator[Report]:
+    """A queue of an earlier version of the file was removed.
+
+    The next deployment disables it: its tasks are kept, and nobody can reach them. Needs
+    `--against`.
+
+    Bad (against mail and jobs):
+        queue:
+        - name: mail
+          rate: 5/s
+
+    Good (against mail):
+        queue:
+        - name: mail
+          rate: 5/s
+
+    Source: documentation.
+    """
+    names = {queue.name for queue in view.queues} | {"default"}
+    removed = [name for name in view.settings.previous_names if name not in names]
+    if removed:
+        entry = view.top.entries.get("queue")
+        listed = ", ".join(f'"{shorten(name)}"' for name in removed)
+        message = (
+            f"removed: {listed}; a deployment disables a removed queue and its tasks cannot be "
+            "reached: empty it first, or keep it"
+        )
+        at = entry.key_place if entry else view.top.place
+        yield Report(at=at, message=message, path="queue")

@@ -1,45 +1,166 @@
-"""What a rule is."""
+"""What a rule is, and how its documentation is read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import ClassVar
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
-from pullqueue.config.findings import Severity
-from pullqueue.config.reports import Report
+from pullqueue.config.document import Scalar
+from pullqueue.config.edits import replace_scalar
+from pullqueue.config.findings import Fix, Report, Severity
+from pullqueue.config.text import shorten
 from pullqueue.config.view import View
+
+Check = Callable[[View], Iterable[Report] | None]
+Levels = Mapping[str, Severity | None]
+
+LENIENT: Levels = {"sdk": Severity.WARNING}
+"""The levels of a rule that Google's Python library does not have."""
+SAFE = "safe"
+UNSAFE = "unsafe"
+
+
+_rules: list[Rule] = []
 
 
 class Rule:
-    """One rule; its documentation is its class's docstring, printed by `pullqueue explain`.
+    """One rule, made of a function that it decorates.
 
-    A rule looks at a file and gives reports. It reads and prints nothing. Faults that are met
-    while the file is read (its bytes, characters and syntax) are reported by the reader under
-    the rule's name.
+    The function looks at a file and yields reports; it reads and prints nothing. Faults that are
+    met while the file is read (its bytes, characters and syntax) are reported by the reader under
+    the rule's name, and the function yields nothing.
     """
 
-    code: ClassVar[str]
-    """`QY301`; stable."""
-    name: ClassVar[str]
-    """`rate-on-pull`; stable."""
-    severity: ClassVar[Severity] = Severity.ERROR
-    """How bad it is, unless `levels` says otherwise for a profile."""
-    levels: ClassVar[Mapping[str, Severity | None]] = {}
-    """Another severity in some profiles; None: the rule is off there."""
-    opt_in: ClassVar[bool] = False
-    """Whether the rule is off in all profiles that `levels` does not name."""
-    hideable: ClassVar[bool] = True
-    """Whether a comment can hide it; not where nothing could be read from the file then."""
+    def __init__(
+        self,
+        code: str,
+        *,
+        severity: Severity = Severity.ERROR,
+        levels: Levels | None = None,
+        opt_in: bool = False,
+        once: bool = False,
+        suppressible: bool = True,
+        loadable: bool = True,
+        fixes: tuple[str, ...] = (),
+    ) -> None:
+        """Keep what does not follow from the function."""
+        self.code = code
+        """`QY301`; stable."""
+        self.name = ""
+        """`push-key-on-pull`; stable."""
+        self.check: Check = lambda _: None
+        self.severity = severity
+        """How bad it is, unless `levels` has another for a profile."""
+        self.levels = levels or {}
+        """Another severity in some profiles; None: the rule is off there."""
+        self.opt_in = opt_in
+        """Whether the rule is off in all profiles that `levels` does not have."""
+        self.once = once
+        """Whether it is advice, reported once per file."""
+        self.suppressible = suppressible
+        """Whether it can be suppressed; not where nothing can be checked otherwise."""
+        self.loadable = loadable
+        """Whether a file can be loaded in spite of it."""
+        self.fixes = fixes
+        """The kinds of fixes it has: safe, unsafe, or both."""
+
+    def __call__(self, check: Check) -> Rule:
+        """Use a function as the rule's check; its name and docstring are the rule's."""
+        self.check = check
+        self.name = check.__name__.replace("_", "-")
+        _rules.append(self)
+        return self
 
     def level(self, profile: str) -> Severity | None:
-        """Give the rule's severity in a profile, None where it is off."""
+        """Return the rule's severity in a profile, None where it is off."""
         return self.levels.get(profile, None if self.opt_in else self.severity)
 
-    def check(self, view: View) -> Iterable[Report]:
-        """Give what is wrong by this rule."""
-        del view
-        return ()
+
+def defined_rules() -> tuple[Rule, ...]:
+    """Return all rules that were added so far, ordered by code."""
+    return tuple(sorted(_rules, key=lambda rule: rule.code))
 
 
-LENIENT: Mapping[str, Severity | None] = {"sdk": Severity.WARNING}
-"""The levels of a rule that Google's Python library does not know."""
+def wrong_values(
+    view: View, rule: str, advice: str, suggest: Callable[[str], str | None] | None = None
+) -> Iterable[Report]:
+    """Yield the values that the schema refuses by a rule, with what was most likely meant."""
+    for violation, node in view.wrong_scalars(rule):
+        suggested = suggest(node.text) if suggest else None
+        remedy = f"did you mean `{suggested}`?" if suggested else advice
+        yield Report(
+            at=violation.place,
+            message=f'invalid {violation.name} "{shorten(node.text)}": {remedy}',
+            path=violation.where,
+            hint=effective_hint(node),
+            fix=write_fix(node, suggested) if suggested else None,
+        )
+
+
+def write_fix(node: Scalar, text: str, *, safe: bool = False) -> Fix:
+    """Return the fix that writes another value."""
+    return Fix(title=f"write `{shorten(text)}`", edits=(replace_scalar(node, text),), safe=safe)
+
+
+def effective_hint(node: Scalar) -> str | None:
+    """Return what App Engine makes of a value that is not what it looks like."""
+    if node.effective_text == node.text:
+        return None
+    return f"App Engine reads it as {shorten(node.effective_text)}"
+
+
+class Sample(NamedTuple):
+    """An example in a rule's documentation."""
+
+    good: bool
+    """Whether it shows how it should be."""
+    note: str
+    """What else must be known of it: `escaped`, `bytes`, `100000 times`, `profile rest`."""
+    text: str
+    """As it is in the documentation."""
+
+    @property
+    def content(self) -> bytes:
+        """The file that the sample is about."""
+        if self.note in {"escaped", "bytes"}:
+            encoding = "utf-8" if self.note == "escaped" else "latin-1"
+            return self.text.strip().encode().decode("unicode_escape").encode(encoding)
+        times = re.fullmatch(r"(\d+) times", self.note)
+        return self.text.encode() * (int(times[1]) if times else 1)
+
+
+class RuleDocs(NamedTuple):
+    """What a rule's docstring says."""
+
+    summary: str
+    """What it finds, in one sentence."""
+    why: str
+    """What follows from it; may be empty."""
+    samples: tuple[Sample, ...]
+    """Bad ones and good ones."""
+    source: str
+    """How it is known."""
+
+
+_SECTION = re.compile(r"^(Bad|Good|Source)(?: \(([^)]*)\))?:(.*)$", re.MULTILINE)
+
+
+def docs_of(rule: Rule) -> RuleDocs:
+    """Parse a rule's docstring."""
+    text = inspect.cleandoc(rule.check.__doc__ or "")
+    summary, _, rest = text.partition("\n\n")
+    parts = list(_SECTION.finditer(rest))
+    ends = [part.start() for part in parts[1:]] + [len(rest)]
+    samples = []
+    source = ""
+    for part, end in zip(parts, ends, strict=True):
+        body = inspect.cleandoc(rest[part.end() : end])
+        if part[1] == "Source":
+            source = " ".join(f"{part[3]} {body}".split())
+        else:
+            sample = Sample(good=part[1] == "Good", note=part[2] or "", text=body + "\n")
+            samples.append(sample)
+    why = rest[: parts[0].start()].strip()
+    return RuleDocs(summary=summary, why=why, samples=tuple(samples), source=source)

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from pullqueue.config import dialects
+from pullqueue.config.dialects import (
+    ACL_ENTRY,
+    CLOUD_TASKS,
+    LEVEL_NAMES,
+    QUEUE,
+    RETRY,
+    TOP,
+    Path,
+    keys_at,
+    level_of,
+    level_with,
+    meant_key,
+    path_text,
+    schema_at,
+)
+from pullqueue.config.document import Mapping, Pair, Scalar, Sequence, describe, place_of
 from pullqueue.config.edits import delete_pair, rename_key
-from pullqueue.config.findings import Edit, Fix
-from pullqueue.config.nodes import Mapping, Pair, Scalar
-from pullqueue.config.reports import Report
-from pullqueue.config.rules.base import Rule
-from pullqueue.config.shape import StrangeKey
-from pullqueue.config.source import Source
+from pullqueue.config.findings import Edit, Fix, Report, Severity
+from pullqueue.config.rules.base import UNSAFE, Rule
+from pullqueue.config.shape import UnknownKey, Violation
 from pullqueue.config.text import shorten
 from pullqueue.config.view import Section, View
 
-_EXAMPLES = {
-    "rate": "rate: 5/s",
-    "bucket_size": "bucket_size: 40",
-    "max_concurrent_requests": "max_concurrent_requests: 10",
-    "task_retry_limit": "task_retry_limit: 7",
-    "task_age_limit": "task_age_limit: 2d",
-    "min_backoff_seconds": "min_backoff_seconds: 10",
-    "max_backoff_seconds": "max_backoff_seconds: 200",
-}
 _JAVA_TOP = ("application", "resume_paused_queues")
+_SIGNS = {
+    ":": "a space is missing after the colon",
+    "-": "keys with hyphens are those of queue.xml; `pullqueue convert` converts a file",
+}
 
 
-class UnknownKey(Rule):
+@Rule("QY101", loadable=False, fixes=(UNSAFE,))
+def unknown_key(view: View) -> Iterator[Report]:
     """A key that queue.yaml does not have.
 
     App Engine refuses the file. The names of queue.xml (`bucket-size`) and of the Cloud Tasks
-    API (`max_dispatches_per_second`) are not those of queue.yaml. The Java SDK's reader knows
-    neither `acl` nor `application` nor `resume_paused_queues`.
+    API (`max_dispatches_per_second`) are not those of queue.yaml. The Java SDK's reader has
+    no `acl`, `application` or `resume_paused_queues`.
 
     Bad:
         queue:
@@ -48,76 +57,82 @@ class UnknownKey(Rule):
 
     Source: the Python SDK: "Unexpected attribute".
     """
-
-    code = "QY101"
-    name = "unknown-key"
-    hideable = False
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report unknown keys with the key that was most likely meant."""
-        for unknown in view.shape.unknown_keys:
-            if dialects.level_with(unknown.name) is None:
-                yield _unknown(unknown)
-        if view.settings.profile == "java":
-            yield from _unknown_to_java(view)
+    for unknown in view.shape.unknown_keys:
+        if level_with(unknown.name) is None and not view.is_foreign:
+            yield _unknown(unknown)
+    if view.settings.profile == "java":
+        sections: list[tuple[Section, str]] = [(view.top, key) for key in _JAVA_TOP]
+        sections += [(queue, "acl") for queue in view.queues]
+        for section, key in sections:
+            if entry := section.entries.get(key):
+                message = f"`{key}` is not supported by the Java SDK's reader: remove it"
+                yield Report(at=entry.key_place, message=message, path=entry.path)
 
 
-def _unknown(unknown: StrangeKey) -> Report:
-    key = unknown.name
-    level = dialects.level_of(unknown.path)
-    meant = dialects.corrected(key, level)
-    message = f"`{shorten(key)}` is not a key {dialects.LEVEL_NAMES[level]}"
+def _unknown(unknown: UnknownKey) -> Report:
+    key, level = unknown.name, level_of(unknown.path)
+    message = f"`{shorten(key)}` is not a key {LEVEL_NAMES[level]}"
     fix = None
-    if meant is not None:
+    if meant := meant_key(key, level):
         message += f": did you mean `{meant}`?"
-        fix = _rename_fix(unknown, meant)
-    elif own := dialects.CLOUD_TASKS.get(key):
-        message += f", but of the Cloud Tasks API: use `{own}`"
+        if unknown.mapping.pair(meant) is None:
+            edit = rename_key(unknown.pair.key, meant)
+            fix = Fix(title=f"rename it to `{meant}`", edits=(edit,))
+    elif own := CLOUD_TASKS.get(key):
+        home = LEVEL_NAMES[level_with(own) or TOP]
+        message = f"`{key}` is a name of the Cloud Tasks API: use `{_example(unknown, own)}` {home}"
+    elif meant := meant_key(key):
+        message += f": did you mean `{meant}` {LEVEL_NAMES[level_with(meant) or TOP]}?"
     else:
-        known = ", ".join(f"`{name}`" for name in sorted(dialects.keys_at(level)))
-        message += f": there are {known}"
+        message += f": the keys are {', '.join(f'`{name}`' for name in sorted(keys_at(level)))}"
     return Report(
-        at=unknown.place, message=message, path=unknown.where, hint=_hint(key, level), fix=fix
+        at=place_of(unknown.pair.key),
+        message=message,
+        path=path_text(unknown.path),
+        hint=_hint(key, level),
+        fix=fix,
     )
 
 
-def _rename_fix(unknown: StrangeKey, meant: str) -> Fix | None:
-    if any(pair.key.text == meant for pair in unknown.mapping.pairs):
-        return None
-    return Fix(title=f"rename it to `{meant}`", edits=(rename_key(unknown.pair.key, meant),))
+_EXAMPLES = {
+    "rate": "5/s",
+    "bucket_size": "40",
+    "max_concurrent_requests": "10",
+    "task_retry_limit": "7",
+    "task_age_limit": "2d",
+    "min_backoff_seconds": "10",
+    "max_backoff_seconds": "200",
+}
 
 
-def _hint(key: str, level: str) -> str | None:
+def _example(unknown: UnknownKey, own: str) -> str:
+    """Return a key with the value that a name of the Cloud Tasks API has, or else an example."""
+    value = unknown.pair.value
+    text = value.text if isinstance(value, Scalar) else ""
+    written = {
+        "rate": re.sub(r"^([0-9]+(\.[0-9]+)?)$", r"\1/s", text),
+        "task_retry_limit": str(int(text) - 1) if re.fullmatch(r"0*[1-9][0-9]{0,5}", text) else "",
+        "task_age_limit": text,
+        "min_backoff_seconds": text.removesuffix("s"),
+        "max_backoff_seconds": text.removesuffix("s"),
+    }.get(own, text)
+    usable = re.fullmatch(r"[0-9]+(\.[0-9]+)?(/?[smhd])?", written)
+    return f"{own}: {written if usable else _EXAMPLES[own]}"
+
+
+def _hint(key: str, level: Path) -> str | None:
     if key.startswith("-"):
-        if key[1:] in dialects.keys_at(level):
-            return "remove the dash: what stands below it is the list"
+        if key[1:] in keys_at(level):
+            return "remove the dash: what is below it is the list"
         return f"a space is missing after the dash: write `- {key[1:]}:`"
-    if key in dialects.CLOUD_TASKS:
-        own = dialects.CLOUD_TASKS[key]
-        home = dialects.LEVEL_NAMES[dialects.level_with(own) or ""]
-        return f"queue.yaml has `{own}` {home}, such as `{_EXAMPLES[own]}`"
-    if level == dialects.GRANT:
+    if level == ACL_ENTRY:
         return "`user_email` may lease and delete, `writer_email` may insert"
     return next((hint for sign, hint in _SIGNS.items() if sign in key), None)
 
 
-_SIGNS = {
-    ":": "a space is missing after the colon",
-    "-": "names with hyphens are those of queue.xml; `pullqueue convert` translates a file",
-}
-
-
-def _unknown_to_java(view: View) -> Iterator[Report]:
-    sections: list[tuple[Section, str]] = [(view.top, key) for key in _JAVA_TOP]
-    sections += [(queue, "acl") for queue in view.queues]
-    for section, key in sections:
-        if entry := section.entries.get(key):
-            message = f"the Java SDK's reader of queue.yaml has no `{key}`"
-            yield Report(at=entry.key_place, message=message, path=entry.path)
-
-
-class MisplacedKey(Rule):
-    """A key of the format stands at the wrong level.
+@Rule("QY102", loadable=False, fixes=(UNSAFE,))
+def misplaced_key(view: View) -> Iterator[Report]:
+    """A key of the format is at the wrong level.
 
     `task_retry_limit` belongs under `retry_parameters`, `total_storage_limit` at the top level,
     `rate` in an entry of `queue`.
@@ -137,76 +152,53 @@ class MisplacedKey(Rule):
 
     Source: the Python SDK: "Unexpected attribute".
     """
-
-    code = "QY102"
-    name = "misplaced-key"
-    hideable = False
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report keys that belong elsewhere, and where."""
-        for unknown in view.shape.unknown_keys:
-            home = dialects.level_with(unknown.name)
-            if home is None:
-                continue
-            message = (
-                f"`{unknown.name}` does not stand "
-                f"{dialects.LEVEL_NAMES[dialects.level_of(unknown.path)]}: "
-                f"it belongs {dialects.LEVEL_NAMES[home]}"
+    for unknown in view.shape.unknown_keys:
+        home = level_with(unknown.name)
+        if home is not None:
+            where = LEVEL_NAMES[level_of(unknown.path)]
+            yield Report(
+                at=place_of(unknown.pair.key),
+                message=f"`{unknown.name}` is not allowed {where}: it belongs {LEVEL_NAMES[home]}",
+                path=path_text(unknown.path),
+                fix=_move_fix(view, unknown, home),
             )
-            fix = _move_fix(view, unknown, home)
-            yield Report(at=unknown.place, message=message, path=unknown.where, fix=fix)
 
 
-def _move_fix(view: View, unknown: StrangeKey, home: str) -> Fix | None:
-    """Move a retry key of a queue under `retry_parameters`, and one of the top level there."""
+def _move_fix(view: View, unknown: UnknownKey, home: Path) -> Fix | None:
+    """Move a key of a queue under `retry_parameters` or to the top level, where that is simple."""
     mapping, pair = unknown.mapping, unknown.pair
-    if dialects.level_of(unknown.path) != dialects.QUEUE or mapping.flow:
+    if level_of(unknown.path) != QUEUE or home not in {TOP, RETRY} or mapping.flow:
         return None
     if not isinstance(pair.value, Scalar) or pair.value.style in {"|", ">"}:
         return None
-    if home == dialects.TOP:
-        return _raised(view, mapping, pair)
-    if home != dialects.RETRY:
-        return None
-    retry = Section(mapping, "").entries.get("retry_parameters")
-    edits = _moved(view.source, pair) if retry is None else _merged(view.source, mapping, pair)
+    if home == TOP:
+        edits = _moved_into(view, view.root, mapping, pair)
+        return Fix(title="move it to the top level", edits=edits) if edits else None
+    retry = mapping.pair("retry_parameters")
+    if retry is None:
+        column = view.source.column_of(pair.key.start)
+        opening = f"retry_parameters:{view.source.newline}{' ' * (column + 2)}"
+        edits = (Edit(pair.key.start, pair.key.start, opening),)
+    elif isinstance(retry.value, Mapping) and not retry.value.flow:
+        edits = _moved_into(view, retry.value, mapping, pair)
+    else:
+        edits = ()
     return Fix(title="move it under `retry_parameters`", edits=edits) if edits else None
 
 
-def _raised(view: View, mapping: Mapping, pair: Pair) -> Fix | None:
-    """Move a key above the first of the top level."""
+def _moved_into(view: View, target: Mapping, mapping: Mapping, pair: Pair) -> tuple[Edit, ...]:
+    """Move a pair before the first one of another mapping, which must not have its key."""
     removal = delete_pair(view.source, mapping, pair.key)
-    if removal is None or pair.key.text in view.top.entries:
-        return None
-    first = view.root.pairs[0].key.start
-    content = view.source.text[pair.key.start : max(pair.value.end, pair.key.end)]
-    column = first - view.source.line_span(first)[0]
-    line = f"{content}{view.source.newline}{' ' * column}"
-    return Fix(title="move it to the top level", edits=(Edit(first, first, line), removal))
-
-
-def _moved(source: Source, pair: Pair) -> tuple[Edit, ...]:
-    """Put `retry_parameters:` above a key, and the key one level deeper."""
-    column = pair.key.start - source.line_span(pair.key.start)[0]
-    opening = f"retry_parameters:{source.newline}{' ' * (column + 2)}"
-    return (Edit(pair.key.start, pair.key.start, opening),)
-
-
-def _merged(source: Source, mapping: Mapping, pair: Pair) -> tuple[Edit, ...]:
-    """Move a key under the `retry_parameters` that are there; nothing if that is not simple."""
-    retry = next(other.value for other in mapping.pairs if other.key.text == "retry_parameters")
-    removal = delete_pair(source, mapping, pair.key)
-    if not isinstance(retry, Mapping) or retry.flow or removal is None:
+    if removal is None or target.pair(pair.key.text) is not None:
         return ()
-    if any(known.key.text == pair.key.text for known in retry.pairs):
-        return ()
-    first = retry.pairs[0].key.start
-    content = source.text[pair.key.start : max(pair.value.end, pair.key.end)]
-    indent = " " * (first - source.line_span(first)[0])
-    return (Edit(first, first, f"{content}{source.newline}{indent}"), removal)
+    first = target.pairs[0].key.start
+    content = view.source.text[pair.key.start : pair.end]
+    line = f"{content}{view.source.newline}{' ' * view.source.column_of(first)}"
+    return (Edit(first, first, line), removal)
 
 
-class MissingName(Rule):
+@Rule("QY103", loadable=False)
+def missing_name(view: View) -> Iterator[Report]:
     """A queue has no name.
 
     Bad:
@@ -220,25 +212,109 @@ class MissingName(Rule):
 
     Source: the Python SDK: "Missing required value [name]".
     """
-
-    code = "QY103"
-    name = "missing-name"
-    hideable = False
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report queues without a name, or with nothing behind `name:`."""
-        for violation in view.violations.get("missing-name", ()):
-            at = violation.key_place
-            if violation.key is None and isinstance(violation.node, Mapping):
-                section = Section(violation.node, "")
-                at = section.place
-                if _is_misspelt(section):
-                    continue
-            message = "the queue has no name: give it one, as `name: mail-queue`"
-            yield Report(at=at, message=message, path=violation.where)
+    for violation in view.violations("missing-name"):
+        at = violation.key_place
+        if violation.key is None and isinstance(violation.node, Mapping):
+            section = Section(violation.node)
+            at = section.place
+            if is_misspelt(section, "name"):
+                continue
+        message = "the queue has no name: add one, for example `name: mail-queue`"
+        yield Report(at=at, message=message, path=violation.where)
 
 
-def _is_misspelt(section: Section) -> bool:
-    known = dialects.keys_at(dialects.QUEUE)
-    unknown = [key for key in section.entries if key not in known]
-    return any(dialects.corrected(key, dialects.QUEUE) == "name" for key in unknown)
+def is_misspelt(queue: Section, key: str) -> bool:
+    """Whether a queue has an unknown key that was most likely meant to be this one."""
+    unknown = [name for name in queue.entries if level_with(name) is None]
+    return any((CLOUD_TASKS.get(name) or meant_key(name, QUEUE)) == key for name in unknown)
+
+
+@Rule("QY104", loadable=False)
+def wrong_type(view: View) -> Iterator[Report]:
+    """A list, a mapping or a single value is used in place of another of them.
+
+    Bad:
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - worker@my-app.iam.gserviceaccount.com
+
+    Good:
+        queue:
+        - name: jobs
+          mode: pull
+          acl:
+          - user_email: worker@my-app.iam.gserviceaccount.com
+
+    Source: the Python SDK's queueinfo. It reads a list in the place of an address as `[]`.
+    """
+    for violation in view.violations("wrong-type"):
+        what = f"`{violation.name}`" if violation.name else "this entry"
+        message = f"{what} is {describe(violation.node)}: it must be {_wanted(violation.path)}"
+        hint = _type_hint(violation)
+        yield Report(at=violation.place, message=message, path=violation.where, hint=hint)
+
+
+def _wanted(path: Path) -> str:
+    schema = schema_at(path)
+    types = schema.get("type", "string")
+    if "object" in types:
+        return f"a mapping with keys such as `{next(iter(schema['properties']))}`"
+    return "a list" if "array" in types else "a single value"
+
+
+def _type_hint(violation: Violation) -> str | None:
+    node = violation.node
+    last = violation.path[-1] if violation.path else ""
+    if isinstance(node, Scalar) and ":" in node.text and " " not in node.text.split(":")[0]:
+        return "a space is missing after the colon: write `key: value`"
+    if isinstance(last, int) and isinstance(node, Scalar) and "acl" in violation.path:
+        return "write `- user_email: ADDRESS` (may lease) or `- writer_email: ADDRESS` (may insert)"
+    if isinstance(node, Mapping) and last in {"queue", "acl"}:
+        return "put a dash and a space before the first key of each entry"
+    if isinstance(node, Sequence) and last == "retry_parameters":
+        return "the keys of `retry_parameters` have no dashes"
+    return None
+
+
+@Rule("QY105", severity=Severity.WARNING, fixes=(UNSAFE,))
+def null_value(view: View) -> Iterator[Report]:
+    """A key has no value.
+
+    It is ignored, as if the key were not there, which is seldom what was meant.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+
+    Source: the Python SDK's queueinfo, run.
+    """
+    for section, others in _sections(view):
+        for name, entry in section.entries.items():
+            if entry.is_null and name not in others and level_with(name) is not None:
+                edit = delete_pair(view.source, section.node, entry.key)
+                yield Report(
+                    at=entry.key_place,
+                    message=f"`{name}` has no value and is ignored: set a value, or remove the key",
+                    path=entry.path,
+                    fix=Fix(title=f"remove `{name}`", edits=(edit,)) if edit else None,
+                )
+
+
+def _sections(view: View) -> Iterator[tuple[Section, set[str]]]:
+    """Yield every mapping, with the keys whose missing value another rule reports."""
+    yield view.top, {"queue"}
+    for queue in view.queues:
+        yield queue, {"name", "rate"} if queue.mode == "push" else {"name"}
+        if queue.retry:
+            yield queue.retry, set()
+        for entry in queue.acl_entries:
+            yield entry, set()

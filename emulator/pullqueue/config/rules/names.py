@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pullqueue.config.findings import Severity
-from pullqueue.config.nodes import Scalar
-from pullqueue.config.reports import Report
-from pullqueue.config.rules.base import LENIENT, Rule
-from pullqueue.config.rules.push import correction, or_did_you_mean, scalars_of, seen_hint
-from pullqueue.config.text import shorten
+from pullqueue.config.document import Scalar
+from pullqueue.config.findings import Report, Severity
+from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, effective_hint, wrong_values
+from pullqueue.config.text import closest, shorten
 from pullqueue.config.view import Entry, QueueView, View
 
-_LONGEST = 499
-"""The longest name that Google's Python library lets pass."""
-MODES = ("pull", "push")
+_MAX_NAME = 100
+_MODES = ("pull", "push")
 
 
-class NameFormat(Rule):
+@Rule("QY201", loadable=False)
+def name_format(view: View) -> Iterator[Report]:
     """A name has characters other than letters, digits and hyphens, or none at all.
 
-    The underscore is the fault most often made in queue.yaml.
+    The underscore is the most frequent fault in queue.yaml.
 
     Bad:
         queue:
@@ -32,27 +30,17 @@ class NameFormat(Rule):
         - name: notify-send
           rate: 5/s
 
-    Source: the Python SDK's pattern for names; it also lets pass an empty name and a line break
-    at the end, with which no task can be added.
+    Source: the Python SDK's pattern for names, which permits up to 499 characters; it also accepts
+    an empty name and a line break at the end, with which no task can be added.
     """
-
-    code = "QY201"
-    name = "name-format"
-    hideable = False
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report names that are not made of letters, digits and hyphens."""
-        for violation, node in scalars_of(view, self.name):
-            message = f'"{shorten(node.text)}" is no name for a queue: use letters, digits and `-`'
-            if not node.seen:
-                message = "the name is empty: use letters, digits and `-`"
-            yield Report(
-                at=violation.place, message=message, path=violation.where, hint=_name_hint(node)
-            )
-        for queue, entry in _named(view):
-            if len(queue.name or "") > _LONGEST:
-                message = f"the name has {len(queue.name or '')} characters: a name has at most 100"
-                yield Report(at=entry.place, message=message, path=entry.path)
+    advice = f"use letters, digits and hyphens (1 to {_MAX_NAME} characters)"
+    for violation, node in view.wrong_scalars("name-format"):
+        text = node.effective_text
+        message = f'invalid queue name "{shorten(node.text)}": {advice}'
+        if len(text) > _MAX_NAME:
+            message = f"queue name has {len(text)} characters; the maximum is {_MAX_NAME}"
+        hint = _name_hint(node)
+        yield Report(at=violation.place, message=message, path=violation.where, hint=hint)
 
 
 def _name_hint(node: Scalar) -> str | None:
@@ -61,14 +49,16 @@ def _name_hint(node: Scalar) -> str | None:
     if ":" in node.text and not node.style:
         return "a space is missing after a colon: the lines were read as one value"
     if "_" in node.text:
-        return f'such as "{shorten(node.text.replace("_", "-"))}"; the code must name it alike'
-    return seen_hint(node)
+        suggested = shorten(node.text.replace("_", "-"))
+        return f'for example "{suggested}"; change it in the code too'
+    return effective_hint(node)
 
 
-class NameLength(Rule):
+@Rule("QY202", severity=Severity.WARNING, levels={"java": Severity.ERROR})
+def name_length(view: View) -> Iterator[Report]:
     r"""A name is longer than 100 characters.
 
-    gcloud and Google's Python library let it pass; App Engine's own API refuses to use such a
+    gcloud and Google's Python library accept it; App Engine's own API refuses to use such a
     queue, and the Java SDK refuses the file.
 
     Bad:
@@ -85,27 +75,19 @@ class NameLength(Rule):
 
     Source: documentation; `taskqueue.Queue` of the Python SDK.
     """
-
-    code = "QY202"
-    name = "name-length"
-    severity = Severity.WARNING
-    levels = {"java": Severity.ERROR}  # noqa: RUF012 - read only
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report names over 100 characters."""
-        for violation, node in scalars_of(view, self.name):
-            if len(node.seen) <= _LONGEST:
-                message = (
-                    f'"{shorten(node.seen, limit=30)}" has {len(node.seen)} characters: '
-                    "a name has at most 100"
-                )
-                yield Report(at=violation.place, message=message, path=violation.where)
+    wrong = {violation.where for violation in view.violations("name-format")}
+    for queue, entry in _named(view):
+        length = len(queue.name or "")
+        if length > _MAX_NAME and entry.path not in wrong:
+            message = f"queue name has {length} characters; the maximum is {_MAX_NAME}"
+            yield Report(at=entry.place, message=message, path=entry.path)
 
 
-class DuplicateQueueName(Rule):
-    """Two queues have one name.
+@Rule("QY203", levels=LENIENT)
+def duplicate_queue_name(view: View) -> Iterator[Report]:
+    """Two queues have the same name.
 
-    Google's Python library and gcloud keep the last one without a word; the Java SDK refuses
+    Google's Python library and gcloud keep the last one without a message; the Java SDK refuses
     the file.
 
     Bad:
@@ -122,25 +104,17 @@ class DuplicateQueueName(Rule):
 
     Source: the Python SDK and gcloud, run; documentation: names are unique.
     """
-
-    code = "QY203"
-    name = "duplicate-queue-name"
-    levels = LENIENT
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report the second and every later queue of a name."""
-        first: dict[str, Entry] = {}
-        for queue, entry in _named(view):
-            name = queue.name or ""
-            other = first.setdefault(name, entry)
-            if other is not entry:
-                yield Report(
-                    at=entry.place,
-                    message=f'a queue named "{shorten(name)}" is there already: '
-                    "rename or remove one of them",
-                    path=entry.path,
-                    labels=((other.place, "the first is here"),),
-                )
+    first: dict[str, Entry] = {}
+    for queue, entry in _named(view):
+        name = queue.name or ""
+        other = first.setdefault(name, entry)
+        if other is not entry:
+            yield Report(
+                at=entry.place,
+                message=f'duplicate queue name "{shorten(name)}": rename or remove one of them',
+                path=entry.path,
+                labels=((other.place, "the first is here"),),
+            )
 
 
 def _named(view: View) -> Iterator[tuple[QueueView, Entry]]:
@@ -150,10 +124,11 @@ def _named(view: View) -> Iterator[tuple[QueueView, Entry]]:
             yield queue, entry
 
 
-class SimilarQueueName(Rule):
+@Rule("QY204", severity=Severity.INFO, once=True)
+def similar_queue_name(view: View) -> Iterator[Report]:
     """Two names differ in upper and lower case only.
 
-    They are two queues, and easily taken for one another.
+    They are two queues, and easily confused.
 
     Bad:
         queue:
@@ -169,33 +144,27 @@ class SimilarQueueName(Rule):
         - name: mail-slow
           rate: 1/s
 
-    Source: a courtesy; App Engine does not object.
+    Source: advice of this program; App Engine accepts it.
     """
-
-    code = "QY204"
-    name = "similar-queue-name"
-    severity = Severity.INFO
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report a name that was met in other letters before."""
-        first: dict[str, tuple[str, Entry]] = {}
-        for queue, entry in _named(view):
-            name = queue.name or ""
-            other_name, other = first.setdefault(name.lower(), (name, entry))
-            if other_name != name:
-                yield Report(
-                    at=entry.place,
-                    message=f'"{shorten(name)}" differs from "{shorten(other_name)}" '
-                    "in upper and lower case only",
-                    path=entry.path,
-                    labels=((other.place, "the other is here"),),
-                )
+    first: dict[str, tuple[str, Entry]] = {}
+    for queue, entry in _named(view):
+        name = queue.name or ""
+        other_name, other = first.setdefault(name.lower(), (name, entry))
+        if other_name != name:
+            yield Report(
+                at=entry.place,
+                message=f'queue names "{shorten(name)}" and "{shorten(other_name)}" differ in '
+                "upper and lower case only",
+                path=entry.path,
+                labels=((other.place, "the other is here"),),
+            )
 
 
-class ModeValue(Rule):
+@Rule("QY206", loadable=False, fixes=(UNSAFE,))
+def mode_value(view: View) -> Iterator[Report]:
     """`mode` is neither `push` nor `pull`.
 
-    Lower case counts. YAML 1.1 reads `no` and `off` as false.
+    Upper case is not accepted. YAML 1.1 reads `no` and `off` as false.
 
     Bad:
         queue:
@@ -210,35 +179,17 @@ class ModeValue(Rule):
     Source: the Python SDK's queueinfo.
     """
 
-    code = "QY206"
-    name = "mode-value"
-    hideable = False
+    def suggest(text: str) -> str | None:
+        return closest(text.strip().lower(), _MODES)
 
-    def check(self, view: View) -> Iterator[Report]:
-        """Report other modes, with the one most likely meant."""
-        for violation, node in scalars_of(view, self.name):
-            meant = _meant_mode(node.text)
-            advice = or_did_you_mean("write `pull` or `push`", meant)
-            yield Report(
-                at=violation.place,
-                message=f'"{shorten(node.text)}" is no mode: {advice}',
-                path=violation.where,
-                hint=seen_hint(node),
-                fix=correction(node, meant),
-            )
+    yield from wrong_values(view, "mode-value", "use `pull` or `push`", suggest)
 
 
-def _meant_mode(text: str) -> str | None:
-    import difflib  # noqa: PLC0415 - only a file with such a fault pays for it
+@Rule("QY207", severity=Severity.WARNING)
+def default_queue_pull(view: View) -> Iterator[Report]:
+    """The queue `default` is a pull queue.
 
-    close = difflib.get_close_matches(text.strip().lower(), MODES, n=1, cutoff=0.7)
-    return close[0] if close else None
-
-
-class DefaultQueuePull(Rule):
-    """The queue `default` is made a pull queue.
-
-    App Engine's library permits it. Cloud Tasks wants a queue of that name to push.
+    App Engine's library permits it. Cloud Tasks requires a queue of that name to be a push queue.
 
     Bad:
         queue:
@@ -252,15 +203,7 @@ class DefaultQueuePull(Rule):
 
     Source: documentation of Cloud Tasks.
     """
-
-    code = "QY207"
-    name = "default-queue-pull"
-    severity = Severity.WARNING
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report a `default` with `mode: pull`."""
-        for queue in view.queues:
-            entry = queue.get("mode")
-            if queue.name == "default" and queue.mode == "pull" and entry is not None:
-                message = "`default` is a pull queue: give pull tasks a queue of another name"
-                yield Report(at=entry.place, message=message, path=entry.path)
+    for queue in view.pull_queues:
+        if queue.name == "default":
+            message = "`default` must be a push queue: use another name for the pull queue"
+            yield Report(at=queue.entries["mode"].place, message=message, path=f"{queue.path}.mode")

@@ -1,28 +1,39 @@
-"""Rules on how YAML and App Engine read values: numbers and texts that become others."""
+"""Rules on values that YAML or App Engine read as others than they look like."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pullqueue.config.edits import replace_scalar
-from pullqueue.config.findings import Fix, Severity
-from pullqueue.config.nodes import Scalar
-from pullqueue.config.reports import Report
-from pullqueue.config.rules.base import Rule
-from pullqueue.config.rules.push import scalars_of
+from pullqueue.config.document import Scalar
+from pullqueue.config.findings import Report, Severity
+from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, write_fix
 from pullqueue.config.text import shorten
-from pullqueue.config.view import Entry, QueueView, Section, View
+from pullqueue.config.view import Entry, QueueView, View
 
 _INTEGERS = ("bucket_size", "max_concurrent_requests")
 _RETRY_INTEGERS = ("task_retry_limit", "max_doublings")
-_RETRY_NUMBERS = ("min_backoff_seconds", "max_backoff_seconds")
+_BACKOFFS = ("min_backoff_seconds", "max_backoff_seconds")
+_KINDS = {"int": "a number", "float": "a number", "bool": "a truth value", "timestamp": "a date"}
+_DEFAULTS = {
+    "bucket_size": "5",
+    "max_concurrent_requests": "1000",
+    "min_backoff_seconds": "0.1",
+    "max_backoff_seconds": "3600",
+    "max_doublings": "16",
+}
 
 
-class ImplicitType(Rule):
+def _retry_entries(queue: QueueView, *keys: str) -> Iterator[Entry]:
+    if queue.retry:
+        yield from queue.retry.some(*keys)
+
+
+@Rule("QY205", severity=Severity.WARNING, fixes=(SAFE, UNSAFE))
+def implicit_type(view: View) -> Iterator[Report]:
     """YAML 1.1 reads a text as something else.
 
     App Engine reads YAML 1.1, where `0123` is 83, `yes` is true, `12:30` is 750 and `1.10` is
-    1.1; other tools read YAML 1.2, where they are not. Quotes make a text of it in both.
+    1.1; other tools read YAML 1.2, where they are not. In quotes it is a text in both.
 
     Bad:
         queue:
@@ -36,73 +47,52 @@ class ImplicitType(Rule):
 
     Source: YAML 1.1's types; the Python SDK, run.
     """
-
-    code = "QY205"
-    name = "implicit-type"
-    severity = Severity.WARNING
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report texts, and numbers in another base, that are not what they look like."""
-        refused = {
-            violation.node.start for found in view.violations.values() for violation in found
-        }
-        for entry, scalar in _candidates(view):
-            if scalar.start not in refused and not scalar.style:
-                yield _implicit(entry, scalar)
+    refused = {
+        violation.node.start
+        for violations in view.shape.violations.values()
+        for violation in violations
+    }
+    for entry in _readable_as_others(view):
+        if entry.scalar and entry.scalar.start not in refused and not entry.scalar.style:
+            yield _implicit(entry, entry.scalar)
 
 
-def _candidates(view: View) -> Iterator[tuple[Entry, Scalar]]:
-    """Values that are read as another text, or as the same text by accident (names)."""
-    for entry in _texts(view):
+def _readable_as_others(view: View) -> Iterator[Entry]:
+    """Yield values that are read as another text, or as the same text by accident (names)."""
+    texts = [*view.top.some("total_storage_limit", "application")]
+    texts += [entry for queue in view.queues for entry in queue.some("name", "target")]
+    for entry in texts:
         scalar = entry.scalar
-        if scalar is None or scalar.kind == "str":
-            continue
-        if scalar.seen != scalar.text or entry.key.text == "name":
-            yield entry, scalar
-    for queue in view.queues:
-        for entry in _entries(queue.retry, _RETRY_NUMBERS):
-            scalar = entry.scalar
-            if scalar and scalar.kind == "int" and scalar.seen != scalar.text.lstrip("+"):
-                yield entry, scalar
-
-
-def _texts(view: View) -> Iterator[Entry]:
-    yield from _entries(view.top, ("total_storage_limit", "application"))
-    for queue in view.queues:
-        yield from _entries(queue, ("name", "target"))
-
-
-def _entries(section: Section | None, keys: tuple[str, ...]) -> Iterator[Entry]:
-    for key in keys if section else ():
-        entry = section.get(key) if section else None
-        if entry is not None:
+        if scalar and scalar.kind != "str" and (entry.text != scalar.text or _is_name(entry)):
             yield entry
+    for queue in view.queues:
+        for entry in _retry_entries(queue, *_BACKOFFS):
+            scalar = entry.scalar
+            if scalar and scalar.kind == "int" and entry.text != scalar.text.lstrip("+"):
+                yield entry
+
+
+def _is_name(entry: Entry) -> bool:
+    return entry.key.text == "name"
 
 
 def _implicit(entry: Entry, scalar: Scalar) -> Report:
-    same = scalar.seen == scalar.text
-    numeric = entry.key.text in _RETRY_NUMBERS
-    kind = {"int": "a number", "float": "a number", "bool": "a truth value"}.get(
-        scalar.kind, "a date"
-    )
-    if same:
-        message = f"`{shorten(scalar.text)}` is {kind} to YAML: put it in quotes"
+    text, effective = shorten(scalar.text), shorten(scalar.effective_text)
+    if text == effective:
+        message = f"`{text}` is {_KINDS[scalar.kind]} in YAML: put it in quotes"
+        fix = write_fix(scalar, f'"{scalar.text}"', safe=True)
+    elif entry.key.text in _BACKOFFS:
+        message = f"App Engine reads `{text}` as {effective}: write the intended number"
+        fix = write_fix(scalar, scalar.effective_text, safe=True)
     else:
-        advice = "write the number that is meant"
-        if not numeric:
-            advice = "put it in quotes, or write what is meant"
-        message = f"App Engine reads `{shorten(scalar.text)}` as {shorten(scalar.seen)}: {advice}"
-    written = scalar.seen if numeric else f'"{scalar.text}"'
-    fix = Fix(
-        title=f"write `{shorten(written)}`",
-        edits=(replace_scalar(scalar, written),),
-        safe=same or numeric,
-    )
+        message = f"App Engine reads `{text}` as {effective}: put it in quotes"
+        fix = write_fix(scalar, f'"{scalar.text}"')
     return Report(at=entry.place, message=message, path=entry.path, fix=fix)
 
 
-class IntegerFormat(Rule):
-    """A number of queue.yaml is no whole number.
+@Rule("QY214", loadable=False)
+def integer_format(view: View) -> Iterator[Report]:
+    """A number of queue.yaml is not a whole number.
 
     An exponent is refused too: YAML readers do not agree whether `1e2` is a number.
 
@@ -120,25 +110,21 @@ class IntegerFormat(Rule):
 
     Source: the Python SDK: "could not be converted to type int".
     """
-
-    code = "QY214"
-    name = "integer-format"
-    hideable = False
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report values that cannot be read as a whole number."""
-        for violation, node in scalars_of(view, self.name):
-            message = f'"{shorten(node.text)}" is no whole number: write digits only, such as `10`'
-            hint = None
-            if node.kind == "float":
-                hint = "some readers of YAML take it for a number, others for text"
-            yield Report(at=violation.place, message=message, path=violation.where, hint=hint)
+    for violation, node in view.wrong_scalars("integer-format"):
+        message = (
+            f'invalid {violation.name} "{shorten(node.text)}": use a whole number, for example `10`'
+        )
+        hint = None
+        if node.kind == "float":
+            hint = "some YAML readers read it as a number, others as text"
+        yield Report(at=violation.place, message=message, path=violation.where, hint=hint)
 
 
-class IntegerCoerced(Rule):
+@Rule("QY215", severity=Severity.WARNING, fixes=(SAFE,))
+def integer_coerced(view: View) -> Iterator[Report]:
     """A whole number is read as another one than is written.
 
-    App Engine cuts off fractions (`5.7` is 5), takes truth values for numbers (`yes` is 1), and
+    App Engine truncates fractions (`5.7` is 5), reads truth values as numbers (`yes` is 1), and
     YAML 1.1 reads `010` as 8 and `1:30` as 90.
 
     Bad:
@@ -155,41 +141,25 @@ class IntegerCoerced(Rule):
 
     Source: the Python SDK's `int()`; YAML 1.1's types.
     """
-
-    code = "QY215"
-    name = "integer-coerced"
-    severity = Severity.WARNING
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report numbers whose spelling is not that of the number App Engine sees."""
-        for queue in view.queues:
-            for entry in _integers(queue):
-                scalar, integer = entry.scalar, entry.integer
-                if scalar is None or integer is None or scalar.style:
-                    continue
-                if scalar.text.lstrip("+") == str(integer):
-                    continue
-                edit = replace_scalar(scalar, str(integer))
-                yield Report(
-                    at=entry.place,
-                    message=f"App Engine reads `{shorten(scalar.text)}` as "
-                    f"{shorten(str(integer))}: write the number that is meant",
-                    path=entry.path,
-                    fix=Fix(title=f"write `{shorten(str(integer))}`", edits=(edit,), safe=True),
-                )
+    for queue in view.queues:
+        for entry in (*queue.some(*_INTEGERS), *_retry_entries(queue, *_RETRY_INTEGERS)):
+            scalar, integer = entry.scalar, entry.integer
+            if scalar is None or integer is None or scalar.style:
+                continue
+            if scalar.text.lstrip("+") != str(integer):
+                text, number = shorten(scalar.text), shorten(str(integer))
+                message = f"App Engine reads `{text}` as {number}: write the intended number"
+                fix = write_fix(scalar, str(integer), safe=True)
+                yield Report(at=entry.place, message=message, path=entry.path, fix=fix)
 
 
-def _integers(queue: QueueView) -> Iterator[Entry]:
-    yield from _entries(queue, _INTEGERS)
-    yield from _entries(queue.retry, _RETRY_INTEGERS)
-
-
-class ZeroBecomesDefault(Rule):
+@Rule("QY232", severity=Severity.WARNING, levels={"sdk": None, "java": None}, once=True)
+def zero_becomes_default(view: View) -> Iterator[Report]:
     """A zero that the deployment replaces by the default.
 
-    gcloud takes zero for "not set": `max_doublings: 0` is deployed as 16,
+    gcloud reads zero as "not set": `max_doublings: 0` is deployed as 16,
     `min_backoff_seconds: 0` as 0.1, `max_concurrent_requests: 0` as 1000 and `bucket_size: 0`
-    as 5. Only `task_retry_limit: 0` stays.
+    as 5. Only `task_retry_limit: 0` is kept.
 
     Bad:
         queue:
@@ -205,34 +175,15 @@ class ZeroBecomesDefault(Rule):
 
     Source: gcloud's deployment of queues.
     """
-
-    code = "QY232"
-    name = "zero-becomes-default"
-    severity = Severity.WARNING
-    levels = {"sdk": None, "java": None}  # noqa: RUF012 - read only
-
-    def check(self, view: View) -> Iterator[Report]:
-        """Report zeros that will not be deployed."""
-        for queue in view.queues:
-            if queue.mode == "pull":
-                continue
-            entries = [*_entries(queue, _INTEGERS)]
-            entries += _entries(queue.retry, (*_RETRY_NUMBERS, "max_doublings"))
-            for entry in entries:
-                if entry.number == 0:
-                    default = DEFAULTS[entry.key.text]
-                    yield Report(
-                        at=entry.place,
-                        message=f"`{entry.key.text}: {entry.text}` is deployed as the default, "
-                        f"{default}: write another number, or leave the key out",
-                        path=entry.path,
-                    )
-
-
-DEFAULTS = {
-    "bucket_size": "5",
-    "max_concurrent_requests": "1000",
-    "min_backoff_seconds": "0.1",
-    "max_backoff_seconds": "3600",
-    "max_doublings": "16",
-}
+    for queue in view.queues:
+        if queue.mode == "pull":
+            continue
+        retries = _retry_entries(queue, *_BACKOFFS, "max_doublings")
+        for entry in (*queue.some(*_INTEGERS), *retries):
+            if entry.number == 0:
+                default = _DEFAULTS[entry.key.text]
+                message = (
+                    f"`{entry.key.text}: {entry.text}` is deployed as {default}, the default: "
+                    "write another number, or remove the key"
+                )
+                yield Report(at=entry.place, message=message, path=entry.path)

@@ -1,13 +1,13 @@
-"""Output formats: each is a function from results to text."""
+"""Output formats: each is a function from the report on a run to text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 
-from pullqueue.lint.results import FileResult
+from pullqueue.lint.report import RunReport
 
-Reporter = Callable[[Sequence[FileResult]], str]
+Reporter = Callable[[RunReport], str]
 
 FORMATS = {
     "full": "text",
@@ -24,7 +24,7 @@ FORMATS = {
 
 
 def reporter(name: str) -> Reporter:
-    """Give the function that writes a format; `full` without colour."""
+    """Return the function that writes a format."""
     module = import_module(f"{__name__}.{FORMATS[name]}")
     function: Reporter = getattr(module, f"report_{name}")
     return function

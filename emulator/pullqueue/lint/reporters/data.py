@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+from pullqueue.config.document import Source
 from pullqueue.config.findings import Finding, Severity
-from pullqueue.config.source import Source
-from pullqueue.lint.results import FileResult, edit_ranges
+from pullqueue.lint.report import RunReport
 
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
 _RDJSON_SEVERITIES = {
@@ -19,68 +19,63 @@ _RDJSON_SEVERITIES = {
 }
 
 
+class EditRange(NamedTuple):
+    """An edit with its place in lines and columns."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    replacement: str
+
+
+def edit_ranges(finding: Finding, source: Source) -> list[EditRange]:
+    """Return the edits of a finding's fix with lines and columns."""
+    edits = sorted(finding.fix.edits if finding.fix else ())
+    return [
+        EditRange(*source.position(edit.start), *source.position(edit.end), edit.replacement)
+        for edit in edits
+    ]
+
+
 def to_json(document: object, *, indent: int | None = 2) -> str:
     """Write JSON that can be printed: control characters (also DEL and C1) are escaped."""
     text = json.dumps(document, indent=indent, ensure_ascii=False)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def report_json(results: Sequence[FileResult]) -> str:
+def report_json(report: RunReport) -> str:
     """Write an array with one object per finding."""
-    return to_json(_objects(results)) + "\n"
+    return to_json(list(_objects(report))) + "\n"
 
 
-def report_jsonl(results: Sequence[FileResult]) -> str:
+def report_jsonl(report: RunReport) -> str:
     """Write one object per line and finding."""
-    return "".join(f"{to_json(item, indent=None)}\n" for item in _objects(results))
+    return "".join(f"{to_json(item, indent=None)}\n" for item in _objects(report))
 
 
-def _objects(results: Sequence[FileResult]) -> list[dict[str, Any]]:
-    return [_object(finding, result.source) for result in results for finding in result.findings]
-
-
-def _object(finding: Finding, source: Source) -> dict[str, Any]:
-    return {
-        "file": finding.file,
-        "line": finding.line,
-        "column": finding.column,
-        "end_line": finding.end_line,
-        "end_column": finding.end_column,
-        "code": finding.code,
-        "rule": finding.rule,
-        "severity": finding.severity.value,
-        "message": finding.message,
-        "key_path": finding.key_path,
-        "hint": finding.hint,
-        "labels": [
-            {
-                "line": label.line,
-                "column": label.column,
-                "end_line": label.end_line,
-                "end_column": label.end_column,
-                "message": label.message,
+def _objects(report: RunReport) -> Iterator[dict[str, Any]]:
+    for file in report.files:
+        for finding in file.findings:
+            yield {
+                **finding._asdict(),
+                "severity": finding.severity.value,
+                "labels": [label._asdict() for label in finding.labels],
+                "fix": _fix(finding, file.source),
             }
-            for label in finding.labels
-        ],
-        "fix": _fix(finding, source),
-    }
 
 
 def _fix(finding: Finding, source: Source) -> dict[str, Any] | None:
     if finding.fix is None:
         return None
-    return {
-        "title": finding.fix.title,
-        "safe": finding.fix.safe,
-        "drop_bom": finding.fix.drop_bom,
-        "edits": [edit._asdict() for edit in edit_ranges(finding.fix, source)],
-    }
+    edits = [edit._asdict() for edit in edit_ranges(finding, source)]
+    return {**finding.fix._asdict(), "edits": edits}
 
 
-def report_rdjson(results: Sequence[FileResult]) -> str:
+def report_rdjson(report: RunReport) -> str:
     """Write Reviewdog's diagnostics; its columns count bytes of UTF-8."""
     diagnostics = [
-        _diagnostic(finding, result.source) for result in results for finding in result.findings
+        _diagnostic(finding, file.source) for file in report.files for finding in file.findings
     ]
     document = {"source": {"name": "pullqueue lint"}, "diagnostics": diagnostics}
     return to_json(document) + "\n"
@@ -89,34 +84,21 @@ def report_rdjson(results: Sequence[FileResult]) -> str:
 def _diagnostic(finding: Finding, source: Source) -> dict[str, Any]:
     diagnostic: dict[str, Any] = {
         "message": finding.message,
-        "location": {
-            "path": finding.file,
-            "range": _byte_range(
-                source, finding.line, finding.column, finding.end_line, finding.end_column
-            ),
-        },
+        "location": {"path": finding.file, "range": _byte_range(source, finding)},
         "severity": _RDJSON_SEVERITIES[finding.severity],
         "code": {"value": f"{finding.code} {finding.rule}"},
     }
-    if finding.fix and finding.fix.edits:
+    if edits := edit_ranges(finding, source):
         diagnostic["suggestions"] = [
-            {
-                "range": _byte_range(
-                    source, edit.line, edit.column, edit.end_line, edit.end_column
-                ),
-                "text": edit.replacement,
-            }
-            for edit in edit_ranges(finding.fix, source)
+            {"range": _byte_range(source, edit), "text": edit.replacement} for edit in edits
         ]
     return diagnostic
 
 
-def _byte_range(
-    source: Source, line: int, column: int, end_line: int, end_column: int
-) -> dict[str, Any]:
+def _byte_range(source: Source, at: Finding | EditRange) -> dict[str, Any]:
     return {
-        "start": {"line": line, "column": _byte_column(source, line, column)},
-        "end": {"line": end_line, "column": _byte_column(source, end_line, end_column)},
+        "start": {"line": at.line, "column": _byte_column(source, at.line, at.column)},
+        "end": {"line": at.end_line, "column": _byte_column(source, at.end_line, at.end_column)},
     }
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from pullqueue.config.document import Source
 from pullqueue.config.findings import Finding, Severity
-from pullqueue.config.source import Source
 from pullqueue.config.text import escaped
-from pullqueue.lint.results import FileResult
+from pullqueue.lint.report import RunReport
 
 _WIDEST = 120
+_NAMES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _RESET = "\033[0m"
 _COLOURS = {
     Severity.ERROR.value: "\033[1;31m",
@@ -22,18 +24,18 @@ _COLOURS = {
 }
 
 
-def report_concise(results: Sequence[FileResult]) -> str:
+def report_concise(report: RunReport) -> str:
     """Write one line per finding."""
-    return "".join(f"{f}\n" for result in results for f in result.findings)
+    return "".join(f"{finding}\n" for finding in report.findings)
 
 
-def report_full(results: Sequence[FileResult], *, colour: bool = False) -> str:
-    """Write each finding with the lines of the file it speaks of."""
-    painter = _Painter(colour=colour)
+def report_full(report: RunReport) -> str:
+    """Write each finding with the lines of the file it is about."""
+    painter = _Painter(colour=report.colour)
     return "".join(
-        f"{painter.finding(finding, result.source)}\n"
-        for result in results
-        for finding in result.findings
+        f"{painter.finding(finding, file.source)}\n"
+        for file in report.files
+        for finding in file.findings
     )
 
 
@@ -43,7 +45,7 @@ def _shown(text: str) -> str:
 
 
 class _Mark(NamedTuple):
-    """A stretch of one line, underlined."""
+    """A range of one line, underlined."""
 
     line: int
     column: int
@@ -117,7 +119,7 @@ def _marks(finding: Finding, source: Source) -> list[_Mark]:
 
 
 def _window(text: str, marks: list[_Mark]) -> tuple[str, int]:
-    """Give the part of a long line around its first mark, and where that part begins."""
+    """Return the part of a long line around its first mark, and where that part begins."""
     if len(text) <= _WIDEST:
         return text, 0
     first = min(mark.column for mark in marks) - 1
@@ -126,7 +128,7 @@ def _window(text: str, marks: list[_Mark]) -> tuple[str, int]:
 
 
 def _columns(text: str) -> int:
-    """Give the width of a text on a terminal."""
+    """Return the width of a text on a terminal."""
     if text.isascii():
         return len(text)
     import unicodedata  # noqa: PLC0415 - most files are ASCII
@@ -137,28 +139,20 @@ def _columns(text: str) -> int:
     )
 
 
-def summary(results: Sequence[FileResult]) -> str:
-    """Count what was found, and what can be mended."""
-    findings = [finding for result in results for finding in result.findings]
-    files = f"{len(results)} file{'' if len(results) == 1 else 's'}"
+def summary(report: RunReport) -> str:
+    """Count what was found, and what can be fixed."""
+    findings = report.findings
+    files = f"{len(report.files)} file{'' if len(report.files) == 1 else 's'}"
     if not findings:
         return f"{files} checked, nothing found"
-    counts = {
-        severity: sum(finding.severity is severity for finding in findings) for severity in Severity
-    }
-    names = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+    counts = Counter(finding.severity for finding in findings)
     counted = ", ".join(
-        f"{count} {names[severity]}{'' if count == 1 else 's'}"
-        for severity, count in counts.items()
-        if count
+        f"{counts[severity]} {name}{'' if counts[severity] == 1 else 's'}"
+        for severity, name in _NAMES.items()
+        if counts[severity]
     )
     safe = sum(bool(finding.fix and finding.fix.safe) for finding in findings)
     unsafe = sum(bool(finding.fix and not finding.fix.safe) for finding in findings)
-    return f"{files} checked: {counted}" + _can_be_mended(safe, unsafe)
-
-
-def _can_be_mended(safe: int, unsafe: int) -> str:
-    parts = [f"{safe} can be mended with --fix"] if safe else []
-    verb = "more" if safe else "can be mended"
-    parts += [f"{unsafe} {verb} with --fix --unsafe-fixes"] if unsafe else []
-    return f"; {', '.join(parts)}" if parts else ""
+    parts = [f"{safe} fixable with --fix"] if safe else []
+    parts += [f"{unsafe} {'more' if safe else 'fixable'} with --fix --unsafe-fixes"] * bool(unsafe)
+    return f"{files} checked: {counted}" + (f"; {', '.join(parts)}" if parts else "")

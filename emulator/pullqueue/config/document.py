@@ -1,0 +1,156 @@
+"""The text of a file, and the tree of its YAML: every node with its place in the text."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from functools import cached_property
+from typing import NamedTuple
+
+from pullqueue.config.text import shorten
+
+_LINE_BREAK = re.compile(r"\r\n|\n|\r")
+
+
+class Place(NamedTuple):
+    """A range of a file's text, in code points."""
+
+    start: int
+    end: int
+
+
+class Source:
+    """The text of one file, without its byte-order mark; lines are those an editor shows."""
+
+    def __init__(self, text: str, *, file: str, has_bom: bool = False) -> None:
+        """Keep the text and the name of the file that messages use."""
+        self.text = text
+        self.file = file
+        self.has_bom = has_bom
+
+    @property
+    def newline(self) -> str:
+        """The line break of the file, for lines that are added."""
+        return "\r\n" if "\r\n" in self.text else "\n"
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """The offset at which each line begins."""
+        return [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Return line and column (both from 1, in code points) of an offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line_text(self, line: int) -> str:
+        """Return a line (from 1) without its line break."""
+        start = self.line_starts[line - 1]
+        match = _LINE_BREAK.search(self.text, start)
+        return self.text[start : match.start() if match else len(self.text)]
+
+    def line_span(self, offset: int) -> Place:
+        """Return the range of the whole line around an offset, its line break included."""
+        line = bisect_right(self.line_starts, offset)
+        following = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+        return Place(self.line_starts[line - 1], following)
+
+    def column_of(self, offset: int) -> int:
+        """Return the number of characters before an offset in its line."""
+        return offset - self.line_span(offset).start
+
+
+ScalarValue = str | int | float | bool | None
+"""What a scalar is to App Engine's reader; a date is given as its text."""
+
+
+class Scalar:
+    """A single value."""
+
+    __slots__ = ("end", "kind", "opaque", "start", "style", "text", "value")
+
+    def __init__(
+        self, *, start: int, end: int, text: str, style: str = "", opaque: bool = False
+    ) -> None:
+        """Keep a value as it is written; `kind` and `value` are set when it is typed."""
+        self.start = start
+        self.end = end
+        self.text = text
+        """As written, quotes and escapes resolved."""
+        self.style = style
+        """Empty for a plain scalar, else the quote or block character."""
+        self.kind = "str"
+        """What YAML 1.1 makes of it: str, int, float, bool, null or timestamp."""
+        self.value: ScalarValue = text
+        """The value of that kind."""
+        self.opaque = opaque
+        """Whether the value is not known: a template marker, or a refused tag."""
+
+    @property
+    def is_null(self) -> bool:
+        """Whether nothing is written here, or `null`."""
+        return self.kind == "null" and not self.opaque
+
+    @property
+    def effective_text(self) -> str:
+        """The text that App Engine makes of the value."""
+        return self.value if isinstance(self.value, str) else str(self.value)
+
+
+class Pair(NamedTuple):
+    """A key and its value."""
+
+    key: Scalar
+    value: Node
+
+    @property
+    def end(self) -> int:
+        """Where the pair ends; a key without a value ends after its colon."""
+        return max(self.value.end, self.key.end)
+
+
+class Mapping:
+    """Keys and values in the order of the file, each key once."""
+
+    __slots__ = ("end", "flow", "pairs", "start")
+
+    def __init__(self, *, start: int, end: int, flow: bool = False) -> None:
+        """Begin an empty mapping; `flow` is for one written with braces."""
+        self.start = start
+        self.end = end
+        self.flow = flow
+        self.pairs: list[Pair] = []
+
+    def pair(self, key: str) -> Pair | None:
+        """Return the pair of a key."""
+        return next((pair for pair in self.pairs if pair.key.text == key), None)
+
+
+class Sequence:
+    """A list."""
+
+    __slots__ = ("end", "flow", "items", "start")
+
+    def __init__(self, *, start: int, end: int, flow: bool = False) -> None:
+        """Begin an empty list; `flow` is for one written with brackets."""
+        self.start = start
+        self.end = end
+        self.flow = flow
+        self.items: list[Node] = []
+
+
+Node = Scalar | Mapping | Sequence
+
+
+def place_of(node: Node) -> Place:
+    """Return where a node is."""
+    return Place(node.start, node.end)
+
+
+def describe(node: Node) -> str:
+    """Return what a node is, in a word or two for messages."""
+    if isinstance(node, Mapping):
+        return "a mapping"
+    if isinstance(node, Sequence):
+        return "a list"
+    return "empty" if node.is_null else f'"{shorten(node.text)}"'

@@ -1,0 +1,116 @@
+"""The check of one file: its findings, and its text after the fixes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pullqueue.config.check import CheckResult, check
+from pullqueue.config.document import Source
+from pullqueue.config.findings import Finding, Severity
+from pullqueue.config.settings import Settings
+from pullqueue.config.text import escaped
+
+_QUEUE = re.compile(r"queue\[(\d+)\]")
+
+
+class LintOptions(NamedTuple):
+    """What is done with a file."""
+
+    settings: Settings = Settings()
+    fix: bool = False
+    """Whether safe fixes are made."""
+    unsafe: bool = False
+    """With `fix`: whether all fixes are made."""
+    known: Mapping[tuple[str, str], int] = MappingProxyType({})
+    """How often a finding may occur without being reported, by rule and key."""
+
+
+class FileReport(NamedTuple):
+    """One file and its findings."""
+
+    file: str
+    """As messages name it."""
+    source: Source
+    findings: list[Finding]
+    keys: list[str]
+    """What each finding is about, whatever its line: `queue[mail].rate`."""
+    before: str = ""
+    """The text before it was fixed; empty where nothing was."""
+    after: str = ""
+    """The fixed text."""
+    fixed: int = 0
+    """How many fixes were made."""
+
+    def diff(self) -> str:
+        """Return the fixes as a unified diff."""
+        from difflib import unified_diff  # noqa: PLC0415 - seldom asked for
+
+        name = escaped(self.file)
+        lines = unified_diff(
+            self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), name, name
+        )
+        return "".join(
+            line if line.endswith(("\n", "\r")) else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        )
+
+
+class RunReport(NamedTuple):
+    """The files of one run, and what their output depends on."""
+
+    files: list[FileReport]
+    threshold: Severity | None = Severity.ERROR
+    """The least severity that makes the run fail; None: it does not."""
+    colour: bool = False
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of all files."""
+        return [finding for report in self.files for finding in report.findings]
+
+    def fails(self, finding: Finding) -> bool:
+        """Whether a finding makes the run fail."""
+        return self.threshold is not None and finding.severity.reaches(self.threshold)
+
+
+def lint_data(data: bytes, *, file: str, options: LintOptions = LintOptions()) -> FileReport:  # noqa: B008 - immutable
+    """Check a file's content, and fix it where that is asked for."""
+
+    def look(content: bytes | str) -> CheckResult:
+        result = check(content, file=file, settings=options.settings)
+        return _without_known(result, options.known) if options.known else result
+
+    result = look(data)
+    before, after, fixed = "", "", 0
+    if options.fix and any(f.fix and (f.fix.safe or options.unsafe) for f in result.findings):
+        from pullqueue.lint.fixes import fix_text  # noqa: PLC0415 - not every run fixes
+
+        before = data.decode()  # a fix is offered only for a text that could be decoded
+        after, fixed, result = fix_text(before, look, unsafe=options.unsafe)
+    keys = [key for _, key in keyed(result)]
+    return FileReport(file, result.source, result.findings, keys, before, after, fixed)
+
+
+def keyed(result: CheckResult) -> list[tuple[Finding, str]]:
+    """Return each finding with its key: its path, with the queue's name instead of its index."""
+    queues = result.view.queue_at if result.view else {}
+
+    def named(match: re.Match[str]) -> str:
+        queue = queues.get(int(match[1]))
+        return f"queue[{queue.name}]" if queue and queue.name else match[0]
+
+    return [(f, _QUEUE.sub(named, f.key_path, count=1)) for f in result.findings]
+
+
+def _without_known(result: CheckResult, known: Mapping[tuple[str, str], int]) -> CheckResult:
+    left = Counter(known)
+    findings = []
+    for finding, key in keyed(result):
+        left[finding.rule, key] -= 1
+        if left[finding.rule, key] < 0:
+            findings.append(finding)
+    return result._replace(findings=findings)

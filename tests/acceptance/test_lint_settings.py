@@ -1,0 +1,411 @@
+"""Which files `pullqueue lint` checks, with which settings, and what it compares them with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pullqueue.cli.lint import lint
+from pullqueue.errors import ConfigFileError
+
+GOOD = "queue:\n- name: jobs\n  mode: pull\n"
+BAD = "queue:\n- name: jobs\n  mode: pull\n  rate: 5/s\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, and an environment that says nothing of colour or CI."""
+    for name in ("GITHUB_ACTIONS", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    """Run `pullqueue lint`."""
+    return CliRunner().invoke(lint, arguments, input=stdin, catch_exceptions=False)
+
+
+def found(*arguments: str) -> list[tuple[str, str]]:
+    """Run `pullqueue lint` and return file and rule of each finding."""
+    lines = run(*arguments, "--format", "jsonl").stdout.splitlines()
+    return [(item["file"], item["rule"]) for item in map(json.loads, lines)]
+
+
+def files(*arguments: str) -> list[str]:
+    """Run `pullqueue lint` and return the files with findings."""
+    return [file for file, _ in found(*arguments)]
+
+
+def write(name: str, text: str) -> None:
+    """Write a file of the working folder, and the folders it is in."""
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text)
+
+
+def git(*arguments: str) -> None:
+    """Run git in the working folder."""
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+
+def test_what_git_ignores_is_left_out(folder: Path) -> None:
+    """In a git work tree, a search heeds .gitignore."""
+    git("init", "-q")
+    (folder / ".gitignore").write_text("build/\n")
+    for name in ("build", "new", "committed"):
+        (folder / name).mkdir()
+        (folder / name / "queue.yaml").write_text(BAD)
+    git("add", "committed/queue.yaml", ".gitignore")
+    (folder / "gone").mkdir()
+    (folder / "gone" / "queue.yaml").write_text(BAD)
+    git("add", "gone/queue.yaml")
+    (folder / "gone" / "queue.yaml").unlink()
+    found = [json.loads(line)["file"] for line in run("--format", "jsonl").stdout.splitlines()]
+    assert found == [str(Path("committed/queue.yaml")), str(Path("new/queue.yaml"))]
+    inside = run("new", "--format", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["file"] for line in inside] == [str(Path("new/queue.yaml"))]
+
+
+def test_gitignore_is_read_as_git_does(folder: Path) -> None:
+    """Deeper files take precedence, a negated pattern includes again."""
+    git("init", "-q")
+    write(".gitignore", "build*\n!build-2\n/top/\n")
+    write("app/.gitignore", "!build\nlocal/queue.yaml\n")
+    for name in ("build", "build-1", "build-2", "top", "app/build", "app/top", "app/local"):
+        write(f"{name}/queue.yaml", BAD)
+    listed = subprocess.run(
+        ["git", "ls-files", "--others", "--exclude-standard", "*.yaml"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert sorted(files()) == sorted(listed.stdout.split())
+    assert len(files()) == 3
+    assert files("build") == ["build/queue.yaml"]
+
+
+def test_gitignore_counts_without_git(folder: Path) -> None:
+    """A tree without a repository, such as an archive, has its ignored files too."""
+    write(".gitignore", "build/\n")
+    write("build/queue.yaml", BAD)
+    write("queue.yaml", BAD)
+    assert files() == ["queue.yaml"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["vendor", "vendor/", "/vendor", "vendor/*", "vendor/**", "**/vendor/**", "**/queue.yaml"],
+)
+def test_exclude_leaves_out_trees(folder: Path, pattern: str) -> None:
+    """Patterns are those of .gitignore."""
+    write("vendor/deep/below/queue.yaml", BAD)
+    write("vendor/queue.yaml", BAD)
+    write("app/sandbox-queue.yaml", GOOD)
+    assert files("--exclude", pattern) == ["app/sandbox-queue.yaml"]
+
+
+def test_exclude_can_include_again(folder: Path) -> None:
+    """A later pattern with `!` takes precedence."""
+    for name in ("vendor/a", "vendor/ours"):
+        write(f"{name}/queue.yaml", BAD)
+    assert files("--exclude", "vendor/*", "--exclude", "!vendor/ours") == ["vendor/ours/queue.yaml"]
+
+
+def test_named_files_are_excluded_when_asked_for(folder: Path) -> None:
+    """`exclude` is for searches; with --force-exclude it is also for named files."""
+    write("pyproject.toml", '[tool.pullqueue.lint]\nexclude = ["vendor/"]\n')
+    write("vendor/a/queue.yaml", BAD)
+    write("queue.yaml", GOOD)
+    assert files("vendor/a/queue.yaml") == ["vendor/a/queue.yaml"]
+    assert files("vendor/a/queue.yaml", "queue.yaml", "--force-exclude") == []
+    done = run("vendor/a/queue.yaml", "--force-exclude")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    (folder / "app").mkdir()
+    os.chdir("app")
+    assert files("../vendor/a/queue.yaml", "--force-exclude") == []
+
+
+def test_settings_of_the_project(folder: Path) -> None:
+    """pyproject.toml is found upward; options of the command come first."""
+    (folder / "pyproject.toml").write_text(
+        '[tool.pullqueue.lint]\nfail-on = "info"\nignore = ["push-key-on-pull"]\n'
+        'exclude = ["old/*"]\nprofile = "rest"\nstrict = true\n'
+        'severity = { acl-missing = "warning" }\n'
+    )
+    sub = folder / "sub"
+    sub.mkdir()
+    (sub / "queue.yaml").write_text(BAD)
+    os.chdir(sub)
+    done = run("--format", "jsonl")
+    (item,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.exit_code, item["rule"], item["severity"]) == (1, "acl-missing", "warning")
+    assert run("--profile", "gcloud", "--severity", "acl-missing=off").exit_code == 0
+    assert run("--fail-on", "error").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("[tool.pullqueue.lint]\nselct = []\n", 'unknown setting "selct"'),
+        ('[tool.pullqueue.lint]\nprofile = "gcp"\n', "profile must be one of gcloud, sdk"),
+        ('[tool.pullqueue.lint]\nselect = "x"\n', "select must be a list of strings"),
+        ("[tool.pullqueue.lint]\nseverity = []\n", "severity must be a table of rules"),
+        ("[tool.pullqueue.lint]\nstrict = 1\n", "strict must be true or false"),
+        ("[tool.pullqueue]\nlint = 1\n", "tool.pullqueue.lint must be a table"),
+        ("[tool.pullqueue.lint\n", "pyproject.toml: "),
+        ('[tool.pullqueue.lint]\nignore = ["zzz"]\n', 'unknown rule "zzz"'),
+    ],
+)
+def test_wrong_settings_are_status_2(folder: Path, toml: str, message: str) -> None:
+    """A setting that makes no sense is told, with its file."""
+    (folder / "pyproject.toml").write_text(toml)
+    done = run()
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_project_without_settings_is_passed_by(folder: Path) -> None:
+    """A pyproject.toml that says nothing of the linter leaves all as it is."""
+    (folder / "pyproject.toml").write_text("[tool.pullqueue.other]\nx = 1\n")
+    (folder / "queue.yaml").write_text(BAD)
+    assert run().exit_code == 1
+
+
+def test_settings_are_those_nearest_to_each_file(folder: Path) -> None:
+    """Rules follow the file; what concerns the whole run follows the working directory."""
+    write("pyproject.toml", '[tool.pullqueue.lint]\nselect = ["QY3"]\nfail-on = "never"\n')
+    write("a/pyproject.toml", '[tool.pullqueue.lint]\nignore = ["QY3"]\nfail-on = "info"\n')
+    write("a/b/pyproject.toml", "[tool.other]\n")
+    write("c/pyproject.toml", '[tool.pullqueue.lint]\nprofile = "rest"\nexclude = ["queue.yaml"]\n')
+    for name in ("a/b", "c", "d"):
+        write(f"{name}/queue.yaml", BAD)
+    assert found() == [
+        ("c/queue.yaml", "acl-missing"),
+        ("c/queue.yaml", "push-key-on-pull"),
+        ("d/queue.yaml", "push-key-on-pull"),
+    ]
+    assert run().exit_code == 0
+    done = run("-", "--stdin-filename", "c/queue.yaml", "--format", "concise", stdin=GOOD)
+    assert "acl-missing" in done.stdout
+
+
+def test_rules_can_be_ignored_per_file(folder: Path) -> None:
+    """`per-file-ignores` has patterns as in .gitignore, relative to its pyproject.toml."""
+    write(
+        "pyproject.toml",
+        '[tool.pullqueue.lint.per-file-ignores]\n"legacy/" = ["QY3"]\n"*.yml" = ["file-name"]\n',
+    )
+    write("legacy/deep/queue.yaml", BAD)
+    write("app/queue.yml", BAD)
+    assert found() == [("app/queue.yml", "push-key-on-pull")]
+    os.chdir("legacy")
+    assert found("../app", "deep") == [("../app/queue.yml", "push-key-on-pull")]
+
+
+def test_config_names_the_only_settings(folder: Path) -> None:
+    """With --config no pyproject.toml is looked for."""
+    write("pyproject.toml", '[tool.pullqueue.lint]\nignore = ["all"]\n')
+    write("lint.toml", '[tool.pullqueue.lint]\nseverity = { QY301 = "info" }\nexclude = ["b"]\n')
+    write("a/queue.yaml", BAD)
+    write("b/queue.yaml", BAD)
+    done = run("--config", "lint.toml", "--format", "json")
+    assert [(item["file"], item["severity"]) for item in json.loads(done.stdout)] == [
+        ("a/queue.yaml", "info")
+    ]
+    write("empty.toml", "")
+    for name, message in {
+        "nowhere.toml": 'cannot read "nowhere.toml": no such file or directory',
+        "empty.toml": '"empty.toml" has no table [tool.pullqueue.lint]',
+    }.items():
+        done = run("--config", name)
+        assert done.exit_code == 2
+        assert message in done.stderr
+
+
+def test_whatever_suppresses_suppresses_the_same(folder: Path) -> None:
+    """Comments, options and settings suppress any finding but that a file cannot be read."""
+    text = "queue:\n- name: a_b{0}\n  rate: fast{0}\n- mode: PULL{0}\n"
+    for value in (
+        "[QY1, QY2]",
+        "[all]",
+        "[name-format, rate-format, mode-value, missing-name]",
+        "",
+    ):
+        write("queue.yaml", text.format(f"  # queue-lint: ignore{value}"))
+        assert found("queue.yaml", "--ignore", "unused-ignore") == []
+        write("queue.yaml", f"# queue-lint: ignore-file{value}\n{text.format('')}")
+        assert found("queue.yaml") == []
+    write("queue.yaml", text.format(""))
+    assert len(found("queue.yaml")) == 4
+    assert found("queue.yaml", "--ignore", "QY1,QY2") == []
+    write("pyproject.toml", '[tool.pullqueue.lint]\nignore = ["all"]\n')
+    assert found("queue.yaml") == []
+    write("queue.yaml", "# queue-lint: ignore-file[all]\nqueue: [\n")
+    assert found("queue.yaml", "--ignore", "all") == [("queue.yaml", "yaml-syntax")]
+
+
+def test_comment_on_comments(folder: Path) -> None:
+    """An ignore comment that is not used, or names no rule, can be ignored like anything else."""
+    write("queue.yaml", f"# queue-lint: ignore-file[QY2, zzz]\n{GOOD}")
+    assert [rule for _, rule in found("queue.yaml")] == ["unused-ignore", "unknown-rule"]
+    assert found("queue.yaml", "--ignore", "QY9") == []
+
+
+def test_baseline_hides_what_was_there_before(folder: Path) -> None:
+    """Findings of a baseline are not reported, wherever their lines move; new ones are."""
+    two = "queue:\n- {name: a, mode: pull, rate: 1/s}\n- {name: b, mode: pull, rate: 1/s}\n"
+    write("app/queue.yaml", two)
+    with pytest.raises(ConfigFileError, match=r'cannot write "ci/baseline\.json": no such file'):
+        run("--write-baseline", "ci/baseline.json")
+    (folder / "ci").mkdir()
+    done = run("--write-baseline", "ci/baseline.json")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == 'pullqueue: wrote 2 findings to "ci/baseline.json"\n'
+    assert found("--baseline", "ci/baseline.json") == []
+
+    first, second = two.splitlines()[1:]
+    third = first.replace("name: a", "name: c")
+    write("app/queue.yaml", f"# moved\nqueue:\n{second}\n{third}\n{first}\n")
+    done = run("--baseline", "ci/baseline.json", "--format", "concise")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("app/queue.yaml:4:25: QY301")
+    assert len(done.stdout.splitlines()) == 1
+
+    write("pyproject.toml", '[tool.pullqueue.lint]\nbaseline = "ci/baseline.json"\n')
+    os.chdir("app")
+    assert len(found("queue.yaml")) == 1
+    write("none.json", '{"findings": []}')
+    assert len(found("queue.yaml", "--baseline", "none.json")) == 3
+
+
+def test_baseline_is_not_fixed(folder: Path) -> None:
+    """What is not reported is not fixed either."""
+    write("queue.yaml", "queue:\n- name: mail\n  rate: 0\n")
+    run("--write-baseline", "baseline.json")
+    run("--baseline", "baseline.json", "--fix")
+    assert Path("queue.yaml").read_text().endswith("rate: 0\n")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}'])
+def test_other_files_are_refused_as_a_baseline(folder: Path, text: str) -> None:
+    """A file that is not a baseline is a usage error."""
+    write("queue.yaml", BAD)
+    write("baseline.json", text)
+    done = run("--baseline", "baseline.json")
+    assert done.exit_code == 2
+    assert '"baseline.json" is not a baseline: write it with --write-baseline' in done.stderr
+
+
+def test_removed_queue_is_found_against_a_file_and_against_git(folder: Path) -> None:
+    """--against reports what a deployment would disable."""
+    write("app/queue.yaml", GOOD + "- name: mail\n  rate: 5/s\n")
+    git("init", "-q")
+    git("add", "app/queue.yaml")
+    git("commit", "-q", "-m", "x")
+    Path("before.yaml").write_bytes(Path("app/queue.yaml").read_bytes())
+    write("app/queue.yaml", GOOD)
+    message = 'app/queue.yaml:1:1: QY509 queue-removed: removed: "mail"; a deployment disables'
+    for against in ("before.yaml", "HEAD", "HEAD~0", "@{0}"):
+        done = run("app/queue.yaml", "--against", against, "--format", "concise")
+        assert done.exit_code == 0
+        assert done.stdout.startswith(message)
+    done = run("-", "--stdin-filename", "app/queue.yaml", "--against", "HEAD", stdin=GOOD)
+    assert "QY509" in done.stdout
+    os.chdir("app")
+    assert found("--against", "HEAD") == [("queue.yaml", "queue-removed")]
+    write("queue.yaml", "total_storage_limit: 1M\n")
+    assert ("queue.yaml", "queue-removed") in found("queue.yaml", "--against", "HEAD")
+
+
+def test_files_that_cannot_be_compared_are_checked(folder: Path) -> None:
+    """New, moved and formerly broken files do not stop a run; a note says so."""
+    git("init", "-q")
+    write("broken/queue.yaml", "queue: [\n")
+    write("old/queue.yaml", GOOD)
+    git("add", ".")
+    git("commit", "-q", "-m", "x")
+    write("broken/queue.yaml", BAD)
+    write("new/queue.yaml", BAD)
+    (folder / "moved").mkdir()
+    Path("old/queue.yaml").rename("moved/queue.yaml")
+    done = run("--against", "HEAD", "--format", "jsonl")
+    assert done.exit_code == 1
+    assert files("--against", "HEAD") == ["broken/queue.yaml", "new/queue.yaml"]
+    missing = "is new, was moved, or is not in this clone"
+    assert done.stderr.splitlines() == [
+        'pullqueue: not compared with "HEAD": "broken/queue.yaml" is not valid there',
+        f'pullqueue: not compared with "HEAD": "moved/queue.yaml" {missing}',
+        f'pullqueue: not compared with "HEAD": "new/queue.yaml" {missing}',
+    ]
+    outside = folder.parent / "outside.yaml"
+    outside.write_text(GOOD)
+    done = run(str(outside), "--against", "HEAD")
+    assert f'"{outside}" {missing}' in done.stderr
+
+
+def test_git_hook_can_compare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While git runs a hook, its variables name the repository; the files are found anyway."""
+    git("init", "-q")
+    write("app/queue.yaml", GOOD + "- name: mail\n  rate: 5/s\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "x")
+    write("app/queue.yaml", GOOD)
+    monkeypatch.setenv("GIT_DIR", ".git")
+    monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
+    os.chdir("app")
+    assert found("--against", "HEAD") == [("queue.yaml", "queue-removed")]
+
+
+def test_linked_work_trees_can_be_compared(folder: Path) -> None:
+    """In a second work tree `.git` is a file."""
+    git("init", "-q", "main")
+    os.chdir("main")
+    write("queue.yaml", GOOD + "- name: mail\n  rate: 5/s\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "x")
+    git("worktree", "add", "-q", "../other")
+    os.chdir("../other")
+    write("queue.yaml", GOOD)
+    assert found("--against", "HEAD") == [("queue.yaml", "queue-removed")]
+
+
+def test_git_that_is_missing_is_a_usage_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A revision cannot be read without git."""
+    git("init", "-q")
+    write("queue.yaml", GOOD)
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = run("--against", "HEAD")
+    assert done.exit_code == 2
+    assert "cannot run git: No such file or directory" in done.stderr
+
+
+OTHERS = {
+    "Kubernetes manifest": "apiVersion: v1\nkind: Service\nmetadata:\n  name: queue\n",
+    "cron.yaml": "cron:\n- url: /x\n  schedule: every 5 minutes\n",
+    "app.yaml": "runtime: python39\n",
+    "Docker Compose file": "services:\n  queue: {image: rabbitmq}\n",
+    "RabbitMQ configuration": "rabbit_version: 3.8.9\nqueues: []\n",
+    "Swagger document": 'swagger: "2.0"\n',
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_files_of_other_programs(folder: Path, kind: str) -> None:
+    """A search leaves them out with a note; one that is named has one finding."""
+    write("k8s/queue.yaml", OTHERS[kind])
+    write("app/queue.yaml", GOOD)
+    done = run()
+    assert (done.exit_code, done.stdout) == (0, "")
+    note, summary = done.stderr.splitlines()
+    assert note.startswith('pullqueue: skipped "k8s/queue.yaml": it looks like ')
+    assert note.endswith(kind) or kind in note
+    assert summary == "1 file checked, nothing found"
+    assert found("k8s/queue.yaml") == [("k8s/queue.yaml", "other-program")]
+    write("k8s/queue.yaml", f"{OTHERS[kind]}queue:\n- name: mail\n  rate: 5/s\n")
+    assert {rule for _, rule in found()} == {"unknown-key"}
