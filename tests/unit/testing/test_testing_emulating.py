@@ -100,7 +100,11 @@ def test_exactly_these_queues() -> None:
 @pytest.mark.parametrize(
     ("queues", "error", "message"),
     [
-        (["no good"], InvalidQueueConfigError, r'^queues\[0\].name: "no good" '),
+        (
+            ["no good"],
+            InvalidQueueConfigError,
+            r'^queues\[0\].name: invalid queue name "no good": ',
+        ),
         (["a", {"name": "b", "rate": "1/s"}], InvalidQueueConfigError, r"^queues\[1\].rate: "),
         ([5], TypeError, "^queues contains 5: give a queue name, or an entry as in queue.yaml$"),
         ("jobs", TypeError, "^queues is 'jobs': give a list of queue names or entries$"),
