@@ -40,7 +40,7 @@ def test_generated_parts_are_there(site: Path) -> None:
     for page, text in {
         "limits": "tombstone_seconds",
         "errors": "TASK_LEASE_EXPIRED",
-        "rules": "rate-on-pull",
+        "rules": "push-key-on-pull",
         "fidelity": "lease_tasks_by_tag_async",
         "commands": "gtaskqueue_puller",
         "fixtures": "pullqueue_emulator",
