@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -15,27 +16,30 @@ import pullqueue
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "emulator" / "pullqueue"
 
-LAYERS = {
-    "address": 0,
-    "clock": 0,
-    "errors": 0,
-    "limits": 0,
-    "error_codes": 0,
-    "tasks": 0,
-    "config": 1,
-    "engine": 1,
-    "stores": 1,
-    "lint": 2,
-    "testing": 4,
-    "api": 2,
-    "control": 2,
-    "sdk": 2,
-    "server": 3,
-    "console": 3,
-    "cli": 4,
-    "gtaskqueue": 4,
-}
-"""Where each part of the package stands: it imports from its own layer and those below."""
+ORDER = (
+    "errors",
+    "error_codes",
+    "address",
+    "clock",
+    "limits",
+    "tasks",
+    "config",
+    "engine",
+    "stores",
+    "api",
+    "control",
+    "cloudtasks",
+    "lint",
+    "sdk",
+    "console",
+    "server",
+    "testing",
+    "cli",
+    "gtaskqueue",
+)
+"""The parts of the package: each imports only parts before it, so there are no cycles."""
+LATE = {("engine", "stores")}
+"""An import that runs when a store's URL is used: `Emulator(store="sqlite:///tasks.db")`."""
 
 
 def test_the_names_are_sorted_and_exist() -> None:
@@ -66,10 +70,20 @@ def test_importing_brings_nothing_heavy_along() -> None:
     assert not {"flask", "werkzeug", "yaml", "jsonschema", "click", "google.appengine"} & {*loaded}
 
 
+def modules_of(part: str) -> list[Path]:
+    """Return the modules of a part of the package, which is a module or a folder."""
+    path = SOURCE / part
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+
+
 def imports_of(path: Path) -> set[str]:
-    """Return the parts of pullqueue that a module imports anywhere in it."""
+    """Return the parts that a module imports, but for those of `if TYPE_CHECKING`."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
     parts: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             if node.module == "pullqueue":
                 parts |= {alias.name for alias in node.names}
@@ -77,16 +91,34 @@ def imports_of(path: Path) -> set[str]:
                 parts.add(node.module.split(".")[1])
         elif isinstance(node, ast.Import):
             parts |= {a.name.split(".")[1] for a in node.names if a.name.startswith("pullqueue.")}
-    return parts
+    return parts & {*ORDER}
 
 
-@pytest.mark.parametrize("part", [part for part in LAYERS if (SOURCE / part).is_dir()])
+def test_every_part_has_a_place_in_the_order() -> None:
+    """A new part of the package needs one."""
+    parts = {path.stem for path in SOURCE.iterdir() if path.suffix in ("", ".py")}
+
+    assert {part for part in parts if not part.startswith("__")} == {*ORDER}
+
+
+@pytest.mark.parametrize("part", ORDER)
 def test_imports_run_one_way(part: str) -> None:
-    """No part imports one of a higher layer."""
-    for path in (SOURCE / part).rglob("*.py"):
-        above = {name for name in imports_of(path) if LAYERS.get(name, 0) > LAYERS[part]}
+    """Each part imports only parts before it."""
+    permitted = {*ORDER[: ORDER.index(part) + 1], *(to for by, to in LATE if by == part)}
 
-        assert not above, f"{path} imports {above}"
+    for path in modules_of(part):
+        assert imports_of(path) <= permitted, f"{path} imports {imports_of(path) - permitted}"
+
+
+@pytest.mark.parametrize("part", [part for part in ORDER if part not in ("sdk", "testing")])
+def test_no_private_module_of_a_dependency_is_imported(part: str) -> None:
+    """Private names are for `sdk/`; ruff's SLF001 holds the same for attributes."""
+    for path in modules_of(part):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("pullqueue"):
+                names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                private = [name for name in names if re.match(r"_(?!_|typeshed)", name)]
+                assert private == [], f"{path}:{node.lineno}"
 
 
 def test_production_code_does_not_use_the_helpers_for_tests() -> None:
