@@ -374,6 +374,7 @@ def test_a_failed_assertion_shows_the_state_once(run: Run) -> None:
             pullqueue_emulator.queue("other").add(name="two")
             assert_empty(pullqueue_emulator.queue("pull-queue"))
         """,
+        "-rN",  # pytest's own summary repeats whole messages under CI
         yaml=QUEUE_YAML + "- name: other\n  mode: pull\n",
     )
 
@@ -385,7 +386,8 @@ def test_a_failed_assertion_shows_the_state_once(run: Run) -> None:
 
 def test_a_message_that_shows_everything_has_no_section(run: Run) -> None:
     """Neither drain nor an assertion about the only queue is followed by the same again."""
-    result = run("""
+    result = run(
+        """
         import pytest
         from pullqueue.testing import assert_available, drain
 
@@ -395,7 +397,9 @@ def test_a_message_that_shows_everything_has_no_section(run: Run) -> None:
 
         def test_assertion(pullqueue_emulator):
             assert_available(pullqueue_emulator.queue("pull-queue"))
-    """)
+        """,
+        "-rN",
+    )
 
     result.assert_outcomes(failed=2)
     result.stdout.no_fnmatch_line("*- pullqueue -*")
