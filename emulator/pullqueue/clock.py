@@ -10,7 +10,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from pullqueue.errors import ClockError, is_refusal
 
@@ -63,20 +62,54 @@ class Clock(ABC):
         return from_usec(self.now_usec())
 
 
-class MovableClock(Protocol):
-    """A clock that tests can move: a `ManualClock`, or the process's time while it is frozen."""
+class MovableClock(Clock):
+    """A clock that is moved forward, such as a `ManualClock`."""
 
-    def now_usec(self) -> int:
-        """Give the current instant in microseconds since the epoch."""
-
-    def now(self) -> datetime:
-        """Give the current instant as an aware datetime (UTC)."""
+    _lock = threading.RLock()  # one for all: several of them may share one time
 
     def advance(self, by: float | timedelta) -> datetime:
-        """Move forward by seconds or a timedelta and give the new time."""
+        """Move forward by seconds or a timedelta and return the new time.
+
+        Raises:
+            ClockError: `by` is negative, not a finite number of seconds, or passes the year 9999;
+                or the clock cannot be moved now.
+        """
+        step_usec = duration_usec(by)
+        if step_usec < 0:
+            raise ClockError(f"cannot advance by {by!r}: a clock never goes back")
+        with self._lock:
+            return self._checked_move(self.now_usec() + step_usec)
 
     def move_to(self, moment: datetime) -> datetime:
-        """Move forward to an aware datetime and give it back."""
+        """Move forward to an aware datetime and return it.
+
+        Raises:
+            ClockError: `moment` is not an aware datetime, or is before the clock's time; or the
+                clock cannot be moved now.
+        """
+        target_usec = to_usec(moment)
+        with self._lock:
+            if target_usec < self.now_usec():
+                raise ClockError(
+                    f"cannot move to {moment.isoformat()}: the clock is at "
+                    f"{self.now().isoformat()} and never goes back"
+                )
+            return self._checked_move(target_usec)
+
+    def _checked_move(self, target_usec: int) -> datetime:
+        try:
+            target = from_usec(target_usec)
+        except OverflowError:
+            raise ClockError("cannot move past the year 9999") from None
+        self._move(target)
+        return target
+
+    @abstractmethod
+    def _move(self, target: datetime) -> None:
+        """Set the time, which is not before the current one."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.now().isoformat()})"
 
 
 class SystemClock(Clock):
@@ -91,7 +124,7 @@ class SystemClock(Clock):
         return round(time.time() * USEC_PER_SECOND)
 
 
-class ManualClock(Clock):
+class ManualClock(MovableClock):
     """A clock that only moves when it is told to, and never goes back."""
 
     DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,49 +136,13 @@ class ManualClock(Clock):
             ClockError: `start` is not an aware datetime.
         """
         self._now_usec = to_usec(start)
-        self._lock = threading.Lock()
 
     def now_usec(self) -> int:
         """Return the time of the clock in microseconds since the epoch."""
         return self._now_usec
 
-    def advance(self, by: float | timedelta) -> datetime:
-        """Move forward by seconds or a timedelta and return the new time.
-
-        Raises:
-            ClockError: `by` is negative, not a finite number of seconds, or passes the year 9999.
-        """
-        step_usec = duration_usec(by)
-        if step_usec < 0:
-            raise ClockError(f"cannot advance by {by!r}: a clock never goes back")
-        with self._lock:
-            return self._set(self._now_usec + step_usec)
-
-    def move_to(self, moment: datetime) -> datetime:
-        """Move forward to an aware datetime and return it.
-
-        Raises:
-            ClockError: `moment` is not an aware datetime, or is before the clock's time.
-        """
-        target_usec = to_usec(moment)
-        with self._lock:
-            if target_usec < self._now_usec:
-                raise ClockError(
-                    f"cannot move to {moment.isoformat()}: the clock is at "
-                    f"{self.now().isoformat()} and never goes back"
-                )
-            return self._set(target_usec)
-
-    def _set(self, usec: int) -> datetime:
-        try:
-            moment = from_usec(usec)
-        except OverflowError:
-            raise ClockError("cannot move past the year 9999") from None
-        self._now_usec = usec
-        return moment
-
-    def __repr__(self) -> str:
-        return f"ManualClock({self.now().isoformat()})"
+    def _move(self, target: datetime) -> None:
+        self._now_usec = to_usec(target)
 
 
 def duration_usec(duration: float | timedelta) -> int:

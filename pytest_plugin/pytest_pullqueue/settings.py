@@ -34,16 +34,8 @@ MARKER_USAGE = (
 ConfigSource: TypeAlias = "Path | str | QueueConfig"
 """A path, the text of a queue.yaml (a str of more than one line), or a configuration."""
 
-_BOOLEANS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
+_TRUE = ("true", "yes", "on", "1")
+_FALSE = ("false", "no", "off", "0")
 _PROFILES = ("gcloud", "sdk")
 _WHERE = f"@pytest.mark.{MARKER}"
 
@@ -159,9 +151,9 @@ def _checked(where: str, name: str, value: object) -> object:
     """Return a setting in the type that it has in `Settings`."""
     wrong = f"{where} is {value!r}: "
     if name in ("lease_rate_limit", "acl", "strict_faults"):
-        if str(value).lower() not in _BOOLEANS:
+        if str(value).lower() not in (*_TRUE, *_FALSE):
             raise SettingsError(f"{wrong}use true or false")
-        return _BOOLEANS[str(value).lower()]
+        return str(value).lower() in _TRUE
     if name == "start":
         return _time(where, value)
     if name == "config" and not _is_config_source(value):

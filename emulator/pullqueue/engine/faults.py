@@ -415,14 +415,13 @@ def movable_clock(owner: Emulator | Queue) -> MovableClock:
         ClockError: it is the system's clock, or the process's while time is not frozen.
     """
     clock = owner.clock
-    if not hasattr(clock, "move_to"):
+    if not isinstance(clock, MovableClock):
         raise ClockError(
             f"cannot move the time of {owner!r}, whose clock is a {type(clock).__name__}: make the "
             "emulator with clock=ManualClock(), or use the fixtures of the pytest plugin"
         )
-    movable = cast("MovableClock", clock)
-    movable.advance(0)
-    return movable
+    clock.advance(0)
+    return clock
 
 
 def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:

@@ -93,7 +93,7 @@ def crash_test(
         AssertionError: `check` fails without any crash, or the worker makes no call.
         ClockError: the clock cannot be moved.
     """
-    trial = _Trial(emulator, worker, setup, check, max_calls)
+    trial = _Trial(emulator=emulator, worker=worker, setup=setup, check=check, max_calls=max_calls)
     clock, names = movable_clock(emulator), emulator.names
     try:
         with sleeping(clock, clock.advance):
@@ -106,30 +106,23 @@ def crash_test(
     return trial.points
 
 
+@dataclass(kw_only=True, slots=True)
 class _Trial:
     """One run of `crash_test`."""
 
-    def __init__(
-        self,
-        emulator: Emulator,
-        worker: Worker,
-        setup: Callable[[], object],
-        check: Callable[[], object],
-        max_calls: int,
-    ) -> None:
-        self.points = 0
-        """Number of crashes."""
-        self._emulator = emulator
-        self._worker = worker
-        self._setup = setup
-        self._check = check
-        self._max_calls = max_calls
+    emulator: Emulator
+    worker: Worker
+    setup: Callable[[], object]
+    check: Callable[[], object]
+    max_calls: int
+    points: int = 0
+    """Number of crashes."""
 
     def without_crash(self) -> None:
         """Let the worker run without a crash."""
         self._begin()
         counter = _CrashInjector(Crash.BEFORE, call_number=0)
-        with self._emulator.interceptors.installed(counter):
+        with self.emulator.interceptors.installed(counter):
             self._run()
         if not counter.calls:
             raise AssertionError("crash_test: the worker makes no call to a queue")
@@ -153,7 +146,7 @@ class _Trial:
         try:
             self._run_first_worker(injector)
             if injector.triggered:
-                expire_leases(self._emulator)
+                expire_leases(self.emulator)
                 self._run()
                 self._verify()
         except Exception as error:  # noqa: BLE001 - whatever goes wrong is a failure
@@ -164,7 +157,7 @@ class _Trial:
         try:
             with suppress(WorkerKilled):
                 try:
-                    with self._emulator.interceptors.installed(injector):
+                    with self.emulator.interceptors.installed(injector):
                         self._run()
                 finally:
                     injector.interrupter.release()
@@ -174,15 +167,15 @@ class _Trial:
                 raise
 
     def _begin(self) -> None:
-        self._emulator.reset()
-        self._emulator.names = random_names(0)
-        self._setup()
+        self.emulator.reset()
+        self.emulator.names = random_names(0)
+        self.setup()
 
     def _run(self) -> None:
-        drain(self._emulator, self._worker, max_calls=self._max_calls)
+        drain(self.emulator, self.worker, max_calls=self.max_calls)
 
     def _verify(self) -> None:
-        if self._check() is False:
+        if self.check() is False:
             raise AssertionError("check returned False")
 
     def _failure(self, injector: _CrashInjector, error: Exception | None) -> CrashFailure | None:
@@ -193,7 +186,7 @@ class _Trial:
             call_number=injector.call_number,
             calls=tuple(injector.calls),
             error=error,
-            state=describe(self._emulator),
+            state=describe(self.emulator),
         )
 
 

@@ -10,14 +10,13 @@ module, and no other, reads `freezegun.api.freeze_factories` and `time_machine.t
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-from pullqueue.clock import Clock, SystemClock, duration_usec, from_usec, to_usec
+from pullqueue.clock import MovableClock, SystemClock, to_usec
 from pullqueue.errors import ClockError
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -34,10 +33,8 @@ _TOO_BROAD = frozenset({"threading", "queue", "multiprocessing", "gi"})
 as `queue_worker`, and in the first frames of every thread."""
 
 
-class ProcessClock(Clock):
+class ProcessClock(MovableClock):
     """The time that the process sees, frozen or not; it can be moved while it is frozen."""
-
-    _lock = threading.Lock()  # of the class: all of them move the one time of the process
 
     def __init__(self) -> None:
         self._system = SystemClock()
@@ -50,38 +47,7 @@ class ProcessClock(Clock):
         # Asked of the freezer itself, which hides the frozen time from code near a thread's start.
         return to_usec(freezer().replace(tzinfo=UTC))
 
-    def advance(self, by: float | timedelta) -> datetime:
-        """Move the frozen time forward by seconds or a timedelta and return the new time.
-
-        Raises:
-            ClockError: time is not frozen, or `by` is negative or not finite.
-        """
-        step_usec = duration_usec(by)
-        if step_usec < 0:
-            raise ClockError(f"cannot advance by {by!r}: a clock never goes back")
-        with self._lock:
-            return self._move(self.now_usec() + step_usec)
-
-    def move_to(self, moment: datetime) -> datetime:
-        """Move the frozen time forward to an aware datetime and return it.
-
-        Raises:
-            ClockError: time is not frozen, or `moment` is naive or before the current time.
-        """
-        target_usec = to_usec(moment)
-        with self._lock:
-            if target_usec < self.now_usec():
-                raise ClockError(
-                    f"cannot move to {moment.isoformat()}: the clock is at "
-                    f"{self.now().isoformat()} and never goes back"
-                )
-            return self._move(target_usec)
-
-    def _move(self, target_usec: int) -> datetime:
-        try:
-            target = from_usec(target_usec)
-        except OverflowError:
-            raise ClockError("cannot move past the year 9999") from None
+    def _move(self, target: datetime) -> None:
         freezer, traveller = _freezegun_freezer(), _time_machine_traveller()
         if freezer is not None:
             if target != freezer().replace(tzinfo=UTC):
@@ -93,10 +59,6 @@ class ProcessClock(Clock):
                 "cannot move the clock: time is not frozen; use the fixture pullqueue_clock, or "
                 "freeze it with freezegun or time-machine first"
             )
-        return target
-
-    def __repr__(self) -> str:
-        return f"ProcessClock({self.now().isoformat()})"
 
 
 @contextmanager

@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import ModuleType
 from typing import Any
 
-from pullqueue.clock import USEC_PER_SECOND, Clock, MovableClock, duration_usec
+from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import movable_clock, queue_of
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -30,7 +30,7 @@ _WAITING_FOR_OTHERS = frozenset({"subprocess", "multiprocessing.popen_fork"})
 """Modules that sleep until another process ends, which moving the clock would not hasten."""
 
 
-class FixtureClock(Clock):
+class FixtureClock(MovableClock):
     """The clock of an emulator under test, with the times at which its queues change."""
 
     def __init__(self, clock: MovableClock, emulator: Callable[[], Emulator]) -> None:
@@ -41,21 +41,8 @@ class FixtureClock(Clock):
         """Return the current time in microseconds since the epoch."""
         return self._clock.now_usec()
 
-    def advance(self, by: float | timedelta) -> datetime:
-        """Move forward by seconds or a timedelta and return the new time.
-
-        Raises:
-            ClockError: `by` is negative or not finite, or time is not frozen.
-        """
-        return self._clock.advance(by)
-
-    def move_to(self, moment: datetime) -> datetime:
-        """Move forward to an aware datetime and return it.
-
-        Raises:
-            ClockError: `moment` is naive or before the current time, or time is not frozen.
-        """
-        return self._clock.move_to(moment)
+    def _move(self, target: datetime) -> None:
+        self._clock.move_to(target)
 
     def expire_leases(self, queue: Queue | str | None = None) -> datetime | None:
         """Move to the end of the last current lease, of all queues or of one, and return it.
@@ -84,9 +71,6 @@ class FixtureClock(Clock):
         self._clock.advance(0)
         with sleeping(self._clock, self._clock.advance):
             yield
-
-    def __repr__(self) -> str:
-        return f"FixtureClock({self.now().isoformat()})"
 
 
 def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datetime | None:
