@@ -130,6 +130,101 @@ def test_a_port_file_that_cannot_be_written(folder: Path) -> None:
     assert "cannot write 'no/such/folder': no such file or directory" in done.stderr
 
 
+def test_the_port_file_of_another_server(folder: Path) -> None:
+    """A second server refuses it, and the first one's stays as it is."""
+    file = folder / "port"
+    with serving(folder, "--port-file", str(file)) as first:
+        done = subprocess.run(
+            [PROGRAM, "serve", "--port", "0", "--port-file", str(file)],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+        assert first.url.endswith(f":{file.read_text().strip()}")
+
+    assert done.returncode == 2
+    assert f"'{file}' is the port file of a running server" in done.stderr
+
+
+@pytest.mark.parametrize("content", ["1\n", "x" * 100_000, None])
+def test_a_port_file_that_was_left_over(folder: Path, content: str | None) -> None:
+    """It is replaced, but where another server has written it since, it is left alone."""
+    file = folder / "port"
+    if content is not None:
+        file.write_text(content)
+    with serving(folder, "--port-file", str(file)) as served:
+        assert served.url.endswith(f":{file.read_text().strip()}")
+        file.write_text("2\n")
+
+    assert file.read_text() == "2\n"
+
+
+@pytest.mark.parametrize("name", ["port", ".port.part"])
+def test_a_port_file_is_never_written_through_a_link(folder: Path, name: str) -> None:
+    """Whoever can make links in the directory cannot have other files overwritten."""
+    target = folder / "precious"
+    target.write_text("kept")
+    (folder / name).symlink_to(target)
+
+    with subprocess.Popen(
+        [PROGRAM, "serve", "--port", "0", "--port-file", "port"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        errors = process.communicate(timeout=20)[1]
+
+    assert target.read_text() == "kept"
+    assert errors == (
+        "pullqueue: cannot write 'port': is a symbolic link, not a regular file\n"
+        if name == "port"
+        else ""
+    )
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_logs_cannot_be_forged(folder: Path, kind: str) -> None:
+    """Control characters of a request, which forge lines and steer terminals, are escaped."""
+    with serving(folder, "--log-level", "debug", "--log-format", kind) as served:
+        for path in ("/%0aERROR%20forged%1b[31m%c2%9b", f"{QUEUE}/tasks/x%0d%0aforged%1b"):
+            with pytest.raises(OSError, match="404"):
+                urlopen(f"{served.url}{path}", timeout=10)  # noqa: S310
+            line = served.log_line("forged")
+
+            assert line.startswith("DEBUG pullqueue.requests: GET" if kind == "text" else "{")
+            assert line.rstrip("\n").isprintable()
+
+
+FAILING = r"""
+import logging
+from pullqueue.cli._service import set_up_logs
+set_up_logs(log_format="text", log_level="info")
+try:
+    raise ValueError("a\nERROR forged\x1b[31m\x85INFO forged")
+except ValueError:
+    logging.getLogger("pullqueue.server").exception("it failed")
+"""
+
+
+def test_tracebacks_cannot_be_forged() -> None:
+    """Nor those of an error whose text came with a request."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING], capture_output=True, text=True, check=True
+    )
+
+    first, *lines = done.stderr.split("\n")[:-1]
+    assert first == "ERROR pullqueue.server: it failed"
+    assert all(line.startswith("  ") and line.isprintable() for line in lines)
+    assert r"  ERROR forged\x1b[31m" in lines
+
+
 def test_logs_as_json(folder: Path) -> None:
     """One object a line; requests have their verb, path and status."""
     with serving(folder, "--log-format", "json", "--log-level", "debug") as served:

@@ -147,6 +147,12 @@ def test_no_answer_may_be_read_by_another_site(server: Server, path: str) -> Non
         assert not [name for name in headers if name.lower().startswith("access-control-allow")]
 
 
+@pytest.mark.parametrize("path", [*ROUTES, "/missing"])
+def test_no_answer_is_taken_for_another_type(server: Server, path: str) -> None:
+    """A browser goes by the content type alone, whatever a task or an error contains."""
+    assert send(server, "GET", path).headers["X-Content-Type-Options"] == "nosniff"
+
+
 @pytest.mark.parametrize("path", ["/_emulator/reset", "/console/server/reset", f"{TASKS}/lease"])
 def test_a_link_changes_nothing(server: Server, queue: Queue, path: str) -> None:
     """An image or a link makes a GET, which changes nothing, whatever header stands beside it."""

@@ -146,6 +146,23 @@ def test_more_connections_than_files(start: Callable[..., ServerProcess]) -> Non
     assert len(log.splitlines()) <= 1
 
 
+def test_no_file_is_left(start: Callable[..., ServerProcess]) -> None:
+    """A server without a descriptor for another client says so once, and then goes on."""
+    resource = pytest.importorskip("resource")
+    server = start()
+    server.get()
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (64, 4096))
+    with ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(server.connect())
+        assert server.process.stderr is not None
+        assert "Too many open files" in server.process.stderr.readline()
+    server.get()
+    _, log = server.stop()
+
+    assert log == ""
+
+
 @pytest.mark.parametrize(
     "sent",
     [

@@ -97,8 +97,9 @@ class TestGreeting:
         assert process.stderr is not None
         warning = process.stderr.readline()
         process.terminate()
-        process.communicate(timeout=10)
+        output, _ = process.communicate(timeout=10)
 
+        assert re.match(r"pullqueue listening on http://0\.0\.0\.0:\d+\n", output)
         assert warning == (
             "warning: 0.0.0.0 can be reached from other machines, and whoever reaches it can use "
             "every queue\n"

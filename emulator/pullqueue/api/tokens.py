@@ -225,5 +225,9 @@ class Tokens:
 
 
 def _missing_extra() -> ApiError:
-    message = "keys of service accounts need an extra: pip install 'pullqueue[auth]'"
-    return ApiError(message, status=501, reason="notImplemented")
+    return ApiError(
+        "keys of service accounts need an extra where the server runs: pip install "
+        "'pullqueue[auth]'",
+        status=501,
+        reason="notImplemented",
+    )

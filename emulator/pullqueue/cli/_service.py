@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pullqueue.cli._reasons import reason_of
 from pullqueue.config.files import replace_file
@@ -52,6 +52,15 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
+class _TextFormatter(logging.Formatter):
+    """One line a record, and a traceback indented below it: no line of it looks like a record."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: ANN401, N802 - as in logging
+        """Return a traceback."""
+        lines = super().formatException(ei).splitlines()
+        return "\n".join(f"  {escaped(line)}" for line in lines)
+
+
 class _Escaping(logging.Filter):
     """Escapes control characters, which forge lines and steer terminals, in every message."""
 
@@ -68,7 +77,7 @@ def set_up_logs(*, log_format: str, log_level: str) -> None:
     if log_format == "json":
         handler.setFormatter(_JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(_TextFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("pullqueue").setLevel(log_level.upper())
 

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from waitress.server import create_server
+from waitress.wasyncore import dispatcher
 
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import KIB, MIB
@@ -51,7 +52,8 @@ class HttpServer:
         """The application; replace it while the server runs to answer from another one."""
         listener = _listener(host, port)
         self.address: tuple[str, int] = listener.getsockname()[:2]
-        self._channels = _Channels()
+        self._channels: dict[int, Any] = {}
+        self._stopper = _Stopper(self._channels)
         server = create_server(
             self._respond,
             self._channels,
@@ -74,30 +76,43 @@ class HttpServer:
 
     def stop(self) -> None:
         """Finish the requests that are being answered, and close every connection."""
-        self._channels.stopping = True
-        self._server.pull_trigger()
+        self._stopper.stop()
         self._thread.join()
         self._server.close()
-        for connection in list(self._channels.values()):
-            connection.handle_close()
+        for channel in list(self._channels.values()):
+            channel.handle_close()
 
     def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         return self.app(environ, start_response)
 
 
-class _Channels(dict[int, Any]):
-    """The open sockets of a server: waitress looks at them before each turn of its loop.
+class _Stopper(dispatcher):
+    """Ends the loop of a server that has it among its channels.
 
-    waitress has no method to stop it from another thread. Its `run` returns, and ends the worker
-    threads, when a SystemExit reaches it, which is raised here.
+    waitress has no method to stop it from another thread. Its `run` ends the worker threads and
+    returns when a channel raises SystemExit, as this one does once something can be read from it.
     """
 
-    stopping = False
+    def __init__(self, channels: dict[int, Any]) -> None:
+        read_end, self._write_end = socket.socketpair()
+        super().__init__(read_end, channels)
 
-    def __bool__(self) -> bool:
-        if self.stopping:
-            raise SystemExit
-        return len(self) > 0
+    def writable(self) -> bool:
+        """Return False: nothing is written."""
+        return False
+
+    def handle_read(self) -> None:
+        """End the loop, in its thread."""
+        raise SystemExit
+
+    def handle_close(self) -> None:
+        """Close the sockets."""
+        self._write_end.close()
+        self.close()
+
+    def stop(self) -> None:
+        """End the loop, from any thread."""
+        self._write_end.send(b"x")
 
 
 def _listener(host: str, port: int) -> socket.socket:

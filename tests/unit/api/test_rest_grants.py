@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from typing import Any
 
 import jwt
@@ -62,6 +63,25 @@ class TestGrant:
         assert key["client_email"] == "worker@example.com"
         assert key["token_uri"] == "http://localhost/token"
         assert key["private_key"].startswith("-----BEGIN PRIVATE KEY-----\n")
+
+    @pytest.mark.parametrize("missing", ["cryptography.hazmat.primitives", "jwt"])
+    def test_without_the_extra(
+        self, guarded: FlaskClient, monkeypatch: pytest.MonkeyPatch, missing: str
+    ) -> None:
+        """The refusal names what to install; tokens need no extra."""
+        monkeypatch.setitem(sys.modules, missing, None)
+        if missing == "jwt":
+            data = {"grant_type": JWT_BEARER, "assertion": "x.y.z"}
+            refused = guarded.post("/token", data=data)
+        else:
+            refused = guarded.post("/_emulator/credentials", json={"email": "a@b"})
+
+        assert refused.status_code == 501
+        assert refused.get_json()["error"]["message"] == (
+            "keys of service accounts need an extra where the server runs: pip install "
+            "'pullqueue[auth]'"
+        )
+        assert guarded.get("/_emulator/token?email=a@b").status_code == 200
 
     @pytest.mark.parametrize("audience", [GOOGLE, "http://localhost/token"])
     def test_a_token_for_a_signature(
