@@ -5,7 +5,7 @@
     emulator = Emulator.from_file("queue.yaml", clock=ManualClock())
     queue = emulator.queue("pull-queue")
 
-The doors for other programs live elsewhere: `pullqueue serve` on the command line, the fixtures of
+Other interfaces are elsewhere: `pullqueue serve` on the command line, the fixtures of
 the pytest plugin, `pullqueue.server` for another WSGI server.
 """
 

@@ -1,4 +1,4 @@
-"""Where a server listens unless told otherwise, and how programs are told where one does."""
+"""The default address of a server, and the variable that names the address of a running one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LARGEST_PORT = 65_535
 
 
 def is_host_and_port(text: str) -> bool:
-    """Tell whether a text is HOST:PORT."""
+    """Return whether a text is HOST:PORT."""
     host, _, port = text.rpartition(":")
     if not host or "/" in host or any(letter.isspace() for letter in text):
         return False

@@ -24,20 +24,20 @@ LAST_USEC = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _ONE_USEC
 """The last time that a datetime can represent, at the end of the year 9999."""
 
 
-def to_usec(moment: object) -> int:
+def to_usec(value: object) -> int:
     """Return the microseconds since the epoch of an aware datetime.
 
     Raises:
-        ClockError: `moment` is not a datetime, or is naive, or is outside the years 1 to 9999 in
+        ClockError: `value` is not a datetime, or is naive, or is outside the years 1 to 9999 in
             UTC. A naive datetime is a different time on every machine, so none is accepted.
     """
-    if not isinstance(moment, datetime):
-        raise ClockError(f"{moment!r} is not a datetime: pass an aware one, such as {_example()}")
-    if moment.utcoffset() is None:
-        raise ClockError(f"{moment!r} has no time zone: pass an aware one, such as {_example()}")
-    usec = (moment - _EPOCH) // _ONE_USEC
+    if not isinstance(value, datetime):
+        raise ClockError(f"{value!r} is not a datetime: pass an aware one, such as {_example()}")
+    if value.utcoffset() is None:
+        raise ClockError(f"{value!r} has no time zone: pass an aware one, such as {_example()}")
+    usec = (value - _EPOCH) // _ONE_USEC
     if not _FIRST_USEC <= usec <= LAST_USEC:
-        raise ClockError(f"{moment!r} is outside the years 1 to 9999 in UTC")
+        raise ClockError(f"{value!r} is outside the years 1 to 9999 in UTC")
     return usec
 
 
@@ -80,18 +80,18 @@ class MovableClock(Clock):
         with self._lock:
             return self._checked_move(self.now_usec() + step_usec)
 
-    def move_to(self, moment: datetime) -> datetime:
+    def move_to(self, target: datetime) -> datetime:
         """Move forward to an aware datetime and return it.
 
         Raises:
-            ClockError: `moment` is not an aware datetime, or is before the clock's time; or the
+            ClockError: `target` is not an aware datetime, or is before the clock's time; or the
                 clock cannot be moved now.
         """
-        target_usec = to_usec(moment)
+        target_usec = to_usec(target)
         with self._lock:
             if target_usec < self.now_usec():
                 raise ClockError(
-                    f"cannot move to {moment.isoformat()}: the clock is at "
+                    f"cannot move to {target.isoformat()}: the clock is at "
                     f"{self.now().isoformat()} and never goes back"
                 )
             return self._checked_move(target_usec)

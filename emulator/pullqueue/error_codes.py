@@ -1,4 +1,4 @@
-"""What each error is called at each door: one table for REST, the SDK and the command line.
+"""What each error is called by each interface: one table for REST, the SDK and the command line.
 
 REST statuses and reasons are those of Google's JSON error envelope; SDK codes are those of
 `TaskQueueServiceError`.
@@ -69,5 +69,5 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
 
 
 def codes_of(error: errors.PullQueueError) -> ErrorCodes:
-    """Give the codes of an error: its own, or those of the nearest class above it."""
+    """Return the codes of an error: its own, or those of the nearest class above it."""
     return next(ERROR_CODES[kind] for kind in type(error).__mro__ if kind in ERROR_CODES)

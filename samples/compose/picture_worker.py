@@ -13,7 +13,7 @@ def work(payload: bytes) -> str:
 
 
 def main() -> None:
-    """Work for ever."""
+    """Work forever."""
     pause = threading.Event()
     while True:
         leased = picture_tasks.lease(seconds=60, count=10)

@@ -22,5 +22,5 @@ class Results(BaseHTTPRequestHandler):
 if __name__ == "__main__":
     port = int(os.environ.get("PORT", "8080"))
     with ThreadingHTTPServer(("127.0.0.1", port), Results) as server:
-        print(f"results are taken on port {server.server_port}", flush=True)
+        print(f"listening for results on port {server.server_port}", flush=True)
         server.serve_forever()

@@ -11,7 +11,7 @@ HOUR = 3600
 
 
 def main() -> list[str]:
-    """Take some tasks through their lives and tell what happened."""
+    """Lease, expire and delete some tasks, and print what happened."""
     said: list[str] = []
     clock = ManualClock()
     emulator = Emulator.from_file(Path(__file__).with_name("queue.yaml"), clock=clock)

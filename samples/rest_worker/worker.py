@@ -51,7 +51,7 @@ class WordQueue:
         return self._call("POST", f"/{task['id']}", {"newLeaseSeconds": LEASE_SECONDS}, held)
 
     def give_back(self, task: dict[str, Any]) -> None:
-        """Let another worker have a task."""
+        """Release a task for other workers."""
         self._call("PATCH", f"/{task['id']}", {"newLeaseSeconds": 0}, {"queueName": QUEUE})
 
     def delete(self, task: dict[str, Any]) -> None:

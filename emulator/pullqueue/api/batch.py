@@ -90,7 +90,7 @@ def _answer(part: Message, boundary: str, *, fits: bool) -> bytes:
         status, headers, body = _call(part, fits=fits)
     except (ApiError, ValueError) as error:
         if not isinstance(error, ApiError):
-            error = _malformed(f"a part is no HTTP request: {error}")
+            error = _malformed(f"a part is not an HTTP request: {error}")
         response = error_response(error)
         status, headers, body = response.status_code, response.headers, response.get_data()
     lines = [f"--{boundary}", "Content-Type: application/http"]
@@ -112,7 +112,7 @@ def _call(part: Message, *, fits: bool) -> tuple[int, Headers, bytes]:
     line, _, rest = head.partition(b"\n")
     words = line.decode("latin-1").split()
     if len(words) not in (2, 3):
-        raise _malformed(f"{line[:100]!r} is no request line: send `GET /path HTTP/1.1`")
+        raise _malformed(f"{line[:100]!r} is not a request line: send `GET /path HTTP/1.1`")
     if not fits:
         message = f"the batch's responses exceed {MAX_RESPONSE_BYTES} bytes: send smaller batches"
         raise ApiError(message, status=403, reason="responseTooLarge")

@@ -2,7 +2,7 @@
 
 A token contains the e-mail address it was issued to, the id of a key contains its public half, and
 both are signed with a secret. Whoever has the secret can verify them: the server after a restart,
-and other servers behind the same load balancer. The keys made by this server are stored as well,
+and other servers of the same load balancer. The keys made by this server are stored as well,
 for clients that do not name the key they sign with. PyJWT and cryptography (extra `auth`) are
 imported when a key is used for the first time.
 """

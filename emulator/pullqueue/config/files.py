@@ -52,7 +52,7 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file as a whole: at any moment it has its old content or the new one.
+    """Write a file as a whole: at any time it has its old content or the new one.
 
     The data are written to a temporary file in the same directory, which then replaces the file.
     Mode and owner are kept; a `private` file is for its owner alone. A symbolic link is refused, so

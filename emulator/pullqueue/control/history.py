@@ -36,7 +36,7 @@ class Event(Model):
             queue=queue_name,
             task=event.task_name,
             kind=event.kind,
-            moment=event.moment.isoformat(),
+            moment=event.time.isoformat(),
             until=iso(event.until),
             retry_count=event.retry_count,
         )

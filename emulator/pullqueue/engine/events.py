@@ -39,7 +39,7 @@ class Event(NamedTuple):
     """When the lease ends, of a task that was leased or extended."""
 
     @property
-    def moment(self) -> datetime:
+    def time(self) -> datetime:
         """When, as an aware datetime (UTC)."""
         return from_usec(self.usec)
 

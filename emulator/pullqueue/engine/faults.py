@@ -192,7 +192,7 @@ class Faults:
     On each call one fault triggers at most: of several the one that was set first, as with
     responses. One without `times` never lets a later fault of the same verb trigger.
 
-    `lease_tasks` stands for leases by tag as well, `lease_tasks_by_tag` for these alone. The
+    `lease_tasks` includes leases by tag, `lease_tasks_by_tag` for these alone. The
     assertions of `pullqueue.testing` trigger no fault.
     """
 
@@ -264,7 +264,7 @@ class Faults:
         return self._set("latency", verb, effect, when, by)
 
     def empty_leases(self, **when: Unpack[When]) -> Fault:
-        """Let leases return no tasks, as when they are requested too often.
+        """Make leases return no tasks, as when they are requested too often.
 
         Raises:
             ValueError: `when` is not valid.
@@ -278,7 +278,7 @@ class Faults:
     def lapse_leases(
         self, rival: Callable[[], object] | None = None, **when: Unpack[When]
     ) -> Fault:
-        """Let leases expire while the worker has them, so that their tasks are delivered twice.
+        """Make leases expire while the worker has them, so that their tasks are delivered twice.
 
         Before the worker's next call the clock moves to the end of the lease, and `rival`, another
         worker, is called: it finds the tasks available, and can delete them before the first does.
@@ -319,7 +319,7 @@ class Faults:
 
 
 class _Lapse:
-    """Lets a lease expire before the next call of the worker that has it."""
+    """Makes a lease expire before the next call of the worker that has it."""
 
     def __init__(self, emulator: Emulator, rival: Callable[[], object] | None) -> None:
         self._clock = movable_clock(emulator)

@@ -82,7 +82,7 @@ _deadline_usec: ContextVar[int | None] = ContextVar("deadline_usec", default=Non
 
 @contextmanager
 def bypass_interceptors() -> Iterator[None]:
-    """Let the calls of the block bypass interceptors: they are the test's own, not the app's."""
+    """Make the calls in the block bypass interceptors: they are the test's own, not the app's."""
     token = _bypassing.set(True)
     try:
         yield

@@ -262,7 +262,7 @@ class Queue(QueueView):
         self._disabled = False
 
     def free_names(self, task_names: Iterable[str] | None = None) -> None:
-        """Let the names of deleted tasks be used again at once: some of them, or all (None)."""
+        """Free the names of deleted tasks at once: some of them, or all (None)."""
         self._store.free_names(self.name, task_names)
 
     def _validated(self, tasks: Sequence[NewTask]) -> list[ValidatedTask]:

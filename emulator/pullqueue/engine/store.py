@@ -204,7 +204,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:
-        """Let names of deleted tasks be used again: some, or all of the queue (None)."""
+        """Free the names of deleted tasks: some, or all of the queue (None)."""
 
     @abstractmethod
     def get(self, queue_name: str, task_name: str) -> Task:

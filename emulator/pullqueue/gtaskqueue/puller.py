@@ -137,7 +137,7 @@ class Puller:
         self._running: dict[str, Program] = {}
         self._stopped = threading.Event()
         self._leased = 0
-        """How many tasks the last lease gave."""
+        """Tasks returned by the last lease."""
         self._leased_at = self._no_lease_before = 0.0
         self._first_end: float | None = None
         """When the first program since the last lease ended."""

@@ -26,7 +26,7 @@ __all__ = ["SdkMissingError", "connect", "install", "local_request"]
 
 
 def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
-    """Let `google.appengine.api.taskqueue` use an emulator's pull queues inside a `with` block.
+    """Make `google.appengine.api.taskqueue` use an emulator's pull queues inside a `with` block.
 
     The block's value is the stub, which has what suites know of Google's: `get_filtered_tasks`,
     `GetTasks`, `SetError` and others. Stubs made meanwhile, as by `testbed.init_taskqueue_stub`,
@@ -41,7 +41,7 @@ def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
 
 
 def connect(address: str | None = None) -> None:
-    """Let the SDK in this process use the queues of a server, from anywhere: a loop, a thread.
+    """Make the SDK in this process use the queues of a server, from anywhere: a loop, a thread.
 
     `address` is the server's `host:port`; without it PULLQUEUE_EMULATOR_HOST counts, or else
     API_HOST and API_PORT. A process started by `pullqueue exec` needs no such call.

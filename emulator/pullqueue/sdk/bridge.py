@@ -4,7 +4,7 @@ A second-generation runtime (Python 3, Go, Java, PHP) sends each call to API_HOS
 serialized `remote_api` Request, answered by a Response. With these set to a server of pullqueue,
 an app shares its queues with every other process and with REST workers.
 
-`GET /rpc_http` is pullqueue's own: it tells whether calls can be answered, with status 501 if not.
+`GET /rpc_http` is pullqueue's own: it reports whether calls can be answered; status 501 if not.
 """
 
 from __future__ import annotations

@@ -161,8 +161,8 @@ def fetch_queue_stats(queue: Queue, response: Any) -> None:
 def prepare_transactional(emulator: Emulator, queue: Queue | None, adds: Sequence[Any]) -> None:
     """Check the tasks of a transactional `BulkAdd`, and name those that have no name.
 
-    They are named now, since the caller is told the names before the commit stores the tasks.
-    None stands for a push queue, whose tasks are not checked.
+    They are named now, since the caller gets the names before the commit stores the tasks.
+    None represents a push queue, whose tasks are not checked.
 
     Raises:
         InvalidTaskError: one of them could not be added.

@@ -39,7 +39,7 @@ def variables_for(address: str) -> dict[str, str]:
 
 
 def _local_app(project: str) -> dict[str, str]:
-    """Return what App Engine's local development server told an app of itself.
+    """Return what App Engine's local development server told an app about itself.
 
     Google's Go package asks App Engine's metadata server for whatever of this is missing, and
     panics where there is none. GAE_ENV, GAE_SERVICE, GAE_INSTANCE and GAE_APPLICATION would do as

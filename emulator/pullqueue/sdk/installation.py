@@ -20,7 +20,7 @@ _init_google_stub: Callable[..., None] = _GoogleStub.__init__
 
 @contextmanager
 def install(emulator: Emulator) -> Iterator[PullQueueStub]:
-    """Let `google.appengine.api.taskqueue` use the emulator's pull queues inside the block.
+    """Make `google.appengine.api.taskqueue` use the emulator's pull queues inside the block.
 
     Nothing else of the SDK has to be set up. Stubs that are made meanwhile, by `testbed` or by
     hand, use the same emulator. What was there before is put back in the end.

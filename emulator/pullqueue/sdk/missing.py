@@ -15,7 +15,7 @@ class SdkMissingError(PullQueueError, ImportError):
 
 
 def is_installed() -> bool:
-    """Tell whether the SDK is installed, without importing it, which takes its time."""
+    """Return whether the SDK is installed, without importing it, which is slow."""
     try:
         return find_spec("google.appengine") is not None
     except ModuleNotFoundError:  # not even the package around it

@@ -123,7 +123,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             raise sdk_error(error) from error
 
     def SetError(self, error: Any, method: str | None = None, error_rate: float = 1) -> None:
-        """Let calls fail; None ends it, for one method as well."""
+        """Make calls fail; None ends that, also for one method."""
         if error is None and method is not None:
             super().SetError(apiproxy_errors.Error(), method, 0)
         else:

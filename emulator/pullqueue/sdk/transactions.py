@@ -15,7 +15,7 @@ DATASTORE = "datastore_v3"
 _TASKS_PER_TRANSACTION = 5
 """As in Google's datastore (App Engine's documentation of transactional tasks)."""
 _MOST_TRANSACTIONS = 1000
-"""How many may be open; the oldest is given up, as a datastore does with those left open."""
+"""How many may be open; the oldest is dropped, as a datastore drops those left open."""
 
 _Error = messages.TaskQueueServiceError
 _Transaction = type(messages.TaskQueueAddRequest().transaction)

@@ -136,7 +136,7 @@ def _messages_of(method: str) -> tuple[Any, Any] | None:
 
 
 def _fill(message: Any, data: bytes) -> str | None:
-    """Fill a message with serialized data; tell what is wrong where that cannot be done."""
+    """Fill a message with serialized data, or raise an error that says what is wrong with it."""
     try:
         message.ParseFromString(data)
     except DecodeError:

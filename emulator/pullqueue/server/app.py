@@ -81,7 +81,7 @@ def _finish(response: Response) -> Response:
 
 
 class _MethodOverride:
-    """Lets the header X-HTTP-Method-Override replace the verb of a POST."""
+    """Replaces the verb of a POST by that in the header X-HTTP-Method-Override."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app

@@ -144,7 +144,7 @@ def _connection_limit() -> int:
 
 
 class _SparseLog(logging.Filter):
-    """Lets one message of a kind through a minute, without the traceback of a failed connection."""
+    """Passes one message of a kind a minute, without the traceback of a failed connection."""
 
     def __init__(self) -> None:
         super().__init__()

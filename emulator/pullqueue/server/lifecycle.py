@@ -71,7 +71,7 @@ class Server:
         """Begin to listen; connections are accepted when this returns.
 
         Raises:
-            ServerAddressError: the address is taken, or not one of this machine.
+            ServerAddressError: the address is in use, or not one of this machine.
         """
         if self._http is None:
             self._http = HttpServer(self._app, host=self._host, port=self._port)
@@ -110,7 +110,7 @@ class Server:
     def switch_to(self, emulator: Emulator, *, acl: bool = False) -> None:
         """Answer from another emulator from the next request on; connections stay open.
 
-        Records, faults and, without a `secret`, tokens begin anew with it.
+        Records, faults and, without a `secret`, tokens start empty with it.
         """
         self._app = self._take(emulator, acl=acl)
         if self._http is not None:

@@ -77,7 +77,7 @@ def _check_origin(host: str, token: str) -> None:
     if from_browser and request.path.startswith(_PROTECTED):
         given = request.headers.get(TOKEN_HEADER) or _token_of_form()
         if not compare_digest(given.encode(), token.encode()):
-            raise _forbidden("it has no token, or one of another start of the server")
+            raise _forbidden("it has no token, or the token of an earlier start of the server")
 
 
 def _token_of_form() -> str:

@@ -99,7 +99,7 @@ class PostgresSession(Session):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Let the statements of a block be one transaction."""
+        """Run the statements of a block in one transaction."""
         with self._connection.transaction():
             if self._unlimited:
                 self.change("no_timeout")
@@ -107,7 +107,7 @@ class PostgresSession(Session):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let all statements of a block see the database as of one time."""
+        """Run the statements of a block on one snapshot of the database."""
         with self.transaction():
             self.change("snapshot")
             yield

@@ -68,7 +68,7 @@ class Session(ABC):
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[object]:
-        """Let all statements in a block see the database as of one time."""
+        """Run the statements of a block on one snapshot of the database."""
 
     def row(self, statement: str, **parameters: object) -> Row | None:
         """Execute a statement and return its first row, or None."""

@@ -362,13 +362,13 @@ class SqliteStore(SqlStore[SqliteSession]):
             )
 
     def _catch_up(self, session: SqliteSession) -> None:
-        moment = {"now_usec": session.now_usec}
-        exhausted = session.rows("exhausted_totals", **moment)
+        now = {"now_usec": session.now_usec}
+        exhausted = session.rows("exhausted_totals", **now)
         if not exhausted:
             return
-        session.change("keep_exhausted", **moment)
-        self._last_event += session.change("record_exhausted", **moment, last_id=self._last_event)
-        session.change("tombstone_exhausted", **moment, tombstone_usec=self._tombstone_usec)
+        session.change("keep_exhausted", **now)
+        self._last_event += session.change("record_exhausted", **now, last_id=self._last_event)
+        session.change("tombstone_exhausted", **now, tombstone_usec=self._tombstone_usec)
         for queue_name, tasks, stored_bytes in exhausted:
             session.added.append((queue_name, -tasks, -stored_bytes))
             self._trim_exhausted(session, queue_name)

@@ -119,7 +119,7 @@ class _Trial:
     """Number of crashes."""
 
     def without_crash(self) -> None:
-        """Let the worker run without a crash."""
+        """Run the worker without a crash."""
         self._begin()
         counter = _CrashInjector(Crash.BEFORE, call_number=0)
         with self.emulator.interceptors.installed(counter):
@@ -129,7 +129,7 @@ class _Trial:
         self._verify()
 
     def crashes(self) -> Iterator[CrashFailure | None]:
-        """Let it crash at each of its calls, in each way; yield the failure of each, if any."""
+        """Crash it at each of its calls, in each way; yield the failure of each, if any."""
         number = 1
         while True:
             for crash in Crash:

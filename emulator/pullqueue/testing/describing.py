@@ -111,7 +111,7 @@ def _short(argument: object) -> str:
 
 
 def _describe_event(event: Event) -> str:
-    text = f"{event.moment.isoformat()} {event.task_name!r} {event.kind.value}"
+    text = f"{event.time.isoformat()} {event.task_name!r} {event.kind.value}"
     return text if event.until is None else f"{text} until {event.until.isoformat()}"
 
 

@@ -223,11 +223,11 @@ def parse_time(value: object) -> datetime:
         ClockError: it is not one.
     """
     try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
-        moment = None
-    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+        time = None
+    if not isinstance(time, datetime) or time.utcoffset() is None:
         raise ClockError(
             f"{value!r} is not a time with a time zone: give one, such as 2026-01-01T00:00Z"
         )
-    return moment
+    return time

@@ -89,8 +89,8 @@ def next_event(emulator: Emulator) -> datetime | None:
 
     Return None, without a move, if there is nothing that time alone would change.
     """
-    moment = emulator.next_change()
-    return None if moment is None else movable_clock(emulator).move_to(moment)
+    target = emulator.next_change()
+    return None if target is None else movable_clock(emulator).move_to(target)
 
 
 @bypass_interceptors()

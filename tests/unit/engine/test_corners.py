@@ -152,7 +152,7 @@ class TestLeases:
         assert queue.exhausted == []
         clock.advance(1)
         assert [gone.name for gone in queue.exhausted] == ["one"]
-        assert queue.history("one")[-1].moment == clock.now()
+        assert queue.history("one")[-1].time == clock.now()
 
     def test_a_task_that_is_given_back_is_told(self, queue: Queue) -> None:
         """Giving back is an event of its own, with no end."""

@@ -74,6 +74,6 @@ def test_moments_are_aware_datetimes() -> None:
 
     leased, deleted = log.read(9)
 
-    assert leased.moment == datetime(1970, 1, 1, tzinfo=UTC)
+    assert leased.time == datetime(1970, 1, 1, tzinfo=UTC)
     assert leased.until == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
     assert deleted.until is None

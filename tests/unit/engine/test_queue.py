@@ -352,7 +352,7 @@ class TestRetryLimit:
 
         assert [task.name for task in queue.exhausted] == ["short", "long"]
         ends = [event for event in queue.events() if event.kind is EventKind.EXHAUSTED]
-        assert [event.moment for event in ends] == [
+        assert [event.time for event in ends] == [
             START + timedelta(seconds=20),
             START + timedelta(seconds=30),
         ]

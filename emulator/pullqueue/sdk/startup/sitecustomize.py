@@ -1,11 +1,11 @@
-"""Lets an app reach bundled services from outside App Engine, with no change to the app.
+"""Make an app reach bundled services from outside App Engine, with no change to the app.
 
 The SDK makes a call only where App Engine's front end gave a ticket for the request that is being
 handled. The emulator wants no ticket, so any will do; what is needed is that the SDK has one.
 
 `pullqueue exec` puts this file's folder on PYTHONPATH, so that Python runs it at start, before the
 app. It waits for the SDK to be imported, for it is slow to import and may not be wanted, and runs
-the `sitecustomize` that it stands before. It imports nothing of pullqueue, which need not be
+the `sitecustomize` that it shadows. It imports nothing of pullqueue, which need not be
 installed where the app is.
 """
 
@@ -135,7 +135,7 @@ class _AfterImport(MetaPathFinder):
 
 
 def _explain_a_missing_sdk() -> None:
-    """Let a program that ends for want of the SDK tell what to install, and where."""
+    """Report what to install, and where, when a program fails because the SDK is missing."""
     show = sys.excepthook
 
     def show_and_explain(
