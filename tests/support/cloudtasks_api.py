@@ -88,6 +88,8 @@ def _transcoded(
     holder = fields
     for name in holders:
         holder = fields[name]
+    if not method.resource:
+        return method.suffix, {"appId": fields["appId"]}, fields["httpBody"]
     path = f"{holder.pop(field)}{method.suffix}"
     if method.body == "*":
         return path, {}, fields

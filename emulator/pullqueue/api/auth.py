@@ -38,8 +38,17 @@ class Right(Enum):
 class Authorizer:
     """Accepts callers whose token is valid and whose e-mail address the queue's acl lists."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        *,
+        scopes: frozenset[str] = ACCEPTED_SCOPES,
+        audience: str | None = None,
+    ) -> None:
+        """Accept tokens for one of some scopes, and for an audience those that callers sign."""
         self._tokens = tokens
+        self._scopes = scopes
+        self._audience = audience
 
     def identify(self, request: Request, parameters: Parameters) -> Token:
         """Return the token of a request; the request log finds its e-mail address in `flask.g`.
@@ -61,19 +70,21 @@ class Authorizer:
         if not text:
             raise _unauthorized(messages.LOGIN_REQUIRED, reason="required", challenge=_REALM)
         token = self._tokens.find(text)
+        if token is None and self._audience is not None:
+            token = self._tokens.self_signed(text, audience=self._audience, scopes=self._scopes)
         if token is None:
             raise _unauthorized(
                 messages.INVALID_CREDENTIALS,
                 reason="authError",
                 challenge=f'{_REALM}, error="invalid_token"',
             )
-        if not token.scopes & ACCEPTED_SCOPES:
+        if not token.scopes & self._scopes:
             raise ApiError(
                 messages.INSUFFICIENT_PERMISSION,
                 status=403,
                 reason="insufficientPermissions",
                 explanation=f"the token is for {' '.join(sorted(token.scopes))}, and for none of "
-                f"{' '.join(sorted(ACCEPTED_SCOPES))}",
+                f"{' '.join(sorted(self._scopes))}",
                 headers={"WWW-Authenticate": f'{_REALM}, error="insufficient_scope"'},
             )
         return token
@@ -84,10 +95,8 @@ class Authorizer:
         Raises:
             ApiError: it does not.
         """
-        for entry in queue.settings.acl or ():
-            listed = entry.user_email if right is Right.USE else entry.writer_email
-            if listed is not None and _lower(listed) == _lower(token.email):
-                return
+        if grants(queue, token.email, right):
+            return
         raise ApiError(
             messages.FORBIDDEN,
             status=403,
@@ -97,16 +106,32 @@ class Authorizer:
         )
 
 
+def grants(queue: Queue, email: str, right: Right) -> bool:
+    """Return whether the acl of a queue grants a right to an e-mail address."""
+    return any(
+        listed is not None and _lower(listed) == _lower(email)
+        for listed in (getattr(entry, right.value) for entry in queue.settings.acl or ())
+    )
+
+
+def bearer_text(header: str) -> str:
+    """Return the token in an Authorization header; empty if there is none."""
+    scheme, _, text = header.partition(" ")
+    return text.strip() if scheme.lower() in ("bearer", "oauth") else ""
+
+
 def _lower(email: str) -> bytes:
     """Lower the ASCII letters alone: others, such as U+017F, would become an `s`."""
     return email.encode("utf-8", "surrogatepass").lower()
 
 
 def _token_text(request: Request, parameters: Parameters) -> str:
-    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() in ("bearer", "oauth"):
-        return text.strip()
-    return parameters.text("access_token") or parameters.text("oauth_token") or ""
+    return (
+        bearer_text(request.headers.get("Authorization", ""))
+        or parameters.text("access_token")
+        or parameters.text("oauth_token")
+        or ""
+    )
 
 
 def _unauthorized(text: str, *, reason: str, challenge: str) -> ApiError:

@@ -42,6 +42,7 @@ _SECRET_BYTES = 32
 _KEY_BITS = 2048
 _LEEWAY_SECONDS = 60
 _MAX_KEYS = 1000
+_JWT_DOTS = 2
 
 
 class GrantError(PullQueueError):
@@ -179,7 +180,32 @@ class Tokens:
             raise GrantError(message, code="invalid_scope")
         return self.issue(email, frozenset(scope.split()))
 
-    def _verified(self, assertion: str) -> dict[str, Any]:
+    def self_signed(self, text: str, *, audience: str, scopes: frozenset[str]) -> Token | None:
+        """Return the token that a service account signed itself, or None (AIP-4111).
+
+        It is for an audience, and then for all of `scopes`, or for the scopes that it names.
+        """
+        if text.count(".") != _JWT_DOTS:
+            return None
+        try:
+            claims = self._verified(text, audience=audience)
+        except GrantError:
+            return None
+        email, scope = claims["iss"], claims.get("scope")
+        if claims.get("sub", email) != email or not isinstance(scope, str | None):
+            return None
+        return Token(
+            text=text,
+            email=email,
+            scopes=scopes if scope is None else frozenset(scope.split()),
+            expires_usec=int(claims["exp"]) * USEC_PER_SECOND,
+        )
+
+    def _verified(self, assertion: str, *, audience: str | None = None) -> dict[str, Any]:
+        """Return the claims of a JWT for the token endpoint, or for an audience.
+
+        One for an audience may name scopes instead.
+        """
         try:
             import jwt  # noqa: PLC0415 - slow to import
         except ImportError:
@@ -187,14 +213,19 @@ class Tokens:
         try:
             for key in self._keys(jwt.get_unverified_header(assertion).get("kid"), assertion):
                 with suppress(jwt.InvalidSignatureError):
+                    unverified = jwt.decode(assertion, options={"verify_signature": False})
+                    for_scopes = audience is not None and "aud" not in unverified
                     return jwt.decode(
                         assertion,
                         key.public_pem,
                         algorithms=["RS256"],
-                        audience=[key.token_uri, *GOOGLE_AUDIENCES],
+                        audience=[audience] if audience else [key.token_uri, *GOOGLE_AUDIENCES],
                         issuer=key.email,
                         leeway=_LEEWAY_SECONDS,
-                        options={"require": ["iss", "aud", "exp", "iat"]},
+                        options={
+                            "require": ["iss", "exp", "iat", *([] if for_scopes else ["aud"])],
+                            "verify_aud": not for_scopes,
+                        },
                     )
         except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError) as error:
             raise GrantError(f"Invalid JWT: {error}") from None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from pullqueue.api.errors import ApiError
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError
 
@@ -28,13 +29,32 @@ HTTP_STATUS: Final[Mapping[str, int]] = MappingProxyType(
 """The HTTP status of each code of `google.rpc.Code` that is used here."""
 
 
+_API_CODES: Final = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    501: "UNIMPLEMENTED",
+}
+
+
 class StatusError(PullQueueError):
     """a call of Cloud Tasks was refused"""
 
-    def __init__(self, code: str, message: str, *, field: str | None = None) -> None:
-        """Carry a code of `google.rpc.Code`; `field` names the part of the request it is about."""
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Store a code of `google.rpc.Code`, and headers of an HTTP response.
+
+        `field` names the part of the request that the error is about.
+        """
         self.code = code
         self.field = field
+        self.headers = headers or {}
         super().__init__(message)
 
     @property
@@ -66,7 +86,14 @@ def invalid(message: str, *, field: str | None = None) -> StatusError:
 
 
 def status_error_of(error: PullQueueError) -> StatusError:
-    """Return what an error of the engine is here."""
+    """Return what an error of the engine or of the HTTP layer is here."""
     if isinstance(error, StatusError):
         return error
+    if isinstance(error, ApiError):
+        return StatusError(
+            _API_CODES.get(error.status, "INVALID_ARGUMENT"),
+            f"{error} ({error.explanation})" if error.explanation else str(error),
+            field=error.location,
+            headers=error.headers,
+        )
     return StatusError(codes_of(error).rpc_code, str(error))

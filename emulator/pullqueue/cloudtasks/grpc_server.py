@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext, suppress
+from http import HTTPStatus
+from time import perf_counter
 from typing import Any, Final
+from urllib.parse import unquote
 
 import grpc
+from google.protobuf import empty_pb2
+from google.protobuf.json_format import MessageToJson, SerializeToJsonError
 from google.protobuf.message import DecodeError
 
+from pullqueue.api.auth import bearer_text
+from pullqueue.api.encoding import encode
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cloudtasks.errors import StatusError, invalid
-from pullqueue.cloudtasks.messages import message_class
+from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.cloudtasks.methods import METHODS, Method
 from pullqueue.cloudtasks.service import Service
+from pullqueue.engine.interceptors import call_deadline
 from pullqueue.errors import ServerAddressError
 
 _WORKERS: Final = 20
 _GRACE_SECONDS: Final = 0.5
+_LONGEST_SECONDS: Final = 10**9
+_SHOWN_BYTES: Final = 4096
 _DETAILS_BYTES: Final = 4096
 """How long the message of an error may be: clients refuse metadata over 8 KB."""
 
@@ -72,17 +84,58 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
     request_class = message_class(method.request)
 
     def handle(data: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc has no types
+        started = perf_counter()
+        called = service()
+        refused = caller = None
+        message, response = request_class(), empty_pb2.Empty()
         try:
+            caller = called.authenticate(_token(context))
             try:
-                message = request_class.FromString(data)
+                message.ParseFromString(data)
             except DecodeError:
                 raise invalid(f"the request is not a valid {method.request}") from None
-            response = service().call(method, message, caller=None)
+            with _deadline(context):
+                response = called.call(method, message, caller=caller)
         except StatusError as error:
-            context.abort(grpc.StatusCode[error.code], _shortened(str(error)))
-        return bytes(response.SerializeToString())
+            refused = error
+        answer: bytes = response.SerializeToString()
+        called.requests.record(
+            verb="POST",
+            path=f"/{method.service}/{method.name}",
+            client=unquote(context.peer()).partition(":")[2],
+            caller=caller,
+            status=refused.http_status if refused else HTTPStatus.OK,
+            seconds=perf_counter() - started,
+            body=_shown(message, data),
+            answer=encode(refused.envelope()) if refused else _shown(response, answer),
+        )
+        if refused:
+            context.abort(grpc.StatusCode[refused.code], _shortened(str(refused)))
+        return answer
 
     return handle
+
+
+def _token(context: Any) -> str:  # noqa: ANN401 - grpc has no types
+    metadata = dict(context.invocation_metadata())
+    return bearer_text(str(metadata.get("authorization", "")))
+
+
+def _deadline(context: Any) -> AbstractContextManager[None]:  # noqa: ANN401 - grpc has no types
+    """Let faults know how long the caller waits."""
+    seconds = context.time_remaining()
+    if seconds is None:
+        return nullcontext()
+    return call_deadline(int(min(seconds, _LONGEST_SECONDS) * USEC_PER_SECOND))
+
+
+def _shown(message: Message, data: bytes) -> bytes:
+    """Return a message for the request log: as JSON, unless it is long or has none."""
+    if len(data) <= _SHOWN_BYTES:
+        # A time outside the years 1 to 9999 has none.
+        with suppress(SerializeToJsonError, ValueError):
+            return str(MessageToJson(message, indent=None)).encode()
+    return data
 
 
 def _shortened(message: str) -> str:

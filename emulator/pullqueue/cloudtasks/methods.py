@@ -31,7 +31,7 @@ class Method(NamedTuple):
     field: str
     """The field of the request that names the resource, such as `parent`."""
     resource: str
-    """The pattern of that name, as Flask's routes write it."""
+    """The pattern of that name, as Flask's routes write it; empty: the field is a project."""
     suffix: str = ""
     """What follows the resource in the path, such as `/tasks:lease`."""
     body: str = ""
@@ -66,39 +66,44 @@ class Method(NamedTuple):
 METHODS: Final = (
     Method("ListQueues", "GET", "parent", _LOCATION, "/queues", "", "ListQueuesResponse"),
     Method("GetQueue", "GET", "name", _QUEUE, "", "", "Queue", "queues.get"),
+    Method("CreateQueue", "POST", "parent", _LOCATION, "/queues", "queue", "Queue"),
+    Method("UpdateQueue", "PATCH", "queue.name", _QUEUE, "", "queue", "Queue"),
+    Method("DeleteQueue", "DELETE", "name", _QUEUE, "", "", "Empty", "queues.delete"),
     Method("PurgeQueue", "POST", "name", _QUEUE, ":purge", "*", "Queue", "queues.purge"),
+    Method("PauseQueue", "POST", "name", _QUEUE, ":pause", "*", "Queue", "queues.pause"),
+    Method("ResumeQueue", "POST", "name", _QUEUE, ":resume", "*", "Queue", "queues.resume"),
+    Method(
+        *("GetIamPolicy", "POST", "resource", _QUEUE, ":getIamPolicy", "*", "Policy"),
+        permission="queues.getIamPolicy",
+    ),
+    Method("SetIamPolicy", "POST", "resource", _QUEUE, ":setIamPolicy", "*", "Policy"),
+    Method(
+        *("TestIamPermissions", "POST", "resource", _QUEUE, ":testIamPermissions", "*"),
+        "TestIamPermissionsResponse",
+    ),
+    Method("UploadQueueYaml", "POST", "app_id", "", "api/queue/update", "http_body"),
     Method("ListTasks", "GET", "parent", _QUEUE, "/tasks", "", "ListTasksResponse", "tasks.list"),
     Method("GetTask", "GET", "name", _TASK, "", "", "Task", "tasks.get"),
     Method("CreateTask", "POST", "parent", _QUEUE, "/tasks", "*", "Task", "tasks.create"),
     Method("DeleteTask", "DELETE", "name", _TASK, "", "", "Empty", "tasks.delete"),
     Method(
-        "LeaseTasks",
-        "POST",
-        "parent",
-        _QUEUE,
-        "/tasks:lease",
-        "*",
-        "LeaseTasksResponse",
-        "tasks.lease",
+        *("LeaseTasks", "POST", "parent", _QUEUE, "/tasks:lease", "*", "LeaseTasksResponse"),
+        permission="tasks.lease",
     ),
     Method(
-        "AcknowledgeTask", "POST", "name", _TASK, ":acknowledge", "*", "Empty", "tasks.acknowledge"
+        *("AcknowledgeTask", "POST", "name", _TASK, ":acknowledge", "*", "Empty"),
+        permission="tasks.acknowledge",
     ),
     Method("RenewLease", "POST", "name", _TASK, ":renewLease", "*", "Task", "tasks.renewLease"),
     Method("CancelLease", "POST", "name", _TASK, ":cancelLease", "*", "Task", "tasks.cancelLease"),
     Method("RunTask", "POST", "name", _TASK, ":run", "*", "Task", "tasks.run"),
     Method(
-        "ListLocations",
-        "GET",
-        "name",
-        _PROJECT,
-        "/locations",
-        "",
-        "ListLocationsResponse",
+        *("ListLocations", "GET", "name", _PROJECT, "/locations", "", "ListLocationsResponse"),
         service=LOCATIONS_SERVICE,
     ),
     Method("GetLocation", "GET", "name", _LOCATION, "", "", "Location", service=LOCATIONS_SERVICE),
 )
+"""Whoever is authenticated can call the methods without a permission: no acl is about them."""
 
 UNIMPLEMENTED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {

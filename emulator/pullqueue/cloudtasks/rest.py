@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from flask import Blueprint, Response, request
+import msgspec
+from flask import Blueprint, Response, g, request
 
 from pullqueue.api import bodies, fields
+from pullqueue.api.auth import bearer_text
 from pullqueue.api.encoding import JSON_TYPE, encode
-from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
 from pullqueue.cloudtasks.methods import METHODS, UNIMPLEMENTED, Method
 from pullqueue.errors import PullQueueError
@@ -31,13 +33,19 @@ _SYSTEM_PARAMETERS: Final = frozenset(
 )
 """Query parameters that every method of Google's APIs knows."""
 _FORMATS: Final = ("", "json", "json;enum-encoding=string", "json;enum-encoding=int")
-_CODES: Final = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 
 
-def lazy_service(state: ServerState) -> Callable[[], Service]:
+class _HttpBody(msgspec.Struct):
+    """`google.api.HttpBody` in JSON."""
+
+    data: bytes
+
+
+def lazy_service(state: ServerState, *, acl: bool = False) -> Callable[[], Service]:
     """Return what gives the service on the emulator of a server, imported when first asked for.
 
-    It raises StatusError: UNIMPLEMENTED: the extra is not installed.
+    With `acl`, its callers need a token. It raises StatusError: UNIMPLEMENTED: the extra is not
+    installed.
     """
 
     @cache
@@ -50,22 +58,23 @@ def lazy_service(state: ServerState) -> Callable[[], Service]:
                 "Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]', then "
                 "start the server again",
             ) from None
-        return Service(state)
+        return Service(state, acl=acl)
 
     return service
 
 
 def blueprint(service: Callable[[], Service]) -> Blueprint:
     """Return the routes of the service."""
-    routes = Blueprint("cloudtasks", __name__, url_prefix=PREFIX)
+    routes = Blueprint("cloudtasks", __name__)
     for method in METHODS:
-        rule = f"/{method.path}"
         view = _view(service, method)
-        routes.add_url_rule(rule, method.name, view, methods=[method.verb])
+        routes.add_url_rule(f"{PREFIX}/{method.path}", method.name, view, methods=[method.verb])
+        if not method.resource:
+            routes.add_url_rule(f"/{method.path}", method.name, view, methods=[method.verb])
     for name, (verb, path) in UNIMPLEMENTED.items():
-        routes.add_url_rule(f"/{path}", name, _unimplemented, methods=[verb])
+        routes.add_url_rule(f"{PREFIX}/{path}", name, _unimplemented, methods=[verb])
     for rule in ("", "/", "/<path:path>"):
-        routes.add_url_rule(rule, "unknown", _unknown, methods=_VERBS)
+        routes.add_url_rule(f"{PREFIX}{rule}", "unknown", _unknown, methods=_VERBS)
     routes.register_error_handler(PullQueueError, _refusal)
     return routes
 
@@ -76,10 +85,30 @@ def _view(service: Callable[[], Service], method: Method) -> Callable[..., Respo
 
     def view(**parts: str) -> Response:
         called = service()
-        message = _message(method, pattern.format(**parts))
-        return _response(called.call(method, message, caller=None))
+        g.caller = called.authenticate(_token())
+        message = _message(method, pattern.format(**parts)) if pattern else _upload(method)
+        return _response(called.call(method, message, caller=g.caller))
 
     return view
+
+
+def _token() -> str:
+    for parameter in ("access_token", "oauth_token"):
+        if text := request.args.get(parameter):
+            return text
+    return bearer_text(request.headers.get("Authorization", ""))
+
+
+def _upload(method: Method) -> Message:
+    """Return the upload of a queue.yaml: the body is the file, or a JSON object that has it."""
+    from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - slow to import
+
+    data = bodies.read(request)
+    with suppress(ValueError, TypeError):
+        wrapped = msgspec.json.decode(data, type=_HttpBody)
+        data = wrapped.data
+    app_id = request.args.get("appId", "")
+    return message_class(method.request)(app_id=app_id, http_body={"data": data})
 
 
 def _message(method: Method, name: str) -> Message:
@@ -173,15 +202,7 @@ def _unknown(path: str = "") -> Response:
 
 
 def _refusal(error: PullQueueError) -> Response:
-    headers = {}
-    if isinstance(error, ApiError):
-        headers = error.headers
-        error = StatusError(
-            _CODES.get(error.status, "INVALID_ARGUMENT"),
-            f"{error} ({error.explanation})" if error.explanation else str(error),
-            field=error.location,
-        )
     refused = status_error_of(error)
     response = _json(refused.envelope(), refused.http_status)
-    response.headers.update(headers)
+    response.headers.update(refused.headers)
     return response

@@ -8,36 +8,54 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from pullqueue.api.auth import Authorizer
 from pullqueue.api.resources import Project
-from pullqueue.cloudtasks import queues, tasks
-from pullqueue.cloudtasks.context import Call
+from pullqueue.cloudtasks import access, queues, tasks
+from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import StatusError, status_error_of
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import METHODS, Method
-from pullqueue.cloudtasks.names import ResourceName
 from pullqueue.errors import PullQueueError
 
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
 
+_KNOWN: Final = vars(queues) | vars(tasks) | vars(access)
 _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
-    {
-        method.name: vars(queues).get(method.function) or vars(tasks)[method.function]
-        for method in METHODS
-    }
+    {method.name: _KNOWN[method.function] for method in METHODS}
 )
 
-_log = logging.getLogger("pullqueue.cloudtasks")
+_log = logging.getLogger("pullqueue.server")
 
 
 class Service:
     """Carries out calls on one emulator. Safe under threads."""
 
-    def __init__(self, state: ServerState) -> None:
-        """Serve the emulator of a server."""
+    def __init__(self, state: ServerState, *, acl: bool) -> None:
+        """Serve the emulator of a server; with `acl`, callers need a token."""
         self._state = state
+        self._authorizer = (
+            Authorizer(state.tokens, scopes=access.SCOPES, audience=access.AUDIENCE)
+            if acl
+            else None
+        )
+        self.requests = state.requests
+        """The request log."""
         self.request_bytes = state.emulator.limits.rest_body_bytes
         """The largest request."""
+
+    def authenticate(self, token: str) -> str | None:
+        """Return the e-mail address of the holder of a token; None: access is not restricted.
+
+        Raises:
+            StatusError: UNAUTHENTICATED or PERMISSION_DENIED: the token is not valid.
+        """
+        if self._authorizer is None:
+            return None
+        try:
+            return self._authorizer.authenticate(token).email
+        except PullQueueError as error:
+            raise status_error_of(error) from None
 
     def call(self, method: Method, request: Message, *, caller: str | None) -> Message:
         """Carry out one call.
@@ -47,9 +65,10 @@ class Service:
         """
         try:
             name = self._resource(method, request)
-            return _FUNCTIONS[method.name](
-                Call(request=request, name=name, state=self._state, caller=caller)
-            )
+            call = Call(request=request, name=name, state=self._state, caller=caller)
+            if method.permission:
+                access.check_permission(call.queue, caller, method.permission)
+            return _FUNCTIONS[method.name](call)
         except PullQueueError as error:
             raise status_error_of(error) from error
         except Exception as error:
@@ -58,7 +77,10 @@ class Service:
 
     def _resource(self, method: Method, request: Message) -> ResourceName:
         text = reduce(getattr, method.field.split("."), request)
-        name = ResourceName.parse(text, field=method.field, depth=method.depth)
+        if method.depth:
+            name = ResourceName.parse(text, field=method.field, depth=method.depth)
+        else:
+            name = ResourceName.parse(f"projects/{text}", field=method.field, depth=1)
         served = self._state.emulator.project
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:
             raise StatusError(

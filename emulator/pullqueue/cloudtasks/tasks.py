@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Final
 
 from pullqueue.clock import from_usec
-from pullqueue.cloudtasks.context import Call
+from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import (
     FULL,
@@ -22,7 +22,6 @@ from pullqueue.cloudtasks.messages import (
     whole_seconds,
     write_task,
 )
-from pullqueue.cloudtasks.names import ResourceName
 from pullqueue.config.model import QueueMode
 from pullqueue.errors import NameInUseError, UnknownTaskError
 from pullqueue.tasks import DeleteResult, NewTask, Task

@@ -97,18 +97,19 @@ class QueueSettings:
         return self.mode is QueueMode.PULL
 
     def to_json(self) -> str:
-        """Return the settings as text, without the acl, for `from_json`."""
-        return json.dumps({**asdict(self), "mode": self.mode.value, "acl": None})
+        """Return the settings as text, for `from_json`."""
+        return json.dumps({**asdict(self), "mode": self.mode.value})
 
     @classmethod
     def from_json(cls, text: str) -> QueueSettings:
         """Return the settings that `to_json` wrote."""
         values = json.loads(text)
-        rate, retry = values.pop("rate"), values.pop("retry_parameters")
+        rate, retry, acl = (values.pop(name) for name in ("rate", "retry_parameters", "acl"))
         return cls(
             **values | {"mode": QueueMode(values["mode"])},
             rate=Rate(**rate) if rate else None,
             retry_parameters=RetryParameters(**retry) if retry else None,
+            acl=None if acl is None else tuple(AclEntry(**entry) for entry in acl),
         )
 
 

@@ -254,7 +254,10 @@ def retention_of(settings: QueueSettings) -> Retention:
     """Return how long a queue with some settings keeps tasks and names."""
     retry, lifetime = settings.retry_parameters, settings.task_lifetime_seconds
     retention = Retention(
-        lifetime_usec=None if lifetime is None else lifetime * USEC_PER_SECOND,
+        # A lifetime that no task can reach is none.
+        lifetime_usec=None
+        if lifetime is None or lifetime >= LAST_USEC // USEC_PER_SECOND
+        else lifetime * USEC_PER_SECOND,
         tombstone_usec=None
         if settings.tombstone_seconds is None
         else settings.tombstone_seconds * USEC_PER_SECOND,

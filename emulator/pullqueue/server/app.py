@@ -65,7 +65,7 @@ def create_app(
         oauth.blueprint(state.tokens),
         control.blueprint(state),
         console.blueprint(state),
-        cloudtasks.blueprint(cloud_tasks or cloudtasks.lazy_service(state)),
+        cloudtasks.blueprint(cloud_tasks or cloudtasks.lazy_service(state, acl=acl)),
         bridge.blueprint(),
     ):
         app.register_blueprint(blueprint)

@@ -124,7 +124,7 @@ class Server:
         self.state = ServerState(
             emulator, tokens=self.tokens, config_file=config_file, host_names=self._host_names
         )
-        self._cloud_tasks = lazy_service(self.state)
+        self._cloud_tasks = lazy_service(self.state, acl=acl)
         return create_app(
             emulator,
             acl=acl,

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from cloudtasks_api import LOCATION, PULL, ApiRefused
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator, ManualClock, QueuePausedError
+from pullqueue.config.model import QueueConfig
+from pullqueue.server.lifecycle import Server
 
 Call = Callable[..., dict[str, Any]]
 
+LIMITED = f"{LOCATION}/queues/limited"
+MADE = f"{LOCATION}/queues/made"
+TIME = "2026-01-01T00:00:00Z"
+TEXT = b"queue:\n- name: new\n  mode: pull\n"
 PULL_QUEUE = {
     "name": PULL,
     "pullTarget": {},
@@ -179,12 +187,282 @@ class TestListQueues:
         assert [set(queue) for queue in page["queues"]] == [{"name", "stats"}] * 4
 
 
+class TestCreateQueue:
+    @pytest.mark.parametrize(
+        ("fields", "shown"),
+        [
+            ({}, {"taskTtl": "2678400s", "tombstoneTtl": "3600s"}),
+            ({"retryConfig": {"maxAttempts": 3}}, {"retryConfig": {"maxAttempts": 3}}),
+            ({"taskTtl": "60.9s", "tombstoneTtl": "0s"}, {"taskTtl": "60s", "tombstoneTtl": "0s"}),
+            ({"taskTtl": "315576000000s"}, {"taskTtl": "315576000000s"}),
+            ({"rateLimits": {"maxConcurrentTasks": 7}, "state": "PAUSED", "purgeTime": TIME}, {}),
+        ],
+    )
+    def test_a_pull_queue(
+        self, call: Call, emulator: Emulator, fields: dict[str, Any], shown: dict[str, Any]
+    ) -> None:
+        """What only Cloud Tasks sets is ignored; the queue can be used at once."""
+        queue = {"name": MADE, "pullTarget": {}, **fields}
+        defaults = {"taskTtl": "2678400s", "tombstoneTtl": "3600s"}
+
+        created = call("CreateQueue", parent=LOCATION, queue=queue)
+
+        assert created == {**PULL_QUEUE, "name": MADE, **defaults, **shown}
+        assert call("GetQueue", name=MADE) == created
+        assert "made" in ids(call("ListQueues", parent=LOCATION))
+        emulator.queue("made").add(b"work")
+        assert len(call("LeaseTasks", parent=MADE, leaseDuration="60s")["tasks"]) == 1
+
+    def test_a_push_queue(self, call: Call, emulator: Emulator) -> None:
+        """Its settings are those of queue.yaml."""
+        limits = {"maxTasksDispatchedPerSecond": 2.5, "maxBurstSize": 4, "maxConcurrentTasks": 6}
+        retry = {"maxAttempts": 5, "maxRetryDuration": "60s", "minBackoff": "1s", "maxDoublings": 2}
+        target = {"appEngineRoutingOverride": {"service": "worker"}}
+        queue = {
+            "name": MADE,
+            "appEngineHttpTarget": target,
+            "rateLimits": limits,
+            "retryConfig": retry,
+        }
+
+        created = call("CreateQueue", parent=LOCATION, queue=queue)
+
+        assert created["appEngineHttpTarget"] == target
+        assert (created["rateLimits"], created["retryConfig"]) == (limits, retry)
+        assert emulator.queue("made").settings.target == "worker"
+
+    @pytest.mark.parametrize(
+        ("fields", "code", "text"),
+        [
+            ({"name": PULL}, "ALREADY_EXISTS", "exists: choose another name"),
+            ({"name": ""}, "INVALID_ARGUMENT", 'queue.name is ""'),
+            ({"name": f"{LOCATION}x/queues/made"}, "INVALID_ARGUMENT", "it must begin with"),
+            ({"name": f"{LOCATION}/queues/a_b"}, "INVALID_ARGUMENT", "letters, digits and hyphens"),
+            ({"retryConfig": {"maxAttempts": 0}}, "INVALID_ARGUMENT", "max_attempts is 0"),
+            ({"retryConfig": {"maxAttempts": -1}}, "INVALID_ARGUMENT", "max_attempts is -1"),
+            ({"taskTtl": "0s"}, "INVALID_ARGUMENT", "task_ttl is 0 seconds"),
+            ({"tombstoneTtl": "777601s"}, "INVALID_ARGUMENT", "give 0 to 777600"),
+            ({"tombstoneTtl": "-1s"}, "INVALID_ARGUMENT", "tombstone_ttl is negative"),
+        ],
+    )
+    def test_what_is_not_valid(
+        self, call: Call, fields: dict[str, Any], code: str, text: str
+    ) -> None:
+        """Nothing is created."""
+        queue = {"name": MADE, "pullTarget": {}, **fields}
+
+        with refused(code, text):
+            call("CreateQueue", parent=LOCATION, queue=queue)
+        assert "made" not in ids(call("ListQueues", parent=LOCATION))
+
+    @pytest.mark.parametrize(
+        ("fields", "text"),
+        [
+            ({"rateLimits": {"maxTasksDispatchedPerSecond": 501}}, "is 501.0: give 0 to 500"),
+            ({"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}}, "is nan: give 0 to 500"),
+            ({"rateLimits": {"maxConcurrentTasks": -1}}, "is -1: give 0 to 5000"),
+            ({"retryConfig": {"maxDoublings": -1}}, "max_doublings is -1"),
+            ({"retryConfig": {"minBackoff": "-1s"}}, "min_backoff is negative"),
+        ],
+    )
+    def test_a_push_queue_that_is_not_valid(
+        self, call: Call, fields: dict[str, Any], text: str
+    ) -> None:
+        """The message names the field and its range."""
+        queue = {"name": MADE, "appEngineHttpTarget": {}, **fields}
+
+        with refused("INVALID_ARGUMENT", text):
+            call("CreateQueue", parent=LOCATION, queue=queue)
+
+    @pytest.mark.parametrize("target", [{}, {"httpTarget": {}}])
+    def test_without_a_target(self, call: Call, target: dict[str, Any]) -> None:
+        """It must be a pull queue or an App Engine queue."""
+        with refused("INVALID_ARGUMENT", "no pull_target or app_engine_http_target"):
+            call("CreateQueue", parent=LOCATION, queue={"name": MADE, **target})
+
+    def test_its_tasks_live_31_days(
+        self, call: Call, emulator: Emulator, clock: ManualClock
+    ) -> None:
+        """And the names of deleted ones are free again after an hour."""
+        call("CreateQueue", parent=LOCATION, queue={"name": MADE, "pullTarget": {}})
+        task = {"name": f"{MADE}/tasks/one"}
+        call("CreateTask", parent=MADE, task=task)
+        call("DeleteTask", name=task["name"])
+        with refused("ALREADY_EXISTS"):
+            call("CreateTask", parent=MADE, task=task)
+        clock.advance(3600)
+        call("CreateTask", parent=MADE, task=task)
+        clock.advance(31 * 86_400 - 1)
+        assert call("GetTask", name=task["name"])
+        clock.advance(1)
+        with refused("NOT_FOUND"):
+            call("GetTask", name=task["name"])
+        assert [task.name for task in emulator.queue("made").exhausted] == ["one"]
+
+
+class TestUpdateQueue:
+    @pytest.mark.parametrize("mask", [None, "retryConfig", "retryConfig.maxAttempts", "*"])
+    def test_some_fields_or_all(self, call: Call, emulator: Emulator, mask: str | None) -> None:
+        """The retry limit of queue.yaml is replaced until it is reloaded."""
+        fields = {} if mask is None else {"updateMask": mask}
+        queue = {"name": LIMITED, "retryConfig": {"maxAttempts": 5}, "state": "DISABLED"}
+
+        updated = call("UpdateQueue", queue=queue, **fields)
+
+        assert updated["retryConfig"] == {"maxAttempts": 5}
+        assert (updated["state"], "pullTarget" in updated) == ("RUNNING", True)
+        assert emulator.queue("limited").retention.leases == 5
+        emulator.reconfigure(emulator.config)
+        assert call("GetQueue", name=LIMITED)["retryConfig"] == {"maxAttempts": 2}
+
+    def test_other_fields_stay(self, call: Call) -> None:
+        """Those that the mask does not name."""
+        queue = {"name": LIMITED, "taskTtl": "100s", "retryConfig": {"maxAttempts": 9}}
+
+        updated = call("UpdateQueue", queue=queue, updateMask="taskTtl")
+
+        assert (updated["taskTtl"], updated["retryConfig"]) == ("100s", {"maxAttempts": 2})
+
+    def test_what_was_returned_can_be_sent_back(self, call: Call, emulator: Emulator) -> None:
+        """Get, then update: nothing changes."""
+        for name in ("pull", "limited", "push"):
+            queue = call("GetQueue", name=f"{LOCATION}/queues/{name}")
+            queue.get("retryConfig", {}).pop("minBackoff", None)  # cut to whole seconds
+            queue["taskTtl"] = "315576000000s"
+
+            assert call("UpdateQueue", queue=queue) == queue
+
+    def test_a_queue_that_is_not_there(self, call: Call) -> None:
+        """It is created."""
+        created = call("UpdateQueue", queue={"name": MADE, "pullTarget": {}})
+
+        assert call("GetQueue", name=MADE) == created
+
+    def test_a_mask_that_is_not_valid(self, call: Call) -> None:
+        """The message lists the fields."""
+        with refused("INVALID_ARGUMENT", "update_mask"):
+            call("UpdateQueue", queue={"name": PULL}, updateMask="color")
+
+    def test_a_push_queue_with_a_mask(self, call: Call) -> None:
+        """One limit changes, the others stay."""
+        queue = {"name": f"{LOCATION}/queues/push", "rateLimits": {"maxBurstSize": 20}}
+
+        updated = call("UpdateQueue", queue=queue, updateMask="rateLimits.maxBurstSize")
+
+        assert updated["rateLimits"] == {
+            "maxTasksDispatchedPerSecond": 5.0,
+            "maxBurstSize": 20,
+            "maxConcurrentTasks": 3,
+        }
+
+
+class TestDeleteQueue:
+    def test_its_tasks_go_and_its_name_is_reserved(
+        self, call: Call, emulator: Emulator, clock: ManualClock
+    ) -> None:
+        """For seven days."""
+        queue = {"name": MADE, "pullTarget": {}}
+        call("CreateQueue", parent=LOCATION, queue=queue)
+        emulator.queue("made").add()
+
+        assert call("DeleteQueue", name=MADE) == {}
+        for method in ("GetQueue", "DeleteQueue"):
+            with refused("NOT_FOUND", "queue 'made'"):
+                call(method, name=MADE)
+        with refused("ALREADY_EXISTS", "was deleted not long ago"):
+            call("CreateQueue", parent=LOCATION, queue=queue)
+        with refused("ALREADY_EXISTS", "was deleted not long ago"):
+            call("UpdateQueue", queue=queue)
+        clock.advance(7 * 86_400)
+        call("CreateQueue", parent=LOCATION, queue=queue)
+        assert emulator.queue("made").list_tasks() == []
+
+    def test_a_queue_of_queue_yaml(self, call: Call, emulator: Emulator) -> None:
+        """It is back with the next deployment."""
+        call("DeleteQueue", name=PULL)
+        gone = ids(call("ListQueues", parent=LOCATION))
+        emulator.reconfigure(emulator.config)
+
+        assert "pull" not in gone
+        assert call("GetQueue", name=PULL) == PULL_QUEUE
+
+
+class TestPause:
+    @pytest.mark.parametrize("name", ["pull", "push"])
+    def test_pause_and_resume(self, call: Call, name: str) -> None:
+        """The queue is returned."""
+        queue = f"{LOCATION}/queues/{name}"
+
+        assert call("PauseQueue", name=queue)["state"] == "PAUSED"
+        assert ids(call("ListQueues", parent=LOCATION, filter="state=PAUSED")) == [name]
+        assert call("ResumeQueue", name=queue)["state"] == "RUNNING"
+
+    def test_nothing_is_leased(self, call: Call, emulator: Emulator) -> None:
+        """Everything else works."""
+        call("PauseQueue", name=PULL)
+        task = call("CreateTask", parent=PULL, task={})
+
+        with refused("FAILED_PRECONDITION", "queue 'pull' is paused"):
+            call("LeaseTasks", parent=PULL, leaseDuration="60s")
+        with pytest.raises(QueuePausedError):
+            emulator.queue("pull").lease_tasks(60, 1)
+        assert call("GetTask", name=task["name"])["name"] == task["name"]
+
+    def test_a_queue_that_left_queue_yaml(self, call: Call, emulator: Emulator) -> None:
+        """It is disabled until it is resumed."""
+        emulator.reconfigure(QueueConfig())
+
+        assert call("GetQueue", name=PULL)["state"] == "DISABLED"
+        with refused("FAILED_PRECONDITION", "is disabled, since it is no longer in"):
+            call("LeaseTasks", parent=PULL, leaseDuration="60s")
+        assert call("ResumeQueue", name=PULL)["state"] == "RUNNING"
+
+
+class TestUpload:
+    @pytest.mark.parametrize("text", ["queue:\n- name: new\n  mode: pull\n"])
+    def test_a_queue_yaml(self, call: Call, text: str) -> None:
+        """It is applied as a deployment: what it does not list is disabled."""
+        call("CreateQueue", parent=LOCATION, queue={"name": MADE, "pullTarget": {}})
+        body = {"data": b64encode(text.encode()).decode()}
+
+        assert call("UploadQueueYaml", appId="app", httpBody=body) == {}
+        listed = call("ListQueues", parent=LOCATION)["queues"]
+        assert {one["name"].rpartition("/")[2]: one["state"] for one in listed} == {
+            "default": "RUNNING",
+            "limited": "DISABLED",
+            "made": "RUNNING",
+            "new": "RUNNING",
+            "pull": "DISABLED",
+            "push": "DISABLED",
+        }
+
+    def test_one_with_errors(self, call: Call) -> None:
+        """Nothing changes, and the linter's message is the answer's."""
+        body = {"data": b64encode(b"queue:\n- name: new\n  mode: sideways\n").decode()}
+
+        with refused("INVALID_ARGUMENT", "queue.yaml:3:.*sideways"):
+            call("UploadQueueYaml", appId="app", httpBody=body)
+        assert "new" not in ids(call("ListQueues", parent=LOCATION))
+
+    def test_an_empty_application(self, call: Call) -> None:
+        """It is required."""
+        with refused("INVALID_ARGUMENT", "app_id is"):
+            call("UploadQueueYaml", appId="", httpBody={})
+
+    @pytest.mark.parametrize("path", ["api/queue/update", "v2beta2/api/queue/update"])
+    def test_the_file_itself_over_http(self, server: Server, emulator: Emulator, path: str) -> None:
+        """As `curl --data-binary @queue.yaml` sends it, also to the URL without a version."""
+        with urlopen(f"{server.url}/{path}?appId=app", TEXT) as response:  # noqa: S310
+            assert response.read() == b"{}\n"
+        assert next(queue.name for queue in emulator.queues) == "new"
+
+
 class TestOtherMethods:
     def test_purge(self, call: Call, emulator: Emulator) -> None:
         """All tasks go, and the queue is returned."""
         emulator.queue("pull").add()
 
-        assert call("PurgeQueue", name=PULL)["name"] == PULL
+        assert call("PurgeQueue", name=PULL)["purgeTime"] == TIME
         assert emulator.queue("pull").list_tasks() == []
         assert call("PurgeQueue", name=f"{LOCATION}/queues/push")["state"] == "RUNNING"
 

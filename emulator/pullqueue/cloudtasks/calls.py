@@ -1,11 +1,16 @@
-"""Names of resources: `projects/P/locations/L/queues/Q/tasks/T` and the beginnings of it."""
+"""One call of a method, and the resource it names: `projects/P/locations/L/queues/Q/tasks/T`."""
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pullqueue.cloudtasks.errors import invalid
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.queue import Queue
+
+if TYPE_CHECKING:
+    from pullqueue.control.state import ServerState
 
 DEFAULT_LOCATION: Final = "us-central1"
 """The one location that is listed; callers may use any."""
@@ -59,3 +64,29 @@ class ResourceName(NamedTuple):
                 field=field,
             )
         return cls(*values)
+
+
+class Call(NamedTuple):
+    """One call, whose caller may make it."""
+
+    request: Any
+    """The message of the request."""
+    name: ResourceName
+    """The resource that the request names."""
+    state: ServerState
+    caller: str | None
+    """The e-mail address of who calls; None where access is not restricted."""
+
+    @property
+    def emulator(self) -> Emulator:
+        """The emulator that is served."""
+        return self.state.emulator
+
+    @property
+    def queue(self) -> Queue:
+        """The queue that the request names.
+
+        Raises:
+            UnknownQueueError: there is none.
+        """
+        return self.emulator.queue(self.name.queue)

@@ -1,0 +1,288 @@
+"""Cloud Tasks v2beta2: who may call what with `--auth acl`, and the policies of IAM."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi, RestApi
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.api.tokens import SCOPES as TASKQUEUE_SCOPES
+from pullqueue.cloudtasks.methods import METHODS
+from pullqueue.server.lifecycle import Server
+
+QUEUE_YAML = """
+queue:
+- name: pull
+  mode: pull
+  acl:
+  - user_email: worker@example.com
+  - writer_email: writer@example.com
+- name: closed
+  mode: pull
+"""
+CLOSED = f"{LOCATION}/queues/closed"
+MADE = f"{LOCATION}/queues/made"
+WORKER, WRITER, OTHER = "worker@example.com", "writer@example.com", "other@example.com"
+PLATFORM = frozenset({"https://www.googleapis.com/auth/cloud-platform"})
+NO_POLICY = b64encode(b"\x00\x20\x01").decode()
+
+Call = Callable[..., dict[str, Any]]
+CallAs = Callable[[str | None], Call]
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
+    """Give an emulator whose queue has an acl."""
+    return Emulator.from_text(QUEUE_YAML, clock=clock)
+
+
+@pytest.fixture
+def server(emulator: Emulator) -> Iterator[Server]:
+    """Serve the emulator, and require tokens."""
+    with Server(emulator, acl=True) as server:
+        yield server
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def call_as(request: pytest.FixtureRequest, server: Server) -> Iterator[CallAs]:
+    """Give what calls methods as the holder of an e-mail address, or without a token."""
+    channels: list[grpc.Channel] = []
+
+    def call_as(email: str | None) -> Call:
+        token = None if email is None else server.tokens.issue(email, PLATFORM).text
+        if request.param == "rest":
+            api: RestApi | GrpcApi = RestApi(server, token)
+        else:
+            api = GrpcApi(server, token)
+            channels.append(api.channel)
+        return lambda method, /, **fields: api.call(method, fields)
+
+    yield call_as
+    for channel in channels:
+        channel.close()
+
+
+def refused(code: str, text: str = "") -> Any:
+    """Expect a call to be refused."""
+    return pytest.raises(ApiRefused, match=f"{code}: .*{text}")
+
+
+class TestAccess:
+    def test_without_a_token(self, call_as: CallAs) -> None:
+        """Nothing can be called."""
+        for method, fields in (
+            ("GetQueue", {"name": PULL}),
+            ("ListLocations", {"name": "projects/app"}),
+        ):
+            with refused("UNAUTHENTICATED", "Login Required"):
+                call_as(None)(method, **fields)
+
+    def test_a_user(self, call_as: CallAs, emulator: Emulator) -> None:
+        """May do everything with the queue."""
+        call = call_as(WORKER)
+        task = call("CreateTask", parent=PULL, task={}, responseView="FULL")
+        (held,) = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
+        call("AcknowledgeTask", name=task["name"], scheduleTime=held["scheduleTime"])
+        call("UpdateQueue", queue={"name": PULL}, updateMask="taskTtl")
+        call("PauseQueue", name=PULL)
+
+        assert emulator.queue("pull").list_tasks() == []
+
+    def test_a_writer(self, call_as: CallAs) -> None:
+        """May create tasks, and nothing else."""
+        call = call_as(WRITER)
+        task = call("CreateTask", parent=PULL, task={}, responseView="FULL")
+
+        for method in METHODS:
+            if not method.permission or method.name == "CreateTask":
+                continue
+            fields = {method.field: PULL if method.depth == 3 else task["name"]}
+            with refused("PERMISSION_DENIED", f"no permission cloudtasks.{method.permission} on "):
+                call(method.name, **fields)
+        with refused("PERMISSION_DENIED", "no permission cloudtasks.queues.update on "):
+            call("UpdateQueue", queue={"name": PULL})
+
+    def test_somebody_else(self, call_as: CallAs) -> None:
+        """May do nothing with the queue, not even create tasks."""
+        with refused("PERMISSION_DENIED", "add it as user_email or writer_email to the queue's"):
+            call_as(OTHER)("CreateTask", parent=PULL, task={})
+        with refused("PERMISSION_DENIED"):
+            call_as(WORKER)("GetQueue", name=CLOSED)
+
+    def test_what_no_acl_is_about(self, call_as: CallAs) -> None:
+        """Whoever has a token may list and create queues, and upload a queue.yaml."""
+        call = call_as(OTHER)
+
+        assert len(call("ListQueues", parent=LOCATION)["queues"]) == 3
+        call("UpdateQueue", queue={"name": MADE, "pullTarget": {}})
+        call("CreateQueue", parent=LOCATION, queue={"name": f"{MADE}2", "pullTarget": {}})
+        body = {"data": b64encode(QUEUE_YAML.encode()).decode()}
+        assert call("UploadQueueYaml", appId="app", httpBody=body) == {}
+
+    def test_an_unknown_queue(self, call_as: CallAs) -> None:
+        """It is not found, as over v1beta2."""
+        with refused("NOT_FOUND"):
+            call_as(OTHER)("LeaseTasks", parent=MADE)
+
+    @pytest.mark.parametrize(
+        ("scopes", "code"),
+        [
+            (TASKQUEUE_SCOPES, "PERMISSION_DENIED"),
+            (["https://www.googleapis.com/auth/cloud-tasks"], None),
+        ],
+    )
+    def test_scopes(self, server: Server, scopes: list[str], code: str | None) -> None:
+        """That of the platform or of Cloud Tasks."""
+        api = RestApi(server, server.tokens.issue(WORKER, frozenset(scopes)).text)
+
+        if code is None:
+            assert api.call("GetQueue", {"name": PULL})["name"] == PULL
+        else:
+            with refused(code, "Insufficient Permission"):
+                api.call("GetQueue", {"name": PULL})
+
+    def test_a_token_that_is_not_valid(self, server: Server, clock: ManualClock) -> None:
+        """Unknown, or expired."""
+        token = server.tokens.issue(WORKER, PLATFORM).text
+        clock.advance(3600)
+        for text in (token, "a.b.c", "x"):
+            with refused("UNAUTHENTICATED", "Invalid Credentials"):
+                RestApi(server, text).call("GetQueue", {"name": PULL})
+
+    def test_the_query_and_the_challenge(self, server: Server) -> None:
+        """REST takes the token as a parameter, too."""
+        token = server.tokens.issue(WORKER, PLATFORM).text
+        status, _ = RestApi(server).send("GET", f"{PULL}?access_token={token}")
+        client = server.state.requests.latest(1)[0]
+
+        assert (status, client.caller, client.query) == (200, WORKER, "access_token=(hidden)")
+
+
+class TestPolicies:
+    def test_the_acl_is_the_policy(self, call_as: CallAs) -> None:
+        """Two bindings; none where there is no acl."""
+        policy = call_as(WORKER)("GetIamPolicy", resource=PULL)
+
+        assert policy["bindings"] == [
+            {"role": "roles/cloudtasks.admin", "members": [f"user:{WORKER}"]},
+            {"role": "roles/cloudtasks.enqueuer", "members": [f"user:{WRITER}"]},
+        ]
+
+    def test_a_policy_is_the_acl(self, call_as: CallAs, emulator: Emulator) -> None:
+        """Until the next deployment."""
+        robot = "robot@app.iam.gserviceaccount.com"
+        bindings = [
+            {"role": "roles/cloudtasks.admin", "members": [f"serviceAccount:{robot}"]},
+            {"role": "roles/cloudtasks.enqueuer", "members": [f"user:{OTHER}"]},
+        ]
+
+        policy = call_as(OTHER)("SetIamPolicy", resource=PULL, policy={"bindings": bindings})
+
+        assert policy == call_as(robot)("GetIamPolicy", resource=PULL)
+        assert policy["bindings"] == bindings
+        call_as(OTHER)("CreateTask", parent=PULL, task={})
+        with refused("PERMISSION_DENIED"):
+            call_as(WORKER)("ListTasks", parent=PULL)
+        emulator.reconfigure(emulator.config)
+        call_as(WORKER)("ListTasks", parent=PULL)
+
+    def test_a_queue_made_at_run_time(self, call_as: CallAs, emulator: Emulator) -> None:
+        """It has no policy; a deployment leaves the one that is set."""
+        call = call_as(WORKER)
+        call("CreateQueue", parent=LOCATION, queue={"name": MADE, "pullTarget": {}})
+        bindings = [{"role": "roles/cloudtasks.admin", "members": [f"user:{WORKER}"]}]
+        with refused("PERMISSION_DENIED"):
+            call("GetIamPolicy", resource=MADE)
+        call("SetIamPolicy", resource=MADE, policy={"bindings": bindings})
+        emulator.reconfigure(emulator.config)
+
+        assert call("GetIamPolicy", resource=MADE)["bindings"] == bindings
+        cleared = call("SetIamPolicy", resource=MADE, policy={})
+        assert cleared == {"etag": NO_POLICY}
+
+    def test_somebody_else_was_faster(self, call_as: CallAs) -> None:
+        """A policy with another etag is not set."""
+        call = call_as(WORKER)
+        policy = call("GetIamPolicy", resource=PULL)
+        call("SetIamPolicy", resource=PULL, policy={**policy, "bindings": policy["bindings"][:1]})
+
+        with refused("ABORTED", "changed by somebody else"):
+            call("SetIamPolicy", resource=PULL, policy=policy)
+
+    @pytest.mark.parametrize(
+        ("binding", "text"),
+        [
+            ({"role": "roles/owner", "members": [f"user:{OTHER}"]}, 'role is "roles/owner": use '),
+            ({"role": "roles/cloudtasks.admin", "members": ["allUsers"]}, 'member is "allUsers"'),
+            ({"role": "roles/cloudtasks.admin", "members": ["user:"]}, "use user:EMAIL or"),
+            (
+                {"role": "roles/cloudtasks.admin", "members": [], "condition": {"title": "x"}},
+                "conditions are not supported",
+            ),
+        ],
+    )
+    def test_a_policy_that_is_not_valid(
+        self, call_as: CallAs, binding: dict[str, Any], text: str
+    ) -> None:
+        """Nothing changes."""
+        call = call_as(WORKER)
+        before = call("GetIamPolicy", resource=PULL)
+
+        with refused("INVALID_ARGUMENT", text):
+            call("SetIamPolicy", resource=PULL, policy={"bindings": [binding]})
+        assert call("GetIamPolicy", resource=PULL) == before
+
+    @pytest.mark.parametrize(
+        ("email", "held"),
+        [
+            (WORKER, ["tasks.create", "tasks.lease", "queues.delete"]),
+            (WRITER, ["tasks.create"]),
+            (OTHER, []),
+        ],
+    )
+    def test_permissions(self, call_as: CallAs, email: str, held: list[str]) -> None:
+        """Those of some that the caller has."""
+        asked = [f"cloudtasks.{name}" for name in ("tasks.create", "tasks.lease", "queues.delete")]
+
+        answer = call_as(email)("TestIamPermissions", resource=PULL, permissions=asked)
+
+        assert answer.get("permissions", []) == [f"cloudtasks.{name}" for name in held]
+
+
+def test_without_restrictions(emulator: Emulator) -> None:
+    """Every permission is granted, and the policy is shown all the same."""
+    with Server(emulator) as server:
+        api = RestApi(server)
+        asked = ["cloudtasks.tasks.lease"]
+        held = api.call("TestIamPermissions", {"resource": CLOSED, "permissions": asked})
+
+        assert held == {"permissions": asked}
+        assert api.call("GetIamPolicy", {"resource": CLOSED}) == {"etag": NO_POLICY}
+        assert len(api.call("GetIamPolicy", {"resource": PULL})["bindings"]) == 2
+
+
+def test_the_request_log(server: Server) -> None:
+    """A gRPC call is recorded by its method, with its caller, as JSON."""
+    api = GrpcApi(server, server.tokens.issue(WORKER, PLATFORM).text)
+    api.call("CreateTask", {"parent": PULL, "task": {"pullMessage": {"tag": "red"}}})
+    with pytest.raises(ApiRefused):
+        api.call("CreateTask", {"parent": CLOSED})
+    api.channel.close()
+    refused, created = server.state.requests.latest(2)
+
+    assert (created.verb, created.path, created.status, created.caller) == (
+        "POST",
+        "/google.cloud.tasks.v2beta2.CloudTasks/CreateTask",
+        200,
+        WORKER,
+    )
+    assert created.client.startswith("127.0.0.1:")
+    assert b'"tag": "red"' in created.body
+    assert b'"createTime"' in created.answer
+    assert (refused.status, b"PERMISSION_DENIED" in refused.answer) == (403, True)
+    assert server.state.requests.counts["POST", 200] == 1
