@@ -20,7 +20,6 @@ from pullqueue.engine import queue as engine
 from pullqueue.engine.queue_view import QueueState
 from pullqueue.errors import PullQueueError
 from pullqueue.tasks import Task as EngineTask
-from pullqueue.tasks import TaskState
 
 PREVIEW_BYTES: Final = 256
 
@@ -32,6 +31,9 @@ Positive = Annotated[int, Meta(ge=1)]
 Signed64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Refusal = Literal["exists", "tombstoned"]
 """Why the name of a task cannot be used."""
+EXHAUSTED: Final = "exhausted"
+ShownState = Literal["available", "leased", "scheduled", "exhausted"]
+"""The states of tasks, and what has become of those that used up their leases."""
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 
@@ -117,7 +119,7 @@ class Task(Model):
     name: str
     queue: str
     tag: str | None
-    state: TaskState
+    state: ShownState
     eta: Time
     eta_usec: int
     enqueued: Time
@@ -129,10 +131,16 @@ class Task(Model):
 
     @classmethod
     def of(
-        cls, task: EngineTask, queue: engine.Queue, *, now_usec: int, payload_bytes: int | None
+        cls,
+        task: EngineTask,
+        queue: engine.Queue,
+        *,
+        now_usec: int,
+        payload_bytes: int | None,
+        exhausted: bool = False,
     ) -> Task:
         """Return a task with the first `payload_bytes` of its payload, or all."""
-        state = task.state_at(now_usec)
+        state: ShownState = EXHAUSTED if exhausted else task.state_at(now_usec).value
         left = (task.eta_usec - now_usec) / USEC_PER_SECOND
         return cls(
             name=task.name,
@@ -142,7 +150,7 @@ class Task(Model):
             eta=task.eta.isoformat(),
             eta_usec=task.eta_usec,
             enqueued=task.enqueued.isoformat(),
-            lease_seconds_left=left if state is TaskState.LEASED else None,
+            lease_seconds_left=left if state == "leased" else None,
             retry_count=task.retry_count,
             retry_limit=queue.retention.leases,
             bytes_stored=task.stored_bytes,
@@ -151,11 +159,18 @@ class Task(Model):
 
 
 def tasks_of(
-    tasks: Sequence[EngineTask], queue: engine.Queue, *, payload_bytes: int | None
+    tasks: Sequence[EngineTask],
+    queue: engine.Queue,
+    *,
+    payload_bytes: int | None,
+    exhausted: bool = False,
 ) -> list[Task]:
-    """Return tasks of a queue as they are now."""
+    """Return tasks of a queue as they are now, or as they were when they were exhausted."""
     now_usec = queue.now_usec()
-    return [Task.of(each, queue, now_usec=now_usec, payload_bytes=payload_bytes) for each in tasks]
+    return [
+        Task.of(each, queue, now_usec=now_usec, payload_bytes=payload_bytes, exhausted=exhausted)
+        for each in tasks
+    ]
 
 
 class NewTask(Model):
@@ -226,7 +241,9 @@ class Tasks(Model):
 
     tasks: list[Task]
     next: str | None
-    """The parameter `after` of the next page."""
+    """The parameter `after` of the next page, in the order of etas."""
+    total: Count | None
+    """How many tasks match; None: that was not counted."""
 
 
 class AddedTasks(Model):

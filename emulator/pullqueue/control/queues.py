@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import accumulate, islice
-from typing import Annotated, Literal
+from heapq import nlargest, nsmallest
+from itertools import accumulate, count, islice
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import duration_usec, from_usec
+from pullqueue.config.model import QueueMode
 from pullqueue.control import models
-from pullqueue.control.models import PREVIEW_BYTES, Maybe, Refusal, given, tasks_of, time_of
+from pullqueue.control.models import (
+    EXHAUSTED,
+    PREVIEW_BYTES,
+    Maybe,
+    Refusal,
+    ShownState,
+    given,
+    tasks_of,
+    time_of,
+)
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import InvalidEtaError, TaskAlreadyExistsError
+from pullqueue.errors import (
+    InvalidEtaError,
+    TaskAlreadyExistsError,
+    TaskLeaseExpiredError,
+    TombstonedTaskError,
+    UnknownTaskError,
+)
 from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState, not_deleted
 
 _QUEUE = "/queues/{queue}"
@@ -24,6 +41,16 @@ _TASK = "/queues/{queue}/tasks/{task}"
 _PAGE = 1_000
 _SEARCHED_TASKS = 100_000
 """How many tasks one search reads; `next` then leads on."""
+_FAILED = 100
+_KEYS: Mapping[str, Callable[[Task], Any]] = {
+    "eta": lambda task: task[:2],
+    "name": lambda task: task.name,
+    "tag": lambda task: (task.tag is not None, task.tag),
+    "size": lambda task: len(task.payload),
+    "leases": lambda task: task.retry_count,
+    "added": lambda task: (task.enqueued_usec, task.sequence),
+}
+"""What tasks are sorted by."""
 _SIGNED_64 = range(-(2**63), 2**63)
 
 
@@ -33,25 +60,72 @@ class PageQuery(models.Model):
     limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number.")] = 100
 
 
-class TaskQuery(PageQuery):
-    """Which tasks to return, and how much of them."""
+class TaskFilter(models.Model):
+    """Which tasks are meant."""
 
-    state: Annotated[Maybe[TaskState], Meta(description="Only tasks in this state.")] = UNSET
     tag: Annotated[Maybe[str], Meta(description="Only tasks with this tag.")] = UNSET
     search: Annotated[
         str, Meta(description="Only tasks with this in name or payload, in any case.")
     ] = ""
-    after: Annotated[Maybe[str], Meta(description="`next` of the page before.")] = UNSET
+
+
+class ListQuery(TaskFilter):
+    """Which tasks to return, and how much of them."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number.")] = 100
+    offset: Annotated[
+        Maybe[models.Count], Meta(description="How many matching tasks to leave out first.")
+    ] = UNSET
     payload: Annotated[
         Literal["preview", "full"],
         Meta(description="How much of each payload: its first 256 bytes, or all."),
     ] = "preview"
 
+    @property
+    def payload_bytes(self) -> int | None:
+        """How much of each payload to return; None: all."""
+        return None if self.payload == "full" else PREVIEW_BYTES
+
+
+class TaskQuery(ListQuery):
+    """Which tasks of a queue to return, in which order, and how much of them."""
+
+    state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
+    after: Annotated[Maybe[str], Meta(description="`next` of the page before.")] = UNSET
+    sort: Annotated[
+        Literal["eta", "name", "tag", "size", "leases", "added"],
+        Meta(description="Order; any but eta sorts the first 100,000 tasks."),
+    ] = "eta"
+    descending: bool = False
+
+
+class ExhaustedQuery(ListQuery):
+    """Which exhausted tasks to return."""
+
+    queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
+
+
+class Change(TaskFilter, kw_only=True):
+    """What to do with which tasks: those of the names, or all that match the filter."""
+
+    action: Literal["delete", "release", "requeue"]
+    state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
+    tasks: Annotated[Maybe[list[str]], Meta(description="Their names.")] = UNSET
+
+
+class Changed(models.Model):
+    """How many tasks were changed, and why others (at most 100) were not, by name."""
+
+    changed: models.Count
+    failed: dict[str, str]
+
 
 @operation("GET", "/queues")
 def list_queues(state: ServerState) -> models.Queues:
     """List all queues with their numbers and settings."""
-    return models.Queues(queues=[models.Queue.of(queue) for queue in state.emulator.queues])
+    return models.Queues(
+        queues=[models.Queue.of(queue) for queue in state.emulator.queues if _is_wanted(queue)]
+    )
 
 
 @operation("GET", _QUEUE)
@@ -77,15 +151,21 @@ def purge_all(state: ServerState) -> models.Deleted:
 def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks:
     """List tasks in order of eta and arrival, without leasing them."""
     found = state.emulator.queue(queue)
-    tasks, following = _search(found, query)
-    whole = query.payload == "full"
-    if whole:
+    if query.state == EXHAUSTED or query.offset is not UNSET or query.sort != "eta":
+        tasks, total = _page(found, query)
+        following = None
+    else:
+        tasks, following = _search(found, query)
+        total = _count(found, query)
+    if query.payload_bytes is None:
         fitting = _fitting(tasks, state.emulator.limits.lease_payload_bytes)
         if len(fitting) < len(tasks):
             tasks, following = fitting, fitting[-1][:2]
+    exhausted = query.state == EXHAUSTED
     return models.Tasks(
-        tasks=tasks_of(tasks, found, payload_bytes=None if whole else PREVIEW_BYTES),
+        tasks=tasks_of(tasks, found, payload_bytes=query.payload_bytes, exhausted=exhausted),
         next=None if following is None else f"{following[0]}-{following[1]}",
+        total=total,
     )
 
 
@@ -159,53 +239,172 @@ def change_lease(
     return _one_task(changed, found)
 
 
+@operation("POST", f"{_QUEUE}/change")
+def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
+    """Delete, release or requeue tasks by name, or all that match a filter."""
+    found = state.emulator.queue(queue)
+    exhausted = body.action == "requeue" or body.state == EXHAUSTED
+    if body.tasks is not UNSET:
+        names = body.tasks
+    elif body.state is UNSET and body.tag is UNSET and not body.search:
+        raise ApiError("neither tasks nor a filter: give tasks, state, tag or search")
+    else:
+        names = [task.name for task in _matching(found, body, exhausted=exhausted)]
+    failed: dict[str, str]
+    if body.action == "requeue":
+        changed, failed = _requeue(found, names)
+    elif exhausted:
+        changed, failed = found.remove_exhausted(names), {}
+    elif body.action == "delete":
+        changed, failed = _delete(found, names)
+    else:
+        changed, failed = _release(found, names)
+    return Changed(changed=changed, failed=dict(islice(failed.items(), _FAILED)))
+
+
 @operation("GET", f"{_QUEUE}/exhausted")
-def list_queue_exhausted(state: ServerState, queue: str, query: PageQuery) -> models.Tasks:
+def list_queue_exhausted(state: ServerState, queue: str, query: ListQuery) -> models.Tasks:
     """List the exhausted tasks of a queue, the latest first."""
-    return _exhausted([state.emulator.queue(queue)], query.limit)
+    return _exhausted([state.emulator.queue(queue)], query)
 
 
 @operation("GET", "/exhausted")
-def list_exhausted(state: ServerState, query: PageQuery) -> models.Tasks:
+def list_exhausted(state: ServerState, query: ExhaustedQuery) -> models.Tasks:
     """List the exhausted tasks of all queues, the latest first."""
-    return _exhausted(state.pull_queues(), query.limit)
+    name = given(query.queue)
+    queues = state.pull_queues() if name is None else [state.emulator.queue(name)]
+    return _exhausted(queues, query)
 
 
-def _exhausted(queues: list[Queue], limit: int) -> models.Tasks:
-    tasks = [(task, queue) for queue in queues for task in reversed(queue.exhausted)]
-    tasks.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
+def _exhausted(queues: list[Queue], query: ListQuery) -> models.Tasks:
+    found = [(task, queue) for queue in queues for task in _matching(queue, query, exhausted=True)]
+    found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
+    start = given(query.offset) or 0
     shown = [
-        tasks_of([task], queue, payload_bytes=PREVIEW_BYTES)[0] for task, queue in tasks[:limit]
+        tasks_of([task], queue, payload_bytes=query.payload_bytes, exhausted=True)[0]
+        for task, queue in found[start : start + query.limit]
     ]
-    return models.Tasks(tasks=shown, next=None)
+    return models.Tasks(tasks=shown, next=None, total=len(found))
+
+
+def _is_wanted(queue: Queue) -> bool:
+    """Return whether a queue was written, or made: `default` is a push queue if nobody wrote it."""
+    return queue.mode is QueueMode.PULL or queue.name != "default" or queue.settings.line > 0
+
+
+def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
+    exhausted = {task.name: task for task in queue.exhausted}
+    failed = {name: "is not exhausted" for name in names if name not in exhausted}
+    for name in names:
+        task = exhausted.get(name)
+        if task and task.stored_bytes != len(task.payload + f"{name}{task.tag or ''}".encode()):
+            failed[name] = "has lost its payload, which was deleted when the queue was purged"
+    added, refused = queue.requeue(name for name in names if name not in failed)
+    return len(added), {**failed, **dict.fromkeys(refused, "exists again")}
+
+
+def _delete(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
+    results = dict(zip(names, queue.delete_tasks(names), strict=True))
+    failed = {
+        name: not_deleted(result)
+        for name, result in results.items()
+        if result is not DeleteResult.DELETED
+    }
+    return len(results) - len(failed), failed
+
+
+def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
+    changed, failed = 0, {}
+    for name in names:
+        try:
+            queue.modify_lease(name, 0)
+            changed += 1
+        except (TaskLeaseExpiredError, UnknownTaskError, TombstonedTaskError) as error:
+            failed[name] = str(error)
+    return changed, failed
 
 
 def _one_task(task: Task, queue: Queue) -> models.OneTask:
     return models.OneTask(task=tasks_of([task], queue, payload_bytes=None)[0])
 
 
+def _walk(
+    queue: Queue,
+    chosen: TaskFilter,
+    *,
+    size: int = _PAGE,
+    position: tuple[int, int] | None = None,
+) -> Iterator[Task]:
+    """Yield the tasks in a state and with a tag, in order; not yet those that have the text."""
+    state, tag = given(getattr(chosen, "state", UNSET)), given(chosen.tag)
+    in_state = None if state is None else TaskState(state)
+    while page := queue.list_tasks(size, state=in_state, tag=tag, after=position):
+        yield from page
+        position = page[-1][:2]
+        if len(page) < size:
+            return
+
+
+def _matching(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[Task]:
+    """Yield all tasks that match a filter; exhausted ones are the latest first."""
+    text = chosen.search.casefold()
+    if exhausted:
+        tag = given(chosen.tag)
+        found: Iterator[Task] = (
+            task for task in reversed(queue.exhausted) if tag is None or task.tag == tag
+        )
+    else:
+        found = _walk(queue, chosen)
+    return (task for task in found if not text or _contains(task, text))
+
+
+def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int | None]:
+    """Return a page in any order, and how many tasks match."""
+    start = given(query.offset) or 0
+    end = start + query.limit
+    exhausted = query.state == EXHAUSTED
+    matching = islice(_matching(queue, query, exhausted=exhausted), _SEARCHED_TASKS)
+    total = None if exhausted else _count(queue, query)
+    counter = count()
+    counted = (task for task, _ in zip(matching, counter, strict=False))
+    if query.sort == "eta" and not query.descending:
+        first = list(islice(counted, end))
+    else:
+        first = (nlargest if query.descending else nsmallest)(end, counted, _KEYS[query.sort])
+    if total is None:
+        total = len(list(matching)) + next(counter)
+    return first[start:], total
+
+
+def _count(queue: Queue, chosen: TaskQuery) -> int | None:
+    """Return how many tasks match, if that is known without looking at all."""
+    if chosen.tag is not UNSET or chosen.search:
+        return None
+    state = given(chosen.state) or "tasks"
+    numbers: int = getattr(queue.fetch_statistics(), state)
+    return numbers
+
+
 def _search(queue: Queue, query: TaskQuery) -> tuple[list[Task], tuple[int, int] | None]:
     """Return a page of tasks, and after which one the next page begins, if there may be more."""
-    state, tag, text = given(query.state), given(query.tag), query.search.casefold()
+    text = query.search.casefold()
     size = query.limit + 1 if not text else _PAGE
-
-    def walk(position: tuple[int, int] | None) -> Iterator[Task]:
-        while page := queue.list_tasks(size, state=state, tag=tag, after=position):
-            yield from page
-            position = page[-1][:2]
-            if len(page) < size:
-                return
-
+    walked = _walk(queue, query, size=size, position=_position(given(query.after)))
     found: list[Task] = []
     last: Task | None = None
-    for task in islice(walk(_position(given(query.after))), _SEARCHED_TASKS):
+    for task in islice(walked, _SEARCHED_TASKS):
         if len(found) == query.limit:
             return found, found[-1][:2]
         last = task
-        if text in task.name.casefold() or _is_in(task.payload, text):
+        if _contains(task, text):
             found.append(task)
-    more = text and last is not None and queue.list_tasks(1, state=state, tag=tag, after=last)
+    more = text and last is not None and next(_walk(queue, query, size=1, position=last[:2]), None)
     return found, last[:2] if more and last is not None else None
+
+
+def _contains(task: Task, text: str) -> bool:
+    """Return whether name or payload contain a text, in any case."""
+    return text in task.name.casefold() or _is_in(task.payload, text)
 
 
 def _is_in(payload: bytes, text: str) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __tracebackhide__ = is_refusal
 
 _DEFAULT_QUEUE = "default"
+_NAMES_LISTED = 10
 """Every app has it, whether or not queue.yaml says so; it is a push queue."""
 
 
@@ -357,7 +358,11 @@ class Emulator:
 
         names = sorted(self._queues)
         close = difflib.get_close_matches(str(name), names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(map(repr, names))}"
+        listed = ", ".join(map(repr, names[:_NAMES_LISTED]))
+        more = len(names) - _NAMES_LISTED
+        hint = f"it has {listed}" + (f" and {more} more" if more > 0 else "")
+        if close:
+            hint = f"did you mean {close[0]!r}?"
         return f"queue {name!r} is not in {self._config.file}: {hint}"
 
 

@@ -265,6 +265,33 @@ class Queue(QueueView):
         """Free the names of deleted tasks at once: some of them, or all (None)."""
         self._store.free_names(self.name, task_names)
 
+    def requeue(self, task_names: Iterable[str]) -> Insertion:
+        """Add exhausted tasks again, by name, to be leased at once and counted from 0.
+
+        Names of tasks that are not exhausted are ignored; those in use again are refused.
+
+        Raises:
+            OverQuotaError: total_storage_limit would be exceeded; the tasks stay exhausted.
+        """
+        self._check_usable()
+        wanted = set(task_names)
+        exhausted = list(
+            {task.name: task for task in self.exhausted if task.name in wanted}.values()
+        )
+        result = Insertion([], {})
+        for start in range(0, len(exhausted), self._limits.tasks_per_add):
+            batch = exhausted[start : start + self._limits.tasks_per_add]
+            self.free_names(task.name for task in batch)
+            added, refused = self.insert([NewTask(t.payload, t.name, t.tag) for t in batch])
+            self.remove_exhausted(task.name for task in added)
+            result.added.extend(added)
+            result.refused.update(refused)
+        return result
+
+    def remove_exhausted(self, task_names: Iterable[str]) -> int:
+        """Delete the records of exhausted tasks by name; return how many there were."""
+        return self._store.remove_exhausted(self.name, task_names)
+
     def _validated(self, tasks: Sequence[NewTask]) -> list[ValidatedTask]:
         self._check_usable()
         return validation.validated_tasks(tasks, self._limits, self._store.now_usec)

@@ -228,6 +228,10 @@ class TaskStore(ABC):
         """Return the tasks that used up their leases, oldest first, as they were at the end."""
 
     @abstractmethod
+    def remove_exhausted(self, queue_name: str, task_names: Iterable[str]) -> int:
+        """Delete the records of exhausted tasks by name; return how many there were."""
+
+    @abstractmethod
     def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         """Return what happened to the tasks of a queue, or to one of them, oldest first."""
 

@@ -309,6 +309,9 @@ counted AS (
 )
 SELECT count(*) FROM deleted
 
+-- name: remove_exhausted
+DELETE FROM exhausted WHERE queue = %(queue)s AND name = ANY(%(names)s)
+
 -- name: drop_exhausted_payloads
 UPDATE exhausted SET payload = '' WHERE queue = %(queue)s
 

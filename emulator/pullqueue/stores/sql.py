@@ -189,6 +189,13 @@ class SqlStore(TaskStore, Generic[S]):
         with self._reading() as session:
             return list(map(task_of, session.rows("exhausted", queue=queue_name)))
 
+    def remove_exhausted(self, queue_name: str, task_names: Iterable[str]) -> int:
+        """Delete the records of exhausted tasks by name."""
+        with self._writing() as session:
+            self._catch_up(session)
+            names = session.listed([name for name in task_names if is_storable(name)])
+            return session.change("remove_exhausted", queue=queue_name, names=names)
+
     def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         """Return what happened, oldest first."""
         with self._reading() as session:

@@ -131,6 +131,10 @@ UPDATE tasks SET {tombstone} :now_usec
 WHERE queue = :queue AND eta_usec IS NOT NULL
 RETURNING name, retry_count, stored_bytes
 
+-- name: remove_exhausted
+DELETE FROM exhausted
+WHERE queue = :queue AND name IN (SELECT value FROM json_each(:names))
+
 -- name: drop_exhausted_payloads
 UPDATE exhausted SET payload = x'' WHERE queue = :queue
 

@@ -177,10 +177,9 @@ def test_queues_in_snapshots(control: ControlClient, emulator: Emulator) -> None
         ("pull", "paused", False),
         ("limited", "running", False),
         ("push", "running", False),
-        ("default", "running", False),
         ("made", "running", True),
     ]
-    assert [one["name"] for one in after_reset["queues"]] == ["pull", "limited", "push", "default"]
+    assert [one["name"] for one in after_reset["queues"]] == ["pull", "limited", "push"]
     assert emulator.queue("made").settings.tombstone_seconds == 60
     with pytest.raises(QueueNameInUseError, match="was deleted not long ago"):
         emulator.create_queue(QueueSettings(name="deleted", mode=QueueMode.PULL))

@@ -9,10 +9,12 @@ from urllib.parse import quote
 import pytest
 from control_client import ControlClient
 
-from pullqueue import Emulator, Limits, ManualClock
+from pullqueue import Emulator, Limits, ManualClock, NewTask
 from pullqueue.server.lifecycle import Server
 
 TASKS = "/queues/pull/tasks"
+CHANGE = "/queues/pull/change"
+LIMITED = "/queues/limited"
 
 
 def names(reply: object) -> list[str]:
@@ -31,7 +33,6 @@ def test_queues_with_their_numbers(control: ControlClient, emulator: Emulator) -
         "pull": "pull",
         "limited": "pull",
         "push": "push",
-        "default": "push",
     }
     assert queues["pull"]["leased"] == queues["pull"]["leased_last_minute"] == 1
     assert queues["limited"]["settings"]["retry_parameters"]["task_retry_limit"] == 1
@@ -118,7 +119,11 @@ def test_paging_and_filters(control: ControlClient, emulator: Emulator) -> None:
     assert names(control.get(f"{TASKS}?search=N07")) == ["n07"]
     assert names(control.get(f"{TASKS}?search=work%2024")) == ["n24"]
     assert len(names(control.get(f"{TASKS}?search=work&limit=7"))) == 7
-    assert control.get(f"{TASKS}?search=nothing").body == {"tasks": [], "next": None}
+    assert control.get(f"{TASKS}?search=nothing").body == {
+        "tasks": [],
+        "next": None,
+        "total": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_paging_and_filters(control: ControlClient, emulator: Emulator) -> None:
         ("after=x", "after is 'x': give what `next` said in the answer before"),
         (f"after={2**63}-1", "after is '9223372036854775808-1': give what `next` said"),
         (f"after=1-{2**63}", "after is '1-9223372036854775808': give what `next` said"),
-        ("page=2", "there is no parameter 'page': this route takes after, limit, payload"),
+        ("page=2", "there is no parameter 'page': this route takes after, descending, limit"),
     ],
 )
 def test_parameters_that_are_not_valid(control: ControlClient, query: str, message: str) -> None:
@@ -267,3 +272,114 @@ def test_the_age_of_the_oldest_due_task(control: ControlClient, emulator: Emulat
     assert control.get("/queues/pull").body["queue"]["oldest_age_seconds"] == 0
     queue.lease_tasks(60, 1)
     assert control.get("/queues/pull").body["queue"]["oldest_age_seconds"] is None
+
+
+def test_pages_in_any_order(control: ControlClient, emulator: Emulator) -> None:
+    """Tasks are sorted and counted, and a page is cut out of them."""
+    queue = emulator.queue("pull")
+    for name, payload, tag in (("b", "x" * 3, "t"), ("c", "x", None), ("a", "xx", "t")):
+        queue.add(payload, name=name, tag=tag)
+
+    def page(query: str) -> tuple[list[str], int]:
+        reply = control.get(f"{TASKS}?{query}")
+        return names(reply), reply.body["total"]
+
+    assert page("offset=0") == (["b", "c", "a"], 3)
+    assert page("offset=1&limit=1") == (["c"], 3)
+    assert page("sort=name") == (["a", "b", "c"], 3)
+    assert page("sort=size&descending=true&limit=2") == (["b", "a"], 3)
+    assert page("sort=tag&offset=1") == (["b", "a"], 3)
+    assert page("offset=0&descending=true") == (["a", "c", "b"], 3)
+    assert page("offset=1&tag=t") == (["a"], 2)
+    assert page("sort=leases&search=C") == (["c"], 1)
+    assert page("sort=added&state=leased") == ([], 0)
+
+
+def exhaust(emulator: Emulator, *tasks: NewTask) -> None:
+    """Add tasks and use up their leases."""
+    queue = emulator.queue("limited")
+    queue.add_many(tasks)
+    queue.lease_tasks(0, 1000)
+
+
+def test_exhausted_tasks_are_found(control: ControlClient, emulator: Emulator) -> None:
+    """They have a state of their own, and are filtered and counted like others."""
+    exhaust(emulator, NewTask("one", name="a", tag="t"), NewTask("two", name="b"))
+
+    listed = control.get(f"{LIMITED}/tasks?state=exhausted")
+
+    assert {task["name"]: task["state"] for task in listed.body["tasks"]} == {
+        "a": "exhausted",
+        "b": "exhausted",
+    }
+    assert listed.body["total"] == 2
+    assert names(control.get(f"{LIMITED}/tasks?state=exhausted&search=two")) == ["b"]
+    assert names(control.get("/exhausted?tag=t")) == ["a"]
+    assert names(control.get("/exhausted?queue=limited&offset=1&limit=1")) == ["a"]
+    assert control.get(f"{LIMITED}/exhausted?tag=t").body["total"] == 1
+    assert control.get("/exhausted?queue=nope").status == 404
+
+
+def test_exhausted_tasks_are_requeued(control: ControlClient, emulator: Emulator) -> None:
+    """Under their names, with payload and tag, to be leased as often as a new task."""
+    exhaust(emulator, *(NewTask(f"p{n}", name=f"n{n}", tag="t") for n in range(100)))
+    exhaust(emulator, NewTask("other", name="other"))
+
+    reply = control.post(f"{LIMITED}/change", {"action": "requeue", "tasks": ["n0", "nope"]})
+    assert reply.body == {"changed": 1, "failed": {"nope": "is not exhausted"}}
+    reply = control.post(f"{LIMITED}/change", {"action": "requeue", "tag": "t"})
+
+    queue = emulator.queue("limited")
+    assert reply.body == {"changed": 99, "failed": {}}
+    assert queue.get_task("n0").payload == b"p0"
+    assert queue.get_task("n99").retry_count == 0
+    assert [task.name for task in queue.exhausted] == ["other"]
+    queue.purge()
+    reply = control.post(f"{LIMITED}/change", {"action": "requeue", "state": "exhausted"})
+    assert reply.body["changed"] == 0
+    assert "has lost its payload" in reply.body["failed"]["other"]
+    reply = control.post(f"{LIMITED}/change", {"action": "delete", "state": "exhausted"})
+    assert reply.body["changed"] == 1
+    assert queue.exhausted == []
+
+
+def test_a_name_that_is_in_use_again_is_not_requeued(
+    control: ControlClient, emulator: Emulator
+) -> None:
+    """The task of that name stays as it is, and so does the exhausted one."""
+    exhaust(emulator, NewTask("old", name="a"))
+    queue = emulator.queue("limited")
+    queue.free_names()
+    queue.add("new", name="a")
+
+    reply = control.post(f"{LIMITED}/change", {"action": "requeue", "tasks": ["a"]})
+
+    assert reply.body == {"changed": 0, "failed": {"a": "exists again"}}
+    assert queue.get_task("a").payload == b"new"
+    assert len(queue.exhausted) == 1
+
+
+def test_many_tasks_are_changed_at_once(control: ControlClient, emulator: Emulator) -> None:
+    """By name or by filter; what cannot be changed is named, with the reason."""
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name=f"n{n}", tag="even" if n % 2 == 0 else "odd") for n in range(9)])
+    queue.lease_tasks_by_tag(60, 3, tag="odd")
+
+    assert control.post(CHANGE, {"action": "release", "state": "leased"}).body["changed"] == 3
+    assert queue.fetch_statistics().leased == 0
+    failed = control.post(CHANGE, {"action": "release", "tasks": ["n0", "gone"]}).body["failed"]
+    assert list(failed) == ["n0", "gone"]
+    deleted = control.post(CHANGE, {"action": "delete", "tasks": ["n1", "gone"]}).body
+    assert deleted == {"changed": 1, "failed": {"gone": "does not exist"}}
+    assert control.post(CHANGE, {"action": "delete", "tag": "even"}).body["changed"] == 5
+    assert control.post(CHANGE, {"action": "delete", "search": "n3"}).body["changed"] == 1
+    assert [task.name for task in queue.list_tasks()] == ["n5", "n7"]
+    assert control.post(CHANGE, {"action": "delete"}).status == 400
+
+
+def test_a_default_queue_that_nobody_wrote_is_not_listed(control: ControlClient) -> None:
+    """App Engine has one in every app; it is shown where queue.yaml has it."""
+    listed = [queue["name"] for queue in control.get("/queues").body["queues"]]
+
+    assert "default" not in listed
+    assert control.get("/queues/default").status == 200

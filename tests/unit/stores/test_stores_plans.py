@@ -91,7 +91,8 @@ def test_sqlite(sqlite_file: sqlite3.Connection, name: str) -> None:
 
     assert not [step for step in plan if re.match(r"SCAN (tasks|events|exhausted|leased)$", step)]
     assert not [step for step in plan if re.search(r"tasks USING .*\(queue=\?\)$", step)]
-    if "name = :name" in statement or "json_each(:names)" in statement:
+    # Of the exhausted, a thousand are kept for each queue.
+    if name != "remove_exhausted" and re.search(r"name = :name|json_each\(:names\)", statement):
         assert any("tasks_name (queue=? AND name=?)" in step for step in plan)
 
 

@@ -137,6 +137,21 @@ def test_a_purge_drops_the_payloads_of_the_exhausted(
     assert [(t.name, len(t.payload)) for t in queue.exhausted] == [("first", 0), ("second", 100)]
 
 
+def test_exhausted_tasks_are_requeued(emulator: Emulator, clock: ManualClock) -> None:
+    """They are added again as they were; the others stay exhausted."""
+    queue = emulator.queue("limited")
+    exhaust(queue, clock, first=b"one", second=b"two", third=b"three")
+
+    added, refused = queue.requeue(["third", "first", "none"])
+
+    assert refused == {}
+    assert {(task.name, task.payload) for task in added} == {("first", b"one"), ("third", b"three")}
+    assert [task.name for task in queue.exhausted] == ["second"]
+    assert queue.remove_exhausted(["second", "none"]) == 1
+    assert queue.exhausted == []
+    assert [task.name for task in queue.lease_tasks(300, 10)] == [task.name for task in added]
+
+
 def test_a_check_changes_nothing(emulator: Emulator, queue: Queue) -> None:
     """It can be repeated, and nobody sees what it wrote."""
     queue.add(name="one")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from pullqueue.engine.memory.index import OrderedIndex
 from pullqueue.engine.store import Retention
@@ -75,6 +75,13 @@ class ExhaustedTasks:
             or self._payload_bytes > self._limits.exhausted_payload_bytes
         ):
             self._payload_bytes -= len(self._tasks.popleft().payload)
+
+    def remove(self, names: Collection[str]) -> int:
+        """Remove tasks by name; return how many there were."""
+        before = self._tasks
+        self._tasks = deque(task for task in before if task.name not in names)
+        self._payload_bytes = sum(len(task.payload) for task in self._tasks)
+        return len(before) - len(self._tasks)
 
     def drop_payloads(self) -> None:
         """Keep the tasks without their payloads."""

@@ -133,6 +133,11 @@ class MemoryStore(TaskStore):
         with self._lock:
             return list(self._now(queue_name)[1].exhausted)
 
+    def remove_exhausted(self, queue_name: str, task_names: Iterable[str]) -> int:
+        """Delete the records of exhausted tasks by name."""
+        with self._lock:
+            return self._now(queue_name)[1].exhausted.remove(set(task_names))
+
     def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         """Return what happened, oldest first."""
         with self._lock:
