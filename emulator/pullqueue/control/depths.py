@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import NamedTuple
 
-from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode
+from pullqueue.control.models import Count, Model, Time
 from pullqueue.engine.emulator import Emulator
 
 _STEP_USEC = 5 * USEC_PER_SECOND
@@ -15,13 +15,13 @@ _KEPT = 720
 """An hour, at one depth each five seconds."""
 
 
-class Depth(NamedTuple):
+class Depth(Model):
     """The numbers of a queue at one time."""
 
-    usec: int
-    tasks: int
-    available: int
-    leased: int
+    moment: Time
+    tasks: Count
+    available: Count
+    leased: Count
 
 
 class DepthHistory:
@@ -41,16 +41,12 @@ class DepthHistory:
             if last is not None and last <= now_usec < last + _STEP_USEC:
                 return
             self._sampled_usec = now_usec
-        for name, depth in self._now(now_usec).items():
+        for name, depth in self._now().items():
             self._depths.setdefault(name, deque(maxlen=_KEPT)).append(depth)
 
     def read(self) -> dict[str, list[Depth]]:
         """Return the depths of each queue, oldest first, the current one last."""
-        now_usec = self._emulator.now_usec()
-        return {
-            name: [*self._depths.get(name, ()), depth]
-            for name, depth in self._now(now_usec).items()
-        }
+        return {name: [*self._depths.get(name, ()), depth] for name, depth in self._now().items()}
 
     def clear(self) -> None:
         """Delete all."""
@@ -58,12 +54,11 @@ class DepthHistory:
             self._depths.clear()
             self._sampled_usec = None
 
-    def _now(self, now_usec: int) -> dict[str, Depth]:
+    def _now(self) -> dict[str, Depth]:
+        moment = from_usec(self._emulator.now_usec()).isoformat()
         depths = {}
         for queue in self._emulator.queues:
             if queue.mode is QueueMode.PULL:
                 numbers = queue.fetch_statistics()
-                depths[queue.name] = Depth(
-                    now_usec, numbers.tasks, numbers.available, numbers.leased
-                )
+                depths[queue.name] = Depth(moment, numbers.tasks, numbers.available, numbers.leased)
         return depths

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import from_usec
 from pullqueue.control import models
+from pullqueue.control.depths import Depth
 from pullqueue.control.models import Bytes, Count, Maybe, Model, Time, given, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import PageQuery
@@ -95,15 +96,6 @@ class Requests(Model):
     """The parameter `before` of the next page."""
 
 
-class Depth(Model):
-    """The numbers of a queue at one time."""
-
-    moment: Time
-    tasks: Count
-    available: Count
-    leased: Count
-
-
 class Depths(Model):
     """The depths of each queue."""
 
@@ -167,20 +159,7 @@ def get_request(state: ServerState, number: str) -> OneRequest:
 def list_depths(state: ServerState) -> Depths:
     """Return the depths of the queues over the last hour, the current ones last."""
     state.depths.sample()
-    return Depths(
-        depths={
-            name: [
-                Depth(
-                    moment=from_usec(depth.usec).isoformat(),
-                    tasks=depth.tasks,
-                    available=depth.available,
-                    leased=depth.leased,
-                )
-                for depth in series
-            ]
-            for name, series in state.depths.read().items()
-        }
-    )
+    return Depths(depths=state.depths.read())
 
 
 def _latest(by_queue: dict[str, list[EngineEvent]], limit: int) -> Events:
