@@ -10,8 +10,6 @@ from pullqueue.sdk import calls
 from pullqueue.sdk.imports import apiproxy_errors, messages
 from pullqueue.sdk.stub import SERVICE, PullQueueStub, in_transaction, no_datastore
 
-DATASTORE = "datastore_v3"
-
 _TASKS_PER_TRANSACTION = 5
 """As in Google's datastore (App Engine's documentation of transactional tasks)."""
 _MOST_TRANSACTIONS = 1000

@@ -13,8 +13,8 @@ from pullqueue.engine.interceptors import call_deadline
 from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
 from pullqueue.sdk.protocol import DEADLINE_SECONDS
-from pullqueue.sdk.stub import SERVICE
-from pullqueue.sdk.transactions import DATASTORE, TransactionalStub
+from pullqueue.sdk.stub import DATASTORE, SERVICE
+from pullqueue.sdk.transactions import TransactionalStub
 
 _UPSTREAM_SECONDS = 60.0
 _HEADERS = {"Content-Type": "application/octet-stream"}
