@@ -100,7 +100,7 @@ class TestJoining:
     @pytest.mark.parametrize(
         ("address", "reason"),
         [
-            ("127.0.0.1:1", "where no server answers"),
+            ("127.0.0.1:1", "where no server responds"),
             ("nonsense", "which is not a valid address: give HOST:PORT, such as localhost:8124"),
             ("http://127.0.0.1:1", "which is not a valid address: give HOST:PORT"),
             ("127.0.0.1:99999", "which is not a valid address: give HOST:PORT"),
@@ -132,7 +132,7 @@ class TestJoining:
             thread.join()
 
         assert (status, output) == (2, "")
-        assert "where no server answers" in errors
+        assert "where no server responds" in errors
 
     def test_something_else_answers(self, folder: Path) -> None:
         """A server that is none of this kind is not joined."""
@@ -142,7 +142,7 @@ class TestJoining:
             )
 
         assert (status, output) == (2, "")
-        assert f"is '{address}', where what answers is no pullqueue: start one there" in errors
+        assert f"is '{address}', where what listens is not pullqueue: start one there" in errors
 
     def test_a_server_that_may_not_be_called_so(self, folder: Path) -> None:
         """A name that the server does not answer to is told before the program runs."""
@@ -157,7 +157,7 @@ class TestJoining:
             )
 
         assert (status, output) == (2, "")
-        assert "where the server refuses to answer: the Host header is 'elsewhere'" in errors
+        assert "where the server refuses the request: the Host header is 'elsewhere'" in errors
         assert "start the server with --allow-host NAME" in errors
 
     def test_a_server_without_the_sdk(

@@ -43,7 +43,7 @@ def _of_pull_queues(
 ) -> Callable[..., None]:
     """Return the method for a call on one queue; Google's is called for push queues.
 
-    With `pull` the call makes sense for pull queues only, and the emulator refuses others.
+    With `pull` the call is for pull queues only, and the emulator refuses others.
     """
     google = getattr(_GoogleStub, f"_Dynamic_{name}")
 
@@ -116,7 +116,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             raise sdk_error(error) from error
 
     def SetError(self, error: Any, method: str | None = None, error_rate: float = 1) -> None:
-        """Make calls fail; None ends that, also for one method."""
+        """Make calls fail; with None they succeed again, also those of one method."""
         if error is None and method is not None:
             super().SetError(apiproxy_errors.Error(), method, 0)
         else:
@@ -196,7 +196,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
     def _Dynamic_UpdateStorageLimit(self, request: Any, response: Any, request_id: Any) -> None:
         operators.update_storage_limit(self._emulator, request, response)
 
-    # -- what suites ask beside making calls: faults do not trigger here -------------------------
+    # -- methods that suites call directly: faults do not trigger here ---------------------------
 
     @bypass_interceptors()
     def GetQueues(self) -> list[dict[str, Any]]:
@@ -260,7 +260,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             self._emulator.reconfigure(config)
 
     def _pull_queue(self, name: bytes, *, pull: bool = False) -> Queue | None:
-        """Return the emulator's queue of a name, or None where Google's stub has to answer.
+        """Return the emulator's queue of a name, or None where Google's stub is to answer.
 
         The emulator also answers for push queues where the caller means a pull queue (`pull`),
         and for unknown ones: its errors say what is wrong.
@@ -304,11 +304,11 @@ def in_transaction(request: Any) -> bool:
 
 
 def no_datastore() -> Exception:
-    """Return the refusal of a transaction where nothing could say that it is committed."""
+    """Return the error for a transaction that no datastore could commit."""
     refusal: Exception = apiproxy_errors.ApplicationError(
         _Error.DATASTORE_BAD_REQUEST,
-        "tasks cannot be added in a transaction here, since there is no datastore that could "
-        "say when it commits: add them without transactional=True, start the server with "
-        "--api-upstream, or, in a test, set up the SDK's datastore stub",
+        "tasks cannot be added in a transaction here, since no datastore is there to commit it: "
+        "add them without transactional=True, start the server with --api-upstream, or, in a "
+        "test, set up the SDK's datastore stub",
     )
     return refusal

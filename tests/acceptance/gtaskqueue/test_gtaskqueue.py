@@ -143,7 +143,7 @@ def test_no_server(run: Run) -> None:
     assert done.exit_code == nowhere.exit_code == 1
     assert done.stderr == (
         "Error: no task queue answers at http://127.0.0.1:9 (connection refused): start one with "
-        "`pullqueue serve`, or say where it is with --api_host or PULLQUEUE_EMULATOR_HOST\n"
+        "`pullqueue serve`, or give its address by --api_host or PULLQUEUE_EMULATOR_HOST\n"
     )
     assert nowhere.stderr.startswith("Error: --api_host is 'localhost', which is no")
 
@@ -153,4 +153,4 @@ def test_another_server(run: Run, server: Server) -> None:
     done = run("getqueue", f"--api_host={server.url}/console")
 
     assert done.exit_code == 1
-    assert f"no task queue answers at {server.url}/console (it answers 404 " in done.stderr
+    assert f"no task queue answers at {server.url}/console (status 404 " in done.stderr

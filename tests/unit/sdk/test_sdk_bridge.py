@@ -216,7 +216,7 @@ def test_transactions_are_refused(server: Server, queue: bytes, mode: int) -> No
     answer = call(server, "BulkAdd", request)
 
     assert answer.application_error.code == messages.TaskQueueServiceError.DATASTORE_BAD_REQUEST
-    assert "there is no datastore" in answer.application_error.detail
+    assert "no datastore is there to commit it" in answer.application_error.detail
 
 
 class TestTransactions:
@@ -319,7 +319,7 @@ class TestOtherServices:
         answer = call(server, "Get", b"", service="memcache")
 
         assert answer.rpc_error.code == RpcError.CALL_NOT_FOUND
-        assert "this is pullqueue" in answer.rpc_error.detail
+        assert "pullqueue has no service 'memcache'" in answer.rpc_error.detail
         assert "'memcache'" in answer.rpc_error.detail
         assert "--api-upstream HOST:PORT" in answer.rpc_error.detail
 
