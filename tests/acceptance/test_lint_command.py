@@ -85,6 +85,8 @@ def test_exit_status(folder: Path, text: str, arguments: list[str], status: int)
         (["--severity", "push-key-on-pull=bad"], 'invalid severity "bad": use error, warning'),
         (["--unsafe-fixes"], "--unsafe-fixes needs --fix or --diff"),
         (["-", "queue.yaml"], "`-` cannot be used with other paths"),
+        (["-", "--write-baseline", "b"], "--write-baseline cannot be used with `-` or --watch"),
+        (["--exclude", "a\\"], 'invalid pattern "a\\"'),
         (["--against", "nowhere"], '"nowhere" is neither a git revision of this folder nor a file'),
         (["--format", "html"], "Invalid value for '--format'"),
     ],

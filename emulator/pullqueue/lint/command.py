@@ -41,6 +41,8 @@ def run(arguments: Arguments) -> int:
         raise click.UsageError("`-` cannot be used with other paths or --watch")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
         raise click.UsageError("--unsafe-fixes needs --fix or --diff")
+    if arguments.write_baseline and (_STDIN in arguments.paths or arguments.watch):
+        raise click.UsageError("--write-baseline cannot be used with `-` or --watch")
     linter = _Linter(arguments)
     if arguments.paths == (_STDIN,):
         return linter.check_stdin()
@@ -100,9 +102,9 @@ class _Linter:
             misnamed = searched and path.name != CANONICAL
             try:
                 report = self._lint(read_bytes(path), path, notes, misnamed=misnamed)
-                reports.append(report)
                 if self._writes and report.fixed:
                     replace_file(path, report.after.encode())
+                reports.append(report)
             except ConfigFileError as error:
                 failures.append(str(error))
             except OSError as error:
