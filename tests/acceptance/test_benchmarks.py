@@ -24,7 +24,7 @@ def run(suite: str, output: Path, *options: str) -> tuple[list[dict[str, Any]], 
 
 
 def test_a_small_run(tmp_path: Path) -> None:
-    """Each figure stands in the table and in the JSON, and what has two depths in the plot."""
+    """Each figure is in the table and in the JSON, and what has two depths in the plot."""
     figures, lines = run("engine", tmp_path, "--depths", "200,400")
 
     assert len(lines) == len(figures)

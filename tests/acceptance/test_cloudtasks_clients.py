@@ -158,15 +158,15 @@ def test_node(served: Served, tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    told = json.loads(run.stdout)
+    reported = json.loads(run.stdout)
 
-    assert told["listed"] == told["created"]
-    assert told["leased"] == ["one", "three"]
-    assert (told["stale"], told["gone"]) == (
+    assert reported["listed"] == reported["created"]
+    assert reported["leased"] == ["one", "three"]
+    assert (reported["stale"], reported["gone"]) == (
         grpc.StatusCode.FAILED_PRECONDITION.value[0],
         grpc.StatusCode.NOT_FOUND.value[0],
     )
-    assert (told["attempts"], told["count"]) == (1, 2)
+    assert (reported["attempts"], reported["count"]) == (1, 2)
 
 
 def bundled(served: Served) -> Any:
@@ -233,18 +233,18 @@ async def live():
     async with aiohttp.ClientSession() as session:
         queue = PullQueue("app", "pull-queue", session=session, token=Token())
         told = [await queue.insert(base64.b64encode(b"one").decode(), tag="a=b")]
-        told.append(await queue.insert(base64.b64encode(b"two").decode()))
+        reported.append(await queue.insert(base64.b64encode(b"two").decode()))
         held = (await queue.lease(num_tasks=2, task_filter="tag=a=b"))["tasks"]
-        told.append(held)
+        reported.append(held)
         renewed = await queue.renew(held[0])
-        told.append(await queue.ack(renewed))
+        reported.append(await queue.ack(renewed))
         (other,) = (await queue.lease())["tasks"]
         await queue.cancel(other)
-        told.append((await queue.get(other["name"], full=True))["pullMessage"])
-        told.append(len((await queue.list())["tasks"]))
-        told.append(await queue.delete(other["name"]))
-        told.append(await queue.lease())
-    print(json.dumps(told))
+        reported.append((await queue.get(other["name"], full=True))["pullMessage"])
+        reported.append(len((await queue.list())["tasks"]))
+        reported.append(await queue.delete(other["name"]))
+        reported.append(await queue.lease())
+    print(json.dumps(reported))
 
 asyncio.run(live())
 """

@@ -80,7 +80,7 @@ def queue_yaml(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Return a clock that stands at 2026-01-01."""
+    """Return a clock that is at 2026-01-01."""
     return ManualClock()
 
 
@@ -275,7 +275,7 @@ def test_a_step_of_a_life_is_one_line(site: Site, emulator: Emulator, clock: Man
 def test_payloads_are_text_and_never_markup(
     site: Site, emulator: Emulator, server: Server, clock: ManualClock
 ) -> None:
-    """Whatever stands in a payload, tag or path is shown as it is and does nothing."""
+    """Whatever is in a payload, tag or path is shown as it is and does nothing."""
     fill(emulator, server, clock)
     for page in (*PAGES, "/queues/pull/tasks/task-leased?view=text"):
         site.open(page)
@@ -389,7 +389,7 @@ def test_filters_and_pages(site: Site, emulator: Emulator) -> None:
 
 
 def test_live(site: Site, emulator: Emulator, server: Server) -> None:
-    """Pages follow what happens without being loaded anew, keep what is typed and focused, can be
+    """Pages follow what happens without being loaded again, keep what is typed and focused, can be
     paused, and say when the server is gone.
     """
     site.open("/queues/pull")
@@ -426,7 +426,7 @@ def test_a_page_that_is_gone(site: Site, server: Server) -> None:
 
 
 def test_the_clock(site: Site, clock: ManualClock, emulator: Emulator) -> None:
-    """It is advanced by a step, by a span, to a moment, and to the next change."""
+    """It is advanced by a step, by a span, to a time, and to the next change."""
     emulator.queue("pull").add(name="a")
     site.open("/clock")
     site.press("+ 1 min")

@@ -77,8 +77,8 @@ def names(served: Served) -> dict[str, bool]:
 
 
 def test_watching_the_file(folder: Path) -> None:
-    """Changes of queue.yaml are applied a moment later; a broken file changes nothing and is
-    told in the log and to the console.
+    """Changes of queue.yaml are applied shortly after; a broken file changes nothing and is
+    reported in the log and to the console.
     """
     file = folder / "queue.yaml"
     with serving(folder, "--watch") as served:
@@ -239,7 +239,7 @@ def test_logs_as_json(folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "abstract"])
 def test_word_to_the_service_manager(folder: Path, kind: str) -> None:
-    """Ready when it is, and stopping when it is told to."""
+    """Ready when it is, and stopping when it is asked to."""
     address = str(folder / "notify") if kind == "file" else f"\0pullqueue-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)

@@ -29,7 +29,7 @@ FROM_AN_INDEX = re.compile(
 )
 """What names pullqueue alone, so that it is looked for on PyPI, which need not have it yet."""
 ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue")
-"""How what stands on other machines begins."""
+"""How what is on other machines begins."""
 
 
 def name_of(page: Path) -> str:
@@ -90,7 +90,7 @@ def test_what_is_installed_can_be_had(page: Path) -> None:
     ],
 )
 def test_what_needs_an_index_is_told_from_what_does_not(text: str, *, alone: bool) -> None:
-    """The name alone is found, behind whatever stands before it; paths and URLs are let pass."""
+    """The name alone is found, behind whatever is before it; paths and URLs are let pass."""
     assert bool(FROM_AN_INDEX.search(text)) == alone
 
 

@@ -163,11 +163,11 @@ class TestApp:
         """With a datastore behind the server, tasks are added when their transaction commits."""
         program = python(TRANSACTIONS.replace("TASK", task))
         with serving_datastore("app") as upstream:
-            status, told, errors = run(
+            status, reported, errors = run(
                 *("--api-upstream", upstream, *program, queue), folder=folder, APPLICATION_ID="app"
             )
 
         assert status == 0, errors
-        first, refusal = told.splitlines()
+        first, refusal = reported.splitlines()
         assert first.strip() == output
         assert refusal.endswith("Too many messages, maximum allowed 5")

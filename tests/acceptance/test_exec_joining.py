@@ -54,17 +54,19 @@ class TestAnotherServer:
         return execute
 
     def test_it_is_hinted_at(self, folder: Path, execute: Callable[..., list[str]]) -> None:
-        """It is told how to join it; a queue.yaml that was named would be in the way."""
+        """The message says how to join it; a queue.yaml that was named would be in the way."""
         with serving(folder=folder) as served:
             usual = served.url.removeprefix("http://")
             plain = execute(usual=usual)
             named = execute("queue.yaml", usual=usual)
 
-        told = f"pullqueue: a server runs at {usual}, which this command does not use: set "
+        reported = f"pullqueue: a server runs at {usual}, which this command does not use: set "
         assert [line for line in plain if not line.startswith("pullqueue listening")] == [
-            f"{told}PULLQUEUE_EMULATOR_HOST={usual} to use it"
+            f"{reported}PULLQUEUE_EMULATOR_HOST={usual} to use it"
         ]
-        assert f"{told}PULLQUEUE_EMULATOR_HOST={usual}, without 'queue.yaml', to use it" in named
+        assert (
+            f"{reported}PULLQUEUE_EMULATOR_HOST={usual}, without 'queue.yaml', to use it" in named
+        )
 
     @pytest.mark.parametrize("body", [b"no", b"3", b"{}"])
     def test_something_else(self, execute: Callable[..., list[str]], body: bytes) -> None:
@@ -145,7 +147,7 @@ class TestJoining:
         assert f"is '{address}', where what listens is not pullqueue: start one there" in errors
 
     def test_a_server_that_may_not_be_called_so(self, folder: Path) -> None:
-        """A name that the server does not answer to is told before the program runs."""
+        """A name that the server does not answer to is reported before the program runs."""
         with serving(folder=folder) as served:
             refused = requests.get(
                 f"{served.url}/rpc_http", headers={"Host": "elsewhere"}, timeout=5
@@ -163,7 +165,7 @@ class TestJoining:
     def test_a_server_without_the_sdk(
         self, folder: Path, no_sdk: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It is told before the program runs what to install; other programs need it not."""
+        """The message says before the program runs what to install; other programs need it not."""
         with monkeypatch.context() as patched:
             patched.setenv("PYTHONPATH", str(no_sdk))
             with serving(folder=folder) as served:

@@ -224,7 +224,7 @@ def test_fix_does_not_write_through_a_link(folder: Path) -> None:
 
 
 def test_special_files_are_refused_at_once(folder: Path) -> None:
-    """FIFOs, sockets and devices are refused instead of read for ever."""
+    """FIFOs, sockets and devices are refused instead of read forever."""
     os.mkfifo("fifo")
     (folder / "sub").mkdir()
     os.mkfifo("sub/queue.yaml")

@@ -162,7 +162,7 @@ def test_settings_of_the_project(folder: Path) -> None:
     ],
 )
 def test_wrong_settings_are_status_2(folder: Path, toml: str, message: str) -> None:
-    """A setting that makes no sense is told, with its file."""
+    """A setting that makes no sense is reported, with its file."""
     (folder / "pyproject.toml").write_text(toml)
     done = run()
     assert done.exit_code == 2

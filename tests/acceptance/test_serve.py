@@ -203,7 +203,7 @@ class TestRefusals:
         ],
     )
     def test_names_that_cannot_be(self, folder: Path, option: str, value: str, reason: str) -> None:
-        """What is no project id, or no address, is refused at the start."""
+        """What is not a project id, or no address, is refused at the start."""
         status, output, errors = finished(option, value, folder=folder)
 
         assert (status, output) == (2, "")
@@ -230,7 +230,7 @@ class TestOptions:
         assert answer["id"] == "projects/s~p/taskqueues/pull-queue"
 
     def test_a_manual_clock(self, folder: Path) -> None:
-        """With --clock manual, time stands still until it is moved over HTTP."""
+        """With --clock manual, time is stopped until it is moved over HTTP."""
         with serving("--clock", "manual", folder=folder) as served:
             clock = f"{served.url}/_emulator/clock"
             before = call(clock)
@@ -242,7 +242,7 @@ class TestOptions:
         assert moved["now"] == "2026-01-02T00:00:00+00:00"
 
     def test_leases_are_limited_as_in_production(self, folder: Path) -> None:
-        """More than ten leases in a second give nothing, unless told otherwise."""
+        """More than ten leases in a second give nothing, by default."""
         lease = "taskqueue/v1beta2/projects/p/taskqueues/pull-queue/tasks"
         answers = {}
         for option in ("--lease-rate-limit", "--no-lease-rate-limit"):

@@ -297,7 +297,7 @@ class TestCredentials:
     def test_a_file_that_is_somebody_elses(
         self, folder: Path, tmp_path: Path, content: bytes
     ) -> None:
-        """What is no key of pullqueue's is kept, unless it is to be overwritten by force."""
+        """What is not a key of pullqueue's is kept, unless it is to be overwritten by force."""
         path = tmp_path / "key.json"
         path.write_bytes(content)
         order = ("a@b", "--output", str(path))
@@ -323,7 +323,7 @@ class TestCredentials:
         assert f"'{os.devnull}' is there, and is no key" in errors
 
     def test_no_address(self, folder: Path) -> None:
-        """What is no e-mail address is refused with the server's own words."""
+        """What is not an e-mail address is refused with the server's own words."""
         with serving(folder=folder) as served:
             status, output, errors = credentials("worker", "--url", served.url)
 
@@ -350,14 +350,14 @@ class TestCredentials:
         assert "): start one with `pullqueue serve`" in errors
 
     def test_no_url(self) -> None:
-        """What is no address of a server is quoted."""
+        """What is not an address of a server is quoted."""
         status, _, errors = credentials("a@b", "--url", "ftp://host")
 
         assert status == 2
         assert "--url is 'ftp://host', which is no address: give HOST:PORT, such as" in errors
 
     def test_as_the_other_commands_find_it(self, folder: Path) -> None:
-        """No proxy stands between, and an address goes without its scheme."""
+        """No proxy is between, and an address goes without its scheme."""
         with serving(folder=folder) as served:
             address = served.url.removeprefix("http://")
             status, output, _ = credentials(

@@ -135,7 +135,7 @@ class RestClient:
 
 
 class Ledger:
-    """What the workers of a test were told, and what they never heard the end of."""
+    """What the workers of a test got as answers, and what they never heard the end of."""
 
     def __init__(self) -> None:
         self.added: set[str] = set()
@@ -215,7 +215,7 @@ def finish(threads: list[threading.Thread]) -> None:
 
 
 def check(emulator: Emulator, ledger: Ledger) -> None:
-    """Compare what a queue holds with what the workers were told."""
+    """Compare what a queue holds with what the workers got as answers."""
     queue = emulator.queue("pull")
     tasks: dict[str, Task] = {task.name: task for task in queue.list_tasks(limit=1_000_000)}
     assert ledger.added - ledger.perhaps_deleted <= tasks.keys()

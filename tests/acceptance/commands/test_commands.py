@@ -101,7 +101,7 @@ def test_payloads_from_files(
 
 
 def test_purging_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is done only after yes; where nobody can answer, nothing is done and that is told."""
+    """It is done only after yes; where nobody can answer, nothing is done and that is reported."""
     emulator.queue("pull").add(b"work")
 
     for stdin in (StringIO("n\n"), StringIO(), None):
@@ -137,7 +137,7 @@ def test_watching(emulator: Emulator) -> None:
 
 
 def test_the_clock(run: Run) -> None:
-    """Shown, advanced by a span, moved to a moment; what makes no sense is refused."""
+    """Shown, advanced by a span, moved to a time; what makes no sense is refused."""
     assert run("clock").out == "2026-01-01T00:00:00+00:00  (manual clock)\n"
     assert run("clock", "advance", "1.5h").out.startswith("2026-01-01T01:30:00")
     assert run("clock", "move-to", "2026-02-01T00:00:00Z").out.startswith("2026-02-01T00:00:00")
@@ -169,14 +169,14 @@ def test_faults(run: Run) -> None:
 
 
 def test_the_help_on_faults_names_them_all(run: Run) -> None:
-    """Every kind of fault and every call that can be struck stands there."""
+    """Every kind of fault and every call that can be triggered is there."""
     shown = run("faults", "add", "--help").out
 
     assert [name for name in (*KINDS, *VERBS) if name not in shown] == []
 
 
 def test_reloading(run: Run, queue_yaml: Path) -> None:
-    """What changed is told; a broken file is refused with its place."""
+    """What changed is reported; a broken file is refused with its place."""
     queue_yaml.write_text("queue:\n- name: pull\n  mode: pull\n- name: new\n  mode: pull\n")
     assert run("reload").out.splitlines() == [
         "added: new",

@@ -160,7 +160,7 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
 def test_seeds_that_make_no_sense(
     run: Run, tmp_path: Path, name: str, text: str, message: str
 ) -> None:
-    """What is wrong is told on one line with its place, and nothing is added before."""
+    """What is wrong is reported on one line with its place, and nothing is added before."""
     file = tmp_path / name
     file.write_text(text, errors="surrogateescape")
 
@@ -173,7 +173,7 @@ def test_seeds_that_make_no_sense(
 
 
 def test_seeds_that_the_server_refuses(run: Run, tmp_path: Path) -> None:
-    """What only the server can tell has its place as well, and what was added before is told."""
+    """What only the server knows has its place, too, and what was added before is reported."""
     file = tmp_path / "seed.yaml"
     late = "- {eta: 2100-01-01T00:00:00Z}\n"
 

@@ -56,7 +56,7 @@ def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
 
 
 def test_waiting_for_a_server_that_says_nothing() -> None:
-    """It waits no longer for an answer than it was told to wait at all."""
+    """It waits no longer for an answer than it was asked to wait at all."""
     with silent() as address:
         done = subprocess.run(
             [PROGRAM, "wait", "--timeout", "0", "--url", address],
@@ -74,7 +74,7 @@ def test_waiting_for_a_server_that_says_nothing() -> None:
 
 @pytest.mark.parametrize("order", [("queues",), ("credentials", "a@b"), ("snapshot", "save", "-")])
 def test_an_answer_that_breaks_off(run: Run, order: tuple[str, ...]) -> None:
-    """A server that goes in the middle of its answer is told of; half an answer is none."""
+    """A server that goes in the middle of its answer is reported; half an answer is none."""
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
         done = run(*order, "--url", address)
 
@@ -126,7 +126,7 @@ def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None
     ],
 )
 def test_numbers_that_are_none(run: Run, order: tuple[str, ...]) -> None:
-    """What is no number of seconds is refused before anything is asked of the server."""
+    """What is not a number of seconds is refused before anything is asked of the server."""
     done = run(*order)
 
     assert done.status == 2
@@ -134,7 +134,7 @@ def test_numbers_that_are_none(run: Run, order: tuple[str, ...]) -> None:
 
 
 def test_a_full_disk(emulator: Emulator) -> None:
-    """Output that cannot be written is told in one line."""
+    """Output that cannot be written is reported in one line."""
     with Server(emulator) as server, Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [PROGRAM, "queues", "--url", server.url],
@@ -173,7 +173,7 @@ def test_the_summary_of_each_command_is_whole(run: Run, monkeypatch: pytest.Monk
 
 
 def test_commands_that_are_not_there(run: Run) -> None:
-    """A slip of the finger is told what was meant; the exit status is that of wrong usage."""
+    """A slip of the finger gets a suggestion; the exit status is that of wrong usage."""
     slip, far = run("queus"), run("frobnicate")
 
     assert slip.status == far.status == 2

@@ -136,7 +136,7 @@ def test_help() -> None:
 
 
 def test_no_server(run: Run) -> None:
-    """What went wrong is told in one line, with what to do."""
+    """What went wrong is reported in one line, with what to do."""
     done = run("getqueue", "--api_host=http://127.0.0.1:9")
     nowhere = run("getqueue", "--api_host=localhost")
 
@@ -149,7 +149,7 @@ def test_no_server(run: Run) -> None:
 
 
 def test_another_server(run: Run, server: Server) -> None:
-    """What has no task queues is told from a queue that is not there."""
+    """What has no task queues is distinguished from a queue that is not there."""
     done = run("getqueue", f"--api_host={server.url}/console")
 
     assert done.exit_code == 1

@@ -201,7 +201,7 @@ def test_payloads_are_downloads(client: FlaskClient) -> None:
 
 
 def test_an_exhausted_task(client: FlaskClient, state: ServerState) -> None:
-    """Its page says that it was given up, as a warning, and shows what it was at its end."""
+    """Its page says that it was exhausted, as a warning, and shows what it was at its end."""
     queue = state.emulator.queue("pull")
     queue.add(b"x" * 300, name="heavy", tag="stone")
     for _ in range(2):
@@ -221,7 +221,7 @@ def test_an_exhausted_task(client: FlaskClient, state: ServerState) -> None:
 
 
 def test_a_deleted_task(client: FlaskClient, state: ServerState) -> None:
-    """A task that was deleted is not said to be given up, nor one whose name had been given up."""
+    """A deleted task is not reported as exhausted, nor one whose name was exhausted before."""
     queue = state.emulator.queue("pull")
     queue.delete_tasks("a")
     queue.free_names()

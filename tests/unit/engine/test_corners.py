@@ -67,7 +67,7 @@ class TestChunks:
 
     @pytest.mark.parametrize("longest", [1, 4, 90])
     def test_it_does_what_a_sorted_list_does(self, chunk: int, longest: int) -> None:
-        """Whatever runs are put in and taken out, every question is answered alike."""
+        """Whatever runs are put in and taken out, every question is answered the same way."""
         chance = random.Random(chunk * longest)  # noqa: S311 - the same at each run
         made: OrderedIndex[tuple[int, int]] = OrderedIndex()
         model: list[tuple[int, int]] = []
@@ -141,7 +141,7 @@ class TestLeases:
             queue.add(name="one")
 
     def test_a_last_lease_that_is_extended(self, queue: Queue, clock: ManualClock) -> None:
-        """A task is exhausted at the end of its last lease as it stands after extending."""
+        """A task is exhausted at the end of its last lease as it is after extending."""
         queue.add(name="one")
         queue.lease_tasks(0, 1)
         (task,) = queue.lease_tasks(60, 1)
@@ -165,7 +165,7 @@ class TestLeases:
         assert (event.kind, event.until) == (EventKind.RELEASED, None)
 
     def test_why_a_task_is_not_held(self, queue: Queue, clock: ManualClock) -> None:
-        """Three reasons, told apart."""
+        """Three reasons, distinguished."""
         added = queue.add(name="one")
         with pytest.raises(TaskLeaseExpiredError, match="caller: it was never leased; lease it"):
             queue.modify_task_lease(added, 60)
@@ -237,7 +237,7 @@ class TestLeases:
 
 class TestAdding:
     def test_names_that_are_free(self, queue: Queue) -> None:
-        """Where every name is free, none is told as refused."""
+        """Where every name is free, none is reported as refused."""
         assert queue.insert([NewTask(name="one"), NewTask()]).refused == {}
 
     def test_nothing(self, clock: ManualClock) -> None:
@@ -326,7 +326,7 @@ class TestTheEndOfTime:
         assert queue.modify_task_lease(task, 3600).eta.year == 9999
 
     def test_an_age_that_no_task_reaches(self, clock: ManualClock) -> None:
-        """Where a task can never be old enough to be given up, no change is foretold."""
+        """Where a task can never be old enough to be exhausted, no change is foretold."""
         retry = RetryParameters(task_retry_limit=1, task_age_limit_seconds=3601)
         settings = QueueSettings(name="q", mode=QueueMode.PULL, retry_parameters=retry)
         queue = Emulator(QueueConfig(queues=(settings,)), clock=clock).queue("q")
@@ -398,14 +398,14 @@ class TestRecords:
         assert [event.task_name for event in queue.events()] == ["t4", "t5", "t6"]
 
     def test_events_of_several_tasks_are_in_order(self, queue: Queue, clock: ManualClock) -> None:
-        """A lease that ran out stands where it ended, among what happened to others."""
+        """A lease that ran out is where it ended, among what happened to others."""
         queue.add(name="one")
         queue.lease_tasks(10, 1)
         clock.advance(20)
         queue.add(name="two")
 
-        told = [(event.kind, event.task_name) for event in queue.events()]
-        assert told[2:] == [(EventKind.LEASE_EXPIRED, "one"), (EventKind.ADDED, "two")]
+        reported = [(event.kind, event.task_name) for event in queue.events()]
+        assert reported[2:] == [(EventKind.LEASE_EXPIRED, "one"), (EventKind.ADDED, "two")]
 
     def test_a_counter_forgets(self) -> None:
         """Seconds older than an hour are dropped when others are counted."""
@@ -441,7 +441,7 @@ class TestLimitsThatChange:
         assert queue.list_tasks() == []
 
     def test_below_what_a_free_task_has_had(self, emulator: Emulator, queue: Queue) -> None:
-        """A task that waits for its next lease is given up with its limit."""
+        """A task that waits for its next lease is exhausted with its limit."""
         queue.add(name="one")
         queue.lease_tasks(0, 1)
 
@@ -451,7 +451,7 @@ class TestLimitsThatChange:
 
 
 def test_the_rate_is_told_to_a_logger(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    """A lease that is empty because of the rate is told once, under the engine's name."""
+    """A lease that is empty because of the rate is reported once, under the engine's name."""
     config = QueueConfig(queues=(settings_of(),))
     queue = Emulator(config, clock=clock, limits=Limits(leases_per_second=1)).queue("q")
 

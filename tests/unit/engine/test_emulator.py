@@ -49,7 +49,7 @@ def test_the_system_s_clock_unless_told_otherwise() -> None:
 
 
 def test_every_app_has_a_default_queue(emulator: Emulator) -> None:
-    """It is a push queue, and stands behind those of the file."""
+    """It is a push queue, and is behind those of the file."""
     assert [queue.name for queue in emulator.queues] == ["pull-queue", "other", "default"]
     assert emulator.queue("default").mode is QueueMode.PUSH
 
@@ -265,7 +265,7 @@ class TestConfiguration:
             Emulator.from_file(tmp_path / "nowhere.yaml")
 
     def test_from_text(self) -> None:
-        """All faults are told at once, in the order of the text."""
+        """All faults are reported at once, in the order of the text."""
         text = "queue:\n- name: a_b\n  mode: pull\n  rate: 5/s\n"
 
         with pytest.raises(InvalidQueueConfigError) as excinfo:

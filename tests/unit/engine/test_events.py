@@ -28,7 +28,7 @@ def test_a_lease_that_runs_out_is_told_when_the_log_is_read() -> None:
 
 
 def test_a_lease_that_was_changed_does_not_run_out() -> None:
-    """Only the last end of a lease counts, and none of one that was given back or deleted."""
+    """Only the last end of a lease counts, and none of one that was released or deleted."""
     log = EventLog(10)
     log.record(EventKind.LEASED, 1, [task("a", 1), task("b", 1), task("c", 1)], until_usec=5)
     log.record(EventKind.EXTENDED, 2, [task("a", 1)], until_usec=9)

@@ -200,7 +200,7 @@ class EngineMachine(RuleBasedStateMachine):
         try:
             changed = self.emulator.queue(held.queue_name).modify_task_lease(held, lasts)
         except (TaskLeaseExpiredError, UnknownTaskError, TombstonedTaskError) as error:
-            # Without its lease count a task added anew under the same name could look the same.
+            # Without its lease count a task added again under the same name could look the same.
             assert not current or (task is not None and not task.leases)
             assert isinstance(error, TaskLeaseExpiredError) == (task is not None)
         else:

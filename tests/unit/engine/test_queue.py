@@ -252,7 +252,7 @@ class TestLease:
         assert len(queue.lease(60, 10, payload_bytes=20).tasks) == 2
 
     def test_the_order_of_a_lease_is_that_of_the_queue(self, queue: Queue) -> None:
-        """By eta, though the leased tasks then stand in order of arrival."""
+        """By eta, though the leased tasks then are in order of arrival."""
         queue.add(name="second")
         queue.add(name="first", eta=START - timedelta(seconds=1))
 
@@ -328,7 +328,7 @@ class TestModify:
             queue.modify_task_lease(given_back, 60)
 
     def test_a_task_that_is_gone(self, queue: Queue) -> None:
-        """A deleted task and an unknown one are told apart."""
+        """A deleted task and an unknown one are distinguished."""
         queue.add(name="gone")
         queue.delete_tasks("gone")
 
@@ -471,7 +471,7 @@ def test_purge(queue: Queue) -> None:
 
 class TestQuestions:
     def test_statistics(self, queue: Queue, clock: ManualClock) -> None:
-        """Real counts at one moment."""
+        """Real counts at one time."""
         queue.add(b"12345", name="a")
         queue.add(name="b", eta=START + timedelta(hours=1))
         queue.add(name="c")

@@ -42,7 +42,7 @@ def post(
 
 
 def call(server: Server, method: str, message: Any, *, service: str = "taskqueue") -> Any:
-    """Make a call and give the response as it stands on the wire."""
+    """Make a call and give the response as it is on the wire."""
     data = message if isinstance(message, bytes) else message.SerializeToString()
     wire = remote_api.Request(
         service_name=service, method=method, request=data, request_id="any ticket"
@@ -131,7 +131,7 @@ def test_a_percent_sign_in_a_detail(server: Server) -> None:
 def test_a_call_that_is_none(
     server: Server, method: str, message: bytes, code: int, detail: str
 ) -> None:
-    """Unknown methods and unreadable requests are told apart."""
+    """Unknown methods and unreadable requests are distinguished."""
     answer = call(server, method, message)
 
     assert answer.rpc_error.code == code
@@ -300,7 +300,7 @@ class TestTransactions:
         assert "of a committed transaction is not added" in caplog.text
 
     def test_transactions_left_open(self, emulator: Emulator) -> None:
-        """A thousand are kept; of more, the oldest are given up."""
+        """A thousand are kept; of more, the oldest are exhausted."""
         with (
             _upstream([], self.COMMITTED) as upstream,
             Server(emulator, api_upstream=upstream) as server,

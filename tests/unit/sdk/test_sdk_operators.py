@@ -78,7 +78,7 @@ class TestTasks:
         assert task.eta_usec == clock.now_usec() + 60_000_000
 
     def test_a_task_that_is_gone(self) -> None:
-        """Deleted and unknown tasks are told apart."""
+        """Deleted and unknown tasks are distinguished."""
         add("a")
         taskqueue.Queue("pull").delete_tasks_by_name("a")
 

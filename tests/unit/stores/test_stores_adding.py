@@ -71,7 +71,7 @@ def test_which_name_is_refused_first(url: str, clock: ManualClock, limit_bytes: 
 
 
 def test_nothing_is_added_to_what_is_too_much(url: str, clock: ManualClock) -> None:
-    """A taken name is told as such, also where less may be stored than is."""
+    """A taken name is reported as such, also where less may be stored than is."""
     emulator = Emulator(config_of(2), clock=clock, store=url)
     emulator.reset()
     emulator.queue("pull").add(name="heavy")

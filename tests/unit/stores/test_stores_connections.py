@@ -212,7 +212,7 @@ def test_idle_connections_that_were_closed_are_replaced(url: str) -> None:
 
 
 def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
-    """The caller is told that it may try again, and can."""
+    """The caller is reported that it may try again, and can."""
     emulator = Emulator(CONFIG, store=f"{url}&application_name=lost")
     queue = emulator.queue("pull")
     queue.add(name="one")

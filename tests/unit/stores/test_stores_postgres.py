@@ -70,7 +70,7 @@ def test_no_task_is_leased_twice(servers: tuple[Queue, Queue], tag: bool) -> Non
 
 
 def test_a_name_is_given_once(servers: tuple[Queue, Queue]) -> None:
-    """Whoever adds the same names at the same moment, each is stored once; and never again when
+    """Whoever adds the same names at the same time, each is stored once; and never again when
     it is deleted meanwhile.
     """
     added: Counter[str] = Counter()
@@ -109,7 +109,7 @@ def test_the_storage_limit(url: str) -> None:
 
 
 def test_a_batch_is_deleted_once(servers: tuple[Queue, Queue]) -> None:
-    """Of those who delete the same tasks, in whatever order, one is told that they were there."""
+    """Of those who delete the same tasks, in whatever order, one learns that they were there."""
     names = [task.name for task in servers[0].add_many([NewTask() for _ in range(100)])]
     results: Counter[DeleteResult] = Counter()
 

@@ -84,7 +84,7 @@ class TestAcknowledge:
         assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [2]
 
     def test_a_task_that_is_not_there(self, queue: Queue) -> None:
-        """Unknown and deleted tasks are told apart."""
+        """Unknown and deleted tasks are distinguished."""
         queue.add(name="deleted")
         queue.delete_tasks("deleted")
 
@@ -305,7 +305,7 @@ class TestCreatedQueue:
 
 class TestDeletedQueue:
     def test_everything_is_gone(self, emulator: Emulator, made: Queue) -> None:
-        """Tasks, names and records; who still has the queue is told."""
+        """Tasks, names and records; who still has the queue is reported."""
         made.add(b"x" * 50, name="one")
         made.lease_tasks(60, 1)
         emulator.delete_queue("made")

@@ -28,7 +28,7 @@ def steps(queue: Queue, name: str) -> list[str]:
 
 
 def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
-    """Every step is told, those that nobody took too."""
+    """Every step is reported, those that nobody took too."""
     queue.add_many([NewTask(name="one"), NewTask(name="other")])
     queue.lease_tasks(10, 1)
     clock.advance(10)
@@ -51,7 +51,7 @@ def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
 
 
 def test_the_record_is_bounded(queue: Queue) -> None:
-    """The latest events are told, whole operations, as many as are kept."""
+    """The latest events are reported, whole operations, as many as are kept."""
     for number in range(60):
         queue.add_many([NewTask(name=f"{number}-{place}") for place in range(100)])
     for place in range(70):
@@ -65,14 +65,14 @@ def test_the_record_is_bounded(queue: Queue) -> None:
 
 
 def test_one_large_operation_is_told(queue: Queue) -> None:
-    """The latest operation is told though it has more tasks than are kept."""
+    """The latest operation is reported though it has more tasks than are kept."""
     queue.add_many([NewTask(name=f"n{number}") for number in range(60)])
 
     assert len(queue.events()) in (LIMITS.events_kept, 60)
 
 
 def test_no_record(url: str, clock: ManualClock) -> None:
-    """Where no events are kept, the latest operation is told all the same."""
+    """Where no events are kept, the latest operation is reported all the same."""
     emulator = Emulator(config_of(2), clock=clock, limits=Limits(events_kept=0), store=url)
     emulator.reset()
     queue = emulator.queue("pull")
@@ -231,7 +231,7 @@ def test_a_freed_name(queue: Queue, clock: ManualClock) -> None:
 
 
 def test_an_age_that_no_task_reaches(url: str, clock: ManualClock) -> None:
-    """queue.yaml permits any; such a task is leased like others, and never given up."""
+    """queue.yaml permits any; such a task is leased like others, and never exhausted."""
     retry = RetryParameters(task_retry_limit=1, task_age_limit_seconds=10**20)
     settings = QueueSettings(name="pull", mode=QueueMode.PULL, retry_parameters=retry)
     emulator = Emulator(QueueConfig(queues=(settings,)), clock=clock, store=url)
