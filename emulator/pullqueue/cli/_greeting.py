@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from pullqueue.api.tokens import SCOPES
+from pullqueue.api.tokens import DEFAULT_SCOPES
 from pullqueue.config.model import QueueMode
 from pullqueue.engine.queue import Queue
 from pullqueue.server.lifecycle import Server
@@ -42,7 +42,7 @@ def _attempt(server: Server, pull: list[Queue], *, acl: bool) -> list[str]:
         if not writers:
             return []
         queue, email = writers[0]
-        token = server.tokens.issue(email, frozenset(SCOPES))
+        token = server.tokens.issue(email, frozenset(DEFAULT_SCOPES))
         header = f" -H {shlex.quote(f'Authorization: Bearer {token.text}')}"
     project = server.emulator.project or "my-app"
     url = f"{server.url}/taskqueue/v1beta2/projects/{project}/taskqueues/{queue.name}/tasks"
