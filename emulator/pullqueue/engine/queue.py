@@ -305,7 +305,7 @@ class Queue(QueueView):
         self._record = self._record._replace(paused=paused)
 
     def _check_exists(self) -> None:
-        if self._deleted:
+        if self._record.deleted_usec is not None:
             raise UnknownQueueError(f"queue {self.name!r} was deleted", queue_name=self.name)
 
     def _check_usable(self) -> None:

@@ -83,7 +83,6 @@ class QueueView:
         self._storage_limit_bytes = storage_limit_bytes
         self._retention = retention_of(settings)
         self._disabled = False
-        self._deleted = False
         self._record = QueueRecord()
         # A store that outlives the process may know the queue by another limit.
         store.change_retention(settings.name, self._retention)
@@ -107,7 +106,6 @@ class QueueView:
     def set_record(self, record: QueueRecord) -> None:
         """Set what the store has recorded of the queue."""
         self._record = record
-        self._deleted = record.deleted_usec is not None
 
     @property
     def name(self) -> str:

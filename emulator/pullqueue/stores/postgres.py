@@ -35,7 +35,6 @@ from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import DeleteResult, Task
 
 _SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
-_TABLES = ("tasks", "exhausted", "events", "leased", "totals", "lease_calls", "queues")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -369,14 +368,12 @@ class PostgresStore(SqlStore[PostgresSession]):
     def _replacing(self) -> Iterator[PostgresSession]:
         with self._writing(unlimited=True) as session:
             session.change("lock_tasks")
-            for table in _TABLES:
-                session.change(f"delete_{table}")
+            session.change("clear")
             yield session
 
     def _drop_queue(self, session: PostgresSession, queue_name: str) -> None:
-        super()._drop_queue(session, queue_name)
-        session.change("drop_totals", queue=queue_name)
-        session.change("drop_lease_calls", queue=queue_name)
+        session.change("lock_tasks")
+        session.change("drop_queue", queue=queue_name)
 
     def _restored(self, session: PostgresSession) -> None:
         session.change("restore_totals")

@@ -387,26 +387,15 @@ VALUES (%(queue)s, %(paused)s, %(purged_usec)s, %(deleted_usec)s, %(settings)s)
 -- name: drop_queue_record
 DELETE FROM queues WHERE queue = %(queue)s
 
--- name: drop_tasks
+-- name: drop_queue
+-- Delete everything of a queue but its record.
+WITH no_exhausted AS (DELETE FROM exhausted WHERE queue = %(queue)s),
+no_events AS (DELETE FROM events WHERE queue = %(queue)s),
+no_leased AS (DELETE FROM leased WHERE queue = %(queue)s),
+no_retentions AS (DELETE FROM retentions WHERE queue = %(queue)s),
+no_totals AS (DELETE FROM totals WHERE queue = %(queue)s),
+no_lease_calls AS (DELETE FROM lease_calls WHERE queue = %(queue)s)
 DELETE FROM tasks WHERE queue = %(queue)s
-
--- name: drop_exhausted
-DELETE FROM exhausted WHERE queue = %(queue)s
-
--- name: drop_events
-DELETE FROM events WHERE queue = %(queue)s
-
--- name: drop_leased
-DELETE FROM leased WHERE queue = %(queue)s
-
--- name: drop_retentions
-DELETE FROM retentions WHERE queue = %(queue)s
-
--- name: drop_totals
-DELETE FROM totals WHERE queue = %(queue)s
-
--- name: drop_lease_calls
-DELETE FROM lease_calls WHERE queue = %(queue)s
 
 -- name: get
 SELECT {task} FROM tasks WHERE queue = %(queue)s AND name = %(name)s
@@ -476,26 +465,15 @@ ORDER BY free_usec, sequence
 SELECT queue, second, sum(tasks) FROM leased WHERE second > %(second)s GROUP BY queue, second
 ORDER BY queue, second
 
--- name: delete_tasks
+-- name: clear
+-- Delete everything but the retentions, which follow from the configuration.
+WITH no_exhausted AS (DELETE FROM exhausted),
+no_events AS (DELETE FROM events),
+no_leased AS (DELETE FROM leased),
+no_totals AS (DELETE FROM totals),
+no_lease_calls AS (DELETE FROM lease_calls),
+no_queues AS (DELETE FROM queues)
 DELETE FROM tasks
-
--- name: delete_exhausted
-DELETE FROM exhausted
-
--- name: delete_events
-DELETE FROM events
-
--- name: delete_leased
-DELETE FROM leased
-
--- name: delete_totals
-DELETE FROM totals
-
--- name: delete_lease_calls
-DELETE FROM lease_calls
-
--- name: delete_queues
-DELETE FROM queues
 
 -- name: restore_task
 INSERT INTO tasks ({task}) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)

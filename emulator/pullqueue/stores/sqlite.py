@@ -338,15 +338,16 @@ class SqliteStore(SqlStore[SqliteSession]):
     def _replacing(self) -> Iterator[SqliteSession]:
         with self._lock:
             with self._writing() as session:
-                for statement in ("tasks", "exhausted", "events", "leased", "queues"):
-                    session.change(f"delete_{statement}")
+                for table in ("tasks", "exhausted", "events", "leased", "queues"):
+                    session.change(f"clear_{table}")
                 yield session
             self._rates.clear()
             self._recount()
 
     def _drop_queue(self, session: SqliteSession, queue_name: str) -> None:
         tasks, stored_bytes = self._totals(session, queue_name)
-        super()._drop_queue(session, queue_name)
+        for table in ("tasks", "exhausted", "events", "leased", "retentions"):
+            session.change(f"drop_{table}", queue=queue_name)
         session.added.append((queue_name, -tasks, -stored_bytes))
         self._rates.pop(queue_name, None)
 

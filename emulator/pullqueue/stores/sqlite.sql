@@ -292,19 +292,19 @@ SELECT queue, name, free_usec FROM tasks WHERE free_usec > :now_usec ORDER BY fr
 SELECT queue, second, sum(tasks) FROM leased WHERE second > :second GROUP BY queue, second
 ORDER BY queue, second
 
--- name: delete_tasks
+-- name: clear_tasks
 DELETE FROM tasks
 
--- name: delete_exhausted
+-- name: clear_exhausted
 DELETE FROM exhausted
 
--- name: delete_events
+-- name: clear_events
 DELETE FROM events
 
--- name: delete_leased
+-- name: clear_leased
 DELETE FROM leased
 
--- name: delete_queues
+-- name: clear_queues
 DELETE FROM queues
 
 -- name: restore_task

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from shared_store import CONFIG, emptied, together
-from stores import postgres_url
+from stores import postgres_url, wait_for_lock
 
 from pullqueue import (
     Emulator,
@@ -100,12 +100,9 @@ def test_a_store_that_is_closed_in_use(url: str) -> None:
 
     thread = threading.Thread(target=add)
     thread.start()
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'closing' AND "
-        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
-            pass
-        emulator.close()
-        thread.join(timeout=30)
+    wait_for_lock("closing")
+    emulator.close()
+    thread.join(timeout=30)
     blocker.close()
 
     assert len(failures) == 1
@@ -230,10 +227,7 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
 
     thread = threading.Thread(target=lease)
     thread.start()
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'lost' AND "
-        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
-            pass
+    wait_for_lock("lost")
     end_all("lost")
     thread.join(timeout=30)
     blocker.close()

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
-import psycopg
 import pytest
 from shared_store import CONFIG, emptied, together
-from stores import postgres_url
+from stores import wait_for_lock
 
 from pullqueue import (
     DeleteResult,
@@ -217,10 +216,7 @@ def test_the_rate_counts_when_a_call_is_permitted(url: str) -> None:
     thread = threading.Thread(target=lambda: leases.append(queue.lease(60, 1)))
     thread.start()
 
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'rate' AND "
-        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
-            pass
+    wait_for_lock("rate")
     while emulator.now_usec() <= first_usec + 1_000_000:
         pass  # the second after the first lease passes while the other call waits
     released_usec = emulator.now_usec()
@@ -311,10 +307,7 @@ def test_a_deadlock_is_tried_again(url: str) -> None:
     results: list[DeleteResult] = []
     thread = threading.Thread(target=lambda: results.extend(queue.delete_tasks(["a", "b"])))
     thread.start()
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'dead' AND "
-        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
-            pass
+    wait_for_lock("dead")
 
     rival.execute("SELECT 1 FROM tasks WHERE name = 'a' FOR UPDATE")
     rival.close()

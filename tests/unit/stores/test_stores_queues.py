@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from store_rules import LIMITS, config_of
-from stores import own_schema
+from stores import own_schema, wait_for_lock
 
 from pullqueue import (
     Emulator,
@@ -26,6 +28,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
+from pullqueue.stores.postgres_server import connect, parsed
 
 MADE = QueueSettings(name="made", mode=QueueMode.PULL)
 DAY = timedelta(days=1)
@@ -302,6 +305,26 @@ class TestCreatedQueue:
         assert emulator.queue("made").state is QueueState.PAUSED
         assert emulator.queue("made").retention == made.retention
 
+    def test_a_snapshot_of_a_queue_that_is_listed_now(
+        self, emulator: Emulator, made: Queue, clock: ManualClock
+    ) -> None:
+        """It has the settings of queue.yaml, also where they concern the tasks restored."""
+        made.add(name="one")
+        exported = emulator.export()
+        listed = QueueSettings(
+            name="made",
+            mode=QueueMode.PULL,
+            retry_parameters=RetryParameters(task_retry_limit=1),
+        )
+        emulator.reconfigure(QueueConfig(queues=(*config_of(2).queues, listed)))
+        emulator.restore(exported)
+        clock.advance(32 * DAY)
+        queue = emulator.queue("made")
+
+        assert [task.name for task in queue.lease_tasks(60, 1)] == ["one"]
+        clock.advance(60)
+        assert [task.name for task in queue.exhausted] == ["one"]
+
 
 class TestDeletedQueue:
     def test_everything_is_gone(self, emulator: Emulator, made: Queue) -> None:
@@ -347,6 +370,15 @@ class TestDeletedQueue:
         assert emulator.queue("pull").list_tasks() == []
         assert emulator.queue("pull").add(name="one").name == "one"
 
+    def test_a_snapshot_from_before(self, emulator: Emulator, queue: Queue) -> None:
+        """It brings back a queue of queue.yaml with its tasks."""
+        queue.add(name="one")
+        exported = emulator.export()
+        emulator.delete_queue("pull")
+        emulator.restore(exported)
+
+        assert [task.name for task in emulator.queue("pull").list_tasks()] == ["one"]
+
     def test_the_others_stay(self, emulator: Emulator, made: Queue, queue: Queue) -> None:
         """Their tasks are not touched."""
         queue.add(name="one")
@@ -383,3 +415,73 @@ def test_two_servers_on_one_database(clock: ManualClock) -> None:
         held.add()
     first.close()
     second.close()
+
+
+def test_a_deleted_queue_that_another_server_reloads(clock: ManualClock) -> None:
+    """A queue of queue.yaml is back at all servers, not only at the one that reloaded it."""
+    url = own_schema("store")
+    first = Emulator(config_of(2), clock=clock, store=url)
+    first.reset()
+    second = Emulator(config_of(2), clock=clock, store=url)
+    first.delete_queue("pull")
+    clock.advance(1)
+    gone = names(second)
+    second.reconfigure(config_of(2))
+    second.queue("pull").add(name="one")
+    clock.advance(1)
+
+    assert gone == ["limited", "default"]
+    assert [task.name for task in first.queue("pull").list_tasks()] == ["one"]
+    first.close()
+    second.close()
+
+
+def test_a_queue_deleted_among_adds() -> None:
+    """The size of all tasks is exact afterwards."""
+    url = own_schema("store")
+    first, second = (Emulator(config_of(2), store=url) for _ in range(2))
+    first.reset()
+
+    def add() -> None:
+        queue = second.queue("made")
+        with suppress(UnknownQueueError):
+            while True:
+                queue.add(b"work")
+                second.queue("made")
+
+    for _ in range(5):
+        first.reset()
+        first.create_queue(MADE)
+        second.reconfigure(config_of(2))
+        with ThreadPoolExecutor(3) as threads:
+            adding = [threads.submit(add) for _ in range(3)]
+            first.delete_queue("made")
+            for future in adding:
+                future.result()
+        stored = [task for contents in first.export().values() for task in contents.tasks]
+        assert first.bytes_stored == sum(task.stored_bytes for task in stored)
+    first.close()
+    second.close()
+
+
+def test_a_database_that_hangs_while_queues_are_loaded(clock: ManualClock) -> None:
+    """One call waits for the records of queues; the others do not wait for that call."""
+    url = own_schema("store")
+    emulator = Emulator(config_of(2), clock=clock, store=f"{url}&application_name=loading")
+    emulator.queue("pull")
+    blocker = connect(parsed(url))
+    blocker.autocommit = False
+    blocker.execute("LOCK TABLE queues")
+    clock.advance(1)
+    with ThreadPoolExecutor(1) as threads:
+        loading = threads.submit(emulator.queue, "pull")
+        wait_for_lock("loading")
+        clock.advance(1)
+        others = emulator.queues
+        was_waiting = not loading.done()
+        blocker.close()
+        loading.result()
+
+    assert was_waiting
+    assert [queue.name for queue in others] == ["pull", "limited", "default"]
+    emulator.close()
