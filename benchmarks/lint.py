@@ -18,7 +18,7 @@ ENTRY = """- name: queue-{number}
   retry_parameters:
     task_retry_limit: 7
   acl:
-  - user_email: worker@example.com
+  - user_email: worker@my-app.iam.gserviceaccount.com
 """
 
 
