@@ -92,7 +92,7 @@ class Server:
             ServerAddressError: the port is in use.
         """
         if self._grpc is None:
-            # Tells what to install where something is missing.
+            # Reports what to install if something is missing.
             self._cloud_tasks()
             from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
 
