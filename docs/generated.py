@@ -53,7 +53,7 @@ def limits_table() -> str:
 
 
 def _number(value: object) -> str:
-    return f"{value:,}".replace(",", " ") if isinstance(value, int) else f"`{value}`"
+    return f"{value:,}" if isinstance(value, int) else f"`{value}`"
 
 
 def _attribute_texts(owner: type) -> dict[str, str]:
