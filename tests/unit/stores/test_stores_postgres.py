@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from shared_store import CONFIG, emptied, together
+from shared_store import CONFIG, WrongClock, emptied, together
 from stores import wait_for_lock
 
 from pullqueue import (
@@ -318,18 +318,10 @@ def test_a_deadlock_is_tried_again(url: str) -> None:
     emulator.close()
 
 
-class LateClock(SystemClock):
-    """The clock of a machine that is a day behind."""
-
-    def now_usec(self) -> int:
-        """Return a wrong time."""
-        return super().now_usec() - 86_400_000_000
-
-
 def test_time_is_the_database_s(url: str) -> None:
     """A server whose machine has another date gives the same leases as any."""
     right = Emulator(CONFIG, store=url)
-    late = Emulator(CONFIG, store=url, clock=LateClock())
+    late = Emulator(CONFIG, store=url, clock=WrongClock(-86_400))
     before_usec = SystemClock().now_usec()
 
     late.queue("pull").add(name="one")
