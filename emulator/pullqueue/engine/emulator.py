@@ -133,6 +133,9 @@ class Emulator:
             UnknownQueueError: there is no such queue.
         """
         self._follow()
+        if name not in self._queues:
+            # Another process may have made it just now.
+            self._follow(at_once=True)
         queue = self._queues.get(name)
         if queue is None:
             raise UnknownQueueError(self._unknown(name), queue_name=name)
@@ -313,12 +316,12 @@ class Emulator:
             else tombstone,
         )
 
-    def _follow(self) -> None:
-        """Load what other processes may have changed, once a second."""
+    def _follow(self, *, at_once: bool = False) -> None:
+        """Load what other processes may have changed: once a second, or `at_once`."""
         if not self._store.is_shared:
             return
         now_usec = self.clock.now_usec()
-        if 0 <= now_usec - self._checked_usec < USEC_PER_SECOND:
+        if not at_once and 0 <= now_usec - self._checked_usec < USEC_PER_SECOND:
             return
         # One thread loads, the others do not wait for it: the database may hang.
         if self._lock.acquire(blocking=False):

@@ -251,14 +251,12 @@ def is_task(value: object) -> TypeGuard[AnyTask]:
 def retention_of(settings: QueueSettings) -> Retention:
     """Return how long a queue with some settings keeps tasks and names."""
     retry, lifetime = settings.retry_parameters, settings.task_lifetime_seconds
+    tombstone = settings.tombstone_seconds
+    if lifetime is not None and lifetime >= LAST_USEC // USEC_PER_SECOND:
+        lifetime = None  # no task can reach it
     retention = Retention(
-        # A lifetime that no task can reach is none.
-        lifetime_usec=None
-        if lifetime is None or lifetime >= LAST_USEC // USEC_PER_SECOND
-        else lifetime * USEC_PER_SECOND,
-        tombstone_usec=None
-        if settings.tombstone_seconds is None
-        else settings.tombstone_seconds * USEC_PER_SECOND,
+        lifetime_usec=None if lifetime is None else lifetime * USEC_PER_SECOND,
+        tombstone_usec=None if tombstone is None else tombstone * USEC_PER_SECOND,
     )
     if retry is None or retry.task_retry_limit is None:
         # An age limit alone exhausts no task of a pull queue (as in Google's stub).

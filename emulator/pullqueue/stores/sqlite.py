@@ -27,6 +27,7 @@ from pullqueue.engine.store import (
     StoreFactory,
     ValidatedTask,
     fitting,
+    leased_until,
 )
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
@@ -200,10 +201,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             until_usec=until_usec,
             **request.retention._asdict(),
         )
-        leased = [
-            Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
-            for _, seq, name, queue, payload, tag, retries, enqueued, size in due
-        ]
+        leased = leased_until(until_usec, due)
         second = session.now_usec // USEC_PER_SECOND
         session.change("count_leased", queue=queue_name, second=second, tasks=len(leased))
         steps = [(task.name, task.retry_count) for task in leased]

@@ -1,11 +1,11 @@
-"""pullqueue.engine.events and .memory.events."""
+"""pullqueue.engine.events."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from pullqueue import EventKind, Task
-from pullqueue.engine.memory.events import EventLog
+from pullqueue.engine.events import EventLog
 
 
 def task(name: str, retry_count: int = 0) -> Task:

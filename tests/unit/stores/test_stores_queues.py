@@ -391,13 +391,12 @@ class TestDeletedQueue:
 
 
 def test_two_servers_on_one_database(clock: ManualClock) -> None:
-    """What one does to queues, the other sees within a second."""
+    """A queue that one makes is known to the other at once; all other changes within a second."""
     url = own_schema("store")
     first = Emulator(config_of(2), clock=clock, store=url)
     first.reset()
     second = Emulator(QueueConfig(queues=(MADE,)), clock=clock, store=url)
     first.create_queue(replace(MADE, name="other"))
-    clock.advance(1)
     second.queue("other").add(name="one")
     second.queue("other").pause()
     first.create_queue(MADE)
