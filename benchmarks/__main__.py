@@ -18,7 +18,10 @@ from pathlib import Path
 from benchmarks.measuring import Figure, Options
 from benchmarks.plot import plot
 
-SUITES = ("engine", "google", "sdk", "rest", "bridge", "plugin", "lint", "startup", "stores")
+SUITES = (
+    *("engine", "google", "sdk", "rest", "cloudtasks", "bridge"),
+    *("plugin", "lint", "startup", "stores"),
+)
 _COLUMNS = "{:8} {:38} {:>9} {:>10} {:10} {:>10} {:24} {:>6} {:>6} {}"
 
 

@@ -37,6 +37,7 @@ class Address:
 
     emulator: int
     empty: int
+    grpc: int
 
 
 @contextmanager
@@ -48,8 +49,8 @@ def serving() -> Iterator[Address]:
     )
     try:
         assert process.stdout is not None  # noqa: S101 - it was asked for
-        emulator, empty = json.loads(process.stdout.readline())
-        yield Address(emulator=emulator, empty=empty)
+        emulator, empty, grpc = json.loads(process.stdout.readline())
+        yield Address(emulator=emulator, empty=empty, grpc=grpc)
     finally:
         process.terminate()
         process.wait()
@@ -62,11 +63,12 @@ def serve() -> None:
         batch = [NewTask(payload=b"x" * size)] * 100
         for _ in range(count // 100):
             emulator.queue(name).add_many(batch)
-    with Server(emulator) as server, ExitStack() as stack:
+    with Server(emulator, grpc_port=0) as server, ExitStack() as stack:
         empty = HttpServer(empty_app(), host=HOST, port=0)
         empty.start()
         stack.callback(empty.stop)
-        print(json.dumps([server.port, empty.address[1]]), flush=True)
+        grpc = int(server.grpc_address.rpartition(":")[2])
+        print(json.dumps([server.port, empty.address[1], grpc]), flush=True)
         threading.Event().wait()
 
 
