@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 from store_rules import LIMITS, config_of
-from stores import own_schema, wait_for_lock
+from stores import STORES, own_schema, wait_for_lock
 
 from pullqueue import (
     Emulator,
@@ -32,6 +32,8 @@ from pullqueue.stores.postgres_server import connect, parsed
 
 MADE = QueueSettings(name="made", mode=QueueMode.PULL)
 DAY = timedelta(days=1)
+PERSISTENT = [store for store in STORES if store != "memory"]
+"""What is in memory is gone with its process."""
 
 
 @pytest.fixture
@@ -143,12 +145,11 @@ class TestPause:
             QueueState.DISABLED,
         ]
 
+    @pytest.mark.parametrize("url", PERSISTENT, indirect=True)
     def test_a_restart(
         self, queue: Queue, clock: ManualClock, emulator: Emulator, url: str
     ) -> None:
         """It stays paused, and the time of the last purge stays known."""
-        if url == "memory":
-            pytest.skip("what is in memory is gone with its process")
         queue.purge()
         queue.pause()
         purged = clock.now()
@@ -276,10 +277,9 @@ class TestCreatedQueue:
             made.add()
         assert emulator.create_queue(MADE).list_tasks() == []
 
+    @pytest.mark.parametrize("url", PERSISTENT, indirect=True)
     def test_a_restart(self, emulator: Emulator, made: Queue, clock: ManualClock, url: str) -> None:
         """The queue, its settings and its tasks are there again."""
-        if url == "memory":
-            pytest.skip("what is in memory is gone with its process")
         retry = RetryParameters(task_retry_limit=3, min_backoff_seconds=0.5)
         emulator.update_queue(replace(MADE, retry_parameters=retry))
         emulator.create_queue(QueueSettings(name="push", rate=Rate(count=5), target="v1.worker"))
