@@ -211,8 +211,7 @@ def _json(body: dict[str, Any], status: int) -> Response:
 def _unimplemented(**_parts: str) -> Response:
     raise StatusError(
         "UNIMPLEMENTED",
-        f"{request.method} {request.path:.200} is not supported: create, delete and lease tasks "
-        "one call at a time",
+        f"{request.method} {request.path:.200} is not supported: no client library calls it",
     )
 
 
