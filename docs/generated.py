@@ -76,17 +76,16 @@ def errors_table() -> str:
     rows = []
     for kind, depth in _tree(PullQueueError, 0):
         codes = codes_of(_bare(kind))
+        summary = inspect.cleandoc(kind.__doc__ or "").partition("\n")[0]
         rows.append(
             [
-                f"{'· ' * depth}`{kind.__name__}`",
-                inspect.cleandoc(kind.__doc__ or "").partition("\n")[0],
-                f"{codes.http_status} `{codes.reason}`",
-                f"`{codes.rpc_code}`",
+                f"{'· ' * depth}`{kind.__name__}`<br>{summary}",
+                f"{codes.http_status} `{codes.reason}`<br>`{codes.rpc_code}`",
                 _sdk_name(kind),
                 str(codes.exit_status),
             ]
         )
-    return table(["Python", "when", "REST", "gRPC", "SDK", "exit status"], rows)
+    return table(["Python", "REST, gRPC", "SDK", "exit status"], rows)
 
 
 def _tree(kind: type[PullQueueError], depth: int) -> Iterator[tuple[type[PullQueueError], int]]:
@@ -109,7 +108,7 @@ def _sdk_name(kind: type[PullQueueError]) -> str:
     error = sdk_error(_bare(kind))
     if isinstance(error, apiproxy_errors.ApplicationError):
         return f"`{messages.TaskQueueServiceError.ErrorCode.Name(error.application_error)}`"
-    return f"`apiproxy_errors.{type(error).__name__}`"
+    return f"`{type(error).__name__}`"
 
 
 def rule_reference() -> str:
@@ -193,7 +192,7 @@ def _command(command: click.Command, context: click.Context, level: int) -> Iter
 
 def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, str] | None:
     record = parameter.get_help_record(context)
-    if not record or not record[1] or parameter.name == "help":
+    if not record or not record[1] or "--help" in parameter.opts:
         return None
     return f"`{record[0]}`", _escaped(record[1])
 
