@@ -48,7 +48,7 @@ def wait_for_lock(application: str) -> None:
 
 @contextmanager
 def store_url(kind: str) -> Iterator[str]:
-    """Yield the URL of a store of a kind; what it held before has to be forgotten."""
+    """Yield the URL of a store of a kind; the caller empties it."""
     if kind == "memory":
         yield "memory"
     elif kind == "postgres":

@@ -156,7 +156,7 @@ def test_a_lease_of_another_length(seconds: object) -> None:
 
 
 def test_a_lease_to_the_end_of_time() -> None:
-    """A lease may end at the last time that a datetime can tell, and not a microsecond later."""
+    """A lease may end at the last time that a datetime can represent, not a microsecond later."""
     last = to_usec(datetime.max.replace(tzinfo=UTC))
 
     assert validation.lease_usec(1, LIMITS, last - 1_000_000) == 1_000_000

@@ -233,7 +233,7 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
     blocker.close()
 
     (failure,) = failures
-    # psycopg before 3.2.7 tells at what it happened, too.
+    # psycopg before 3.2.7 adds what it was doing.
     assert str(failure).replace("consuming input failed: ", "") == (
         "the store's database: terminating connection due to administrator command; try again"
     )
@@ -242,7 +242,7 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
 
 
 def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
-    """Old records are thrown away later, here too."""
+    """Old records are trimmed later, here too."""
     emulator = Emulator(CONFIG, store=f"{url}&connections=1")
     store = store_of(emulator)
     store._touched["pull"] = 1_000_000
@@ -258,8 +258,8 @@ def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
     emulator.close()
 
 
-def test_records_that_cannot_be_swept(url: str, clock: ManualClock) -> None:
-    """Old records are thrown away later; what was leased is leased."""
+def test_records_that_cannot_be_trimmed(url: str, clock: ManualClock) -> None:
+    """Old records are trimmed later; what was leased is leased."""
     store = f"{url}&options=-c lock_timeout%3D50ms"
     limits = Limits(tombstone_seconds=1)
     emulator = Emulator(CONFIG, clock=clock, limits=limits, store=store)

@@ -100,7 +100,7 @@ def test_the_storage_limit(url: str) -> None:
 
     together(lambda: fill(emulators[0]), lambda: fill(emulators[1]))
 
-    # Names that are made up have 16 characters.
+    # Generated names have 16 characters.
     assert [emulator.bytes_stored for emulator in emulators] == [STORAGE_BYTES] * 2
     assert emulators[0].queue("pull").fetch_statistics().tasks == STORAGE_BYTES // 100
     for emulator in emulators:
@@ -122,7 +122,7 @@ def test_a_batch_is_deleted_once(servers: tuple[Queue, Queue]) -> None:
     assert servers[0].fetch_statistics().bytes_stored == 0
 
 
-def test_statistics_are_of_one_moment(servers: tuple[Queue, Queue]) -> None:
+def test_statistics_are_of_one_time(servers: tuple[Queue, Queue]) -> None:
     """The numbers fit together, whatever happens while they are taken."""
     servers[0].add_many([NewTask() for _ in range(40)])
 
@@ -154,7 +154,7 @@ def test_one_holder_extends(servers: tuple[Queue, Queue]) -> None:
 
 
 def test_the_leases_of_a_server_that_is_gone(url: str, clock: ManualClock) -> None:
-    """They run out as any other, and nobody has to do anything for that."""
+    """They expire as any other, without a call."""
     gone, other = (Emulator(CONFIG, clock=clock, store=url) for _ in range(2))
     gone.queue("pull").add(name="one")
     gone.queue("pull").lease_tasks(60, 1)

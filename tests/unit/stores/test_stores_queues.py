@@ -1,4 +1,4 @@
-"""Queues made at run time, pauses, and acknowledging a lease that is held, in each store."""
+"""Queues made at run time, pauses, and acknowledging leased tasks, in each store."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def names(emulator: Emulator) -> list[str]:
 
 
 class TestAcknowledge:
-    def test_a_task_that_is_held(self, queue: Queue) -> None:
+    def test_a_leased_task(self, queue: Queue) -> None:
         """It is deleted, and its name is reserved."""
         queue.add(b"work", name="one")
         (task,) = queue.lease_tasks(60, 1)
@@ -72,7 +72,9 @@ class TestAcknowledge:
         with pytest.raises(TombstonedTaskError):
             queue.add(name="one")
 
-    def test_a_lease_that_is_not_held(self, queue: Queue, clock: ManualClock) -> None:
+    def test_a_task_that_is_not_leased_by_the_caller(
+        self, queue: Queue, clock: ManualClock
+    ) -> None:
         """Never leased, another's, or lapsed: refused, and nothing is changed."""
         never = queue.add(name="one", eta=clock.now() + DAY)
         with pytest.raises(TaskLeaseExpiredError):
