@@ -22,7 +22,7 @@ from pullqueue.cli._output import (
     when,
 )
 from pullqueue.cli._values import SECONDS, SIGNED_SECONDS
-from pullqueue.tasks import DeleteResult, count_tasks, not_deleted, taken_by
+from pullqueue.tasks import DeleteResult, count_tasks, not_deleted, why_in_use
 
 _STATES = ("available", "leased", "scheduled")
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
@@ -155,7 +155,7 @@ def add(
     }
     answer = Client(url).post(task_path(queue), {"tasks": [task]})
     if answer["refused"]:
-        taken = taken_by(existing=answer["refused"][name] == "exists")
+        taken = why_in_use(existing=answer["refused"][name] == "exists")
         raise click.ClickException(f"task {name!r} of {queue} {taken}: choose another name")
     _answer(answer, as_json=as_json, empty="")
 

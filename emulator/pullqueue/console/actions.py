@@ -17,7 +17,7 @@ from pullqueue.console.formatting import instant
 from pullqueue.console.notices import Notice, Notices
 from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.errors import PullQueueError
-from pullqueue.tasks import count_tasks, taken_by
+from pullqueue.tasks import count_tasks, why_in_use
 
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
 _WHOLE = ("times", "after", "every", "seed")
@@ -40,7 +40,7 @@ class Actions:
             answer = self._control.ask("addTasks", body={"tasks": [_task(form)]}, queue=queue)
             if answer["refused"]:
                 name, why = next(iter(answer["refused"].items()))
-                taken = taken_by(existing=why == "exists")
+                taken = why_in_use(existing=why == "exists")
                 raise ApiError(f"task {name!r} {taken}: choose another name")
         except PullQueueError as error:
             return self._to(str(error), "queue", is_error=True, form=form, queue=queue)
