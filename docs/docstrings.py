@@ -1,4 +1,7 @@
-"""Convert our docstrings for Sphinx: `Raises:` becomes a list with links to the errors."""
+"""Turns the sections of our docstrings into what Sphinx understands.
+
+`Raises:` becomes a list whose names link to the errors; other text is taken as it is.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,6 @@ def _convert(_app: Sphinx, _what: str, _name: str, _object: object, *rest: objec
 
 
 def setup(app: Sphinx) -> Mapping[str, bool]:
-    """Convert each docstring that autodoc reads."""
+    """Have autodoc pass each docstring here."""
     app.connect("autodoc-process-docstring", _convert)
     return {"parallel_read_safe": True}

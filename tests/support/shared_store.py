@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from stores import own_schema
 
-from pullqueue import Emulator, SystemClock
+from pullqueue import (
+    Emulator,
+)
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 
 CONFIG = QueueConfig(
@@ -22,18 +24,6 @@ CONFIG = QueueConfig(
     )
 )
 THREADS = 4
-
-
-class WrongClock(SystemClock):
-    """The clock of a machine that has another time than its database."""
-
-    def __init__(self, ahead_seconds: int) -> None:
-        """Be ahead by seconds, or behind if they are negative."""
-        self._ahead_usec = ahead_seconds * 1_000_000
-
-    def now_usec(self) -> int:
-        """Return the wrong time."""
-        return super().now_usec() + self._ahead_usec
 
 
 def emptied(purpose: str) -> str:

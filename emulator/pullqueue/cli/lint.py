@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pullqueue.config.settings import PROFILES
-from pullqueue.lint.reporters import FORMATS
 
 if TYPE_CHECKING:
     from pullqueue.lint.options import Arguments
+
+_FORMATS = (
+    "full", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit", "rdjson",
+)  # fmt: skip
 
 
 @click.command
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(list(FORMATS)),
+    type=click.Choice(_FORMATS),
     help="Output format [full; github under GitHub Actions].",
 )
 @click.option(

@@ -9,7 +9,10 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from pullqueue.api import discovery
 from pullqueue.cloudtasks.messages import Message, message_class
-from pullqueue.cloudtasks.methods import DESCRIPTION, METHODS, NAME, TITLE, VERSION, Method
+from pullqueue.cloudtasks.methods import METHODS, Method
+
+NAME: Final = "cloudtasks"
+VERSION: Final = "v2beta2"
 
 _REVISION: Final = "20260831"
 """That of Google's document which has these methods."""
@@ -40,8 +43,8 @@ def document(root_url: str) -> dict[str, Any]:
         "name": NAME,
         "version": VERSION,
         "revision": _REVISION,
-        "title": TITLE,
-        "description": DESCRIPTION,
+        "title": "Cloud Tasks API",
+        "description": "App Engine's pull queues under the API of Cloud Tasks.",
         "icons": {},
         "documentationLink": root_url,
         "protocol": "rest",
@@ -64,13 +67,11 @@ def _resources() -> dict[str, Any]:
         # `ListTasks` of a queue is a method of its tasks: the collection is in the suffix.
         path = f"{method.resource}{method.suffix.partition(':')[0]}"
         *outer, last = re.findall("(?<![<a-z])[a-z]+(?![a-z>])", path)
-        name = _method_name(method)
-        if not method.resource:
-            (*outer, last), name = outer, last
         level = resources
-        for part in outer:
-            level = level.setdefault(part, {}).setdefault("resources", {})
+        for name in outer:
+            level = level.setdefault(name, {}).setdefault("resources", {})
         methods = level.setdefault(last, {}).setdefault("methods", {})
+        name = _method_name(method)
         identifier = ".".join([NAME, *outer, last, name])
         methods[name] = {"id": identifier, **_method(method)}
     return resources
@@ -89,33 +90,24 @@ def _method(method: Method) -> dict[str, Any]:
     parameters = {
         name: {"type": "string", "location": "path", "required": True, "pattern": f"^{pattern}$"}
     }
-    if not method.resource:
-        parameters = {"appId": {"type": "string", "location": "query"}}
     request = message_class(method.request).DESCRIPTOR
-    if method.body != "*" and method.resource:
+    if method.body != "*":
         for field, shape in _properties(request).items():
             if field not in (method.field.partition(".")[0], method.body):
                 parameters[field] = {**shape, "location": "query"}
-    version = f"{VERSION}/" if method.resource else ""
-    variable = f"{{+{name}}}" if method.resource else ""
     described = {
         "httpMethod": method.verb,
-        "path": f"{version}{variable}{method.suffix}",
-        "flatPath": f"{version}{method.path.replace('<', '{').replace('>', 'sId}')}",
+        "path": f"{VERSION}/{{+{name}}}{method.suffix}",
+        "flatPath": f"{VERSION}/{method.path.replace('<', '{').replace('>', 'sId}')}",
         "parameters": parameters,
-        "parameterOrder": [name] if method.resource else [],
+        "parameterOrder": [name],
         "response": {"$ref": method.response},
         "scopes": [_SCOPE],
     }
     if method.body:
-        described["request"] = {"$ref": _body(method).name}
+        body = request if method.body == "*" else request.fields_by_name[method.body].message_type
+        described["request"] = {"$ref": body.name}
     return described
-
-
-def _body(method: Method) -> Message:
-    """Return the descriptor of what the body of a method's requests holds."""
-    request = message_class(method.request).DESCRIPTOR
-    return request if method.body == "*" else request.fields_by_name[method.body].message_type
 
 
 def _schemas() -> dict[str, Any]:
@@ -132,7 +124,7 @@ def _schemas() -> dict[str, Any]:
 
     for method in METHODS:
         if method.body:
-            add(_body(method))
+            add(message_class(method.request).DESCRIPTOR)
         if method.body == "*":
             # The path has it.
             schemas[method.request]["properties"].pop(method.field)

@@ -1,4 +1,5 @@
 -- The statements of the SQLite store. The store sends those of one operation in one transaction.
+-- Where the earlier of two ends is chosen, 9223372036854775807 represents none.
 
 -- fragment: task
 -- The columns of a task in the order of `Task`.
@@ -9,13 +10,6 @@ eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, store
 payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = coalesce((
         SELECT tombstone_usec FROM retentions WHERE retentions.queue = tasks.queue),
         :tombstone_usec) +
-
--- fragment: never
--- Later than any other time: `min` and `max` of NULL and a time are NULL.
-9223372036854775807
-
--- fragment: end_of_life
-coalesce(enqueued_usec + :lifetime_usec, {never})
 
 -- name: find_exhausted
 -- Whether a task is past the end of its last lease.
@@ -88,12 +82,14 @@ ORDER BY eta_usec, sequence LIMIT 1
 
 -- name: lease_tasks
 UPDATE tasks SET eta_usec = :until_usec, retry_count = retry_count + 1,
-    ends_usec = nullif(min({end_of_life}, CASE WHEN retry_count + 1 >= :leases
-        THEN max(:until_usec, enqueued_usec + :age_usec) ELSE {never} END), {never})
+    ends_usec = nullif(min(
+        CASE WHEN retry_count + 1 >= :leases THEN max(:until_usec, enqueued_usec + :age_usec)
+            ELSE 9223372036854775807 END,
+        coalesce(enqueued_usec + :lifetime_usec, 9223372036854775807)), 9223372036854775807)
 WHERE sequence IN (SELECT value FROM json_each(:sequences))
 
 -- name: exhaust_due
--- End the last lease of due tasks now.
+-- Let due tasks be past the end of their last lease.
 UPDATE tasks SET ends_usec = :now_usec WHERE sequence IN (
     SELECT sequence FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec
     ORDER BY eta_usec, sequence LIMIT :max_tasks)
@@ -109,8 +105,10 @@ ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.
 
 -- name: modify_lease
 UPDATE tasks SET eta_usec = :until_usec,
-    ends_usec = nullif(min({end_of_life}, CASE WHEN retry_count >= :leases
-        THEN max(:until_usec, enqueued_usec + :age_usec) ELSE {never} END), {never})
+    ends_usec = nullif(min(
+        CASE WHEN retry_count >= :leases THEN max(:until_usec, enqueued_usec + :age_usec)
+            ELSE 9223372036854775807 END,
+        coalesce(enqueued_usec + :lifetime_usec, 9223372036854775807)), 9223372036854775807)
 WHERE queue = :queue AND name = :name AND eta_usec > :now_usec AND retry_count > 0
     AND (:expected_eta_usec IS NULL OR eta_usec = :expected_eta_usec)
 RETURNING {task}
@@ -179,7 +177,7 @@ DELETE FROM tasks WHERE free_usec <= (
     ))
 
 -- name: check
--- Write something that no other statement reads: it is older than an hour.
+-- Write something that nobody sees: it is older than an hour.
 INSERT INTO leased (queue, second, part, tasks) VALUES ('', 0, 0, 0)
 ON CONFLICT (queue, second, part) DO UPDATE SET tasks = excluded.tasks
 
@@ -193,9 +191,10 @@ ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.
     lifetime_usec = excluded.lifetime_usec, tombstone_usec = excluded.tombstone_usec
 
 -- name: apply_retention
-UPDATE tasks SET
-    ends_usec = nullif(min({end_of_life}, CASE WHEN retry_count > 0 AND retry_count >= :leases
-        THEN max(eta_usec, enqueued_usec + :age_usec) ELSE {never} END), {never})
+UPDATE tasks SET ends_usec = nullif(min(
+    CASE WHEN retry_count > 0 AND retry_count >= :leases
+        THEN max(eta_usec, enqueued_usec + :age_usec) ELSE 9223372036854775807 END,
+    coalesce(enqueued_usec + :lifetime_usec, 9223372036854775807)), 9223372036854775807)
 WHERE queue = :queue AND eta_usec IS NOT NULL
     AND (ends_usec IS NOT NULL OR :lifetime_usec IS NOT NULL
         OR (retry_count > 0 AND retry_count >= :leases))
@@ -293,19 +292,19 @@ SELECT queue, name, free_usec FROM tasks WHERE free_usec > :now_usec ORDER BY fr
 SELECT queue, second, sum(tasks) FROM leased WHERE second > :second GROUP BY queue, second
 ORDER BY queue, second
 
--- name: clear_tasks
+-- name: delete_tasks
 DELETE FROM tasks
 
--- name: clear_exhausted
+-- name: delete_exhausted
 DELETE FROM exhausted
 
--- name: clear_events
+-- name: delete_events
 DELETE FROM events
 
--- name: clear_leased
+-- name: delete_leased
 DELETE FROM leased
 
--- name: clear_queues
+-- name: delete_queues
 DELETE FROM queues
 
 -- name: restore_task

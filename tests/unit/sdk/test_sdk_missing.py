@@ -36,13 +36,11 @@ def test_without_the_sdk() -> None:
     answer = remote_api.Response.FromString(done.stdout)
     assert answer.rpc_error.code == RpcError.CAPABILITY_DISABLED
     assert "pip install 'pullqueue[appengine]'" in answer.rpc_error.detail
-    reported, asked, _, installed = done.stderr.decode().splitlines()
+    told, asked, _, installed = done.stderr.decode().splitlines()
     assert (
-        reported
-        == installed
-        == "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'"
+        told == installed == "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'"
     )
-    assert asked == f"501 {reported}"
+    assert asked == f"501 {told}"
 
 
 def test_the_sdk_is_not_imported_before_it_is_wanted() -> None:
