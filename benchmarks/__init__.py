@@ -1,1 +1,1 @@
-"""What pullqueue costs, each figure beside a peer measured in the same run."""
+"""What pullqueue costs, next to peers measured in the same run."""

@@ -1,218 +1,185 @@
-"""The engine through the Python interface, beside the bare structures underneath it.
+"""The engine: beside Google's stub, and beside itself with fewer tasks.
 
-Times are those of the processor, which a busy machine does not stretch.
+Costs are seconds of the processor. Both sides are called without the SDK's client, which would be
+the same on both.
 """
 
 from __future__ import annotations
 
-import gc
-import subprocess
-import sys
-import time
+import os
+import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from statistics import median
+from functools import partial
+from itertools import count
+from pathlib import Path
+from time import process_time
+from typing import Any
 
-from benchmarks.bare import BareIndexes, HeapAndDict
-from benchmarks.engine_sides import (
-    BATCH,
-    LEASE_SECONDS,
-    PAYLOAD,
-    TAGS,
-    BareSide,
-    EngineSide,
-    Side,
-    fill,
-)
-from benchmarks.measuring import Figure, Options
+from benchmarks.measuring import Figure, Options, Turn, compare, timed
+from pullqueue import Emulator, NewTask, SystemClock, Task
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.sdk.imports import messages, taskqueue_stub
+from pullqueue.sdk.stub import PullQueueStub, seconds_of
 
-SUITE = "engine"
-FEW = 10
-MOST_REPEATS = 50
-SINGLES = 500
+CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
+CLOCK = SystemClock()
+SHALLOW = 1_000
+BATCH = 100
+TAGS = 10
+PAYLOAD = b"x" * 100
+LEASE_SECONDS = 3600
+REPEATS = {1: 300, BATCH: 10}
+"""Cycles in a turn, by the number of tasks in a call."""
+TURNS_A_ROUND = 20
+"""Of a single batch: short turns, so that the queues keep their depth."""
 
-OF_THE_INDEXES = 2.0
-"""Of the time of the bare indexes."""
-OF_UNTAGGED = 1.5
-LARGEST_GROWTH = 3.0
-LONGEST_LIST_MS = 2.0
-MOST_BYTES = 700.0
+SPEED_OF_GOOGLES_STUB = 4.0
+GROWTH = 1.5
+BYTES_PER_TASK = 700.0
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """Measure the engine at every depth."""
-    shallow: dict[str, float] = {}
-    for depth in options.depths:
-        for figure in _at(depth, options):
-            yield figure
-            for grown in _growing(figure):
-                before = shallow.setdefault(grown.what, grown.value)
-                if depth == max(options.depths) > min(options.depths):
-                    peer = f"the same at {min(options.depths)}"
-                    yield replace(grown, peer=peer, peer_value=before)
-    yield from _memory(min(100_000, max(options.depths)))
-
-
-def _growing(figure: Figure) -> Iterator[Figure]:
-    """Give the times that grow with the depth: the engine's, which is limited, and its peers'."""
-    if figure.unit != "us/task":
-        return
-    if figure.peer != "heap and dict":
-        yield replace(figure, limit=LARGEST_GROWTH)
-    if figure.peer_value is not None and figure.peer != "untagged":
-        # A million tasks leave the processor's cache, whatever holds them.
-        what = f"{figure.what}, {figure.peer}"
-        yield replace(figure, what=what, value=figure.peer_value, limit=None)
-
-
-def _at(depth: int, options: Options) -> Iterator[Figure]:
-    engine = EngineSide()
-    sides: dict[str, Side] = {
-        "engine": engine,
-        "bare indexes": BareSide(BareIndexes()),
-        "heap and dict": BareSide(HeapAndDict()),
-    }
-    for side in sides.values():
-        fill(side, depth)
-    yield from _batches(sides, depth, options)
-    yield from _by_tag(engine, depth, options)
-    yield from _single(engine, depth, options)
-    yield from _listing(engine, depth, options)
-
-
-def _batches(sides: dict[str, Side], depth: int, options: Options) -> Iterator[Figure]:
-    repeats = min(depth // 200, MOST_REPEATS)
-    spent: dict[str, dict[str, list[float]]] = {
-        verb: {name: [] for name in sides} for verb in ("add", "lease", "delete")
-    }
-    # Where few batches make a round, there are more rounds.
-    for number in range(options.rounds * MOST_REPEATS // repeats):
-        start = depth + number * repeats * BATCH
-        for name, side in sides.items():
-            adds = side.prepared(start, start + repeats * BATCH)
-            spent["add"][name].append(_cpu_seconds(lambda calls=adds: [call() for call in calls]))  # type: ignore[misc]
-        for name, side in sides.items():
-            leases = [side.lease] * repeats
-            spent["lease"][name].append(
-                _cpu_seconds(lambda calls=leases: [call(BATCH) for call in calls])  # type: ignore[misc]
-            )
-        for name, side in sides.items():
-            deletes = [side.delete] * repeats
-            spent["delete"][name].append(
-                _cpu_seconds(lambda calls=deletes: [call() for call in calls])  # type: ignore[misc]
-            )
-    for verb, seconds in spent.items():
-        usec = {name: median(all_) / repeats / BATCH * 1e6 for name, all_ in seconds.items()}
-        for peer, limit in (("bare indexes", OF_THE_INDEXES), ("heap and dict", None)):
-            yield Figure(
-                suite=SUITE,
-                what=f"{verb}, batches of {BATCH}",
-                depth=depth,
-                value=usec["engine"],
-                unit="us/task",
-                peer=peer,
-                peer_value=usec[peer],
-                limit=limit,
-            )
-
-
-def _by_tag(engine: EngineSide, depth: int, options: Options) -> Iterator[Figure]:
-    queue = engine.queue
-    repeats = len(TAGS)
-    by_tag: list[float] = []
-    untagged: list[float] = []
-    for _ in range(options.rounds):
-        # Leases of no time: the tasks stay due, behind the others.
-        engine.clock.usec += 1000
-        by_tag.append(_cpu_seconds(lambda: [queue.lease_tasks_by_tag(0, FEW, tag) for tag in TAGS]))
-        engine.clock.usec += 1000
-        untagged.append(_cpu_seconds(lambda: [queue.lease_tasks(0, FEW) for _ in TAGS]))
+    """Measure cycles, growth and memory."""
+    # First, while the process has no memory to use again.
+    before = resident_bytes()
+    deep = EngineSide(options.depth)
+    grown = resident_bytes() - before
+    yield from _growth(deep, options)
     yield Figure(
-        suite=SUITE,
-        what=f"lease {FEW} by tag",
-        depth=depth,
-        value=median(by_tag) / repeats / FEW * 1e6,
-        unit="us/task",
-        peer="untagged",
-        peer_value=median(untagged) / repeats / FEW * 1e6,
-        limit=OF_UNTAGGED,
+        what=f"memory of a task, {options.depth:,} tasks, without its payload",
+        value=grown / options.depth - len(PAYLOAD),
+        unit="bytes",
+        at_most=BYTES_PER_TASK,
     )
+    del deep
+    yield from _cycles(options)
 
 
-def _single(engine: EngineSide, depth: int, options: Options) -> Iterator[Figure]:
-    queue = engine.queue
-
-    def live() -> object:
-        queue.add(PAYLOAD)
-        return queue.delete_tasks(queue.lease_tasks(LEASE_SECONDS, 1))
-
-    rounds = [_cpu_seconds(lambda: [live() for _ in range(SINGLES)]) for _ in range(options.rounds)]
-    value = median(rounds) / SINGLES * 1e6
-    yield Figure(suite=SUITE, what="a task's life, alone", depth=depth, value=value, unit="us/task")
+# -- growth --------------------------------------------------------------------------------------
 
 
-def _listing(engine: EngineSide, depth: int, options: Options) -> Iterator[Figure]:
-    rounds = [_cpu_seconds(lambda: engine.queue.list_tasks(100)) for _ in range(options.rounds * 5)]
-    yield Figure(
-        suite=SUITE,
-        what="list the first 100",
-        depth=depth,
-        value=median(rounds) * 1e3,
-        unit="ms",
-        limit=LONGEST_LIST_MS,
-    )
+class EngineSide:
+    """A queue of the engine, with tasks of 100 bytes under ten tags."""
+
+    def __init__(self, depth: int) -> None:
+        self.queue = Emulator(CONFIG).queue("q")
+        self._numbers = count()
+        for _ in range(depth // BATCH):
+            self.queue.add_many(self._new_tasks())
+
+    def _new_tasks(self) -> list[NewTask]:
+        numbers = [next(self._numbers) for _ in range(BATCH)]
+        return [NewTask(b"%0100d" % n, f"n{n:08d}", f"tag{n % TAGS}") for n in numbers]
+
+    def cycle(self, size: int) -> None:
+        """Add tasks, lease as many, and delete these."""
+        if size == 1:
+            self.queue.add(PAYLOAD)
+        else:
+            self.queue.add_many([NewTask(PAYLOAD) for _ in range(size)])
+        self.queue.delete_tasks(self.queue.lease_tasks(LEASE_SECONDS, size))
+
+    def turn(self) -> dict[str, float]:
+        """Make each kind of call; the queue keeps its depth."""
+        queue, tasks, leased = self.queue, self._new_tasks(), list[Task]()
+        works: dict[str, tuple[int, Callable[[], object]]] = {
+            f"add {BATCH}": (1, lambda: queue.add_many(tasks)),
+            f"lease {BATCH}": (1, lambda: leased.extend(queue.lease_tasks(LEASE_SECONDS, BATCH))),
+            f"delete {BATCH}": (1, lambda: queue.delete_tasks(leased)),
+            "add, lease, delete 1": (20, lambda: self.cycle(1)),
+            # A lease of no time: the tasks are available again, after all others.
+            "lease 5 of a tag": (5, lambda: queue.lease_tasks_by_tag(0, 5, "tag7")),
+            f"list the first {BATCH}": (5, lambda: queue.list_tasks(BATCH)),
+        }
+        return timed(works, clock=process_time)
 
 
-def _memory(depth: int) -> Iterator[Figure]:
-    """Fill a queue in a process of its own, and see what it grew by."""
-    for what, lease in (("memory, added", False), ("memory, leased", True)):
-        grown = {side: _grown_bytes(side, depth, lease=lease) for side in ("engine", "heap")}
-        bytes_of = {side: grown[side] / depth - len(PAYLOAD) for side in grown}
-        figure = Figure(
-            suite=SUITE,
-            what=what,
-            depth=depth,
-            value=bytes_of["engine"],
-            unit="bytes/task",
-            limit=MOST_BYTES,
+def _growth(deep: EngineSide, options: Options) -> Iterator[Figure]:
+    shallow = EngineSide(SHALLOW)
+    costs = compare(deep.turn, shallow.turn, rounds=options.rounds * TURNS_A_ROUND)
+    for what, (value, peer_value) in costs.items():
+        yield Figure(
+            what=f"{what}, {options.depth:,} tasks",
+            value=value * 1e6,
+            unit="us",
+            peer=f"{SHALLOW:,} tasks",
+            peer_value=peer_value * 1e6,
+            at_most=GROWTH,
         )
-        yield figure
-        yield replace(figure, peer="heap and dict", peer_value=bytes_of["heap"], limit=None)
 
 
-def _grown_bytes(side: str, depth: int, *, lease: bool) -> int:
-    command = [sys.executable, "-c", _GROW, side, str(depth), str(int(lease))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves
-    return int(done.stdout)
+def resident_bytes() -> int:
+    """Return how much memory the process occupies."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-_GROW = """
-import gc, os, sys
-from benchmarks import engine_sides as sides
-from benchmarks.bare import HeapAndDict
-
-def resident():
-    gc.collect()
-    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-name, depth, lease = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-sides.given = lambda start, end: [
-    (f"n{n:08d}", b"%0100d" % n, sides.TAGS[n % 100]) for n in range(start, end)
-]
-side = sides.EngineSide() if name == "engine" else sides.BareSide(HeapAndDict())
-before = resident()
-for start in range(0, depth, 10_000):
-    for add in side.prepared(start, min(start + 10_000, depth)):
-        add()
-if lease:
-    while side.lease(1000):
-        side._held.clear()
-print(resident() - before)
-"""
+# -- Google's stub -------------------------------------------------------------------------------
 
 
-def _cpu_seconds(work: Callable[[], object]) -> float:
-    gc.collect()
-    started = time.process_time()
-    work()
-    return time.process_time() - started
+class StubSide:
+    """A stub of the SDK, called with the SDK's messages."""
+
+    def __init__(self, stub: Any) -> None:  # noqa: ANN401 - the SDK has no types
+        self._call = stub.MakeSyncCall
+        self._numbers = count()
+        for _ in range(SHALLOW // BATCH):
+            self._add(BATCH)
+
+    def _add(self, size: int) -> None:
+        request = messages.TaskQueueBulkAddRequest()
+        for _ in range(size):
+            # Google's stub loses most of the names that it generates for a batch.
+            name = b"" if size == 1 else b"n%08d" % next(self._numbers)
+            request.add_request.add(
+                queue_name=b"q",
+                task_name=name,
+                mode=1,
+                body=PAYLOAD,
+                eta_usec=CLOCK.now_usec(),
+            )
+        self._call("taskqueue", "BulkAdd", request, messages.TaskQueueBulkAddResponse())
+
+    def cycle(self, size: int) -> None:
+        """Add tasks, lease as many, and delete these."""
+        self._add(size)
+        lease = messages.TaskQueueQueryAndOwnTasksRequest(
+            queue_name=b"q", lease_seconds=LEASE_SECONDS, max_tasks=size
+        )
+        leased = messages.TaskQueueQueryAndOwnTasksResponse()
+        self._call("taskqueue", "QueryAndOwnTasks", lease, leased)
+        names = [task.task_name for task in leased.task]
+        assert len(names) == size
+        delete = messages.TaskQueueDeleteRequest(queue_name=b"q", task_name=names)
+        self._call("taskqueue", "Delete", delete, messages.TaskQueueDeleteResponse())
+
+
+def _turn(side: EngineSide | StubSide) -> Turn:
+    works = {
+        f"add, lease, delete {size}": (repeats, partial(side.cycle, size))
+        for size, repeats in REPEATS.items()
+    }
+    return partial(timed, works, clock=process_time)
+
+
+def _cycles(options: Options) -> Iterator[Figure]:
+    sides: dict[str, tuple[EngineSide | StubSide, float | None]] = {
+        "": (EngineSide(SHALLOW), SPEED_OF_GOOGLES_STUB),
+        ", pullqueue's stub": (StubSide(PullQueueStub.over(Emulator(CONFIG))), None),
+    }
+    for through, (side, at_least) in sides.items():
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "queue.yaml").write_text("queue:\n- name: q\n  mode: pull\n", "utf-8")
+            google = taskqueue_stub.TaskQueueServiceStub(
+                root_path=folder, gettime=seconds_of(CLOCK)
+            )
+            costs = compare(_turn(side), _turn(StubSide(google)), rounds=options.rounds)
+        for what, (value, peer_value) in costs.items():
+            yield Figure(
+                what=what + through,
+                value=value * 1e6,
+                unit="us",
+                peer="Google's stub",
+                peer_value=peer_value * 1e6,
+                at_least=at_least,
+            )

@@ -1,65 +1,72 @@
-"""The linter beside yamllint, on the same file, each a command of its own."""
+"""The linter beside yamllint, each run as a command; costs are seconds of the processor."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.measuring import Figure, Options, medians
+from benchmarks.measuring import Figure, Options, Turn, compare
 
-SUITE = "lint"
-SIZES = (1, 100)
-ENTRY = """- name: queue-{number}
+FILES = 150
+QUEUES = 10
+ENTRY = """\
+- name: queue-{number}
   mode: pull
   retry_parameters:
     task_retry_limit: 7
   acl:
-  - user_email: worker@example.com
+  - user_email: worker@my-app.iam.gserviceaccount.com
+  - writer_email: app@my-app.iam.gserviceaccount.com
 """
+
+COST_OF_ONE_FILE = 2.5
+COST_OF_MANY_FILES = 0.75
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """Lint a short file and one with the most queues an app may have."""
-    for size in SIZES:
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "queue.yaml"
-            entries = [ENTRY.format(number=number) for number in range(size)]
-            path.write_text("queue:\n" + "".join(entries), "utf-8")
-            taken = medians(
-                {
-                    "pullqueue": _running("pullqueue", "lint", str(path)),
-                    "yamllint": _running("yamllint", "-d", "relaxed", str(path)),
-                },
-                rounds=options.rounds,
-                collect=False,
-            )
+    """Lint one file, and a folder of many."""
+    if importlib.util.find_spec("yamllint") is None:
+        raise SystemExit("yamllint is missing: pip install -e '.[benchmark]'")
+    content = "queue:\n" + "".join(ENTRY.format(number=number) for number in range(QUEUES))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for number in range(FILES):
+            path = folder / f"app-{number}" / "queue.yaml"
+            path.parent.mkdir()
+            path.write_text(content, "utf-8")
+        paths = {"lint one file": folder / "app-0" / "queue.yaml", f"lint {FILES} files": folder}
+        costs = compare(
+            _turn(paths, "pullqueue", "lint"),
+            _turn(paths, "yamllint", "-d", "relaxed"),
+            rounds=options.rounds,
+        )
+    for what, (value, peer_value) in costs.items():
         yield Figure(
-            suite=SUITE,
-            what="lint a file of queues",
-            depth=size,
-            value=taken["pullqueue"] * 1e3,
-            unit="ms of CPU",
+            what=f"{what} of {QUEUES} queues",
+            value=value * 1e3,
+            unit="ms",
             peer="yamllint",
-            peer_value=taken["yamllint"] * 1e3,
+            peer_value=peer_value * 1e3,
+            at_most=COST_OF_ONE_FILE if "one" in what else COST_OF_MANY_FILES,
         )
 
 
-def _running(*module_and_arguments: str) -> Callable[[], float]:
-    command = [sys.executable, "-m", *module_and_arguments]
-
-    def cpu_seconds() -> float:
-        process = _quiet(command)
-        _, _, used = os.wait4(process.pid, 0)
-        process.returncode = 0
-        return used.ru_utime + used.ru_stime
-
-    return cpu_seconds
+def _turn(paths: dict[str, Path], *command: str) -> Turn:
+    return lambda: {
+        what: _cpu_seconds([sys.executable, "-m", *command, str(path)])
+        for what, path in paths.items()
+    }
 
 
-def _quiet(command: list[str]) -> subprocess.Popen[bytes]:
-    silence = subprocess.DEVNULL
-    return subprocess.Popen(command, stdout=silence, stderr=silence)  # noqa: S603 - fixed
+def _cpu_seconds(command: list[str]) -> float:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return used.ru_utime + used.ru_stime

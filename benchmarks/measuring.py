@@ -1,84 +1,91 @@
-"""What all benchmarks share: a figure, and ways to take one fairly on a busy machine.
+"""Compare the speed of two sides in one run.
 
-A figure is a median over rounds. What is compared is measured in turns within each round, so that a
-slow moment of the machine hits both sides; what counts is the ratio.
+The machine may be busy, and its speed may change. So both sides do the same work in turns, each
+figure is a median over all rounds, and what counts is the ratio.
 """
 
 from __future__ import annotations
 
 import gc
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import median
+
+Turn = Callable[[], Mapping[str, float]]
+"""Does all the work of one side once, and returns what each part of it cost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What a run was asked for."""
+    """Options of a run."""
 
-    depths: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
-    """How many tasks the queue holds."""
     rounds: int = 5
-    """How often each thing is measured."""
-    seconds: float = 1.0
-    """How long one round of a rate is measured, at most."""
+    """How many turns each side takes."""
+    depth: int = 1_000_000
+    """Number of tasks in the deep queue of the engine's suite."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One measured number, beside its peer's where it has one."""
+    """A cost, next to its peer's where it has one."""
 
-    suite: str
-    """Which benchmark took it."""
     what: str
-    """What was done."""
+    """The work."""
     value: float
-    """The median."""
+    """The median cost."""
     unit: str
-    """Of `value`, such as `us/task`."""
-    depth: int | None = None
-    """How many tasks the queue held."""
-    peer: str | None = None
+    """Unit of `value` and `peer_value`."""
+    peer: str = ""
     """What it is compared with."""
     peer_value: float | None = None
-    """The peer's median, in the same unit."""
-    limit: float | None = None
-    """What `ratio`, or `value` where there is no peer, is to stay under."""
+    """The peer's median cost."""
+    at_most: float | None = None
+    """Target: the highest permitted ratio, or value where there is no peer."""
+    at_least: float | None = None
+    """Target: the lowest permitted ratio; the ratio is then that of speeds."""
 
     @property
     def ratio(self) -> float | None:
-        """How often the peer's value fits into ours: less is better."""
-        return self.value / self.peer_value if self.peer_value else None
+        """Cost divided by the peer's; where the target is a minimum, the peer's by ours."""
+        if self.peer_value is None:
+            return None
+        return self.peer_value / self.value if self.at_least else self.value / self.peer_value
 
     @property
-    def met(self) -> bool | None:
-        """Whether the limit is kept; None where there is none."""
-        if self.limit is None:
-            return None
-        return (self.value if self.ratio is None else self.ratio) <= self.limit
+    def missed(self) -> bool:
+        """Whether there is a target, and it is missed."""
+        reached = self.value if self.ratio is None else self.ratio
+        if self.at_least is not None:
+            return reached < self.at_least
+        return self.at_most is not None and reached > self.at_most
 
 
-def seconds_of(work: Callable[[], object]) -> float:
-    """Give how long a piece of work takes."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+def compare(ours: Turn, peer: Turn, *, rounds: int) -> dict[str, tuple[float, float]]:
+    """Let two sides take turns, after one each that does not count.
 
-
-def medians(
-    sides: Mapping[str, Callable[[], float]], *, rounds: int, collect: bool = True
-) -> dict[str, float]:
-    """Measure each side once in every round, in turns, and give the median of each.
-
-    A side is a function that gives one measured number. Rubbish is collected before each, so that
-    none pays for another's.
+    Return the medians of both sides for each part of the work that both did.
     """
-    taken: dict[str, list[float]] = {name: [] for name in sides}
+    sides = (ours, peer)
+    costs: list[dict[str, list[float]]] = [{what: [] for what in side()} for side in sides]
+    gc.collect()
     for number in range(rounds):
-        order = list(sides) if number % 2 == 0 else list(sides)[::-1]
-        for name in order:
-            if collect:
-                gc.collect()
-            taken[name].append(sides[name]())
-    return {name: statistics.median(values) for name, values in taken.items()}
+        for index in (0, 1) if number % 2 == 0 else (1, 0):
+            for what, cost in sides[index]().items():
+                costs[index][what].append(cost)
+    return {what: (median(costs[0][what]), median(costs[1][what])) for what in costs[0]}
+
+
+def timed(
+    works: Mapping[str, tuple[int, Callable[[], object]]],
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
+    """Do each work some times in a row, and return the seconds that each took once."""
+    costs = {}
+    for what, (times, work) in works.items():
+        started = clock()
+        for _ in range(times):
+            work()
+        costs[what] = (clock() - started) / times
+    return costs

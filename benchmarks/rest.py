@@ -1,214 +1,172 @@
-"""REST beside an empty Flask view on the same server, beside a hand-made answer, and beside moto.
+"""The server: beside empty Flask views on the same HTTP server, beside moto, and over gRPC.
 
-Servers run in a process of their own; the client is a loop over plain sockets, so that it is not
-what is measured.
+Costs are seconds on the wall, of one request after the other on a kept connection.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
-from statistics import median
 
+import grpc
 import requests
 
-from benchmarks.measuring import Figure, Options, medians, seconds_of
-from benchmarks.moto_peer import moto
-from benchmarks.rest_client import HOST, Connection, request_bytes, seconds_per_request
-from benchmarks.rest_servers import DEPTH, Address, serving
+from benchmarks.measuring import Figure, Options, Turn, compare, timed
+from benchmarks.servers import (
+    DEPTH,
+    LARGE,
+    Connection,
+    Served,
+    cpu_seconds_of,
+    emulator_and_empty_views,
+    moto,
+)
+from pullqueue.address import DEFAULT_HOST as HOST
+from pullqueue.cloudtasks.messages import FULL, message_class
 
-SUITE = "rest"
 QUEUES = "/taskqueue/v1beta2/projects/s~app/taskqueues"
+INSERT = f"{QUEUES}/q/tasks"
 TASK = json.dumps({"queueName": "q", "payloadBase64": base64.b64encode(b"x" * 100).decode()})
-LEASE_ONE = "tasks/lease?numTasks=1&leaseSecs=600000"
-LEASE_MANY = "tasks/lease?numTasks=1000&leaseSecs=0"
+LEASE = f"{QUEUES}/deep/tasks/lease?numTasks=1&leaseSecs=600000"
+LEASE_LARGE = f"{QUEUES}/large/tasks/lease?numTasks={LARGE}&leaseSecs=0"
+ONE = f"lease 1, {DEPTH:,} tasks"
+MANY = f"lease {LARGE} tasks of 1 KB"
+CYCLES = 150
+"""In a turn."""
+TURNS_A_ROUND = 4
+"""Of requests: many short turns, so that both sides have the same share of a busy machine."""
 
-OF_THE_EMPTY_VIEW = 1 / 0.6
-"""Time per request, against the empty view's: at least 60 % of its requests per second."""
-OF_A_HAND_MADE_ANSWER = 2.0
-OF_MOTO = 1 / 4
-TURNS = 10
-"""In how many turns a round of cycles is measured."""
-CYCLES_BEFORE = 5
-"""Not measured at the beginning of a turn, when nobody has asked the server for a while."""
-LONGEST_ANSWER_MS = 50.0
+SPEED_OF_AN_EMPTY_VIEW = 0.8
+COST_OF_JSON = 1.5
+SPEED_OF_MOTO = 2.5
+PROCESSOR_OF_MOTO = 0.25
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """Measure all of it."""
-    with serving() as address:
-        yield from _rates(address, options)
-        yield from _large_leases(address, options)
-        yield from _longest_answers(address, options)
-        yield from _cycles(address, options)
+    """Measure requests over REST, cycles and gRPC."""
+    with emulator_and_empty_views() as served:
+        with Connection(served.port) as ours, Connection(served.empty_port) as empty:
+            yield from _beside_empty_views(ours, empty, options)
+            yield from _grpc(served, ours, options)
+        yield from _beside_moto(served, options)
 
 
-def _rates(address: Address, options: Options) -> Iterator[Figure]:
-    asked = {
-        "insert a task of 100 bytes": request_bytes("POST", f"{QUEUES}/q/tasks", TASK),
-        "lease one task": request_bytes("POST", f"{QUEUES}/deep/{LEASE_ONE}"),
+def _beside_empty_views(ours: Connection, empty: Connection, options: Options) -> Iterator[Figure]:
+    inserted, leased = (len(ours.post(*request)) for request in ((INSERT, TASK), (LEASE,)))
+    compact = f"{MANY}, prettyPrint=false"
+    sides: dict[Connection, dict[str, tuple[str, ...]]] = {
+        ours: {
+            "insert 1": (INSERT, TASK),
+            ONE: (LEASE,),
+            MANY: (LEASE_LARGE,),
+            compact: (f"{LEASE_LARGE}&prettyPrint=false",),
+        },
+        empty: {
+            "insert 1": (f"/constant/{inserted}", TASK),
+            ONE: (f"/constant/{leased}",),
+            MANY: ("/large",),
+            compact: ("/large",),
+        },
     }
-    for what, wire in asked.items():
-        with Connection(address.emulator) as connection:
-            size = len(connection.ask(wire))
-        empty = request_bytes("POST", f"/constant/{size}", TASK if "insert" in what else "")
-        for connections in (1, 8):
-
-            def rate(port: int, sent: bytes, connections: int = connections) -> Callable[[], float]:
-                return lambda: seconds_per_request(
-                    port, sent, connections=connections, seconds=options.seconds
-                )
-
-            taken = medians(
-                {"ours": rate(address.emulator, wire), "empty": rate(address.empty, empty)},
-                rounds=options.rounds,
-            )
-            yield Figure(
-                suite=SUITE,
-                what=f"{what}, {connections} kept connection{'s' if connections > 1 else ''}",
-                value=taken["ours"] * 1e6,
-                unit="us/request",
-                depth=DEPTH if "lease" in what else None,
-                peer="an empty Flask view",
-                peer_value=taken["empty"] * 1e6,
-                limit=OF_THE_EMPTY_VIEW,
-            )
-
-
-def _large_leases(address: Address, options: Options) -> Iterator[Figure]:
-    tasks = [(f"{number:016x}", b"x" * 1024) for number in range(1000)]
-    with Connection(address.emulator) as connection:
-        for pretty in ("true", "false"):
-            path = f"{QUEUES}/large/{LEASE_MANY}&prettyPrint={pretty}"
-            request = request_bytes("POST", path)
-
-            def ours(request: bytes = request) -> float:
-                return median(seconds_of(lambda: connection.ask(request)) for _ in range(5))
-
-            def by_hand() -> float:
-                return median(seconds_of(lambda: hand_made(tasks)) for _ in range(5))
-
-            taken = medians({"ours": ours, "by hand": by_hand}, rounds=options.rounds)
-            yield Figure(
-                suite=SUITE,
-                what=f"lease 1000 tasks of 1 KB, prettyPrint={pretty}",
-                value=taken["ours"] * 1e3,
-                unit="ms",
-                peer="the same answer made by hand, not indented",
-                peer_value=taken["by hand"] * 1e3,
-                limit=OF_A_HAND_MADE_ANSWER,
-            )
-
-
-def hand_made(tasks: list[tuple[str, bytes]]) -> bytes:
-    """Encode and serialise an answer to a lease with the standard library."""
-    items = [
-        {
-            "kind": "taskqueues#task",
-            "id": name,
-            "queueName": "projects/s~app/taskqueues/large",
-            "enqueueTimestamp": "1767225600000000",
-            "leaseTimestamp": "1767225600000000",
-            "retry_count": 1,
-            "payloadBase64": base64.urlsafe_b64encode(payload).decode(),
-        }
-        for name, payload in tasks
+    turns = [
+        partial(
+            timed,
+            {what: (_times(what), partial(side.post, *request)) for what, request in work.items()},
+        )
+        for side, work in sides.items()
     ]
-    return json.dumps({"kind": "taskqueue#tasks", "items": items}).encode()
+    for what, (value, peer_value) in compare(*turns, rounds=options.rounds * TURNS_A_ROUND).items():
+        large = what.startswith(MANY)
+        yield Figure(
+            what=what,
+            value=value * 1e6,
+            unit="us",
+            peer="json.dumps in a Flask view" if large else "an empty Flask view",
+            peer_value=peer_value * 1e6,
+            at_most=COST_OF_JSON if large else None,
+            at_least=None if large else SPEED_OF_AN_EMPTY_VIEW,
+        )
 
 
-def _longest_answers(address: Address, options: Options) -> Iterator[Figure]:
-    tasks = f"{QUEUES}/deep/tasks"
-    count = 100 * options.rounds
-    with Connection(address.emulator) as connection:
-        held = json.loads(
-            connection.ask(request_bytes("POST", f"{tasks}/lease?numTasks=1000&leaseSecs=600"))
-        )["items"]
-        name = held[0]["id"]
-        patch = json.dumps({"queueName": "deep"})
-        calls: dict[str, Callable[[int], bytes]] = {
-            "queue": lambda _: request_bytes("GET", f"{QUEUES}/deep?getStats=true"),
-            "insert": lambda _: request_bytes("POST", tasks, TASK.replace('"q"', '"deep"')),
-            "list": lambda _: request_bytes("GET", tasks),
-            "get": lambda _: request_bytes("GET", f"{tasks}/{name}"),
-            "lease 1": lambda _: request_bytes("POST", f"{QUEUES}/deep/{LEASE_ONE}"),
-            "lease 100": lambda _: request_bytes(
-                "POST", f"{tasks}/lease?numTasks=100&leaseSecs=600"
-            ),
-            "patch": lambda _: request_bytes("PATCH", f"{tasks}/{name}?newLeaseSeconds=600", patch),
-            "delete": lambda number: request_bytes("DELETE", f"{tasks}/{held[1 + number]['id']}"),
-        }
-        for what, request in calls.items():
-            sent = [request(number) for number in range(min(count, len(held) - 1))]
-            taken = [seconds_of(partial(connection.ask, each)) for each in sent]
-            yield Figure(
-                suite=SUITE,
-                what=f"longest of {len(taken)} answers: {what}",
-                value=max(taken) * 1e3,
-                unit="ms",
-                depth=DEPTH,
-                limit=LONGEST_ANSWER_MS,
+def _times(what: str) -> int:
+    return 2 if what.startswith(MANY) else 150
+
+
+def _grpc(served: Served, ours: Connection, options: Options) -> Iterator[Figure]:
+    with grpc.insecure_channel(
+        f"{HOST}:{served.grpc_port}", options=[("grpc.max_receive_message_length", -1)]
+    ) as channel:
+        lease = channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/LeaseTasks")
+        one, many = _lease_request("deep", 1, 600_000), _lease_request("large", LARGE, 0)
+        turns = [
+            partial(timed, {what: (_times(what), work) for what, work in works.items()})
+            for works in (
+                {ONE: partial(lease, one), MANY: partial(lease, many)},
+                {ONE: partial(ours.post, LEASE), MANY: partial(ours.post, LEASE_LARGE)},
             )
+        ]
+        costs = compare(*turns, rounds=options.rounds * TURNS_A_ROUND)
+    for what, (value, peer_value) in costs.items():
+        yield Figure(
+            what=f"{what}, Cloud Tasks over gRPC",
+            value=value * 1e6,
+            unit="us",
+            peer="v1beta2 over REST",
+            peer_value=peer_value * 1e6,
+        )
 
 
-def _cycles(address: Address, options: Options) -> Iterator[Figure]:
-    sessions = [requests.Session() for _ in range(3)]
-    ours, empty, theirs = sessions
-    with moto() as sqs, ExitStack() as stack:
-        # To search the environment for proxies anew takes a client longer than it waits for us.
-        for session in sessions:
-            stack.enter_context(session).trust_env = False
-        root = f"http://{HOST}:{address.emulator}{QUEUES}/cycle/tasks"
-        payload = base64.urlsafe_b64encode(b"x" * 1024).decode()
+def _lease_request(queue: str, tasks: int, seconds: int) -> bytes:
+    request = message_class("LeaseTasksRequest")(
+        parent=f"projects/app/locations/us-central1/queues/{queue}",
+        max_tasks=tasks,
+        lease_duration={"seconds": seconds},
+        response_view=FULL,
+    )
+    return bytes(request.SerializeToString())
 
-        def cycle() -> None:
-            ours.post(root, json={"queueName": "cycle", "payloadBase64": payload}).json()
-            leased = ours.post(f"{root}/lease?numTasks=1&leaseSecs=600").json()
-            ours.delete(f"{root}/{leased['items'][0]['id']}")
 
-        def empty_cycle() -> None:
-            for _ in range(3):
-                empty.post(f"http://{HOST}:{address.empty}/constant/400", data=TASK)
+def _beside_moto(served: Served, options: Options) -> Iterator[Figure]:
+    payload = base64.urlsafe_b64encode(b"x" * 1024).decode()
+    root = f"http://{HOST}:{served.port}{QUEUES}/cycle/tasks"
+    with moto() as (moto_served, sqs), requests.Session() as session:
+        session.trust_env = False
+
+        def our_cycle() -> None:
+            session.post(root, json={"queueName": "cycle", "payloadBase64": payload}).json()
+            leased = session.post(f"{root}/lease?numTasks=1&leaseSecs=600").json()
+            session.delete(f"{root}/{leased['items'][0]['id']}")
 
         def their_cycle() -> None:
-            sqs(theirs, "SendMessage", MessageBody="x" * 1024)
-            (message,) = sqs(theirs, "ReceiveMessage", VisibilityTimeout=600)["Messages"]
-            sqs(theirs, "DeleteMessage", ReceiptHandle=message["ReceiptHandle"])
+            sqs("SendMessage", MessageBody="x" * 1024)
+            (message,) = sqs("ReceiveMessage", VisibilityTimeout=600)["Messages"]
+            sqs("DeleteMessage", ReceiptHandle=message["ReceiptHandle"])
 
-        cycles = {
-            "insert, lease and delete one task of 1 KB with requests": cycle,
-            "three requests of an empty Flask view with requests": empty_cycle,
-            "moto": their_cycle,
-        }
-        # In many short turns: a machine's speed may change within a second.
-        turn = options.seconds / TURNS
-        taken = medians(
-            {what: partial(_seconds_per_cycle, work, turn) for what, work in cycles.items()},
-            rounds=options.rounds * TURNS,
+        costs = compare(
+            _cycles(our_cycle, served.pid),
+            _cycles(their_cycle, moto_served.pid),
+            rounds=options.rounds,
         )
-    of_moto = taken.pop("moto")
-    # The second says what is left to us: how much of the limit the client and Flask take alone.
-    for (what, seconds), limit in zip(taken.items(), (OF_MOTO, None), strict=True):
+    for what, (value, peer_value) in costs.items():
+        on_the_wall = what == "cycle"
         yield Figure(
-            suite=SUITE,
-            what=what,
-            value=seconds * 1e3,
-            unit="ms/cycle",
-            peer="moto_server: send, receive and delete one message (SQS)",
-            peer_value=of_moto * 1e3,
-            limit=limit,
+            what="insert, lease, delete 1 with requests"
+            + ("" if on_the_wall else ", the server's processor"),
+            value=value * 1e6,
+            unit="us",
+            peer="moto_server (SQS)",
+            peer_value=peer_value * 1e6,
+            at_least=SPEED_OF_MOTO if on_the_wall else None,
+            at_most=None if on_the_wall else PROCESSOR_OF_MOTO,
         )
 
 
-def _seconds_per_cycle(work: Callable[[], None], seconds: float) -> float:
-    for _ in range(CYCLES_BEFORE):
-        work()
-    begin, count = time.perf_counter(), 0
-    while time.perf_counter() - begin < seconds:
-        work()
-        count += 1
-    return (time.perf_counter() - begin) / count
+def _cycles(cycle: Callable[[], object], pid: int) -> Turn:
+    def take() -> dict[str, float]:
+        before = cpu_seconds_of(pid)
+        costs = timed({"cycle": (CYCLES, cycle)})
+        return {**costs, "processor": (cpu_seconds_of(pid) - before) / CYCLES}
+
+    return take

@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation: `sphinx-build -W --keep-going -n docs docs/_build`."""
+"""Sphinx settings of the documentation: `sphinx-build -W --keep-going -n docs docs/_build`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "pullqueue"
-copyright = "The pullqueue authors"  # noqa: A001 - Sphinx's name
+copyright = "The pullqueue authors"  # noqa: A001 - Sphinx defines the name
 version = release = version_of("pullqueue")
 
 extensions = [
@@ -31,7 +31,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]
 myst_heading_anchors = 3
 
 default_role = "code"
-smartquotes = False  # they spoil the dashes of options
+smartquotes = False  # they would change the dashes of options
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
@@ -42,8 +42,8 @@ maximum_signature_line_length = 88
 
 nitpicky = True
 nitpick_ignore_regex = [
-    # Nothing is fetched to build the site, so what others document has no links; nor have the
-    # types that only the annotations of our own interfaces name.
+    # The build fetches nothing, so names of other projects have no links; neither do types that
+    # occur in annotations only.
     ("py:.*", r"(collections|contextlib|datetime|enum|flask|os|pathlib|typing|_typeshed)\..*"),
     ("py:.*", r"pullqueue\.\w+\..*"),
     ("py:.*", r"\w+"),

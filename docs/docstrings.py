@@ -1,7 +1,4 @@
-"""Turns the sections of our docstrings into what Sphinx understands.
-
-`Raises:` becomes a list whose names link to the errors; other text is taken as it is.
-"""
+"""Convert our docstrings for Sphinx: `Raises:` becomes a list with links to the errors."""
 
 from __future__ import annotations
 
@@ -43,6 +40,6 @@ def _convert(_app: Sphinx, _what: str, _name: str, _object: object, *rest: objec
 
 
 def setup(app: Sphinx) -> Mapping[str, bool]:
-    """Have autodoc pass each docstring here."""
+    """Convert each docstring that autodoc reads."""
     app.connect("autodoc-process-docstring", _convert)
     return {"parallel_read_safe": True}

@@ -1,7 +1,7 @@
-"""Fills the documents with what the code says of itself.
+"""Fill the pages with Markdown that is generated from the code.
 
-Where a page has a line `<!-- generated: limits -->`, the function of that name in `PARTS` writes
-Markdown in its place while Sphinx reads the page. Nothing of it is kept in the repository.
+While Sphinx reads a page, a line `<!-- generated: limits -->` is replaced by the result of the
+function of that name in `PARTS`. The results are not stored in the repository.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ def _cell(text: str) -> str:
 
 
 def limits_table() -> str:
-    """Return every field of `Limits`, its default and what its docstring says."""
+    """Return every field of `Limits` with its default and docstring."""
     texts = _attribute_texts(limits.Limits)
     rows = [
         [f"`{name}`", _number(default), texts[name]]
         for name, default in limits.Limits._field_defaults.items()
     ]
-    return table(["`Limits(...)`", "default", "what, and who says so"], rows)
+    return table(["`Limits(...)`", "default", "what (source)"], rows)
 
 
 def _number(value: object) -> str:
-    return f"{value:,}".replace(",", " ") if isinstance(value, int) else f"`{value}`"
+    return f"{value:,}" if isinstance(value, int) else f"`{value}`"
 
 
 def _attribute_texts(owner: type) -> dict[str, str]:
-    """Return the texts below the fields of a class, which Python itself forgets."""
+    """Return the docstrings of the fields of a class, which Python does not store."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(tree, ast.ClassDef)
     return {
@@ -72,20 +72,20 @@ def _attribute_texts(owner: type) -> dict[str, str]:
 
 
 def errors_table() -> str:
-    """Return every error and what it is called at each door."""
+    """Return every error with its codes in each interface."""
     rows = []
     for kind, depth in _tree(PullQueueError, 0):
         codes = codes_of(_bare(kind))
+        summary = inspect.cleandoc(kind.__doc__ or "").partition("\n")[0]
         rows.append(
             [
-                f"{'· ' * depth}`{kind.__name__}`",
-                inspect.cleandoc(kind.__doc__ or "").partition("\n")[0],
-                f"{codes.http_status} `{codes.reason}`",
+                f"{'· ' * depth}`{kind.__name__}`<br>{summary}",
+                f"{codes.http_status} `{codes.reason}`<br>`{codes.rpc_code}`",
                 _sdk_name(kind),
                 str(codes.exit_status),
             ]
         )
-    return table(["Python", "when", "REST", "SDK", "exit status"], rows)
+    return table(["Python", "REST, gRPC", "SDK", "exit status"], rows)
 
 
 def _tree(kind: type[PullQueueError], depth: int) -> Iterator[tuple[type[PullQueueError], int]]:
@@ -108,11 +108,11 @@ def _sdk_name(kind: type[PullQueueError]) -> str:
     error = sdk_error(_bare(kind))
     if isinstance(error, apiproxy_errors.ApplicationError):
         return f"`{messages.TaskQueueServiceError.ErrorCode.Name(error.application_error)}`"
-    return f"`apiproxy_errors.{type(error).__name__}`"
+    return f"`{type(error).__name__}`"
 
 
 def rule_reference() -> str:
-    """Return every rule: a table of all, then each with its docstring."""
+    """Return a table of all rules, then each rule with its docstring."""
     rules = all_rules()
     rows = [
         [f"[{r.code}](#{r.code.lower()})", f"`{r.name}`", _levels(r), docs_of(r).summary]
@@ -162,7 +162,7 @@ def _sample(sample: Sample) -> str:
 
 
 def commands() -> str:
-    """Return every command of every program with its arguments and options."""
+    """Return every command of the programs with its arguments and options."""
     programs = {
         "pullqueue": pullqueue,
         "gtaskqueue": gtaskqueue,
@@ -192,13 +192,13 @@ def _command(command: click.Command, context: click.Context, level: int) -> Iter
 
 def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, str] | None:
     record = parameter.get_help_record(context)
-    if not record or not record[1] or parameter.name == "help":
+    if not record or not record[1] or "--help" in parameter.opts:
         return None
     return f"`{record[0]}`", _escaped(record[1])
 
 
 def _markdown(text: str) -> str:
-    """Return a help text as Markdown; click's mark for lines as they are makes them code."""
+    """Return a help text as Markdown; paragraphs that click does not wrap become code."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(
         f"```text\n{part[2:]}\n```" if part.startswith("\b\n") else _escaped(part)
@@ -207,7 +207,7 @@ def _markdown(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Keep brackets and stars of a help text from being taken for Markdown."""
+    """Escape what Markdown would interpret in a help text, outside of backticks."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([\[\]*_<>$])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts)
@@ -217,10 +217,10 @@ def fixtures() -> str:
     """Return every fixture of the plugin with its docstring."""
     parts = []
     for name, fixture in _fixtures().items():
-        function = fixture._get_wrapped_function()  # noqa: SLF001 - there is no public way
+        function = fixture._get_wrapped_function()  # noqa: SLF001 - no public API
         given = str(inspect.signature(function).return_annotation)
         kind = re.sub(r"^(?:Iterator|Generator)\[([^,\]]+).*$", r"\1", given)
-        scope = fixture._fixture_function_marker.scope  # noqa: SLF001 - the same
+        scope = fixture._fixture_function_marker.scope  # noqa: SLF001 - no public API
         parts.append(f"## `{name}`\n\n*`{kind}`, per {scope}*")
         parts.append(inspect.cleandoc(function.__doc__ or ""))
     return "\n\n".join(parts)
@@ -262,6 +262,6 @@ def _fill(_app: Sphinx, _page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> Mapping[str, bool]:
-    """Have Sphinx fill each page when it reads it."""
+    """Fill each page when Sphinx reads it."""
     app.connect("source-read", _fill)
     return {"parallel_read_safe": True}

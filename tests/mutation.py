@@ -246,7 +246,7 @@ def _run(mutant: Mutant | None, tests: str) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS[tests], CPU_SECONDS[tests]))
         resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-        signal.alarm(10 * CPU_SECONDS[tests])  # for one that waits for ever
+        signal.alarm(10 * CPU_SECONDS[tests])  # for one that waits forever
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)

@@ -125,7 +125,7 @@ class SystemClock(Clock):
 
 
 class ManualClock(MovableClock):
-    """A clock that only moves when it is told to, and never goes back."""
+    """A clock that moves only by `advance` and `move_to`, and never goes back."""
 
     DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
 

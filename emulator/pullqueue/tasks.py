@@ -98,7 +98,7 @@ def count_tasks(count: int) -> str:
     return "1 task" if count == 1 else f"{count} tasks"
 
 
-def taken_by(*, existing: bool) -> str:
+def why_in_use(*, existing: bool) -> str:
     """Return why the name of a task cannot be used: the task exists, or did until recently."""
     return "exists" if existing else "was deleted or exhausted recently"
 

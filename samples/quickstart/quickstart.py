@@ -1,4 +1,4 @@
-"""The life of a task, from being added to being deleted, on a clock that is moved by hand."""
+"""The history of a task, from being added to being deleted, on a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOUR = 3600
 
 def main() -> list[str]:
     """Lease, expire and delete some tasks, and print what happened."""
-    said: list[str] = []
+    lines: list[str] = []
     clock = ManualClock()
     emulator = Emulator.from_file(Path(__file__).with_name("queue.yaml"), clock=clock)
     queue = emulator.queue("pull-queue")
@@ -24,35 +24,35 @@ def main() -> list[str]:
 
     # A worker leases tasks for an hour: nobody else gets them before it has passed.
     tasks = queue.lease_tasks(lease_seconds=HOUR, max_tasks=100)
-    said.append(f"leased {', '.join(task.payload.decode() for task in tasks)}")
-    said.append(f"left for others: {len(queue.lease_tasks(HOUR, 100))}")
+    lines.append(f"leased {', '.join(task.payload.decode() for task in tasks)}")
+    lines.append(f"left for others: {len(queue.lease_tasks(HOUR, 100))}")
 
     # The worker deletes what it has done, and needs longer for the rest.
-    done, late, forgotten = tasks
+    done, late, unfinished = tasks
     queue.delete_tasks(done)
     late = queue.modify_task_lease(late, 2 * HOUR)
 
     # An hour later the lease that was neither extended nor finished has run out ...
     clock.advance(timedelta(hours=1))
     again = queue.lease_tasks_by_tag(HOUR, 100, tag="render")
-    said.append(f"leased again: {again[0].payload.decode()}, time {again[0].retry_count}")
+    lines.append(f"leased again: {again[0].payload.decode()}, time {again[0].retry_count}")
 
     # ... and whoever held it can no longer change it.
     try:
-        queue.modify_task_lease(forgotten, HOUR)
+        queue.modify_task_lease(unfinished, HOUR)
     except TaskLeaseExpiredError as error:
-        said.append(f"too late: {error.task_name == forgotten.name}")
+        lines.append(f"too late: {error.task_name == unfinished.name}")
 
     # task_retry_limit is 3: after its third lease a task is gone.
     clock.advance(HOUR)
     queue.delete_tasks(late)
     queue.lease_tasks_by_tag(HOUR, 100, tag="render")
     clock.advance(HOUR)
-    said.append(f"exhausted: {[task.payload.decode() for task in queue.exhausted]}")
-    life = [event.kind for event in queue.history(forgotten)]
-    said.append(f"leases that ran out: {life.count(EventKind.LEASE_EXPIRED)}")
-    said.append(f"tasks left: {queue.fetch_statistics().tasks}")
-    return said
+    lines.append(f"exhausted: {[task.payload.decode() for task in queue.exhausted]}")
+    history = [event.kind for event in queue.history(unfinished)]
+    lines.append(f"leases that ran out: {history.count(EventKind.LEASE_EXPIRED)}")
+    lines.append(f"tasks left: {queue.fetch_statistics().tasks}")
+    return lines
 
 
 if __name__ == "__main__":

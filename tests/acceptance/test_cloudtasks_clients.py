@@ -7,6 +7,7 @@ import base64
 import json
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,11 +17,16 @@ import grpc
 import pytest
 from cloudtasks_interface import code_of, grpc_client
 from google.api_core import exceptions
+from google.auth import jwt
 from google.auth.credentials import AnonymousCredentials
+from google.auth.transport.grpc import secure_authorized_channel
+from google.auth.transport.requests import Request
 from google.cloud import tasks_v2beta2
 from google.cloud.tasks_v2beta2.services.cloud_tasks.transports import (
     CloudTasksGrpcAsyncIOTransport,
+    CloudTasksGrpcTransport,
 )
+from google.oauth2 import service_account
 from googleapiclient.discovery import build  # type: ignore[import-untyped]
 from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
 from programs import npm_packages, pip_install, program
@@ -108,6 +114,38 @@ def test_python_lists_queues_and_locations(client: tasks_v2beta2.CloudTasksClien
     assert client.get_location({"name": LOCATION}).location_id == "us-central1"
 
 
+def test_python_on_queues(client: tasks_v2beta2.CloudTasksClient) -> None:
+    """Create, update, pause, resume, policies, delete."""
+    name = f"{LOCATION}/queues/made-{uuid.uuid4()}"
+    queue = tasks_v2beta2.Queue(name=name, pull_target={}, task_ttl=timedelta(days=1))
+
+    created = client.create_queue(parent=LOCATION, queue=queue)
+    queue.retry_config.max_attempts = 3
+    updated = client.update_queue(queue=queue, update_mask={"paths": ["retry_config"]})
+    client.pause_queue(name=name)
+    with pytest.raises(exceptions.GoogleAPICallError) as paused:
+        client.lease_tasks(parent=name, lease_duration=MINUTE)
+    resumed = client.resume_queue(name=name)
+    client.set_iam_policy({"resource": name, "policy": {"bindings": []}})
+    held = client.test_iam_permissions(resource=name, permissions=["cloudtasks.tasks.lease"])
+    client.delete_queue(name=name)
+
+    assert created.task_ttl == timedelta(days=1)
+    assert updated.retry_config.max_attempts == 3
+    assert code_of(paused.value) == "FAILED_PRECONDITION"
+    assert resumed.state is tasks_v2beta2.Queue.State.RUNNING
+    assert list(held.permissions) == ["cloudtasks.tasks.lease"]
+
+
+def test_python_uploads_a_queue_yaml(served: Served) -> None:
+    """Google's client does it over gRPC alone."""
+    with grpc_client(served.grpc_address) as client:
+        body = {"data": QUEUE_YAML.encode(), "content_type": "text/yaml"}
+        client.upload_queue_yaml({"app_id": "app", "http_body": body})
+        with pytest.raises(exceptions.InvalidArgument, match="this does not look like a queue"):
+            client.upload_queue_yaml({"app_id": "app", "http_body": {"data": b"?"}})
+
+
 def test_python_asyncio(served: Served) -> None:
     """Google's client for asyncio: a hundred tasks at a time."""
 
@@ -158,15 +196,15 @@ def test_node(served: Served, tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    told = json.loads(run.stdout)
+    reported = json.loads(run.stdout)
 
-    assert told["listed"] == told["created"]
-    assert told["leased"] == ["one", "three"]
-    assert (told["stale"], told["gone"]) == (
+    assert reported["listed"] == reported["created"]
+    assert reported["leased"] == ["one", "three"]
+    assert (reported["stale"], reported["gone"]) == (
         grpc.StatusCode.FAILED_PRECONDITION.value[0],
         grpc.StatusCode.NOT_FOUND.value[0],
     )
-    assert (told["attempts"], told["count"]) == (1, 2)
+    assert (reported["attempts"], reported["count"]) == (1, 2)
 
 
 def bundled(served: Served) -> Any:
@@ -179,7 +217,19 @@ def bundled(served: Served) -> Any:
     )
 
 
-@pytest.fixture(params=[bundled])
+def discovered(served: Served) -> Any:
+    """Build Google's API client from the server's document."""
+    url = f"{served.url}/$discovery/rest?version={{apiVersion}}"
+    return build(
+        "cloudtasks",
+        "v2beta2",
+        discoveryServiceUrl=url,
+        static_discovery=False,
+        credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
+    )
+
+
+@pytest.fixture(params=[bundled, discovered])
 def api(request: pytest.FixtureRequest, served: Served) -> Iterator[Any]:
     """Yield Google's API client, built in each of its ways."""
     with request.param(served) as api:
@@ -214,6 +264,36 @@ def test_the_api_client(api: Any) -> None:
     assert len(listed["queues"]) == 2
 
 
+def test_the_api_client_on_queues(api: Any) -> None:
+    """Create, patch, pause, resume, policies, upload, delete."""
+    queues = api.projects().locations().queues()
+    name = f"{LOCATION}/queues/made-{uuid.uuid4()}"
+    bindings = [{"role": "roles/cloudtasks.admin", "members": ["user:worker@example.com"]}]
+
+    created = queues.create(parent=LOCATION, body={"name": name, "pullTarget": {}}).execute()
+    patched = queues.patch(
+        name=name, updateMask="retryConfig", body={"retryConfig": {"maxAttempts": 3}}
+    ).execute()
+    states = [
+        queues.pause(name=name, body={}).execute()["state"],
+        queues.resume(name=name, body={}).execute()["state"],
+        queues.purge(name=name, body={}).execute()["state"],
+    ]
+    queues.setIamPolicy(resource=name, body={"policy": {"bindings": bindings}}).execute()
+    policy = queues.getIamPolicy(resource=name, body={}).execute()
+    held = queues.testIamPermissions(resource=name, body={"permissions": ["x.y"]}).execute()
+    upload = {"data": base64.b64encode(QUEUE_YAML.encode()).decode()}
+    uploaded = api.api().queue().update(appId="app", body=upload).execute()
+
+    assert created["taskTtl"] == "2678400s"
+    assert patched["retryConfig"] == {"maxAttempts": 3}
+    assert states == ["PAUSED", "RUNNING", "RUNNING"]
+    assert policy["bindings"] == bindings
+    assert held == {"permissions": ["x.y"]}
+    assert uploaded == {}
+    assert queues.delete(name=name).execute() == {}
+
+
 AIO_PACKAGES = ("gcloud-aio-taskqueue==2.0.0", "gcloud-aio-auth==2.2.0", "backoff==1.11.1")
 AIO_NEEDS = ("aiohttp>=3.9,<4", "chardet", "setuptools<81")
 AIO_WORKER = """
@@ -233,18 +313,18 @@ async def live():
     async with aiohttp.ClientSession() as session:
         queue = PullQueue("app", "pull-queue", session=session, token=Token())
         told = [await queue.insert(base64.b64encode(b"one").decode(), tag="a=b")]
-        told.append(await queue.insert(base64.b64encode(b"two").decode()))
+        reported.append(await queue.insert(base64.b64encode(b"two").decode()))
         held = (await queue.lease(num_tasks=2, task_filter="tag=a=b"))["tasks"]
-        told.append(held)
+        reported.append(held)
         renewed = await queue.renew(held[0])
-        told.append(await queue.ack(renewed))
+        reported.append(await queue.ack(renewed))
         (other,) = (await queue.lease())["tasks"]
         await queue.cancel(other)
-        told.append((await queue.get(other["name"], full=True))["pullMessage"])
-        told.append(len((await queue.list())["tasks"]))
-        told.append(await queue.delete(other["name"]))
-        told.append(await queue.lease())
-    print(json.dumps(told))
+        reported.append((await queue.get(other["name"], full=True))["pullMessage"])
+        reported.append(len((await queue.list())["tasks"]))
+        reported.append(await queue.delete(other["name"]))
+        reported.append(await queue.lease())
+    print(json.dumps(reported))
 
 asyncio.run(live())
 """
@@ -299,3 +379,91 @@ def test_curl(served: Served) -> None:
     assert held["pullMessage"]["payload"] == "b25l"
     assert acknowledged == {}
     assert curl("-X", "POST", f"{queue}:purge")["state"] == "RUNNING"
+
+
+ACL_YAML = """\
+queue:
+- name: pull-queue
+  mode: pull
+  acl:
+  - user_email: worker@app.iam.gserviceaccount.com
+"""
+WORKER = "worker@app.iam.gserviceaccount.com"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Run a server that enforces the acl."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "queue.yaml").write_text(ACL_YAML)
+    options = ("--grpc-port", "0", "--auth", "acl", "--no-lease-rate-limit")
+    with serving(*options, folder=folder) as served:
+        yield served
+
+
+def key_file(guarded: Served, folder: Path, email: str) -> str:
+    """Write the key of a service account and return its path."""
+    path = folder / "key.json"
+    command = ["credentials", email, "--url", guarded.url, "--output", str(path)]
+    subprocess.run([sys.executable, "-m", "pullqueue", *command], check=True, capture_output=True)
+    return str(path)
+
+
+@pytest.mark.parametrize("transport", ["rest", "grpc"])
+@pytest.mark.parametrize("email", [WORKER, "other@app.iam.gserviceaccount.com"])
+def test_the_key_of_a_service_account(
+    guarded: Served, tmp_path: Path, transport: str, email: str
+) -> None:
+    """Google's client signs a token with it, and never asks for one."""
+    path = key_file(guarded, tmp_path, email)
+    if transport == "rest":
+        key = service_account.Credentials.from_service_account_file(path)  # type: ignore[no-untyped-call]
+        options = {"api_endpoint": guarded.url}
+        client = tasks_v2beta2.CloudTasksClient(
+            transport="rest", client_options=options, credentials=key
+        )
+    else:
+        # Its own channels are encrypted, so that it must be given one.
+        key = jwt.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
+            path, audience="https://cloudtasks.googleapis.com/"
+        )
+        channel = secure_authorized_channel(  # type: ignore[no-untyped-call]
+            key, Request(), guarded.grpc_address, ssl_credentials=grpc.local_channel_credentials()
+        )
+        client = tasks_v2beta2.CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
+
+    if email == WORKER:
+        assert client.get_queue(name=QUEUE).name == QUEUE
+    else:
+        with pytest.raises(exceptions.GoogleAPICallError) as refused:
+            client.get_queue(name=QUEUE)
+        assert code_of(refused.value) == "PERMISSION_DENIED"
+    client.transport.close()  # type: ignore[no-untyped-call]
+
+
+def token_of(guarded: Served, email: str) -> str:
+    """Return a token."""
+    return str(curl(f"{guarded.url}/_emulator/token?email={email}")["access_token"])
+
+
+def test_node_with_a_token(guarded: Served, tmp_path: Path) -> None:
+    """In the metadata of each call."""
+    packages = npm_packages(NPM, tmp_path)
+    command = [program("node", package="nodejs"), str(NPM / "life.js")]
+    command += [str(packages / "@google-cloud" / "tasks"), guarded.grpc_address]
+    with_token = subprocess.run(
+        [*command, token_of(guarded, WORKER)], capture_output=True, text=True, check=False
+    )
+    without = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert with_token.returncode == 0, with_token.stderr
+    assert "UNAUTHENTICATED" in without.stderr
+
+
+def test_curl_with_a_token(guarded: Served) -> None:
+    """In a header; without one the error says so."""
+    queue = f"{guarded.url}/v2beta2/{QUEUE}"
+    header = ("-H", f"Authorization: Bearer {token_of(guarded, WORKER)}")
+
+    assert curl(*header, queue)["name"] == QUEUE
+    assert curl(queue)["error"]["status"] == "UNAUTHENTICATED"

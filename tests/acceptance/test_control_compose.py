@@ -38,7 +38,7 @@ def compose() -> dict[str, Any]:
 
 
 def listed(pattern: str) -> list[str]:
-    """Return the one list in the Dockerfile that stands behind a pattern."""
+    """Return the one list in the Dockerfile that is behind a pattern."""
     (found,) = re.findall(rf"{pattern} (\[.*\])$", DOCKERFILE, re.MULTILINE)
     return [str(argument) for argument in json.loads(found)]
 

@@ -56,7 +56,7 @@ class TestCommand:
         ],
     )
     def test_what_was_left(self, folder: Path, payloads: list[str], last: list[str]) -> None:
-        """Tasks that go away with the server are told of; nothing is said where there are none."""
+        """Tasks that go away with the server are reported; nothing is said where there are none."""
         status, _, errors = run(*python(f"{ADD}add({payloads})\nexit(3)"), folder=folder)
 
         assert status == 3
@@ -83,12 +83,14 @@ class TestCommand:
             PYTHONPATH="/before",
             APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="true",
         )
-        told = json.loads(output)
+        reported = json.loads(output)
 
-        assert told["PULLQUEUE_EMULATOR_HOST"] == f"{told['API_HOST']}:{told['API_PORT']}"
-        assert told["HTTP_X_APPENGINE_API_TICKET"]
-        assert told["PYTHONPATH"].endswith(f"{os.pathsep}/before")
-        assert told["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
+        assert (
+            reported["PULLQUEUE_EMULATOR_HOST"] == f"{reported['API_HOST']}:{reported['API_PORT']}"
+        )
+        assert reported["HTTP_X_APPENGINE_API_TICKET"]
+        assert reported["PYTHONPATH"].endswith(f"{os.pathsep}/before")
+        assert reported["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
 
     def test_no_sign_of_production(self, folder: Path) -> None:
         """Nothing is set by which programs find out that they run on App Engine."""
@@ -97,9 +99,9 @@ class TestCommand:
 
         _, output, _ = run(*python(SHOW_ENVIRONMENT), folder=folder)
 
-        told = json.loads(output)
-        assert signs & (told.keys() - os.environ.keys()) == set()
-        assert told["GAE_PARTITION"] == "dev"
+        reported = json.loads(output)
+        assert signs & (reported.keys() - os.environ.keys()) == set()
+        assert reported["GAE_PARTITION"] == "dev"
 
     @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])
     def test_signals_are_passed_on(self, folder: Path, name: str) -> None:
@@ -128,7 +130,7 @@ class TestCommand:
         assert status == 128 + signal.SIGKILL
 
     def test_a_command_that_is_not_there(self, folder: Path) -> None:
-        """A missing program and a file that is none are told as shells tell them."""
+        """A missing program and a file that is none are reported as shells tell them."""
         missing = run("--", "no-such-program", folder=folder)
         (folder / "text").write_text("no program")
         text = run("--", str(folder / "text"), folder=folder)
@@ -139,7 +141,7 @@ class TestCommand:
         assert "cannot be run" in text[2]
 
     def test_no_command(self, folder: Path) -> None:
-        """Without a command, or without the dashes before it, the usage is told."""
+        """Without a command, or without the dashes before it, the usage is reported."""
         forgotten = (["python", "-V"], ["python", "main.py"])
         for arguments in ([], ["queue.yaml"], ["queue.yaml", "--"], *forgotten):
             status, _, errors = run(*arguments, folder=folder)
@@ -155,7 +157,7 @@ class TestCommand:
         )
 
         assert (status, output) == (2, "")
-        assert "'foo' is not a valid address: give HOST:PORT, such as localhost:8080" in errors
+        assert "'foo' is no address: give HOST:PORT, such as localhost:8080" in errors
 
     def test_dashes_of_the_command(self, folder: Path) -> None:
         """Only the first pair of dashes is exec's own."""
@@ -169,5 +171,5 @@ class TestCommand:
         """Nothing is run where there is no queue.yaml."""
         status, output, errors = run(*python("print('ran')"), folder=tmp_path)
 
-        assert (status, output) == (3, "")
+        assert (status, output) == (2, "")
         assert "there is neither queue.yaml nor queue.yml" in errors

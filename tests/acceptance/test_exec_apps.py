@@ -149,7 +149,7 @@ class TestApp:
         _, output, errors = run(*python(program), folder=folder)
 
         assert output.startswith("CallNotFoundError "), errors
-        assert "this is pullqueue" in output
+        assert "pullqueue has no service 'memcache'" in output
         assert "'memcache'" in output
 
     @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ class TestApp:
         """With a datastore behind the server, tasks are added when their transaction commits."""
         program = python(TRANSACTIONS.replace("TASK", task))
         with serving_datastore("app") as upstream:
-            status, told, errors = run(
+            status, reported, errors = run(
                 *("--api-upstream", upstream, *program, queue), folder=folder, APPLICATION_ID="app"
             )
 
         assert status == 0, errors
-        first, refusal = told.splitlines()
+        first, refusal = reported.splitlines()
         assert first.strip() == output
         assert refusal.endswith("Too many messages, maximum allowed 5")

@@ -54,11 +54,11 @@ def test_every_call(app: Path, folder: Path) -> None:
     status, output, errors = run("--no-lease-rate-limit", "--", str(app), "calls", folder=folder)
 
     assert status == 0, errors
-    told = json.loads(output)
-    (over,), (unknown,) = told.pop("lease that is over"), told.pop("unknown queue")
+    reported = json.loads(output)
+    (over,), (unknown,) = reported.pop("lease that is over"), reported.pop("unknown queue")
     assert over.startswith("API error 11 (taskqueue: TOMBSTONED_TASK): ")
     assert unknown.startswith("API error 1 (taskqueue: UNKNOWN_QUEUE): queue 'pul' is not in ")
-    assert told == {
+    assert reported == {
         "added": "mine",
         "taken": ["taskqueue: task has already been added", "<nil>"],
         "generated": 16,

@@ -54,17 +54,19 @@ class TestAnotherServer:
         return execute
 
     def test_it_is_hinted_at(self, folder: Path, execute: Callable[..., list[str]]) -> None:
-        """It is told how to join it; a queue.yaml that was named would be in the way."""
+        """The message says how to join it; a queue.yaml that was named would be in the way."""
         with serving(folder=folder) as served:
             usual = served.url.removeprefix("http://")
             plain = execute(usual=usual)
             named = execute("queue.yaml", usual=usual)
 
-        told = f"pullqueue: a server runs at {usual}, which this command does not use: set "
+        reported = f"pullqueue: a server runs at {usual}, which this command does not use: set "
         assert [line for line in plain if not line.startswith("pullqueue listening")] == [
-            f"{told}PULLQUEUE_EMULATOR_HOST={usual} to use it"
+            f"{reported}PULLQUEUE_EMULATOR_HOST={usual} to use it"
         ]
-        assert f"{told}PULLQUEUE_EMULATOR_HOST={usual}, without 'queue.yaml', to use it" in named
+        assert (
+            f"{reported}PULLQUEUE_EMULATOR_HOST={usual}, without 'queue.yaml', to use it" in named
+        )
 
     @pytest.mark.parametrize("body", [b"no", b"3", b"{}"])
     def test_something_else(self, execute: Callable[..., list[str]], body: bytes) -> None:
@@ -100,7 +102,7 @@ class TestJoining:
     @pytest.mark.parametrize(
         ("address", "reason"),
         [
-            ("127.0.0.1:1", "where no server answers"),
+            ("127.0.0.1:1", "where no server responds"),
             ("nonsense", "which is not a valid address: give HOST:PORT, such as localhost:8124"),
             ("http://127.0.0.1:1", "which is not a valid address: give HOST:PORT"),
             ("127.0.0.1:99999", "which is not a valid address: give HOST:PORT"),
@@ -112,7 +114,7 @@ class TestJoining:
             *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
         )
 
-        assert (status, output) == (3, "")
+        assert (status, output) == (2, "")
         assert f"PULLQUEUE_EMULATOR_HOST is '{address}', {reason}" in errors
 
     def test_no_server_of_this_kind(self, folder: Path) -> None:
@@ -131,8 +133,8 @@ class TestJoining:
             )
             thread.join()
 
-        assert (status, output) == (3, "")
-        assert "where no server answers" in errors
+        assert (status, output) == (2, "")
+        assert "where no server responds" in errors
 
     def test_something_else_answers(self, folder: Path) -> None:
         """A server that is none of this kind is not joined."""
@@ -141,11 +143,11 @@ class TestJoining:
                 *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
             )
 
-        assert (status, output) == (3, "")
-        assert f"is '{address}', where what answers is no pullqueue: start one there" in errors
+        assert (status, output) == (2, "")
+        assert f"is '{address}', where what listens is not pullqueue: start one there" in errors
 
     def test_a_server_that_may_not_be_called_so(self, folder: Path) -> None:
-        """A name that the server does not answer to is told before the program runs."""
+        """A name that the server does not answer to is reported before the program runs."""
         with serving(folder=folder) as served:
             refused = requests.get(
                 f"{served.url}/rpc_http", headers={"Host": "elsewhere"}, timeout=5
@@ -156,14 +158,14 @@ class TestJoining:
                 *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
             )
 
-        assert (status, output) == (3, "")
-        assert "where the server refuses to answer: the Host header is 'elsewhere'" in errors
+        assert (status, output) == (2, "")
+        assert "where the server refuses the request: the Host header is 'elsewhere'" in errors
         assert "start the server with --allow-host NAME" in errors
 
     def test_a_server_without_the_sdk(
         self, folder: Path, no_sdk: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It is told before the program runs what to install; other programs need it not."""
+        """The message says before the program runs what to install; other programs need it not."""
         with monkeypatch.context() as patched:
             patched.setenv("PYTHONPATH", str(no_sdk))
             with serving(folder=folder) as served:

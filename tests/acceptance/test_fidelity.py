@@ -16,6 +16,7 @@ import pytest
 
 from pullqueue import Limits
 from pullqueue.api.routes import ROUTES
+from pullqueue.cloudtasks.methods import METHODS, UNIMPLEMENTED
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,3 +98,8 @@ def test_every_field_of_queue_yaml_is_listed() -> None:
 def test_every_limit_is_listed() -> None:
     """The table has the fields of `Limits`."""
     assert items("limit") == {*Limits._fields}
+
+
+def test_every_method_of_cloud_tasks_is_listed() -> None:
+    """The table has the methods of the service, and those that are not supported."""
+    assert items("Cloud Tasks method") == {method.name for method in METHODS} | {*UNIMPLEMENTED}

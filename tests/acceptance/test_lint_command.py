@@ -85,12 +85,14 @@ def test_exit_status(folder: Path, text: str, arguments: list[str], status: int)
         (["--severity", "push-key-on-pull=bad"], 'invalid severity "bad": use error, warning'),
         (["--unsafe-fixes"], "--unsafe-fixes needs --fix or --diff"),
         (["-", "queue.yaml"], "`-` cannot be used with other paths"),
+        (["-", "--write-baseline", "b"], "--write-baseline cannot be used with `-` or --watch"),
+        (["--exclude", "a\\"], 'invalid pattern "a\\"'),
         (["--against", "nowhere"], '"nowhere" is neither a git revision of this folder nor a file'),
         (["--format", "html"], "Invalid value for '--format'"),
     ],
 )
 def test_wrong_usage_is_status_2(folder: Path, arguments: list[str], message: str) -> None:
-    """Wrong usage is told in a line."""
+    """Wrong usage is reported in one line."""
     (folder / "queue.yaml").write_text(GOOD)
     (folder / "broken.yaml").write_text("queue: [")
     done = run(*arguments)
@@ -99,7 +101,7 @@ def test_wrong_usage_is_status_2(folder: Path, arguments: list[str], message: st
 
 
 def test_unreadable_files_are_status_2_and_do_not_stop_the_others(folder: Path) -> None:
-    """A file that cannot be read is told, the others are checked."""
+    """A file that cannot be read is reported, the others are checked."""
     (folder / "a").symlink_to("nowhere")
     (folder / "queue.yaml").write_text(BAD)
     done = run("a", "queue.yaml", "--format", "concise")
@@ -219,7 +221,7 @@ def test_fix_changes_nothing_else(folder: Path) -> None:
 
 
 def test_diff_shows_fixes_and_writes_nothing(folder: Path) -> None:
-    """--diff is a unified diff, with status 1 while there is something to mend."""
+    """--diff is a unified diff, with status 1 while there is something to repair."""
     path = folder / "queue.yaml"
     path.write_text("queue:\n- name: mail\n  rate: 0")
     done = run("queue.yaml", "--diff")

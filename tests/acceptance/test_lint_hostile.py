@@ -218,12 +218,13 @@ def test_fix_does_not_write_through_a_link(folder: Path) -> None:
     assert done.exit_code == 2
     message = 'cannot write "queue.yaml": is a symbolic link, not a regular file'
     assert message in done.stderr
+    assert "fixed" not in done.stderr
     assert (folder / "target.yaml").read_text() == BAD
     assert (folder / "queue.yaml").is_symlink()
 
 
 def test_special_files_are_refused_at_once(folder: Path) -> None:
-    """FIFOs, sockets and devices are refused instead of read for ever."""
+    """FIFOs, sockets and devices are refused instead of read forever."""
     os.mkfifo("fifo")
     (folder / "sub").mkdir()
     os.mkfifo("sub/queue.yaml")
@@ -250,9 +251,12 @@ def test_special_files_are_not_read_as_settings(folder: Path) -> None:
     assert "rate-bare-zero" in run().stdout
 
 
-def test_pattern_that_would_match_for_ever_is_left_out(folder: Path) -> None:
-    """A `.gitignore` cannot keep a run busy for minutes."""
-    write(folder / ".gitignore", f"{'*a' * 20}b\n")
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 20 + "b", "\\", "a\\", "[z-a]", "[", "!", "/", "a[[:x:]]"]
+)
+def test_bad_patterns_of_gitignore_are_left_out(folder: Path, pattern: str) -> None:
+    """A `.gitignore` cannot end a run, nor keep it busy for minutes."""
+    write(folder / ".gitignore", f"{pattern}\n")
     write(folder / ("a" * 200) / "queue.yaml", BAD)
     assert "rate-bare-zero" in run().stdout
 

@@ -99,7 +99,7 @@ def test_convert_writes_a_queue_yaml(folder: Path) -> None:
 
 
 def test_convert_tells_what_is_lost_and_what_is_wrong(folder: Path) -> None:
-    """What has no place is told, and what production would refuse in the result."""
+    """What has no place is reported, and what production would refuse in the result."""
     (folder / "queue.xml").write_text(
         "<queue-entries><queue><name>a_b</name><rate>1/s</rate><foo/></queue></queue-entries>"
     )
@@ -110,7 +110,7 @@ def test_convert_tells_what_is_lost_and_what_is_wrong(folder: Path) -> None:
 
 
 def test_convert_refuses_other_files(folder: Path) -> None:
-    """What is no queue.xml is told in a line, with status 2."""
+    """What is not a queue.xml is reported in one line, with status 2."""
     (folder / "x").write_text("queue:")
     done = CliRunner().invoke(convert, ["x"])
     assert done.exit_code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -161,7 +162,7 @@ def test_settings_of_the_project(folder: Path) -> None:
     ],
 )
 def test_wrong_settings_are_status_2(folder: Path, toml: str, message: str) -> None:
-    """A setting that makes no sense is told, with its file."""
+    """A setting that makes no sense is reported, with its file."""
     (folder / "pyproject.toml").write_text(toml)
     done = run()
     assert done.exit_code == 2
@@ -226,6 +227,26 @@ def test_config_names_the_only_settings(folder: Path) -> None:
         assert message in done.stderr
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tool = 3 # tool.pullqueue",
+        'tool.pullqueue = "x"',
+        "a.tool.pullqueue = " + "[" * 100_000,
+        'tool.pullqueue.lint.exclude = ["a\\\\"]',
+        'tool.pullqueue.lint.per-file-ignores = {"a\\\\" = ["QY3"]}',
+        f'tool.pullqueue.lint.exclude = ["{"*a" * 9}"]',
+    ],
+)
+def test_broken_settings_are_a_usage_error(folder: Path, text: str) -> None:
+    """Whatever is in the file, it is reported in one line that names it."""
+    write("settings.toml", text)
+    write("queue.yaml", BAD)
+    done = run("queue.yaml", "--config", "settings.toml")
+    assert done.exit_code == 2
+    assert re.search("settings.toml|invalid pattern", done.stderr)
+
+
 def test_whatever_suppresses_suppresses_the_same(folder: Path) -> None:
     """Comments, options and settings suppress any finding but that a file cannot be read."""
     text = "queue:\n- name: a_b{0}\n  rate: fast{0}\n- mode: PULL{0}\n"
@@ -253,6 +274,8 @@ def test_comment_on_comments(folder: Path) -> None:
     write("queue.yaml", f"# queue-lint: ignore-file[QY2, zzz]\n{GOOD}")
     assert [rule for _, rule in found("queue.yaml")] == ["unused-ignore", "unknown-rule"]
     assert found("queue.yaml", "--ignore", "QY9") == []
+    write("queue.yaml", f"# queue-lint: ignore-file[QY9]\n# queue-lint: ignore[QY2, zzz]\n{GOOD}")
+    assert found("queue.yaml") == []
 
 
 def test_baseline_hides_what_was_there_before(folder: Path) -> None:
@@ -290,7 +313,12 @@ def test_baseline_is_not_fixed(folder: Path) -> None:
     assert Path("queue.yaml").read_text().endswith("rate: 0\n")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}'])
+ENDLESS = '{"findings": [{"file": "a", "rule": "b", "key": "c", "count": 1e999}]}'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"findings": [{}]}', '{"findings": 1}', ENDLESS, "[" * 100_000]
+)
 def test_other_files_are_refused_as_a_baseline(folder: Path, text: str) -> None:
     """A file that is not a baseline is a usage error."""
     write("queue.yaml", BAD)

@@ -503,3 +503,60 @@ def test_warnings_of_the_sdk(run: Run, pytester: pytest.Pytester) -> None:
         result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
 
     result.assert_outcomes(passed=1)
+
+
+def test_cloud_tasks_beside_the_sdk_and_v1beta2(run: Run) -> None:
+    """A task of one interface has the same eta, tag and lease count in the others."""
+    result = run("""
+        import grpc
+        import pytest
+        import requests
+        from google.cloud import tasks_v2beta2
+        from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
+
+        QUEUE = "projects/my-app/locations/us-central1/queues/pull-queue"
+
+        @pytest.fixture
+        def tasks(pullqueue_server):
+            with grpc.insecure_channel(pullqueue_server.grpc_address) as channel:
+                transport = transports.CloudTasksGrpcTransport(channel=channel)
+                yield tasks_v2beta2.CloudTasksClient(transport=transport)
+
+        def usec(time):
+            return round(time.timestamp() * 1_000_000)
+
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_a_task(tasks, pullqueue_sdk, pullqueue_server, pullqueue_clock, n):
+            from google.appengine.api import taskqueue
+            queue = taskqueue.Queue("pull-queue")
+            message = {"payload": b"cat", "tag": "cats"}
+            pullqueue_clock.advance(0.000001)
+            created = tasks.create_task(
+                parent=QUEUE, task={"name": f"{QUEUE}/tasks/one", "pull_message": message}
+            )
+            [leased] = queue.lease_tasks_by_tag(60, 10, "cats")
+            assert (leased.name, leased.payload, leased.retry_count) == ("one", b"cat", 1)
+            held = tasks.get_task(name=created.name)
+            assert usec(held.schedule_time) == round(leased.eta_posix * 1e6)
+            tasks.acknowledge_task(name=held.name, schedule_time=held.schedule_time)
+
+            queue.add(taskqueue.Task(name="two", payload="dog", method="PULL", tag="dogs"))
+            [held] = tasks.lease_tasks(parent=QUEUE, lease_duration={"seconds": 60}).tasks
+            path = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue/tasks/two"
+            seen = requests.get(pullqueue_server.url + path).json()
+            assert int(seen["leaseTimestamp"]) == usec(held.schedule_time)
+            assert (seen["tag"], held.pull_message.tag) == ("dogs", "dogs")
+            assert seen["retry_count"] == held.status.attempt_dispatch_count == 1
+
+        def test_a_pause(tasks, pullqueue_sdk, pullqueue_server):
+            from google.appengine.api import taskqueue
+            tasks.pause_queue(name=QUEUE)
+            url = pullqueue_server.url + "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
+            with pytest.raises(taskqueue.QueuePausedError):
+                taskqueue.Queue("pull-queue").lease_tasks(60, 1)
+            assert requests.post(url + "/tasks/lease?leaseSecs=60&numTasks=1").status_code == 400
+            tasks.resume_queue(name=QUEUE)
+            assert taskqueue.Queue("pull-queue").lease_tasks(60, 1) == []
+    """)
+
+    result.assert_outcomes(passed=3)

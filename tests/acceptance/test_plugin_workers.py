@@ -65,14 +65,43 @@ class Rest:
         self.session.delete(self.url + "/" + task).raise_for_status()
 
 
-@pytest.fixture(params=["python", "sdk", "server", "responses"])
+class CloudTasks:
+    """Google's client for Cloud Tasks, over gRPC."""
+
+    def __init__(self, address):
+        import grpc
+        from google.cloud import tasks_v2beta2
+        from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
+        self.channel = grpc.insecure_channel(address)
+        transport = transports.CloudTasksGrpcTransport(channel=self.channel)
+        self.client = tasks_v2beta2.CloudTasksClient(transport=transport)
+        self.queue = "projects/app/locations/us-central1/queues/pull-queue"
+
+    def lease(self):
+        request = {"parent": self.queue, "lease_duration": {"seconds": 60}, "response_view": 2}
+        leased = self.client.lease_tasks(request=request).tasks
+        return [(task, task.pull_message.payload.decode()) for task in leased]
+
+    def delete(self, task):
+        self.client.acknowledge_task(name=task.name, schedule_time=task.schedule_time)
+
+
+@pytest.fixture(params=["python", "sdk", "server", "responses", "grpc"])
 def api(request, pullqueue_emulator):
     if request.param == "python":
-        return Python(pullqueue_emulator)
-    fixture = request.getfixturevalue("pullqueue_" + request.param)
-    if request.param == "sdk":
-        return Sdk()
-    return Rest(getattr(fixture, "url", "https://www.googleapis.com"))
+        yield Python(pullqueue_emulator)
+    elif request.param == "sdk":
+        request.getfixturevalue("pullqueue_sdk")
+        yield Sdk()
+    elif request.param == "server":
+        yield Rest(request.getfixturevalue("pullqueue_server").url)
+    elif request.param == "responses":
+        request.getfixturevalue("pullqueue_responses")
+        yield Rest("https://www.googleapis.com")
+    else:
+        api = CloudTasks(request.getfixturevalue("pullqueue_server").grpc_address)
+        yield api
+        api.channel.close()
 
 
 @pytest.fixture
@@ -122,7 +151,7 @@ def test_returning(api, queue, pullqueue_emulator, pullqueue_clock):
     assert_empty(queue)
     """)
 
-    result.assert_outcomes(passed=8)
+    result.assert_outcomes(passed=10)
 
 
 def test_crashes_through_each_interface(run: Run) -> None:
@@ -171,7 +200,7 @@ def test_server_lives_on(api, queue, pullqueue_emulator, pullqueue_clock):
     assert [payload for _, payload in api.lease()] == ["1"]
     """)
 
-    result.assert_outcomes(passed=12)
+    result.assert_outcomes(passed=15)
 
 
 def test_a_failed_crash_test_reads_well(run: Run) -> None:

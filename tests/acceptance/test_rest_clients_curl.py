@@ -71,7 +71,7 @@ def test_the_whole_life_of_a_task(served: Served) -> None:
 
 
 def test_without_a_token(served: Served) -> None:
-    """Without a token nothing is told."""
+    """Without a token nothing is reported."""
     path = "taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
     status, answer = curl(f"{served.url}/{path}")
 

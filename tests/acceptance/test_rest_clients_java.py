@@ -25,7 +25,7 @@ NEEDED = (
     "opencensus-api",
     "opencensus-contrib-http-util",
 )
-"""The library, and what it stands on, as Debian has them."""
+"""The library, and what it is on, as Debian has them."""
 
 
 @pytest.fixture
@@ -46,11 +46,11 @@ def class_path() -> str:
 
 
 def test_the_whole_life_of_tasks(served: Served, class_path: str, tmp_path: Path) -> None:
-    """Bodies are zipped, a patch is a POST that says what it stands for, and a batch deletes."""
+    """Bodies are zipped, a patch is a POST that says what it represents, and a batch deletes."""
     java = program("java", package="default-jdk-headless")
     program("javac", package="default-jdk-headless")  # the program is run from its source
     key = key_file(served, tmp_path / "key.json")
 
-    told = life(java, "-cp", class_path, str(PROGRAM), served.url, str(key))
+    reported = life(java, "-cp", class_path, str(PROGRAM), served.url, str(key))
 
-    assert told["deleted"] == [GONE, "", ""]
+    assert reported["deleted"] == [GONE, "", ""]

@@ -43,10 +43,10 @@ def test_the_whole_life_of_tasks(served: Served, packages: Path, package: str, m
     """Insert, list, get, lease, lease by tag, update, patch, delete and refusals from Node."""
     script = (program("node", package="nodejs"), str(FOLDER / "life.js"))
 
-    told = life(*script, str(packages / package), made, served.url, token_of(served))
+    reported = life(*script, str(packages / package), made, served.url, token_of(served))
 
-    assert [answer or "" for answer in told["deleted"]] == ["", "", ""]
-    assert told["gone"] == GONE
+    assert [answer or "" for answer in reported["deleted"]] == ["", "", ""]
+    assert reported["gone"] == GONE
 
 
 @pytest.mark.parametrize("package", ["gtoken", "googleapis-27/node_modules/gtoken"])

@@ -27,7 +27,7 @@ IN_QUEUE = {"project": "s~app", "taskqueue": "pull-queue"}
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Run a server that enforces the acl; its time stands still until it is moved."""
+    """Run a server that enforces the acl; its time is stopped until it is moved."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "queue.yaml").write_text(CLIENTS_YAML)
     options = ("--auth", "acl", "--clock", "manual", "--no-lease-rate-limit")

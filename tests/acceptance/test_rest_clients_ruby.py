@@ -22,8 +22,8 @@ def test_the_whole_life_of_tasks(tmp_path: Path) -> None:
         pytest.skip("Google's client is missing: apt-get install ruby-google-api-client")
     (tmp_path / "queue.yaml").write_text(CLIENTS_YAML)
     with serving("--auth", "acl", "--no-lease-rate-limit", folder=tmp_path) as served:
-        told = life(ruby, str(PROGRAM), served.url, token_of(served))
+        reported = life(ruby, str(PROGRAM), served.url, token_of(served))
 
-    assert told["deleted"] == [None, None, None]
-    assert told["gone"] == GONE
-    assert len(told["methods"]) == 7
+    assert reported["deleted"] == [None, None, None]
+    assert reported["gone"] == GONE
+    assert len(reported["methods"]) == 7

@@ -94,7 +94,7 @@ def send_raw(server: Server, request: bytes) -> bytes:
 
 
 def test_only_this_machine_is_listened_to() -> None:
-    """A server that is told nothing listens on the loopback address alone."""
+    """A server that has no options listens on the loopback address alone."""
     with Server(Emulator(CONFIG)) as server:
         assert server.host == "127.0.0.1"
 
@@ -155,7 +155,7 @@ def test_no_answer_is_taken_for_another_type(server: Server, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/_emulator/reset", "/console/server/reset", f"{TASKS}/lease"])
 def test_a_link_changes_nothing(server: Server, queue: Queue, path: str) -> None:
-    """An image or a link makes a GET, which changes nothing, whatever header stands beside it."""
+    """An image or a link makes a GET, which changes nothing, whatever header is beside it."""
     before = queue.list_tasks()
 
     send(server, "GET", f"{path}?numTasks=1&leaseSecs=60", X_HTTP_Method_Override="POST")

@@ -70,7 +70,7 @@ ADDED = [line("adding"), line("added")]
     ],
 )
 def test_the_checker_sees(lines: list[dict[str, Any]], fault: str, tmp_path: Path) -> None:
-    """Each broken promise is told."""
+    """Each broken promise is reported."""
     assert faults_in(lines, tmp_path) == [fault]
 
 
@@ -84,7 +84,7 @@ def test_the_checker_sees(lines: list[dict[str, Any]], fault: str, tmp_path: Pat
     ],
 )
 def test_the_checker_lets_pass(lines: list[dict[str, Any]], tmp_path: Path) -> None:
-    """A lease after the end of another, after the task was given back, after a lost delete."""
+    """A lease after the end of another, after the task was released, after a lost delete."""
     assert faults_in(lines, tmp_path) == []
 
 

@@ -43,7 +43,7 @@ def test_a_file_for_each_worker(pytester: pytest.Pytester) -> None:
 
 
 def test_a_schema(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In PostgreSQL it is a schema, never the one that a server uses unless told otherwise."""
+    """In PostgreSQL it is a schema, never the one that a server uses by default."""
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     run(pytester, f"{postgres_url()}?schema=test_plugin").assert_outcomes(passed=4)
 

@@ -240,7 +240,7 @@ class TestLeaseByTag:
 
 class TestModify:
     def test_extend(self, interface: Interface) -> None:
-        """A lease is counted anew from now, and the retry count stays."""
+        """A lease is counted again from now, and the retry count stays."""
         interface.add(b"", name="one")
         (held,) = interface.lease(MINUTE, 1)
         interface.advance(50)
@@ -378,7 +378,7 @@ class TestRetryLimit:
         assert (before, interface.count(queue="limited")) == (1, 0)
 
     def test_given_back_for_the_last_time(self, interface: Interface) -> None:
-        """A task given back in its last permitted lease is gone at once."""
+        """A task released in its last permitted lease is gone at once."""
         interface.add(b"", queue="limited")
         interface.lease(1, 1, queue="limited")
         interface.advance(1)
@@ -435,7 +435,7 @@ class TestQueues:
         assert refusal_of(refused) is Refusal.WRONG_MODE
 
     def test_queues_are_apart(self, interface: Interface) -> None:
-        """One name may stand in two queues, and each has its own tasks."""
+        """One name may be in two queues, and each has its own tasks."""
         interface.add(b"1", name="same")
         interface.add(b"2", name="same", queue="limited")
         interface.delete("same")

@@ -18,7 +18,7 @@ SOURCES = {
 
 
 def tracked(folder: Path) -> set[str]:
-    """Return the files below a source root, as they should stand in a wheel."""
+    """Return the files below a source root, as they should are in a wheel."""
     return {
         path.relative_to(folder.parent).as_posix()
         for path in folder.rglob("*")

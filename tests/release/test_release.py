@@ -35,7 +35,7 @@ def project() -> dict[str, Any]:
 
 
 class TestVersion:
-    """The version stands in one place."""
+    """The version is in one place."""
 
     def test_everybody_reads_it_from_there(self, project: dict[str, Any]) -> None:
         """The package and the command tell the version of pyproject.toml."""
@@ -62,7 +62,7 @@ class TestChangeLog:
     """CHANGELOG.md is kept in the format that it names."""
 
     def test_its_newest_part_is_unreleased_or_the_version(self, project: dict[str, Any]) -> None:
-        """What is not released stands first; a released version has its day."""
+        """What is not released is first; a released version has its day."""
         parts = re.findall(r"^## (.+)$", self.text(), re.MULTILINE)
 
         assert parts[0] == "Unreleased" or re.fullmatch(
@@ -92,15 +92,15 @@ class TestMetadata:
         (name,) = {
             name.partition("/")[0] for name in ZipFile(wheel).namelist() if "dist-info" in name
         }
-        told = PathDistribution(ZipPath(wheel, f"{name}/")).metadata
+        reported = PathDistribution(ZipPath(wheel, f"{name}/")).metadata
 
-        assert told["License-Expression"] == "Apache-2.0"
-        assert told["License-File"] == "LICENSE"
-        assert told["Requires-Python"] == ">=3.11"
-        assert told["Description-Content-Type"] == "text/markdown"
-        assert all(told[name] for name in ("Author", "Summary", "Keywords"))
-        assert "App Engine" in told["Description"]
-        assert "Typing :: Typed" in told.get_all("Classifier", [])
+        assert reported["License-Expression"] == "Apache-2.0"
+        assert reported["License-File"] == "LICENSE"
+        assert reported["Requires-Python"] == ">=3.11"
+        assert reported["Description-Content-Type"] == "text/markdown"
+        assert all(reported[name] for name in ("Author", "Summary", "Keywords"))
+        assert "App Engine" in reported["Description"]
+        assert "Typing :: Typed" in reported.get_all("Classifier", [])
 
     def test_no_dependency_is_without_a_lowest_version(self, project: dict[str, Any]) -> None:
         """The lowest is what the wheel is tested with; stubs for types need none."""

@@ -36,7 +36,7 @@ def test_every_page_is_built(site: Path) -> None:
 
 
 def test_generated_parts_are_there(site: Path) -> None:
-    """What the code says of itself stands in the pages, and no mark for it is left."""
+    """What the code says of itself is in the pages, and no mark for it is left."""
     for page, text in {
         "limits": "tombstone_seconds",
         "errors": "TASK_LEASE_EXPIRED",

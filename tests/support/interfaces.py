@@ -90,7 +90,7 @@ class Interface(ABC):
 
     emulator: Emulator
     zero_tasks_means_one = False
-    """Whether a lease of 0 tasks cannot be told from one that names no number."""
+    """Whether a lease of 0 tasks cannot be distinguished from one that names no number."""
 
     @abstractmethod
     def add(

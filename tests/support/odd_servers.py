@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[str]:
-    """Serve one client with an answer that is sent as it stands, and give the address."""
+    """Serve one client with an answer that is sent as it is, and give the address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

@@ -11,7 +11,7 @@ Call = Callable[..., TestResponse]
 """Calls the API with a verb and a path below the queues."""
 
 NOW_USEC = 1_767_225_600_000_000
-"""2026-01-01T00:00:00Z, where the clock stands."""
+"""2026-01-01T00:00:00Z, where the clock is."""
 
 
 def answer(response: TestResponse) -> dict[str, Any]:

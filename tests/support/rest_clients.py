@@ -40,7 +40,7 @@ def key_file(served: Served, path: Path, email: str = "worker@example.com") -> P
 
 
 def token_of(served: Served, email: str = "worker@example.com") -> str:
-    """Return an access token, for clients that cannot be told where theirs come from."""
+    """Return an access token, for clients that cannot be reported where theirs come from."""
     with urlopen(f"{served.url}/_emulator/token?email={email}", timeout=10) as response:  # noqa: S310 - the test's server
         return str(json.load(response)["access_token"])
 
@@ -53,22 +53,22 @@ def life(*command: str) -> dict[str, Any]:
     """Run a program that lets three tasks live and tells of it; check what clients agree on."""
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
-    told: dict[str, Any] = json.loads(run.stdout)
-    _check(told)
-    return told
+    reported: dict[str, Any] = json.loads(run.stdout)
+    _check(reported)
+    return reported
 
 
-def _check(told: dict[str, Any]) -> None:
-    ids = [task["id"] for task in told["inserted"]]
-    assert [task["id"] for task in told["listed"]["items"]] == ids
-    assert told["got"] == told["inserted"][0]
-    assert told["queue"]["stats"]["totalTasks"] == 3
-    assert [task["id"] for task in told["leased"]["items"]] == ids[:1]
-    assert [task["id"] for task in told["leasedByTag"]["items"]] == ids[2:]
-    ends = [int(told["leased"]["items"][0]["leaseTimestamp"])]
-    ends += [int(told[name]["leaseTimestamp"]) for name in ("updated", "patched")]
+def _check(reported: dict[str, Any]) -> None:
+    ids = [task["id"] for task in reported["inserted"]]
+    assert [task["id"] for task in reported["listed"]["items"]] == ids
+    assert reported["got"] == reported["inserted"][0]
+    assert reported["queue"]["stats"]["totalTasks"] == 3
+    assert [task["id"] for task in reported["leased"]["items"]] == ids[:1]
+    assert [task["id"] for task in reported["leasedByTag"]["items"]] == ids[2:]
+    ends = [int(reported["leased"]["items"][0]["leaseTimestamp"])]
+    ends += [int(reported[name]["leaseTimestamp"]) for name in ("updated", "patched")]
     assert ends == sorted(ends)
-    assert told["stale"] == {"code": 400, "message": "The task lease has expired."}
-    assert told["unknown"] == {"code": 404, "message": "Queue not found."}
-    assert told["forbidden"] == {"code": 403, "message": "Forbidden"}
-    assert told["empty"] == {"kind": "taskqueue#tasks"}
+    assert reported["stale"] == {"code": 400, "message": "The task lease has expired."}
+    assert reported["unknown"] == {"code": 404, "message": "Queue not found."}
+    assert reported["forbidden"] == {"code": 403, "message": "Forbidden"}
+    assert reported["empty"] == {"kind": "taskqueue#tasks"}

@@ -8,9 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from stores import own_schema
 
-from pullqueue import (
-    Emulator,
-)
+from pullqueue import Emulator, SystemClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 
 CONFIG = QueueConfig(
@@ -24,6 +22,18 @@ CONFIG = QueueConfig(
     )
 )
 THREADS = 4
+
+
+class WrongClock(SystemClock):
+    """The clock of a machine that has another time than its database."""
+
+    def __init__(self, ahead_seconds: int) -> None:
+        """Be ahead by seconds, or behind if they are negative."""
+        self._ahead_usec = ahead_seconds * 1_000_000
+
+    def now_usec(self) -> int:
+        """Return the wrong time."""
+        return super().now_usec() + self._ahead_usec
 
 
 def emptied(purpose: str) -> str:

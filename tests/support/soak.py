@@ -3,7 +3,7 @@
     python tests/support/soak.py --seconds 600 --seed 1
 
 Workers in threads (Python, the SDK) and in processes (REST, the SDK over the bridge) add, lease,
-extend, give back, delete and forget tasks, while processes are killed, the clock moves, leases run
+extend, release, delete and forget tasks, while processes are killed, the clock moves, leases run
 out, calls fail or lose their answers, and queue.yaml is replaced. In the end the journals are
 replayed: every task was delivered at least once or is still there, no two workers held one at the
 same time, none came back after it was deleted, no limit was passed, and memory is flat. What
@@ -189,7 +189,7 @@ class Soak:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a worker wherever it stands."""
+    """Kill a worker wherever it is."""
     process.kill()
     process.wait()
 

@@ -172,7 +172,7 @@ class RestSoakInterface:
 
 
 class Worker:
-    """Adds tasks, leases them, and finishes, extends, gives back or forgets them, by chance."""
+    """Adds tasks, leases them, and finishes, extends, releases or forgets them, by chance."""
 
     def __init__(self, name: str, interface: SoakInterface, journal: Path, *, seed: int) -> None:
         self._name = name

@@ -20,7 +20,7 @@ import pytest
 from pullqueue import Emulator, Queue, Task, TombstonedTaskError, TransientError
 
 LEASE_SECONDS = 86_400
-"""So long that no lease ends while a test runs: whoever leased a task has it to himself."""
+"""No lease ends while a test runs: a leased task has one holder."""
 
 
 class Refused(Exception):  # noqa: N818 - reads as what happened
@@ -135,7 +135,7 @@ class RestClient:
 
 
 class Ledger:
-    """What the workers of a test were told, and what they never heard the end of."""
+    """What the workers of a test got as answers, and what they never heard the end of."""
 
     def __init__(self) -> None:
         self.added: set[str] = set()
@@ -215,7 +215,7 @@ def finish(threads: list[threading.Thread]) -> None:
 
 
 def check(emulator: Emulator, ledger: Ledger) -> None:
-    """Compare what a queue holds with what the workers were told."""
+    """Compare the contents of a queue with the responses that the workers got."""
     queue = emulator.queue("pull")
     tasks: dict[str, Task] = {task.name: task for task in queue.list_tasks(limit=1_000_000)}
     assert ledger.added - ledger.perhaps_deleted <= tasks.keys()

@@ -33,9 +33,22 @@ def own_schema(purpose: str) -> str:
     return f"{postgres_url()}?schema=test_{purpose}_{worker}"
 
 
+def wait_for_lock(application: str) -> None:
+    """Wait until a connection of an application waits for a lock."""
+    import psycopg  # noqa: PLC0415 - most tests need none
+
+    with psycopg.connect(postgres_url(), autocommit=True) as connection:
+        waiting = (
+            "SELECT 1 FROM pg_stat_activity WHERE application_name = %s "
+            "AND wait_event_type = 'Lock'"
+        )
+        while not connection.execute(waiting, [application]).fetchone():
+            pass
+
+
 @contextmanager
 def store_url(kind: str) -> Iterator[str]:
-    """Yield the URL of a store of a kind; what it held before has to be forgotten."""
+    """Yield the URL of a store of a kind; the caller empties it."""
     if kind == "memory":
         yield "memory"
     elif kind == "postgres":

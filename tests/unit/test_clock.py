@@ -37,7 +37,7 @@ def test_a_moment_survives_the_round_trip(moment: datetime) -> None:
     "moment", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]
 )
 def test_the_first_and_the_last_moment(moment: datetime) -> None:
-    """The whole of the years 1 to 9999 can be told."""
+    """The whole of the years 1 to 9999 can be reported."""
     assert from_usec(to_usec(moment)) == moment
 
 
@@ -91,7 +91,7 @@ class TestManualClock:
         assert clock.now() == datetime(2060, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)
 
     def test_it_moves_to_a_moment(self) -> None:
-        """It moves to a later moment, or to the one it stands at."""
+        """It moves to a later time, or to the one it is at."""
         clock = ManualClock()
         later = START + timedelta(days=1)
 
@@ -111,7 +111,7 @@ class TestManualClock:
         assert clock.now() == START
 
     def test_it_does_not_move_back(self) -> None:
-        """An earlier moment is refused and moves nothing."""
+        """An earlier time is refused and moves nothing."""
         clock = ManualClock()
 
         with pytest.raises(ClockError, match="the clock is at 2026-01-01T00:00:00"):

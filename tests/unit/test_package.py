@@ -49,7 +49,7 @@ def test_the_names_are_sorted_and_exist() -> None:
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
-    """The version stands in one place."""
+    """The version is in one place."""
     assert pullqueue.__version__ == version("pullqueue")
 
 

@@ -101,8 +101,8 @@ class Authorizer:
             messages.FORBIDDEN,
             status=403,
             reason="forbidden",
-            explanation=f"{token.email!r} is no {right.value} in the acl of queue {queue.name!r}: "
-            "add it there in queue.yaml",
+            explanation=f"{token.email!r} is not a {right.value} in the acl of queue "
+            f"{queue.name!r}: add it there in queue.yaml",
         )
 
 

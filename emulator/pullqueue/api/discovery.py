@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from importlib.resources import files
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from flask import Blueprint, Response, request
@@ -19,40 +20,56 @@ _PREFERRED = "v1beta2"
 _ROOT = "$ROOT/"
 """In the documents: the address of the server."""
 
-blueprint = Blueprint("discovery", __name__)
+
+class Api(NamedTuple):
+    """One API in the directory."""
+
+    name: str
+    version: str
+    title: str
+    description: str
+    document: Callable[[str], Json]
+    """Returns its discovery document, given the address of the server with a slash at the end."""
 
 
-@blueprint.get("/discovery/v1/apis")
-def get_directory() -> Response:
-    """Send the list of APIs."""
-    items = [_item(version) for version in VERSIONS]
-    if (name := request.args.get("name")) is not None:
-        items = [item for item in items if item["name"] == name]
-    if request.args.get("preferred") == "true":
-        items = [item for item in items if item["preferred"]]
-    listed = {"kind": "discovery#directoryList", "discoveryVersion": "v1", "items": items}
-    return Response(encode(listed), content_type=JSON_TYPE)
+def blueprint(*others: Api) -> Blueprint:
+    """Return the routes of the discovery service for the Task Queue API and others."""
+    routes = Blueprint("discovery", __name__)
+    apis = {(api.name, api.version): api for api in (*map(_own, VERSIONS), *others)}
 
+    @routes.get("/discovery/v1/apis")
+    def get_directory() -> Response:
+        """Send the list of APIs."""
+        items = [_item(api) for api in apis.values()]
+        if (name := request.args.get("name")) is not None:
+            items = [item for item in items if item["name"] == name]
+        if request.args.get("preferred") == "true":
+            items = [item for item in items if item["preferred"]]
+        listed = {"kind": "discovery#directoryList", "discoveryVersion": "v1", "items": items}
+        return Response(encode(listed), content_type=JSON_TYPE)
 
-@blueprint.get("/discovery/v1/apis/<name>/<version>/rest")
-def get_document(name: str, version: str) -> Response:
-    """Send the document of an API."""
-    if name != NAME or version not in VERSIONS:
-        raise ApiError(
-            NOT_FOUND,
-            status=404,
-            reason="notFound",
-            explanation=f"there is no API {name!r} {version!r} here, only {NAME} with "
-            f"{' and '.join(VERSIONS)}",
-        )
-    text = _text(version).replace(_ROOT, request.host_url)
-    return Response(text, content_type=JSON_TYPE)
+    @routes.get("/discovery/v1/apis/<name>/<version>/rest")
+    def get_document(name: str, version: str) -> Response:
+        """Send the document of an API."""
+        api = apis.get((name, version))
+        if api is None:
+            raise ApiError(
+                NOT_FOUND,
+                status=404,
+                reason="notFound",
+                explanation=f"there is no API {name!r} {version!r} here, only "
+                + ", ".join(f"{api.name} {api.version}" for api in apis.values()),
+            )
+        return Response(encode(api.document(request.host_url)), content_type=JSON_TYPE)
 
+    @routes.get("/$discovery/rest")
+    def get_document_by_parameter() -> Response:
+        """Send the document of the API that has the version in the query."""
+        version = request.args.get("version", _PREFERRED)
+        name = next((known for known, its in apis if its == version), NAME)
+        return get_document(name, version)
 
-@blueprint.get("/$discovery/rest")
-def get_document_by_parameter() -> Response:
-    """Send the document of the API, of the version in the query."""
-    return get_document(NAME, request.args.get("version", _PREFERRED))
+    return routes
 
 
 @cache
@@ -67,19 +84,34 @@ def _text(version: str) -> str:
     return files(__package__).joinpath(f"{NAME}_{version}.json").read_text("utf-8")
 
 
-def _item(version: str) -> Json:
+def _own(version: str) -> Api:
     described = document(version)
-    path = f"apis/{NAME}/{version}/rest"
+    return Api(
+        name=NAME,
+        version=version,
+        title=described["title"],
+        description=described["description"],
+        document=partial(_served, version),
+    )
+
+
+def _served(version: str, root_url: str) -> Json:
+    parsed: Json = msgspec.json.decode(_text(version).replace(_ROOT, root_url))
+    return parsed
+
+
+def _item(api: Api) -> Json:
+    path = f"apis/{api.name}/{api.version}/rest"
     return {
         "kind": "discovery#directoryItem",
-        "id": described["id"],
-        "name": NAME,
-        "version": version,
-        "title": described["title"],
-        "description": described["description"],
+        "id": f"{api.name}:{api.version}",
+        "name": api.name,
+        "version": api.version,
+        "title": api.title,
+        "description": api.description,
         "discoveryRestUrl": f"{request.host_url}discovery/v1/{path}",
         "discoveryLink": f"./{path}",
         "icons": {},
         "documentationLink": request.host_url,
-        "preferred": version == _PREFERRED,
+        "preferred": api.version != VERSIONS[0],
     }

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPException, HTTPResponse
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode
+from urllib.request import ProxyHandler, Request, build_opener
 
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.cli._options import server_url
-from pullqueue.config.text import reason_of
-from pullqueue.error_codes import EXIT_FAILURE
+from pullqueue.cli._addresses import server_url
+from pullqueue.cli._reasons import reason_of
 
 _TIMEOUT_SECONDS = 60
 
@@ -23,34 +24,26 @@ Json = dict[str, Any]
 
 
 class RefusedError(click.ClickException):
-    """the server refused an operation"""
+    """the server refused what was asked of it"""
 
     def __init__(self, message: str, *, status: int) -> None:
-        """Take the server's reason and the HTTP status."""
+        """Carry the server's reason and the HTTP status."""
         self.status = status
         super().__init__(message)
 
 
-class ServerError(RefusedError):
-    """the server failed"""
-
-    exit_code = EXIT_FAILURE
-
-
 class UnreachableError(click.ClickException):
-    """no server responds"""
-
-    exit_code = EXIT_FAILURE
+    """no server answers"""
 
 
 class Answer:
-    """The response of a server, of which no part is lost unnoticed."""
+    """What a server sends, of which nothing goes missing unnoticed."""
 
     def __init__(self, response: HTTPResponse, url: str) -> None:
         self._response = response
         self._url = url
         self.bytes = response.length or 0
-        """Its length; 0 if that was not announced."""
+        """How long it is; 0 where that was not announced."""
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +57,7 @@ class Answer:
         self._response.close()
 
     def read(self, most: int | None = None) -> bytes:
-        """Return the rest of it, or up to `most` bytes; nothing at its end.
+        """Give the rest of it, or as much of it as `most`; nothing when it is over.
 
         Raises:
             UnreachableError: it breaks off.
@@ -79,32 +72,28 @@ class Answer:
 
     def _broken_off(self, why: str) -> UnreachableError:
         return UnreachableError(
-            f"the response of {self._url} broke off ({why}): check whether the server still runs, "
+            f"the answer of {self._url} broke off ({why}): see whether the server is still there, "
             "and try again"
         )
 
 
 class Client:
-    """Calls one server, over one connection and without a proxy."""
+    """Speaks to one server; no proxy stands between."""
 
     def __init__(self, url: str | None = None, *, timeout: float = _TIMEOUT_SECONDS) -> None:
-        """Take an address; None is that of the environment, or the default.
+        """Take an address; None is that of the environment, or the default one.
 
-        `timeout` is how many seconds the server may be silent.
+        `timeout` is for how many seconds the server may say nothing.
 
         Raises:
-            UsageError: it is not an address.
+            ClickException: it is no address.
         """
         self.url = server_url(url)
-        parts = urlsplit(self.url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
-        self._prefix = f"{parts.path}/_emulator"
-        if (ctx := click.get_current_context(silent=True)) is not None:
-            ctx.call_on_close(self._connection.close)
+        self._timeout = timeout
+        self._opener = build_opener(ProxyHandler({}))
 
     def get(self, path: str, /, **query: object) -> Json:
-        """Read something; parameters that are None are left out."""
+        """Ask for something; parameters that are None are left out."""
         return self._json("GET", path, query=query)
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Json:
@@ -127,29 +116,28 @@ class Client:
         query: Mapping[str, object] | None = None,
         body: bytes | None = None,
     ) -> Answer:
-        """Send a request and return the response, for a `with` block.
+        """Send a request and give the answer, for a `with` block.
 
         Raises:
             RefusedError: the server refuses it.
-            UnreachableError: there is no server, or it is not a pullqueue.
+            UnreachableError: there is no server, or none of ours.
         """
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
-        target = f"{self._prefix}{path}" + (f"?{urlencode(given)}" if given else "")
+        url = f"{self.url}/_emulator{path}" + (f"?{urlencode(given)}" if given else "")
         headers = {"Content-Type": "application/json"} if body is not None else {}
+        request = Request(url, body, headers, method=verb)  # noqa: S310 - http(s), see server_url
         try:
-            self._connection.request(verb, target, body, headers)
-            response = self._connection.getresponse()
-        except (HTTPException, OSError, ValueError) as error:
-            self._connection.close()
+            return Answer(self._opener.open(request, timeout=self._timeout), self.url)
+        except HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except (URLError, HTTPException, OSError, ValueError) as error:
+            why = getattr(error, "reason", error)
+            reason = reason_of(why) if isinstance(why, BaseException) else why
             raise UnreachableError(
-                f"no pullqueue responds at {self.url} ({reason_of(error)}): start one with "
-                f"`pullqueue serve`, or give its address with --url or {ADDRESS_VARIABLE}"
+                f"no pullqueue answers at {self.url} ({reason}): start one with `pullqueue serve`, "
+                f"or say where it is with --url or {ADDRESS_VARIABLE}"
             ) from None
-        answer = Answer(response, self.url)
-        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            with answer:
-                raise self._refusal(answer.read(), response.status)
-        return answer
 
     def _json(
         self,
@@ -166,36 +154,35 @@ class Client:
         except (ValueError, TypeError):
             raise self._stranger() from None
 
-    def _refusal(self, body: bytes, status: int) -> click.ClickException:
-        """Return the error of a server in its own words, or that it is not a pullqueue."""
+    def _refusal(self, error: HTTPError) -> click.ClickException:
+        """Give what a server said in its own words, or that it is none of ours."""
         try:
-            answer = json.loads(body)
+            answer = json.loads(error.read())
             if "reason" in answer:
-                return ServerError(answer["reason"], status=status)
-            # The message may be that of the real service; the details are in `debugInfo`.
-            message = answer["error"]["errors"][0].get("debugInfo") or answer["error"]["message"]
+                return RefusedError(answer["reason"], status=error.code)
+            # The message may be the real service's; what exactly was wrong then stands beside it.
+            told = answer["error"]["errors"][0].get("debugInfo") or answer["error"]["message"]
         except (ValueError, LookupError, TypeError, AttributeError):
             return self._stranger()
-        if message == HTTPStatus.NOT_FOUND.phrase:
-            return self._stranger()  # our routes name what is missing
-        kind = ServerError if status >= HTTPStatus.INTERNAL_SERVER_ERROR else RefusedError
-        return kind(str(message), status=status)
+        if told == HTTPStatus.NOT_FOUND.phrase:
+            return self._stranger()  # whatever is missing from a route of ours is named
+        return RefusedError(str(told), status=error.code)
 
     def _stranger(self) -> UnreachableError:
         return UnreachableError(
-            f"the server at {self.url} is not a pullqueue, or another version: give its address "
-            f"with --url or {ADDRESS_VARIABLE}"
+            f"what answers at {self.url} is no pullqueue, or one of another version: say where it "
+            f"is with --url or {ADDRESS_VARIABLE}"
         )
 
 
 def task_path(queue: str, task: str | None = None) -> str:
-    """Return the path of a queue's tasks, or of one task."""
+    """Give the path of a queue's tasks, or of one task."""
     path = f"/queues/{quote(queue, safe='')}/tasks"
     return path if task is None else f"{path}/{quote(task, safe='')}"
 
 
 def queue_path(queue: str, action: str = "") -> str:
-    """Return the path of a queue, or of an operation on it."""
+    """Give the path of a queue, or of something to do with it."""
     return f"/queues/{quote(queue, safe='')}" + (f"/{action}" if action else "")
 
 

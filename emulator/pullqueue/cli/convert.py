@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from pullqueue.cli._files import unwritable
 from pullqueue.config.text import escaped
 
 _DROPPED = 1
@@ -28,13 +27,13 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     result. Exit status: 0 everything was converted and is right, 1 something was dropped or is
     wrong, 2 the file cannot be read or written.
     """
-    from pullqueue.config.check import check  # noqa: PLC0415 - only a run needs it
-    from pullqueue.config.files import read_bytes, replace_file  # noqa: PLC0415 - the same
+    from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.check import check  # noqa: PLC0415 - the same
     from pullqueue.config.findings import Severity  # noqa: PLC0415 - the same
     from pullqueue.config.settings import MAX_BYTES, Settings  # noqa: PLC0415 - the same
     from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
 
-    data = sys.stdin.buffer.read(MAX_BYTES + 1) if queue_xml == "-" else read_bytes(queue_xml)
+    data = sys.stdin.buffer.read(MAX_BYTES + 1) if queue_xml == "-" else files.read_bytes(queue_xml)
     try:
         text, dropped = convert_xml(data)
     except QueueXmlError as error:
@@ -49,11 +48,11 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     if output is None:
         click.echo(text.encode(), nl=False)
     elif output.exists() and not force:
-        raise click.UsageError(f'"{output}" exists: pass --force to replace it')
+        raise click.UsageError(f'"{escaped(str(output))}" exists: pass --force to replace it')
     else:
         try:
-            replace_file(output, text.encode())
+            files.replace_file(output, text.encode())
         except OSError as error:
-            raise unwritable(output, error) from None
+            raise files.unwritable(output, error) from None
     wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
     ctx.exit(_DROPPED if dropped or wrong else 0)

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
+from pullqueue.cli._addresses import host_and_port
 from pullqueue.cli._client import Client
-from pullqueue.cli._options import (
+from pullqueue.cli._reasons import reason_of
+from pullqueue.cli._serving import (
     found_file,
-    host_and_port,
     lease_rate_option,
     profile_option,
     queue_yaml_argument,
 )
-from pullqueue.config.text import reason_of
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.tasks import count_tasks
@@ -33,9 +33,9 @@ from pullqueue.tasks import count_tasks
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
 
-_ANSWER_SECONDS = 5
+_RESPONSE_SECONDS = 5
 _LOOK_SECONDS = 0.5
-"""How long a server that was not named may delay the command."""
+"""Maximum time that the search for a server at the default address takes."""
 
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
@@ -105,8 +105,8 @@ def exec(  # noqa: A001 - the command's name
     """Run COMMAND with its task queue calls going to an emulator.
 
     A server with the queues of QUEUE_YAML is started for as long as the command runs, or the server
-    that PULLQUEUE_EMULATOR_HOST names is used. The environment tells App Engine's client libraries
-    where it is. Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder.
+    that PULLQUEUE_EMULATOR_HOST names is used. App Engine's client libraries find it by the
+    environment. Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder.
 
     The exit status is that of the command; signals are passed on to it.
     """
@@ -122,7 +122,7 @@ def exec(  # noqa: A001 - the command's name
             )
         _check_answers(address)
         return _run(command, address)
-    hint = _hint_at_the_default_server(queue_yaml)
+    hint = _hint_at_default_server(queue_yaml)
     with _started(
         queue_yaml or found_file(Path()),
         limits=Limits(leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None),
@@ -135,8 +135,8 @@ def exec(  # noqa: A001 - the command's name
         return _run(command, address)
 
 
-def _hint_at_the_default_server(queue_yaml: Path | None) -> str | None:
-    """Return what to say if a server that could have been meant is running already."""
+def _hint_at_default_server(queue_yaml: Path | None) -> str | None:
+    """Return a hint if a server is already running at the default address."""
     try:
         found = Client(DEFAULT_ADDRESS, timeout=_LOOK_SECONDS).get("/version")
     except click.ClickException:
@@ -170,7 +170,7 @@ def _started(
 
 
 def _report_tasks_left(emulator: Emulator) -> None:
-    """Say how many tasks are lost with the server, if any."""
+    """Print the number of tasks that are lost with the server, if any."""
     from pullqueue.engine.interceptors import bypass_interceptors  # noqa: PLC0415 - when it runs
 
     with bypass_interceptors():
@@ -181,10 +181,10 @@ def _report_tasks_left(emulator: Emulator) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Check that a server of ours answers at an address; warn if it has no SDK.
+    """Check that pullqueue listens at an address; warn if it has no SDK.
 
     Raises:
-        ServerAddressError: nothing answers there, or something else does, or the server refuses.
+        ServerAddressError: nothing listens there, or something else, or the server refuses.
     """
     from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - imported when it runs
 
@@ -197,13 +197,13 @@ def _check_answers(address: str) -> None:
             "such as localhost:8124, or unset the variable"
         )
     try:
-        with closing(HTTPConnection(address, timeout=_ANSWER_SECONDS)) as connection:
+        with closing(HTTPConnection(address, timeout=_RESPONSE_SECONDS)) as connection:
             connection.request("GET", BRIDGE_PATH)
             response = connection.getresponse()
             text = response.read().decode(errors="replace").strip()
     except (OSError, HTTPException) as error:
         raise ServerAddressError(
-            f"{ADDRESS_VARIABLE} is {address!r}, where no server answers ({reason_of(error)}): "
+            f"{ADDRESS_VARIABLE} is {address!r}, where no server responds ({reason_of(error)}): "
             "start one there with `pullqueue serve`, or unset the variable"
         ) from None
     if response.status == NO_SDK_STATUS:
@@ -213,16 +213,16 @@ def _check_answers(address: str) -> None:
 
 
 def _refusal(text: str) -> str:
-    """Return why a server that answers cannot be used, in its own words if it is one of ours."""
+    """Return why a server that responds cannot be used: its own message if it is pullqueue."""
     try:
-        return f"the server refuses to answer: {json.loads(text)['error']['message']}"
+        return f"the server refuses the request: {json.loads(text)['error']['message']}"
     except (ValueError, LookupError, TypeError):
         advice = "start one there with `pullqueue serve`, or unset the variable"
-        return f"what answers is no pullqueue: {advice}"
+        return f"what listens is not pullqueue: {advice}"
 
 
 def _warn_of_missing_sdk(server: str, reason: str) -> None:
-    # Not an error: a program that uses REST does without it.
+    # Not an error: a program that uses REST does not need it.
     click.echo(f"pullqueue: a program on App Engine's SDK cannot use {server}: {reason}", err=True)
 
 

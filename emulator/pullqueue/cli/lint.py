@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pullqueue.config.settings import PROFILES
+from pullqueue.lint.reporters import FORMATS
 
 if TYPE_CHECKING:
     from pullqueue.lint.options import Arguments
-
-_FORMATS = (
-    "full", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit", "rdjson",
-)  # fmt: skip
 
 
 @click.command
@@ -37,7 +34,7 @@ _FORMATS = (
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(_FORMATS),
+    type=click.Choice(list(FORMATS)),
     help="Output format [full; github under GitHub Actions].",
 )
 @click.option(

@@ -9,10 +9,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from pullqueue.api import discovery
 from pullqueue.cloudtasks.messages import Message, message_class
-from pullqueue.cloudtasks.methods import METHODS, Method
-
-NAME: Final = "cloudtasks"
-VERSION: Final = "v2beta2"
+from pullqueue.cloudtasks.methods import DESCRIPTION, METHODS, NAME, TITLE, VERSION, Method
 
 _REVISION: Final = "20260831"
 """That of Google's document which has these methods."""
@@ -43,8 +40,8 @@ def document(root_url: str) -> dict[str, Any]:
         "name": NAME,
         "version": VERSION,
         "revision": _REVISION,
-        "title": "Cloud Tasks API",
-        "description": "App Engine's pull queues under the API of Cloud Tasks.",
+        "title": TITLE,
+        "description": DESCRIPTION,
         "icons": {},
         "documentationLink": root_url,
         "protocol": "rest",
@@ -67,11 +64,13 @@ def _resources() -> dict[str, Any]:
         # `ListTasks` of a queue is a method of its tasks: the collection is in the suffix.
         path = f"{method.resource}{method.suffix.partition(':')[0]}"
         *outer, last = re.findall("(?<![<a-z])[a-z]+(?![a-z>])", path)
-        level = resources
-        for name in outer:
-            level = level.setdefault(name, {}).setdefault("resources", {})
-        methods = level.setdefault(last, {}).setdefault("methods", {})
         name = _method_name(method)
+        if not method.resource:
+            (*outer, last), name = outer, last
+        level = resources
+        for part in outer:
+            level = level.setdefault(part, {}).setdefault("resources", {})
+        methods = level.setdefault(last, {}).setdefault("methods", {})
         identifier = ".".join([NAME, *outer, last, name])
         methods[name] = {"id": identifier, **_method(method)}
     return resources
@@ -90,24 +89,33 @@ def _method(method: Method) -> dict[str, Any]:
     parameters = {
         name: {"type": "string", "location": "path", "required": True, "pattern": f"^{pattern}$"}
     }
+    if not method.resource:
+        parameters = {"appId": {"type": "string", "location": "query"}}
     request = message_class(method.request).DESCRIPTOR
-    if method.body != "*":
+    if method.body != "*" and method.resource:
         for field, shape in _properties(request).items():
             if field not in (method.field.partition(".")[0], method.body):
                 parameters[field] = {**shape, "location": "query"}
+    version = f"{VERSION}/" if method.resource else ""
+    variable = f"{{+{name}}}" if method.resource else ""
     described = {
         "httpMethod": method.verb,
-        "path": f"{VERSION}/{{+{name}}}{method.suffix}",
-        "flatPath": f"{VERSION}/{method.path.replace('<', '{').replace('>', 'sId}')}",
+        "path": f"{version}{variable}{method.suffix}",
+        "flatPath": f"{version}{method.path.replace('<', '{').replace('>', 'sId}')}",
         "parameters": parameters,
-        "parameterOrder": [name],
+        "parameterOrder": [name] if method.resource else [],
         "response": {"$ref": method.response},
         "scopes": [_SCOPE],
     }
     if method.body:
-        body = request if method.body == "*" else request.fields_by_name[method.body].message_type
-        described["request"] = {"$ref": body.name}
+        described["request"] = {"$ref": _body(method).name}
     return described
+
+
+def _body(method: Method) -> Message:
+    """Return the descriptor of what the body of a method's requests holds."""
+    request = message_class(method.request).DESCRIPTOR
+    return request if method.body == "*" else request.fields_by_name[method.body].message_type
 
 
 def _schemas() -> dict[str, Any]:
@@ -124,7 +132,7 @@ def _schemas() -> dict[str, Any]:
 
     for method in METHODS:
         if method.body:
-            add(message_class(method.request).DESCRIPTOR)
+            add(_body(method))
         if method.body == "*":
             # The path has it.
             schemas[method.request]["properties"].pop(method.field)

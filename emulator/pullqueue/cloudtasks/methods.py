@@ -11,6 +11,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+NAME: Final = "cloudtasks"
+VERSION: Final = "v2beta2"
+TITLE: Final = "Cloud Tasks API"
+DESCRIPTION: Final = "App Engine's pull queues under the API of Cloud Tasks."
 SERVICE: Final = "google.cloud.tasks.v2beta2.CloudTasks"
 LOCATIONS_SERVICE: Final = "google.cloud.location.Locations"
 

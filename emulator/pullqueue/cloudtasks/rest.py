@@ -13,9 +13,19 @@ from flask import Blueprint, Response, g, request
 
 from pullqueue.api import bodies, fields
 from pullqueue.api.auth import bearer_text
-from pullqueue.api.encoding import JSON_TYPE, encode
+from pullqueue.api.discovery import Api
+from pullqueue.api.encoding import JSON_TYPE, Json, encode
+from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
-from pullqueue.cloudtasks.methods import METHODS, UNIMPLEMENTED, Method
+from pullqueue.cloudtasks.methods import (
+    DESCRIPTION,
+    METHODS,
+    NAME,
+    TITLE,
+    UNIMPLEMENTED,
+    VERSION,
+    Method,
+)
 from pullqueue.errors import PullQueueError
 
 if TYPE_CHECKING:
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
     from pullqueue.cloudtasks.service import Service
     from pullqueue.control.state import ServerState
 
-PREFIX: Final = "/v2beta2"
+PREFIX: Final = f"/{VERSION}"
 
 _VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _SYSTEM_PARAMETERS: Final = frozenset(
@@ -32,6 +42,10 @@ _SYSTEM_PARAMETERS: Final = frozenset(
     | {"$.xgafv", "$alt", "$callback", "$fields", "$key", "$prettyPrint"}
 )
 """Query parameters that every method of Google's APIs knows."""
+_MISSING_EXTRA: Final = (
+    "Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]', then start the "
+    "server again"
+)
 _FORMATS: Final = ("", "json", "json;enum-encoding=string", "json;enum-encoding=int")
 
 
@@ -53,14 +67,21 @@ def lazy_service(state: ServerState, *, acl: bool = False) -> Callable[[], Servi
         try:
             from pullqueue.cloudtasks.service import Service  # noqa: PLC0415 - takes half a second
         except ModuleNotFoundError:
-            raise StatusError(
-                "UNIMPLEMENTED",
-                "Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]', then "
-                "start the server again",
-            ) from None
+            raise StatusError("UNIMPLEMENTED", _MISSING_EXTRA) from None
         return Service(state, acl=acl)
 
     return service
+
+
+def _document(root_url: str) -> Json:
+    try:
+        from pullqueue.cloudtasks.discovery import document  # noqa: PLC0415 - takes half a second
+    except ModuleNotFoundError:
+        raise ApiError(_MISSING_EXTRA, status=501, reason="notImplemented") from None
+    return document(root_url)
+
+
+API: Final = Api(NAME, VERSION, TITLE, DESCRIPTION, _document)
 
 
 def blueprint(service: Callable[[], Service]) -> Blueprint:
@@ -190,8 +211,7 @@ def _json(body: dict[str, Any], status: int) -> Response:
 def _unimplemented(**_parts: str) -> Response:
     raise StatusError(
         "UNIMPLEMENTED",
-        f"{request.method} {request.path:.200} is not supported: create, delete and lease tasks "
-        "one call at a time",
+        f"{request.method} {request.path:.200} is not supported: no client library calls it",
     )
 
 

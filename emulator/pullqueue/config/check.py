@@ -11,7 +11,7 @@ from pullqueue.config.findings import Finding, Label, Report, Severity
 from pullqueue.config.reader import ParseResult, parse
 from pullqueue.config.rules import Rule, all_rules
 from pullqueue.config.settings import Settings
-from pullqueue.config.suppress import Comments, ignore_comments
+from pullqueue.config.suppress import ignore_comments
 from pullqueue.config.text import escaped
 from pullqueue.config.view import View
 
@@ -37,9 +37,7 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:
     levels = _levels(settings.profile, settings.at_least, tuple(settings.levels.items()))
     found = {rule: _reports(rule, result, view) for rule in levels}
     _drop_cascades(found, levels)
-    comments = ignore_comments(result.source, result.scalars)
-    _suppress(found, result.source, comments, loading=settings.loading)
-    _check_comments(found, result, comments)
+    _apply_comments(found, result, loading=settings.loading)
     findings = [
         _finding(rule, levels[rule], report, result.source)
         for rule, reports in found.items()
@@ -86,24 +84,25 @@ def _drop_cascades(found: _Found, levels: Mapping[Rule, Severity]) -> None:
             found[rule] = [report for report in reports if report.path not in removed]
 
 
-def _suppress(found: _Found, source: Source, comments: Comments, *, loading: bool) -> None:
-    """Drop what comments hide; they hide nothing that prevents a file from being loaded."""
+def _apply_comments(found: _Found, result: ParseResult, *, loading: bool) -> None:
+    """Drop what comments suppress, and report what is wrong with the comments themselves.
+
+    They suppress nothing that prevents a file from being loaded.
+    """
+    source = result.source
+    comments = ignore_comments(source, result.scalars)
+
+    def left(rule: Rule, reports: list[Report]) -> list[Report]:
+        return [r for r in reports if not comments.hide(rule, source.position(r.at.start)[0])]
+
+    rules = {rule.name: rule for rule in found}
+    if unknown := rules.get("unknown-rule"):
+        found[unknown] = comments.unknown_rules()
     for rule, reports in found.items():
         if rule.suppressible and (rule.loadable or not loading):
-            found[rule] = [
-                report
-                for report in reports
-                if not comments.hide(rule, source.position(report.at.start)[0])
-            ]
-
-
-def _check_comments(found: _Found, result: ParseResult, comments: Comments) -> None:
-    """Report what is wrong with the comments themselves."""
-    for rule in found:
-        if rule.name == "unknown-rule":
-            found[rule] = comments.unknown_rules()
-        elif rule.name == "unused-ignore" and result.root is not None:
-            found[rule] = comments.unused(result.source, found)
+            found[rule] = left(rule, reports)
+    if (unused := rules.get("unused-ignore")) and result.root is not None:
+        found[unused] = left(unused, comments.unused(source, found))
 
 
 def _merged(reports: list[Report], source: Source) -> Iterator[Report]:

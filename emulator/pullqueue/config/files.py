@@ -78,6 +78,11 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
         raise
 
 
+def unwritable(path: Path, error: OSError) -> ConfigFileError:
+    """Return the error for a file that cannot be written."""
+    return ConfigFileError(f'cannot write "{escaped(str(path))}": {reason_of(error)}')
+
+
 def _status(path: Path) -> os.stat_result | None:
     """Return the status of a file that may be replaced; None where there is no file."""
     try:

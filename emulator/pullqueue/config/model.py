@@ -1,6 +1,6 @@
 """A checked `queue.yaml` as data: one frozen dataclass per mapping of the format.
 
-None stands for a key that the file does not set.
+A key that the file does not set is None.
 """
 
 from __future__ import annotations

@@ -116,9 +116,12 @@ def _read(source: Source, reports: Reports) -> tuple[Mapping | None, list[Scalar
 def _check_characters(source: Source, reports: Reports) -> None:
     """Refuse characters YAML forbids, or that change what a line is, and merge conflicts."""
     allowed = _ALLOWED if source.text.isascii() else _ALLOWED + _ALLOWED_WIDE
-    if match := re.search(f"[^{allowed}]", source.text):
-        message = f"character U+{ord(match[0]):04X} is not allowed in YAML: remove it"
-        _stop(reports, "control-character", Place(*match.span()), message)
+    match = re.search(f"([^{allowed}])", source.text)
+    if _BOM in source.text and not match:
+        match = re.search(rf"(?m)^[^#\r\n{_BOM}]*({_BOM})", source.text)
+    if match:
+        message = f"character U+{ord(match[1]):04X} is not allowed in YAML: remove it"
+        _stop(reports, "control-character", Place(*match.span(1)), message)
     if match := _CONFLICT.search(source.text):
         message = "a merge conflict was left in the file: resolve it"
         _stop(reports, "merge-conflict", Place(*match.span()), message)

@@ -8,7 +8,6 @@ soon as it passes a limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import yaml
@@ -54,22 +53,6 @@ _COLLECTION_TAGS = {Mapping: _TAG_PREFIX + "map", Sequence: _TAG_PREFIX + "seq"}
 _COMPLEX = "complex"
 
 
-def parse_events(text: str) -> Iterator[Event]:
-    """Yield a text's events, from PyYAML's C parser where there is one.
-
-    Raises:
-        yaml.YAMLError: the text is not YAML; raised after the events that come before the fault.
-    """
-    events: Iterator[Event] = yaml.parse(text, Loader=_LOADER)
-    return events
-
-
-def span_of(event: Event) -> Place:
-    """Return the place of an event, its anchor and tag included."""
-    start, end = event.start_mark, event.end_mark
-    return Place(start.index if start else 0, end.index if end else 0)
-
-
 def build_tree(text: str, reports: Reports) -> Node | None:
     """Return the root of the first document; None where there is no document.
 
@@ -103,7 +86,7 @@ class _TreeBuilder:
 
     def build(self) -> Node | None:
         documents = 0
-        for event in parse_events(self._text):
+        for event in yaml.parse(self._text, Loader=_LOADER):
             if isinstance(event, DocumentStartEvent):
                 documents += 1
                 if documents > 1:
@@ -111,7 +94,7 @@ class _TreeBuilder:
                     break
                 self._check_directives(event)
             elif isinstance(event, AliasEvent):
-                self._refuse_anchor(span_of(event), f"alias `*{shorten(event.anchor or '')}`")
+                self._refuse_anchor(_span_of(event), f"alias `*{shorten(event.anchor or '')}`")
                 raise UnreadableError
             elif isinstance(event, CollectionStartEvent):
                 self._open(event, self._counted(event))
@@ -126,7 +109,7 @@ class _TreeBuilder:
 
     def _counted(self, event: NodeEvent) -> Place:
         self._nodes += 1
-        place = span_of(event)
+        place = _span_of(event)
         if self._nodes > MAX_NODES:
             what = f"the file has more than {MAX_NODES:,} values: it is not a queue.yaml"
             self._stop("file-too-large", place, what)
@@ -152,7 +135,7 @@ class _TreeBuilder:
         if isinstance(node, Mapping):
             for same in pairs.values():
                 node.pairs.append(same[0] if len(same) == 1 else self._merge_duplicates(same))
-        node.end = span_of(event).end if node.flow else max(node.end, _last_end(node))
+        node.end = _span_of(event).end if node.flow else max(node.end, _last_end(node))
         self._place(node if known else Scalar(start=node.start, end=node.end, text="", opaque=True))
 
     def _place(self, node: Node) -> None:
@@ -225,12 +208,9 @@ class _TreeBuilder:
 
     def _refuse_anchor(self, place: Place, what: str) -> None:
         if not self._anchored:
-            from pullqueue.config.aliases import expansion  # noqa: PLC0415 - few files have any
-
             self._anchored = True
             message = f"{what} is not supported by App Engine: write the value out where it is used"
-            report = Report(at=place, message=message, fix=expansion(self._text))
-            self._report("anchor-or-alias", report)
+            self._report("anchor-or-alias", Report(at=place, message=message))
 
     def _refuse_tag(self, place: Place, tag: str) -> None:
         shown = shorten(tag.replace(_TAG_PREFIX, "!!"))
@@ -238,7 +218,7 @@ class _TreeBuilder:
         self._report("yaml-tag", Report(at=place, message=message))
 
     def _refuse_second_document(self, event: Event) -> None:
-        start = span_of(event).start
+        start = _span_of(event).start
         message = (
             "a second YAML document begins here: queue.yaml must be one document; "
             "join the documents or split the file"
@@ -248,7 +228,7 @@ class _TreeBuilder:
     def _check_directives(self, event: DocumentStartEvent) -> None:
         if not (event.version or event.tags):
             return
-        start = span_of(event).start
+        start = _span_of(event).start
         directive = self._text[start:].split("\n", 1)[0].rstrip()
         message = f"directive `{shorten(directive)}` makes App Engine's reader fail: remove it"
         at = Place(start, start + len(directive))
@@ -260,6 +240,12 @@ class _TreeBuilder:
     def _stop(self, rule: str, place: Place, message: str) -> None:
         self._report(rule, Report(at=Place(place.start, place.start + 1), message=message))
         raise UnreadableError
+
+
+def _span_of(event: Event) -> Place:
+    """Return the place of an event, its anchor and tag included."""
+    start, end = event.start_mark, event.end_mark
+    return Place(start.index if start else 0, end.index if end else 0)
 
 
 def _last_end(node: Mapping | Sequence) -> int:

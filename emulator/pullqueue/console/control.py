@@ -8,27 +8,21 @@ from typing import cast
 import msgspec
 
 from pullqueue.api.encoding import Json
-from pullqueue.clock import ManualClock, from_usec
+from pullqueue.clock import ManualClock
 from pullqueue.control.operations import call
 from pullqueue.control.state import ServerState
-from pullqueue.limits import Limits
 
 
 class Control:
-    """Calls operations in process, as their routes do."""
+    """Calls operations in process, as their routes would."""
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
         self.token = state.token
-        """The token that the forms contain."""
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the emulator."""
-        return self._state.emulator.limits
+        """What the forms carry."""
 
     def surroundings(self) -> dict[str, Json]:
-        """Return what a page shows of configuration and clock if the store does not respond."""
+        """Give what a page shows of configuration and clock though the store cannot be asked."""
         emulator, file = self._state.emulator, self._state.config_file
         return {
             "config": {
@@ -36,7 +30,7 @@ class Control:
                 "problem": None if file is None else file.problem,
             },
             "clock": {
-                "now": from_usec(emulator.clock.now_usec()).isoformat(),
+                "now": emulator.clock.now().isoformat(),
                 "manual": isinstance(emulator.clock, ManualClock),
             },
         }
@@ -49,7 +43,7 @@ class Control:
         body: Json | None = None,
         **path: str,
     ) -> Json:
-        """Carry out an operation and return its result.
+        """Do an operation and give its answer.
 
         Raises:
             PullQueueError: it is refused.

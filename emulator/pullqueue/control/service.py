@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta
 import pullqueue
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.api.tokens import SCOPES
+from pullqueue.api.tokens import DEFAULT_SCOPES
 from pullqueue.clock import ManualClock, from_usec
 from pullqueue.control import models
 from pullqueue.control.config_file import Changes
@@ -95,7 +95,7 @@ class TokenQuery(Model):
 
     email: str
     scope: Annotated[
-        Maybe[str], Meta(description="Scopes separated by blanks; all of taskqueue if absent.")
+        Maybe[str], Meta(description="Scopes separated by blanks; default: those of both APIs.")
     ] = UNSET
 
 
@@ -226,8 +226,8 @@ def remove_fault(state: ServerState, number: str) -> models.Deleted:
 @operation("GET", "/token")
 def get_token(state: ServerState, query: TokenQuery) -> Json:
     """Return an access token for an e-mail address, where the acl is enforced."""
-    scopes = SCOPES[0] if query.scope is UNSET else query.scope
-    issued = state.tokens.issue(_email(query.email), frozenset(scopes.split()))
+    scopes = DEFAULT_SCOPES if query.scope is UNSET else query.scope.split()
+    issued = state.tokens.issue(_email(query.email), frozenset(scopes))
     return state.tokens.response(issued)
 
 

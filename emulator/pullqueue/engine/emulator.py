@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 __tracebackhide__ = is_refusal
 
 _DEFAULT_QUEUE = "default"
-_NAMES_LISTED = 10
 """Every app has it, whether or not queue.yaml says so; it is a push queue."""
+_NAMES_LISTED = 10
+"""How many names the message about an unknown queue has at most."""
 
 
 class Emulator:
@@ -132,6 +133,9 @@ class Emulator:
             UnknownQueueError: there is no such queue.
         """
         self._follow()
+        if name not in self._queues:
+            # Another process may have made it just now.
+            self._follow(at_once=True)
         queue = self._queues.get(name)
         if queue is None:
             raise UnknownQueueError(self._unknown(name), queue_name=name)
@@ -203,9 +207,7 @@ class Emulator:
 
         The configuration and the clock stay.
         """
-        with self._lock:
-            self._store.clear()
-            self._load()
+        self._store.clear()
         self._configure(self._config, resume=False)
 
     def export(self) -> dict[str, QueueContents]:
@@ -218,15 +220,14 @@ class Emulator:
         Raises:
             UnknownQueueError: contents are for a queue that there is not; nothing changes.
         """
-        from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
-
         retentions: dict[str, Retention] = {}
         for name, restored in contents.items():
             record = restored.record or QueueRecord()
-            if record.settings is not None:
-                retentions[name] = retention_of(QueueSettings.from_json(record.settings))
-            elif record.deleted_usec is None:
-                retentions[name] = self.queue(name).retention
+            if record.deleted_usec is None:
+                settings = self._settings_of(name, record)
+                if settings is None:
+                    raise UnknownQueueError(self._unknown(name), queue_name=name)
+                retentions[name] = retention_of(settings)
         with self._lock:
             self._store.restore(contents, retentions=retentions)
             self._load()
@@ -272,24 +273,18 @@ class Emulator:
             listed.setdefault(_DEFAULT_QUEUE, QueueSettings(name=_DEFAULT_QUEUE))
         with self._lock:
             records = self._store.queue_records()
-            self._config = config
-            self._listed = frozenset(listed)
-            queues: dict[str, Queue] = {}
-            for name, settings in listed.items():
-                queue = queues[name] = self._configured(settings)
-                queue.set_disabled(False)
-                record = records.get(name, QueueRecord())
-                if record.deleted_usec is not None or record.settings is not None:
-                    # What queue.yaml has takes the place of what was deleted, or made at run time.
-                    self._store.drop_queue_record(name)
-                    queue.set_record(QueueRecord())
-                elif record.paused and resume:
-                    self._store.change_queue_record(name, paused=False)
+            self._config, self._listed = config, listed
+            for name, record in records.items():
+                if name in listed:
+                    if record.deleted_usec is not None or record.settings is not None:
+                        # queue.yaml takes the place of what was deleted, or made at run time.
+                        self._store.drop_queue_record(name)
+                    elif record.paused and resume:
+                        self._store.change_queue_record(name, paused=False)
             for name, queue in self._queues.items():
-                if name not in queues:
-                    queue.set_disabled(not queue.created)
-                    queues[name] = queue
-            self._queues = queues
+                queue.set_disabled(name not in listed and not queue.created)
+                if name in listed:
+                    self._configured(listed[name])
             self._load()
 
     def _configured(self, settings: QueueSettings) -> Queue:
@@ -321,37 +316,48 @@ class Emulator:
             else tombstone,
         )
 
-    def _follow(self) -> None:
-        """Load what other processes may have changed, once a second."""
-        if self._store.is_shared:
-            now_usec = self.clock.now_usec()
-            if not 0 <= now_usec - self._checked_usec < USEC_PER_SECOND:
+    def _follow(self, *, at_once: bool = False) -> None:
+        """Load what other processes may have changed: once a second, or `at_once`."""
+        if not self._store.is_shared:
+            return
+        now_usec = self.clock.now_usec()
+        if not at_once and 0 <= now_usec - self._checked_usec < USEC_PER_SECOND:
+            return
+        # One thread loads, the others do not wait for it: the database may hang.
+        if self._lock.acquire(blocking=False):
+            try:
                 self._checked_usec = now_usec
-                with self._lock:
-                    self._load()
+                self._load()
+            finally:
+                self._lock.release()
 
     def _load(self) -> None:
-        """Make the queues what the store has recorded of them."""
+        """Make the queues what queue.yaml lists and the store has recorded."""
+        records = self._store.queue_records()
+        queues: dict[str, Queue] = {}
+        for name in dict.fromkeys([*self._listed, *self._queues, *records]):
+            record = records.get(name, QueueRecord())
+            queue = self._queues.get(name)
+            if name in self._listed:
+                # A process made it whose queue.yaml does not have it.
+                record = record._replace(settings=None)
+            elif queue is not None and queue.created and record.settings is None:
+                record = QueueRecord(deleted_usec=self.now_usec())
+            settings = self._settings_of(name, record)
+            if settings is not None and record.deleted_usec is None:
+                queue = queues[name] = self._configured(settings)
+            if queue is not None:
+                queue.set_record(record)
+        self._queues = queues
+
+    def _settings_of(self, name: str, record: QueueRecord) -> QueueSettings | None:
+        """Return the settings of a queue with a record; None: there is no such queue."""
         from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
 
-        records = self._store.queue_records()
-        queues = dict(self._queues)
-        for name, record in records.items():
-            if record.settings is None:
-                continue
-            if name in self._listed:
-                # Another process made it, whose queue.yaml does not have it.
-                records[name] = record._replace(settings=None)
-            else:
-                queues[name] = self._configured(QueueSettings.from_json(record.settings))
-        for name, queue in list(queues.items()):
-            record = records.get(name, QueueRecord())
-            if queue.created and record.settings is None and record.deleted_usec is None:
-                record = QueueRecord(deleted_usec=self.now_usec())
-            queue.set_record(record)
-            if record.deleted_usec is not None:
-                del queues[name]
-        self._queues = queues
+        if record.settings is not None and name not in self._listed:
+            return QueueSettings.from_json(record.settings)
+        queue = self._queues.get(name)
+        return self._listed.get(name) if queue is None else queue.settings
 
     def _unknown(self, name: str) -> str:
         import difflib  # noqa: PLC0415 - keeps the import of pullqueue cheap

@@ -92,7 +92,7 @@ def bypass_interceptors() -> Iterator[None]:
 
 @contextmanager
 def call_deadline(usec: int) -> Iterator[None]:
-    """Yield the calls of the block a deadline, in microseconds from when they are made."""
+    """Set the deadline of the calls in the block, in microseconds from when each is made."""
     token = _deadline_usec.set(usec)
     try:
         yield

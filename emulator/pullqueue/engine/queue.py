@@ -20,7 +20,7 @@ from pullqueue.errors import (
     UnknownQueueError,
     is_refusal,
 )
-from pullqueue.tasks import DeleteResult, NewTask, Task, taken_by
+from pullqueue.tasks import DeleteResult, NewTask, Task, why_in_use
 
 __tracebackhide__ = is_refusal
 
@@ -74,7 +74,7 @@ class Queue(QueueView):
         added, refused = self.insert(tasks)
         if refused:
             name, error = next(iter(refused.items()))
-            state = taken_by(existing=error is not TombstonedTaskError)
+            state = why_in_use(existing=error is not TombstonedTaskError)
             raise error(
                 f"task {name!r} of queue {self.name!r} {state}: choose another name, or give none",
                 queue_name=self.name,
@@ -305,7 +305,7 @@ class Queue(QueueView):
         self._record = self._record._replace(paused=paused)
 
     def _check_exists(self) -> None:
-        if self._deleted:
+        if self._record.deleted_usec is not None:
             raise UnknownQueueError(f"queue {self.name!r} was deleted", queue_name=self.name)
 
     def _check_usable(self) -> None:

@@ -83,7 +83,6 @@ class QueueView:
         self._storage_limit_bytes = storage_limit_bytes
         self._retention = retention_of(settings)
         self._disabled = False
-        self._deleted = False
         self._record = QueueRecord()
         # A store that outlives the process may know the queue by another limit.
         store.change_retention(settings.name, self._retention)
@@ -107,7 +106,6 @@ class QueueView:
     def set_record(self, record: QueueRecord) -> None:
         """Set what the store has recorded of the queue."""
         self._record = record
-        self._deleted = record.deleted_usec is not None
 
     @property
     def name(self) -> str:
@@ -253,14 +251,12 @@ def is_task(value: object) -> TypeGuard[AnyTask]:
 def retention_of(settings: QueueSettings) -> Retention:
     """Return how long a queue with some settings keeps tasks and names."""
     retry, lifetime = settings.retry_parameters, settings.task_lifetime_seconds
+    tombstone = settings.tombstone_seconds
+    if lifetime is not None and lifetime >= LAST_USEC // USEC_PER_SECOND:
+        lifetime = None  # no task can reach it
     retention = Retention(
-        # A lifetime that no task can reach is none.
-        lifetime_usec=None
-        if lifetime is None or lifetime >= LAST_USEC // USEC_PER_SECOND
-        else lifetime * USEC_PER_SECOND,
-        tombstone_usec=None
-        if settings.tombstone_seconds is None
-        else settings.tombstone_seconds * USEC_PER_SECOND,
+        lifetime_usec=None if lifetime is None else lifetime * USEC_PER_SECOND,
+        tombstone_usec=None if tombstone is None else tombstone * USEC_PER_SECOND,
     )
     if retry is None or retry.task_retry_limit is None:
         # An age limit alone exhausts no task of a pull queue (as in Google's stub).

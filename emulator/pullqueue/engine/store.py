@@ -306,6 +306,15 @@ class StoreFactory(Protocol):
         """Return an empty or a newly opened store whose time is that of `clock`."""
 
 
+def leased_until(until_usec: int, tasks: Iterable[Task]) -> list[Task]:
+    """Return tasks as they are when they have been leased until a time."""
+    # A lease of 100 tasks takes 1.5 us a task; `_replace` would make that 2.5 us.
+    return [
+        Task(until_usec, sequence, name, queue, payload, tag, retries + 1, enqueued, size)
+        for _, sequence, name, queue, payload, tag, retries, enqueued, size in tasks
+    ]
+
+
 def fitting(tasks: Iterable[Task], payload_bytes: int) -> list[Task]:
     """Return the tasks up to the last whose payload still fits; one always does."""
     total = 0

@@ -13,8 +13,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.cli._options import server_url
-from pullqueue.config.text import reason_of
+from pullqueue.cli._addresses import server_url
+from pullqueue.cli._reasons import reason_of
 
 Json = dict[str, Any]
 
@@ -90,7 +90,7 @@ class TaskQueueApi:
     def _call(
         self, verb: str, path: str, query: Json | None = None, body: Json | None = None
     ) -> Json:
-        """Call a method and return its answer.
+        """Call a method and return its response.
 
         Raises:
             ApiError: it is refused, or nothing answers.
@@ -103,12 +103,12 @@ class TaskQueueApi:
         _log.debug("%s %s", verb, url)
         request = Request(url, data, headers, method=verb)  # noqa: S310 - http(s), see server_url
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
-                return dict(json.loads(answer.read() or b"{}"))
+            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+                return dict(json.loads(response.read() or b"{}"))
         except HTTPError as error:
             with error:
                 refusal = _refusal(error)
-            raise refusal or self._unreachable(f"it answers {error.code} {error.reason}") from None
+            raise refusal or self._unreachable(f"status {error.code} {error.reason}") from None
         except (OSError, HTTPException, ValueError) as error:
             why = getattr(error, "reason", error)
             reason = reason_of(why) if isinstance(why, BaseException) else why
@@ -117,7 +117,7 @@ class TaskQueueApi:
     def _unreachable(self, reason: str) -> ApiError:
         return ApiError(
             f"no task queue answers at {self._root} ({reason}): start one with `pullqueue serve`, "
-            f"or say where it is with --api_host or {ADDRESS_VARIABLE}"
+            f"or give its address by --api_host or {ADDRESS_VARIABLE}"
         )
 
 
@@ -125,11 +125,11 @@ def _task(name: str) -> str:
     return f"/tasks/{quote(name, safe='')}"
 
 
-def _refusal(answer: HTTPError) -> ApiError | None:
-    """Return the service's words and what exactly was wrong, if it is the service that answers."""
+def _refusal(response: HTTPError) -> ApiError | None:
+    """Return the service's message with its details, if it was the service that responded."""
     try:
-        error = json.loads(answer.read())["error"]
-        exactly = error["errors"][0].get("debugInfo")
-        return ApiError(f"{error['message']}{f' ({exactly})' if exactly else ''}")
+        error = json.loads(response.read())["error"]
+        details = error["errors"][0].get("debugInfo")
+        return ApiError(f"{error['message']}{f' ({details})' if details else ''}")
     except (ValueError, LookupError, TypeError, AttributeError):
         return None

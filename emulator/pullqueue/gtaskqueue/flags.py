@@ -1,4 +1,4 @@
-"""The flags of both commands, and how they may be written."""
+"""The flags of both commands, and their forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FlagsCommand(click.Command):
     """A command whose flags may have one dash, as in Google's: `-lease_secs=30`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return every flag its two dashes."""
+        """Parse flags with one dash as flags with two."""
         options = self.get_params(ctx)
         names = {name for each in options for name in (*each.opts, *each.secondary_opts)}
         with_two = [f"-{arg}" if f"-{arg.partition('=')[0]}" in names else arg for arg in args]

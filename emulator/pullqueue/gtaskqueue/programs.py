@@ -1,4 +1,4 @@
-"""A program that works on one task: its files, its lease, and what becomes of its output."""
+"""A program that works on one task: its files, its lease and its output."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Program:
         return cls(flags, task, process, folder)
 
     def set_lease(self, task: Json) -> None:
-        """Note the lease that is held now, which was just made."""
+        """Remember the current lease, which was just made."""
         self._task = task
         self._renewed = monotonic()
 

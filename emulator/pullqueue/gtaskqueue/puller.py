@@ -86,12 +86,12 @@ _POSITIVE_SECONDS = click.FloatRange(0, min_open=True)
     "second is for the output.",
 )
 @click.option(
-    "--output_url", help="Where to post the output; the task's name is added (.../done?name=)."
+    "--output_url", help="URL to post the output to; the task's name is added (.../done?name=)."
 )
 @click.option(
     "--appengine_access_token_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="File with a bearer token to send with the output (Google's held one of OAuth 1).",
+    help="File with a bearer token to send with the output (with Google's, one of OAuth 1).",
 )
 @click.option(
     "--task_timeout_secs",
@@ -137,20 +137,20 @@ class Puller:
         self._running: dict[str, Program] = {}
         self._stopped = threading.Event()
         self._leased = 0
-        """Tasks returned by the last lease."""
+        """Number of tasks of the last lease."""
         self._leased_at = self._no_lease_before = 0.0
         self._first_end: float | None = None
         """When the first program since the last lease ended."""
 
     def stop(self) -> None:
-        """Make `run` end: programs are ended, and their tasks released."""
+        """End `run`: programs are ended, and their tasks released."""
         self._stopped.set()
 
     def run(self) -> None:
         """Work until stopped; with --exit_when_empty, until no task is left.
 
         Raises:
-            ApiError: with --exit_when_empty, the server cannot say whether a task is left.
+            ApiError: with --exit_when_empty, the server does not respond, so a task may be left.
         """
         try:
             while not self._stopped.is_set():
@@ -184,13 +184,13 @@ class Puller:
         flags = self._flags
         room = flags.num_tasks - len(self._running)
         try:
-            answer = self._api.lease(lease_secs=flags.lease_secs, num_tasks=room, tag=flags.tag)
+            response = self._api.lease(lease_secs=flags.lease_secs, num_tasks=room, tag=flags.tag)
         except ApiError as error:
             if flags.exit_when_empty and not self._running:
                 raise
             _log.error("no task could be leased: %s", error.message)
-            answer = {}
-        tasks = answer.get("items", [])
+            response = {}
+        tasks = response.get("items", [])
         self._leased, self._leased_at = len(tasks), monotonic()
         if not tasks:
             self._no_lease_before = self._leased_at + flags.sleep_interval_secs

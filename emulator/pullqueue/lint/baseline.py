@@ -33,7 +33,7 @@ class Baseline:
                 (entry["file"], entry["rule"], entry["key"]): int(entry["count"])
                 for entry in entries
             }
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             message = f'"{escaped(str(path))}" is not a baseline: write it with --write-baseline'
             raise UsageError(message) from None
 

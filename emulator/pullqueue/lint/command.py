@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from pullqueue.config.files import read_bytes, replace_file
+from pullqueue.config.files import read_bytes, replace_file, unwritable
 from pullqueue.config.settings import MAX_BYTES
-from pullqueue.config.text import escaped, reason_of
+from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.baseline import Baseline, write_baseline
 from pullqueue.lint.git import Earlier
@@ -41,6 +41,8 @@ def run(arguments: Arguments) -> int:
         raise click.UsageError("`-` cannot be used with other paths or --watch")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
         raise click.UsageError("--unsafe-fixes needs --fix or --diff")
+    if arguments.write_baseline and (_STDIN in arguments.paths or arguments.watch):
+        raise click.UsageError("--write-baseline cannot be used with `-` or --watch")
     linter = _Linter(arguments)
     if arguments.paths == (_STDIN,):
         return linter.check_stdin()
@@ -100,13 +102,13 @@ class _Linter:
             misnamed = searched and path.name != CANONICAL
             try:
                 report = self._lint(read_bytes(path), path, notes, misnamed=misnamed)
-                reports.append(report)
                 if self._writes and report.fixed:
                     replace_file(path, report.after.encode())
+                reports.append(report)
             except ConfigFileError as error:
                 failures.append(str(error))
             except OSError as error:
-                failures.append(f'cannot write "{escaped(str(path))}": {reason_of(error)}')
+                failures.append(str(unwritable(path, error)))
         _say((*notes, *failures))
         if self._arguments.write_baseline:
             return self._write_baseline(Path(self._arguments.write_baseline), reports)
@@ -125,8 +127,7 @@ class _Linter:
         try:
             write_baseline(path, reports)
         except OSError as error:
-            message = f'cannot write "{escaped(str(path))}": {reason_of(error)}'
-            raise ConfigFileError(message) from None
+            raise unwritable(path, error) from None
         count = sum(len(report.findings) for report in reports)
         _say([f'wrote {count} findings to "{escaped(str(path))}"'])
         return 0

@@ -132,9 +132,11 @@ def _table(path: Path, data: bytes) -> dict[str, Any] | None:
 
     try:
         document = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(path, str(error)) from None
-    table = document.get("tool", {}).get("pullqueue", {}).get("lint")
+    table: Any = document
+    for key in ("tool", "pullqueue", "lint"):
+        table = table.get(key) if isinstance(table, dict) else None
     if table is not None and not isinstance(table, dict):
         raise _refusal(path, "tool.pullqueue.lint must be a table")
     return table
@@ -218,8 +220,8 @@ class Selection:
         self.project = self._config or self._project_of(folder)
         """The settings of the whole run."""
         self.exclude = (
-            Patterns(self.project.folder, self.project.exclude),
-            Patterns(folder, arguments.exclude),
+            Patterns(self.project.folder, self.project.exclude, strict=True),
+            Patterns(folder, arguments.exclude, strict=True),
         )
         """What is not checked."""
         self.settings(folder / "queue.yaml")
@@ -247,7 +249,7 @@ class Selection:
         ignores = [
             name
             for pattern, names in project.per_file_ignores.items()
-            if Patterns(project.folder, [pattern]).match(path)
+            if Patterns(project.folder, [pattern], strict=True).match(path)
             for name in names
         ]
         arguments = self._arguments

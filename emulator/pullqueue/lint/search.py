@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from warnings import catch_warnings, simplefilter
+
+from click import UsageError
 
 from pullqueue.config.files import read_bytes
 from pullqueue.config.programs import other_program
@@ -46,15 +49,23 @@ class Inputs(NamedTuple):
 class Patterns:
     """Patterns as in `.gitignore`, relative to a folder."""
 
-    def __init__(self, folder: Path, lines: Iterable[str]) -> None:
-        """Compile the patterns; `folder` is absolute."""
-        self._folder = folder
-        usable = [line for line in lines if line.replace("**", "").count("*") <= _MOST_WILDCARDS]
-        self._spec: GitIgnoreSpec | None = None
-        if any(line.strip() for line in usable):
-            from pathspec import GitIgnoreSpec  # noqa: PLC0415 - only where there are patterns
+    def __init__(self, folder: Path, lines: Iterable[str], *, strict: bool = False) -> None:
+        """Compile the patterns; `folder` is absolute.
 
-            self._spec = GitIgnoreSpec.from_lines(usable)
+        Raises:
+            click.UsageError: a pattern is invalid, and `strict` is set; else it matches nothing.
+        """
+        self._folder = folder
+        self._spec: GitIgnoreSpec | None = None
+        with catch_warnings():
+            simplefilter("ignore")  # on a class such as `[[:space:]]`
+            compiled = [(line, _compile(line)) for line in lines if line.strip()]
+        for line, spec in compiled:
+            if spec is None and strict:
+                raise UsageError(f'invalid pattern "{escaped(line)}"')
+        specs = [spec for _, spec in compiled if spec is not None]
+        if specs:
+            self._spec = type(specs[0])([pattern for spec in specs for pattern in spec.patterns])
 
     def decide(self, path: Path, *, folder: bool = False) -> bool | None:
         """Whether an absolute path matches (or is negated); None where no pattern applies."""
@@ -67,6 +78,18 @@ class Patterns:
         """Whether a file, or a folder it is in, matches."""
         parents = (parent for parent in path.parents if parent != self._folder)
         return bool(self.decide(path)) or any(self.decide(part, folder=True) for part in parents)
+
+
+def _compile(line: str) -> GitIgnoreSpec | None:
+    """Compile a line of a `.gitignore`; None if git would not use it, or it could take too long."""
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - only where there are patterns
+
+    if line.replace("**", "").count("*") > _MOST_WILDCARDS:
+        return None
+    try:
+        return GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return None
 
 
 class _IgnoredFiles:
@@ -93,7 +116,7 @@ def _lines_of(path: Path) -> list[str]:
     if path.is_symlink() or not path.exists():
         return []
     try:
-        return read_bytes(path).decode(errors="surrogateescape").splitlines()
+        return read_bytes(path, max_bytes=_LOOKED_AT).decode(errors="surrogateescape").splitlines()
     except ConfigFileError:
         return []
 

@@ -28,9 +28,9 @@ __all__ = ["SdkMissingError", "connect", "install", "local_request"]
 def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
     """Make `google.appengine.api.taskqueue` use an emulator's pull queues inside a `with` block.
 
-    The block's value is the stub, which has what suites know of Google's: `get_filtered_tasks`,
+    The block's value is the stub, which has the methods of Google's: `get_filtered_tasks`,
     `GetTasks`, `SetError` and others. Stubs made meanwhile, as by `testbed.init_taskqueue_stub`,
-    use the same emulator. What was there before is put back in the end.
+    use the same emulator. What was there before is restored at the end.
 
     Raises:
         SdkMissingError: App Engine's SDK is not installed.
@@ -41,9 +41,9 @@ def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
 
 
 def connect(address: str | None = None) -> None:
-    """Make the SDK in this process use the queues of a server, from anywhere: a loop, a thread.
+    """Make the SDK in this process use the queues of a server, also outside requests.
 
-    `address` is the server's `host:port`; without it PULLQUEUE_EMULATOR_HOST counts, or else
+    `address` is the server's `host:port`; without it PULLQUEUE_EMULATOR_HOST is used, or else
     API_HOST and API_PORT. A process started by `pullqueue exec` needs no such call.
 
     Raises:

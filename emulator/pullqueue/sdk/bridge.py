@@ -4,7 +4,7 @@ A second-generation runtime (Python 3, Go, Java, PHP) sends each call to API_HOS
 serialized `remote_api` Request, answered by a Response. With these set to a server of pullqueue,
 an app shares its queues with every other process and with REST workers.
 
-`GET /rpc_http` is pullqueue's own: it reports whether calls can be answered; status 501 if not.
+`GET /rpc_http` is pullqueue's own: it reports whether calls can be answered (status 501 if not).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONTENT_TYPE = "application/octet-stream"
 _DEADLINE_HEADER = "X-Google-RPC-Service-Deadline"
 _TEXT = "text/plain"
 _BODY_BYTES = 33 * MIB
-"""The SDK's own bound of a request, 32 MiB, and room for what is around it."""
+"""The SDK's own limit on a request, 32 MiB, and room for what is around it."""
 _REQUEST_TOO_LARGE = 5
 _CAPABILITY_DISABLED = 6
 
@@ -74,10 +74,12 @@ class Bridge:
             data = request.get_data(cache=False)
             answer = self._server().answer(data, request.headers.get(_DEADLINE_HEADER))
         except RequestEntityTooLarge:
-            answer = _failure(_REQUEST_TOO_LARGE, f"a call has at most {_BODY_BYTES} bytes")
+            answer = _failure(
+                _REQUEST_TOO_LARGE, f"the maximum size of a call is {_BODY_BYTES} bytes"
+            )
         except SdkMissingError as error:
             _log.warning("%s", error)
-            answer = _failure(_CAPABILITY_DISABLED, f"on pullqueue's side {error}")
+            answer = _failure(_CAPABILITY_DISABLED, f"where the server runs, {error}")
         return Response(answer, content_type=_CONTENT_TYPE)
 
 

@@ -162,7 +162,7 @@ def prepare_transactional(emulator: Emulator, queue: Queue | None, adds: Sequenc
     """Check the tasks of a transactional `BulkAdd`, and name those that have no name.
 
     They are named now, since the caller gets the names before the commit stores the tasks.
-    None represents a push queue, whose tasks are not checked.
+    `queue` is None for a push queue, whose tasks are not checked.
 
     Raises:
         InvalidTaskError: one of them could not be added.

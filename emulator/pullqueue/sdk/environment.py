@@ -19,8 +19,8 @@ _CLOUD_TASKS_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 def variables_for(address: str) -> dict[str, str]:
     """Return the variables that lead a program to the server at `address`, a `host:port`.
 
-    They are meant to be merged over the environment of this process: what it has of PYTHONPATH
-    and of the names beginning with `GAE_` is kept in them. Workers find the server by
+    They are to be merged over the environment of this process, and contain its own values of
+    PYTHONPATH and of the names that begin with `GAE_`. Workers find the server by
     PULLQUEUE_EMULATOR_HOST, apps on App Engine's SDK by the others.
     """
     host, _, port = address.rpartition(":")
@@ -31,7 +31,7 @@ def variables_for(address: str) -> dict[str, str]:
         "API_HOST": host.strip("[]"),
         "API_PORT": port,
         sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,
-        # Were it on, the SDK would send some of its calls to the real Cloud Tasks.
+        # If it were on, the SDK would send some of its calls to the real Cloud Tasks.
         _CLOUD_TASKS_VARIABLE: "false",
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
         **{name: os.environ.get(name, value) for name, value in local_app.items()},
@@ -39,12 +39,12 @@ def variables_for(address: str) -> dict[str, str]:
 
 
 def _local_app(project: str) -> dict[str, str]:
-    """Return what App Engine's local development server told an app about itself.
+    """Return the variables that App Engine's local development server set for an app.
 
     Google's Go package asks App Engine's metadata server for whatever of this is missing, and
-    panics where there is none. GAE_ENV, GAE_SERVICE, GAE_INSTANCE and GAE_APPLICATION would do as
-    well, but programs in all languages take those as signs that they run in production; in Go they
-    also keep the log from standard error.
+    panics where there is none. GAE_ENV, GAE_SERVICE, GAE_INSTANCE and GAE_APPLICATION would work,
+    too, but to programs in all languages they mean production, and in Go no log is written to
+    standard error with them.
     """
     return {
         "RUN_WITH_DEVAPPSERVER": "1",

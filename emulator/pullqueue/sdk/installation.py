@@ -1,4 +1,4 @@
-"""Putting an emulator in the place of the task queue service, and taking it away again."""
+"""Replacing the task queue service of the SDK by an emulator, and restoring it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def install(emulator: Emulator) -> Iterator[PullQueueStub]:
     """Make `google.appengine.api.taskqueue` use the emulator's pull queues inside the block.
 
     Nothing else of the SDK has to be set up. Stubs that are made meanwhile, by `testbed` or by
-    hand, use the same emulator. What was there before is put back in the end.
+    hand, use the same emulator. What was there before is restored at the end.
     """
     with ExitStack() as stack:
-        stack.enter_context(_stub_map_kept())
-        stack.enter_context(_configuration_kept(emulator))
+        stack.enter_context(_stub_map_restored())
+        stack.enter_context(_configuration_restored(emulator))
         for owner, name, value in _replacements(emulator):
             stack.enter_context(_replaced(owner, name, value))
         stub = stack.enter_context(_stub(emulator))
@@ -90,14 +90,14 @@ def _stub(emulator: Emulator) -> Iterator[PullQueueStub]:
 
 
 def _registered_stubs() -> dict[str, Any]:
-    # There is no public way to see whether a stub is a service's own, nor to take one away.
+    # There is no public way to see whether a stub is a service's own, nor to remove one.
     stubs: dict[str, Any] = vars(apiproxy_stub_map.apiproxy)["_APIProxyStubMap__stub_map"]
     return stubs
 
 
 @contextmanager
-def _stub_map_kept() -> Iterator[None]:
-    """Put the stub back that was registered, and the default one that `wrap_wsgi_app` replaces."""
+def _stub_map_restored() -> Iterator[None]:
+    """Restore the registered stub, and the default one that `wrap_wsgi_app` replaces."""
     stub_map = apiproxy_stub_map.apiproxy
     stubs = _registered_stubs()
     before = stubs.get(SERVICE)
@@ -113,7 +113,7 @@ def _stub_map_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _configuration_kept(emulator: Emulator) -> Iterator[None]:
+def _configuration_restored(emulator: Emulator) -> Iterator[None]:
     config, names = emulator.config, emulator.names
     try:
         yield

@@ -1,4 +1,4 @@
-"""What is said where App Engine's SDK is needed and not installed."""
+"""The error where App Engine's SDK is needed and not installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pullqueue.errors import PullQueueError
 
 NO_SDK_STATUS = 501
-"""How the server answers a GET of the path of bundled services where the SDK is missing."""
+"""Status of a GET of the path of bundled services where the SDK is missing."""
 
 
 class SdkMissingError(PullQueueError, ImportError):

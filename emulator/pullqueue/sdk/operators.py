@@ -20,6 +20,7 @@ from pullqueue.config.model import (
 )
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_view import QueueState
 from pullqueue.sdk.imports import apiproxy_errors, messages
 from pullqueue.sdk.protocol import text_of
 from pullqueue.tasks import Task
@@ -80,10 +81,19 @@ def fill_task(message: Any, task: Task) -> None:
         message.tag = task.tag.encode()
 
 
-def fetch_queues(queues: Iterable[Queue], paused: set[str], response: Any) -> None:
+def fetch_queues(queues: Iterable[Queue], response: Any) -> None:
     """List queues as they are configured."""
     for queue in queues:
-        _fill_queue(response.queue.add(), queue.settings, paused=queue.name in paused)
+        paused = queue.state is QueueState.PAUSED
+        _fill_queue(response.queue.add(), queue.settings, paused=paused)
+
+
+def pause_queue(queue: Queue, request: Any) -> None:
+    """Pause a queue, or resume it."""
+    if request.pause:
+        queue.pause()
+    else:
+        queue.resume()
 
 
 def acl_message(entries: Iterable[AclEntry]) -> Any:
@@ -101,14 +111,14 @@ def update_queue(emulator: Emulator, request: Any) -> None:
     """Add a queue, or change one."""
     settings = _read_queue(request)
     others = [queue for queue in emulator.config.queues if queue.name != settings.name]
-    emulator.reconfigure(replace(emulator.config, queues=(*others, settings)))
+    _reconfigure(emulator, queues=(*others, settings))
 
 
 def delete_queue(emulator: Emulator, name: str) -> None:
     """Remove a queue from the configuration; it is disabled and keeps its tasks."""
     emulator.queue(name)
     kept = tuple(queue for queue in emulator.config.queues if queue.name != name)
-    emulator.reconfigure(replace(emulator.config, queues=kept))
+    _reconfigure(emulator, queues=kept)
 
 
 def delete_group(emulator: Emulator) -> None:
@@ -127,8 +137,13 @@ def update_storage_limit(emulator: Emulator, request: Any, response: Any) -> Non
             messages.TaskQueueServiceError.INVALID_REQUEST,
             f"storage limit is {request.limit} bytes: must be 0 to {_MAX_STORAGE_BYTES}",
         )
-    emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=request.limit))
+    _reconfigure(emulator, total_storage_limit_bytes=request.limit)
     response.new_limit = request.limit
+
+
+def _reconfigure(emulator: Emulator, **changes: Any) -> None:
+    # Unlike the deployment of a queue.yaml, these calls leave other queues paused.
+    emulator.reconfigure(replace(emulator.config, resume_paused_queues=False, **changes))
 
 
 def _from(tasks: Iterable[Task], eta_usec: int, name: str) -> list[Task]:

@@ -14,7 +14,7 @@ from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import PullQueueError, QueueDisabledError, UnknownQueueError
+from pullqueue.errors import PullQueueError, UnknownQueueError
 from pullqueue.sdk import calls, inspection, operators
 from pullqueue.sdk.imports import (
     api_base_pb2,
@@ -28,7 +28,7 @@ from pullqueue.sdk.queue_yaml import QueueYaml, push_queues
 
 SERVICE = "taskqueue"
 
-_DATASTORE = "datastore_v3"
+DATASTORE = "datastore_v3"
 _Error = messages.TaskQueueServiceError
 _GoogleStub = taskqueue_stub.TaskQueueServiceStub
 
@@ -43,7 +43,7 @@ def _of_pull_queues(
 ) -> Callable[..., None]:
     """Return the method for a call on one queue; Google's is called for push queues.
 
-    With `pull` the call makes sense for pull queues only, and the emulator refuses others.
+    With `pull` the call is for pull queues only, and the emulator refuses others.
     """
     google = getattr(_GoogleStub, f"_Dynamic_{name}")
 
@@ -52,11 +52,6 @@ def _of_pull_queues(
         if queue is None:
             google(self, request, response, request_id)
             return
-        if pull and queue.name in self._paused:
-            raise QueueDisabledError(
-                f"queue {queue.name!r} is paused: resume it to lease its tasks",
-                queue_name=queue.name,
-            )
         answer(queue, request, response)
 
     return call
@@ -69,7 +64,6 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
     """
 
     _emulator: Emulator
-    _paused: set[str]
     _queue_yaml: QueueYaml
 
     @classmethod
@@ -96,12 +90,11 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
 
     def release(self) -> None:
         """Make a stub that was adopted Google's again."""
-        del self._emulator, self._paused, self._queue_yaml, self.queue_yaml_parser
+        del self._emulator, self._queue_yaml, self.queue_yaml_parser
         self.__class__ = _GoogleStub
 
     def _attach(self, emulator: Emulator) -> None:
         self._emulator = emulator
-        self._paused = set()
         self._queue_yaml = QueueYaml()
         # Google's stub asks this attribute, where there is one, instead of reading a file.
         self.queue_yaml_parser = lambda _root: push_queues(emulator.config)
@@ -123,7 +116,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             raise sdk_error(error) from error
 
     def SetError(self, error: Any, method: str | None = None, error_rate: float = 1) -> None:
-        """Make calls fail; None ends that, also for one method."""
+        """Make calls fail; with None they succeed again, also those of one method."""
         if error is None and method is not None:
             super().SetError(apiproxy_errors.Error(), method, 0)
         else:
@@ -145,7 +138,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             return
         first = request.add_request[0]
         queue = self._pull_queue(first.queue_name, pull=first.mode == messages.TaskQueueMode.PULL)
-        if in_transaction(request) and apiproxy_stub_map.apiproxy.GetStub(_DATASTORE) is None:
+        if in_transaction(request) and apiproxy_stub_map.apiproxy.GetStub(DATASTORE) is None:
             raise no_datastore()
         if queue is None:
             super()._Dynamic_BulkAdd(request, response, request_id)
@@ -186,14 +179,13 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
 
     def _Dynamic_FetchQueues(self, request: Any, response: Any, request_id: Any) -> None:
         queues = sorted(self._enabled_queues(), key=lambda queue: queue.name)
-        operators.fetch_queues(queues[: request.max_rows], self._paused, response)
+        operators.fetch_queues(queues[: request.max_rows], response)
 
     def _Dynamic_UpdateQueue(self, request: Any, response: Any, request_id: Any) -> None:
         operators.update_queue(self._emulator, request)
 
     def _Dynamic_PauseQueue(self, request: Any, response: Any, request_id: Any) -> None:
-        name = self._emulator.queue(text_of(request.queue_name)).name
-        (self._paused.add if request.pause else self._paused.discard)(name)
+        operators.pause_queue(self._emulator.queue(text_of(request.queue_name)), request)
 
     def _Dynamic_DeleteQueue(self, request: Any, response: Any, request_id: Any) -> None:
         operators.delete_queue(self._emulator, text_of(request.queue_name))
@@ -204,7 +196,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
     def _Dynamic_UpdateStorageLimit(self, request: Any, response: Any, request_id: Any) -> None:
         operators.update_storage_limit(self._emulator, request, response)
 
-    # -- what suites ask beside making calls: faults do not trigger here -------------------------
+    # -- methods that suites call directly: faults do not trigger here ---------------------------
 
     @bypass_interceptors()
     def GetQueues(self) -> list[dict[str, Any]]:
@@ -268,7 +260,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             self._emulator.reconfigure(config)
 
     def _pull_queue(self, name: bytes, *, pull: bool = False) -> Queue | None:
-        """Return the emulator's queue of a name, or None where Google's stub has to answer.
+        """Return the emulator's queue of a name, or None where Google's stub is to answer.
 
         The emulator also answers for push queues where the caller means a pull queue (`pull`),
         and for unknown ones: its errors say what is wrong.
@@ -295,7 +287,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         calls.prepare_transactional(self._emulator, queue, request.add_request)
         try:
             apiproxy_stub_map.MakeSyncCall(
-                _DATASTORE, "AddActions", request, api_base_pb2.VoidProto()
+                DATASTORE, "AddActions", request, api_base_pb2.VoidProto()
             )
         except apiproxy_errors.ApplicationError as error:
             code = error.application_error + _Error.DATASTORE_ERROR
@@ -312,11 +304,11 @@ def in_transaction(request: Any) -> bool:
 
 
 def no_datastore() -> Exception:
-    """Return the refusal of a transaction where nothing could say that it is committed."""
+    """Return the error for a transaction that no datastore could commit."""
     refusal: Exception = apiproxy_errors.ApplicationError(
         _Error.DATASTORE_BAD_REQUEST,
-        "tasks cannot be added in a transaction here, since there is no datastore that could "
-        "say when it commits: add them without transactional=True, start the server with "
-        "--api-upstream, or, in a test, set up the SDK's datastore stub",
+        "tasks cannot be added in a transaction here, since no datastore is there to commit it: "
+        "add them without transactional=True, start the server with --api-upstream, or, in a "
+        "test, set up the SDK's datastore stub",
     )
     return refusal

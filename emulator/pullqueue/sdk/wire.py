@@ -13,8 +13,8 @@ from pullqueue.engine.interceptors import call_deadline
 from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
 from pullqueue.sdk.protocol import DEADLINE_SECONDS
-from pullqueue.sdk.stub import SERVICE
-from pullqueue.sdk.transactions import DATASTORE, TransactionalStub
+from pullqueue.sdk.stub import DATASTORE, SERVICE
+from pullqueue.sdk.transactions import TransactionalStub
 
 _UPSTREAM_SECONDS = 60.0
 _HEADERS = {"Content-Type": "application/octet-stream"}
@@ -92,18 +92,17 @@ def _warn_of_push(call: Any) -> None:
 
 
 def _answer_alone(request: Any) -> bytes:
-    """Answer a request for a service that is not here.
+    """Return the response to a request for another service where no upstream is named.
 
-    Every request to a Go app ends with a flush of its log, which the app also writes to standard
-    error: that succeeds. All other calls fail.
+    A Go app flushes its log at the end of every request, and also writes it to standard error: that
+    call succeeds. All others fail.
     """
     if (request.service_name, request.method) == ("logservice", "Flush"):
         return _serialized(remote_api.Response(response=b""))
     return _failure(
         _Rpc.CALL_NOT_FOUND,
-        "this is pullqueue, which has the service 'taskqueue' only, not "
-        f"{request.service_name!r}: start it with --api-upstream HOST:PORT to have other "
-        "services' calls passed on",
+        f"pullqueue has no service {request.service_name!r}, only 'taskqueue': start it with "
+        "--api-upstream HOST:PORT to pass calls to other services on",
     )
 
 
@@ -136,7 +135,7 @@ def _messages_of(method: str) -> tuple[Any, Any] | None:
 
 
 def _fill(message: Any, data: bytes) -> str | None:
-    """Fill a message with serialized data, or raise an error that says what is wrong with it."""
+    """Parse serialized data into a message; return what is wrong with the data, if anything."""
     try:
         message.ParseFromString(data)
     except DecodeError:

@@ -60,7 +60,7 @@ def create_app(
     app.after_request(_finish)
     for blueprint in (
         routes.blueprint(emulator, Authorizer(state.tokens) if acl else None),
-        discovery.blueprint,
+        discovery.blueprint(cloudtasks.API),
         batch.blueprint,
         oauth.blueprint(state.tokens),
         control.blueprint(state),

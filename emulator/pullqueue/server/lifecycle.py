@@ -50,8 +50,8 @@ class Server:
     ) -> None:
         """Make a server that does not listen yet.
 
-        With `acl`, the acl of queue.yaml is enforced; `tokens` gives what callers then need. They
-        are good at every server with the same `secret`, and else at this one alone.
+        With `acl`, the acl of queue.yaml is enforced; `tokens` issues what callers then need. They
+        are valid at every server with the same `secret`; without one, at this server only.
         `config_file` can be reloaded while the server runs. Requests are answered whose Host
         header has an address, localhost, this machine's name or one of `host_names`.
         See `create_app` for `api_upstream`. With a `grpc_port` (0: a free one) Cloud Tasks is
@@ -92,7 +92,7 @@ class Server:
             ServerAddressError: the port is in use.
         """
         if self._grpc is None:
-            # Tells what to install where something is missing.
+            # Reports what to install if something is missing.
             self._cloud_tasks()
             from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
 

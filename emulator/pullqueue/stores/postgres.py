@@ -35,7 +35,6 @@ from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import DeleteResult, Task
 
 _SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
-_TABLES = ("tasks", "exhausted", "events", "leased", "totals", "lease_calls", "queues")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -117,8 +116,8 @@ class _DeadlockError(TransientError):
     """two operations waited for each other, and this one was undone"""
 
 
-def _repeated(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate an operation that is done once more after a deadlock."""
+def _retried(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate an operation that is tried a second time after a deadlock."""
 
     @wraps(method)
     def operation(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -154,7 +153,7 @@ class PostgresStore(SqlStore[PostgresSession]):
 
     # -- operations ------------------------------------------------------------------------------
 
-    @_repeated
+    @_retried
     def insert(
         self,
         queue_name: str,
@@ -207,7 +206,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 tasks.append(Task(*task, new.size))
         return tasks
 
-    @_repeated
+    @_retried
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
         """Lease the first due tasks; see `TaskStore.lease`."""
         limit = request.retention
@@ -234,7 +233,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         self._touch(queue_name, len(tasks))
         return Lease(tasks, rate_limited=not rows)
 
-    @_repeated
+    @_retried
     def modify_lease(
         self,
         queue_name: str,
@@ -264,7 +263,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         self._touch(queue_name, 1)
         return task_of(row)
 
-    @_repeated
+    @_retried
     def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
         """Delete tasks by name; see `TaskStore.delete`."""
         names = list(task_names)
@@ -298,7 +297,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 results.append(DeleteResult.UNKNOWN)
         return results
 
-    @_repeated
+    @_retried
     def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
         """Delete a task that is leased; see `TaskStore.acknowledge`."""
         with self._session() as session:
@@ -316,7 +315,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 raise task_errors.lease_lost(task, session.now_usec)
         self._touch(queue_name, 1)
 
-    @_repeated
+    @_retried
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue; see `TaskStore.purge`."""
         with self._writing(unlimited=True) as session:
@@ -333,7 +332,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         self._touch(queue_name, tasks)
         return int(tasks)
 
-    @_repeated
+    @_retried
     def delete_queue(self, queue_name: str) -> None:
         """Delete everything of a queue; see `TaskStore.delete_queue`."""
         super().delete_queue(queue_name)
@@ -369,14 +368,12 @@ class PostgresStore(SqlStore[PostgresSession]):
     def _replacing(self) -> Iterator[PostgresSession]:
         with self._writing(unlimited=True) as session:
             session.change("lock_tasks")
-            for table in _TABLES:
-                session.change(f"delete_{table}")
+            session.change("clear")
             yield session
 
     def _drop_queue(self, session: PostgresSession, queue_name: str) -> None:
-        super()._drop_queue(session, queue_name)
-        session.change("drop_totals", queue=queue_name)
-        session.change("drop_lease_calls", queue=queue_name)
+        session.change("lock_tasks")
+        session.change("drop_queue", queue=queue_name)
 
     def _restored(self, session: PostgresSession) -> None:
         session.change("restore_totals")

@@ -43,11 +43,11 @@ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ
 SET LOCAL statement_timeout = 0
 
 -- name: lock_tasks
--- Wait for all who change tasks, and let others wait.
+-- Wait for those who change tasks, and keep others from it until the transaction ends.
 LOCK TABLE tasks IN EXCLUSIVE MODE
 
 -- name: lock_totals
--- Let nobody else add tasks under a storage limit.
+-- Keep others from adding tasks under a storage limit until the transaction ends.
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ': storage limit', 0))
 
 -- name: exhaust
@@ -132,8 +132,8 @@ WHERE queue = %(queue)s AND name = ANY(%(names)s)
     AND (eta_usec IS NOT NULL OR free_usec > %(now_usec)s)
 
 -- fragment: begin_lease
--- The time of a lease, if it is permitted. Whoever updates the row of `lease_calls` waits for the call
--- before to end, and sees its time: the time of a call is that at which it is permitted.
+-- The time of a lease, if it is permitted. A call waits for the row of `lease_calls` until the call
+-- before it has ended, and sees the time of that call: the time of a call is when it is permitted.
 WITH permitted AS (
     INSERT INTO lease_calls (queue, usecs)
     SELECT %(queue)s, ARRAY[coalesce(%(now_usec)s::bigint, clock_usec())]
@@ -226,7 +226,7 @@ due AS MATERIALIZED (
 {lease_due}
 
 -- name: exhaust_due
--- Let due tasks be past the end of their last lease.
+-- End the last lease of due tasks now.
 UPDATE tasks SET ends_usec = %(now_usec)s WHERE sequence = ANY(ARRAY(
     SELECT sequence FROM tasks WHERE queue = %(queue)s AND eta_usec <= %(now_usec)s
     ORDER BY eta_usec, sequence LIMIT %(max_tasks)s FOR UPDATE SKIP LOCKED))
@@ -347,7 +347,7 @@ DELETE FROM tasks WHERE free_usec <= (
     ) AS oldest)
 
 -- name: check
--- Write something that nobody sees: it is older than an hour.
+-- Write something that no other statement reads: it is older than an hour.
 INSERT INTO leased (queue, second, part, tasks) VALUES ('', 0, 0, 0)
 ON CONFLICT (queue, second, part) DO UPDATE SET tasks = excluded.tasks
 
@@ -387,26 +387,15 @@ VALUES (%(queue)s, %(paused)s, %(purged_usec)s, %(deleted_usec)s, %(settings)s)
 -- name: drop_queue_record
 DELETE FROM queues WHERE queue = %(queue)s
 
--- name: drop_tasks
+-- name: drop_queue
+-- Delete everything of a queue but its record.
+WITH no_exhausted AS (DELETE FROM exhausted WHERE queue = %(queue)s),
+no_events AS (DELETE FROM events WHERE queue = %(queue)s),
+no_leased AS (DELETE FROM leased WHERE queue = %(queue)s),
+no_retentions AS (DELETE FROM retentions WHERE queue = %(queue)s),
+no_totals AS (DELETE FROM totals WHERE queue = %(queue)s),
+no_lease_calls AS (DELETE FROM lease_calls WHERE queue = %(queue)s)
 DELETE FROM tasks WHERE queue = %(queue)s
-
--- name: drop_exhausted
-DELETE FROM exhausted WHERE queue = %(queue)s
-
--- name: drop_events
-DELETE FROM events WHERE queue = %(queue)s
-
--- name: drop_leased
-DELETE FROM leased WHERE queue = %(queue)s
-
--- name: drop_retentions
-DELETE FROM retentions WHERE queue = %(queue)s
-
--- name: drop_totals
-DELETE FROM totals WHERE queue = %(queue)s
-
--- name: drop_lease_calls
-DELETE FROM lease_calls WHERE queue = %(queue)s
 
 -- name: get
 SELECT {task} FROM tasks WHERE queue = %(queue)s AND name = %(name)s
@@ -476,26 +465,15 @@ ORDER BY free_usec, sequence
 SELECT queue, second, sum(tasks) FROM leased WHERE second > %(second)s GROUP BY queue, second
 ORDER BY queue, second
 
--- name: delete_tasks
+-- name: clear
+-- Delete everything but the retentions, which follow from the configuration.
+WITH no_exhausted AS (DELETE FROM exhausted),
+no_events AS (DELETE FROM events),
+no_leased AS (DELETE FROM leased),
+no_totals AS (DELETE FROM totals),
+no_lease_calls AS (DELETE FROM lease_calls),
+no_queues AS (DELETE FROM queues)
 DELETE FROM tasks
-
--- name: delete_exhausted
-DELETE FROM exhausted
-
--- name: delete_events
-DELETE FROM events
-
--- name: delete_leased
-DELETE FROM leased
-
--- name: delete_totals
-DELETE FROM totals
-
--- name: delete_lease_calls
-DELETE FROM lease_calls
-
--- name: delete_queues
-DELETE FROM queues
 
 -- name: restore_task
 INSERT INTO tasks ({task}) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)
@@ -512,5 +490,5 @@ INSERT INTO totals (queue, part, tasks, bytes)
 SELECT queue, 0, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NULL GROUP BY queue
 
 -- name: renumber
--- Let new tasks have numbers above those that are there.
+-- Number new tasks from above those that are stored.
 SELECT setval('tasks_sequence_seq', coalesce(max(sequence), 0) + 1, false) FROM tasks

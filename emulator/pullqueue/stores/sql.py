@@ -106,6 +106,10 @@ class SqlStore(TaskStore, Generic[S]):
         """Return a session that is one transaction and begins with deleting everything."""
 
     @abstractmethod
+    def _drop_queue(self, session: S, queue_name: str) -> None:
+        """Delete everything of a queue but its record."""
+
+    @abstractmethod
     def _catch_up(self, session: S) -> None:
         """Delete the tasks that are past the end of their last lease."""
 
@@ -362,10 +366,6 @@ class SqlStore(TaskStore, Generic[S]):
             record = QueueRecord(deleted_usec=session.now_usec)
             session.change("drop_queue_record", queue=queue_name)
             session.change("set_queue_record", queue=queue_name, **record._asdict())
-
-    def _drop_queue(self, session: S, queue_name: str) -> None:
-        for table in ("tasks", "exhausted", "events", "leased", "retentions"):
-            session.change(f"drop_{table}", queue=queue_name)
 
     def _record_purge(self, session: S, queue_name: str) -> None:
         changes = {"paused": None, "purged_usec": session.now_usec, "settings": None}

@@ -27,6 +27,7 @@ from pullqueue.engine.store import (
     StoreFactory,
     ValidatedTask,
     fitting,
+    leased_until,
 )
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
@@ -37,9 +38,6 @@ from pullqueue.stores.sqlite_file import open_file, parsed
 from pullqueue.tasks import DeleteResult, Task
 
 _SQL = statements("sqlite.sql")
-
-_Totals = Mapping[str, tuple[int, int]]
-"""How many tasks each queue has, and their size in bytes."""
 
 
 def sqlite_store(url: str) -> StoreFactory:
@@ -59,13 +57,21 @@ def sqlite_store(url: str) -> StoreFactory:
 class SqliteSession(Session):
     """A transaction on one of the two connections."""
 
-    def __init__(self, connection: sqlite3.Connection, now_usec: int, totals: _Totals) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        now_usec: int,
+        totals: Mapping[str, tuple[int, int]],
+    ) -> None:
         self.now_usec = now_usec
-        self.totals = totals
-        """The totals of the store as of the beginning of the transaction."""
-        self.added: list[tuple[str, int, int]] = []
-        """What is to be added to the totals when the transaction ends: queue, tasks, bytes."""
+        self.totals = dict(totals)
+        """How many tasks each queue has, and their size in bytes, as the transaction sees it."""
         self._connection = connection
+
+    def add_to_totals(self, queue_name: str, tasks: int, stored_bytes: int) -> None:
+        """Add to the totals of a queue, or subtract from them."""
+        before = self.totals.get(queue_name, (0, 0))
+        self.totals[queue_name] = (before[0] + tasks, before[1] + stored_bytes)
 
     def iterate(self, statement: str, **parameters: object) -> Iterator[Row]:
         """Execute a statement and yield its rows as they are read."""
@@ -105,6 +111,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         self._writer, self._reader = open_file(path, synchronous=synchronous)
         self._identity = _identity(path)
         self._rates: defaultdict[str, RateLimiter] = defaultdict(RateLimiter)
+        self._stored_totals: dict[str, tuple[int, int]] = {}
         self._recount()
 
     def now_usec(self) -> int:
@@ -159,7 +166,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             stored = {row[0] for row in session.rows("sequences_from", sequence=first)}
             tasks = [task for task in tasks if task.sequence in stored]
         if tasks:
-            session.added.append((queue_name, len(tasks), sum(t.stored_bytes for t in tasks)))
+            session.add_to_totals(queue_name, len(tasks), sum(t.stored_bytes for t in tasks))
             steps = [(task.name, 0) for task in tasks]
             self._record(session, EventKind.ADDED, queue_name, steps)
         return tasks
@@ -200,10 +207,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             until_usec=until_usec,
             **request.retention._asdict(),
         )
-        leased = [
-            Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
-            for _, seq, name, queue, payload, tag, retries, enqueued, size in due
-        ]
+        leased = leased_until(until_usec, due)
         second = session.now_usec // USEC_PER_SECOND
         session.change("count_leased", queue=queue_name, second=second, tasks=len(leased))
         steps = [(task.name, task.retry_count) for task in leased]
@@ -296,7 +300,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         with self._lock:
             try:
                 self._check_file()
-                session = SqliteSession(self._writer, self._clock.now_usec(), self._counted)
+                session = SqliteSession(self._writer, self._clock.now_usec(), self._stored_totals)
                 self._writer.execute("BEGIN IMMEDIATE")
                 if session.rows("find_exhausted", now_usec=session.now_usec):
                     self._catch_up(session)
@@ -307,9 +311,7 @@ class SqliteStore(SqlStore[SqliteSession]):
                 if isinstance(error, sqlite3.Error):
                     raise _translated(error) from error
                 raise
-            for queue_name, tasks, stored_bytes in session.added:
-                before = self._counted.get(queue_name, (0, 0))
-                self._counted[queue_name] = (before[0] + tasks, before[1] + stored_bytes)
+            self._stored_totals = session.totals
 
     @contextmanager
     def _reading(self, *, unlimited: bool = False) -> Iterator[SqliteSession]:  # noqa: ARG002
@@ -324,7 +326,7 @@ class SqliteStore(SqlStore[SqliteSession]):
     def _begin_reading(self) -> SqliteSession:
         with self._lock:
             self._check_file()
-            session = SqliteSession(self._reader, self._clock.now_usec(), self._counted.copy())
+            session = SqliteSession(self._reader, self._clock.now_usec(), self._stored_totals)
             self._reader.execute("BEGIN")
             # The transaction sees the file as it is at this statement.
             if not session.rows("find_exhausted", now_usec=session.now_usec):
@@ -338,16 +340,17 @@ class SqliteStore(SqlStore[SqliteSession]):
     def _replacing(self) -> Iterator[SqliteSession]:
         with self._lock:
             with self._writing() as session:
-                for statement in ("tasks", "exhausted", "events", "leased", "queues"):
-                    session.change(f"delete_{statement}")
+                for table in ("tasks", "exhausted", "events", "leased", "queues"):
+                    session.change(f"clear_{table}")
                 yield session
             self._rates.clear()
             self._recount()
 
     def _drop_queue(self, session: SqliteSession, queue_name: str) -> None:
         tasks, stored_bytes = self._totals(session, queue_name)
-        super()._drop_queue(session, queue_name)
-        session.added.append((queue_name, -tasks, -stored_bytes))
+        for table in ("tasks", "exhausted", "events", "leased", "retentions"):
+            session.change(f"drop_{table}", queue=queue_name)
+        session.add_to_totals(queue_name, -tasks, -stored_bytes)
         self._rates.pop(queue_name, None)
 
     def _restored(self, session: SqliteSession) -> None:
@@ -370,7 +373,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         self._last_event += session.change("record_exhausted", **now, last_id=self._last_event)
         session.change("tombstone_exhausted", **now, tombstone_usec=self._tombstone_usec)
         for queue_name, tasks, stored_bytes in exhausted:
-            session.added.append((queue_name, -tasks, -stored_bytes))
+            session.add_to_totals(queue_name, -tasks, -stored_bytes)
             self._trim_exhausted(session, queue_name)
 
     def _recount(self) -> None:
@@ -380,20 +383,21 @@ class SqliteStore(SqlStore[SqliteSession]):
         takes 50 us, slower by 10 us, and to look up the last event of a queue by 6 us.
         """
         rows = self._writer.execute(_SQL["totals"])
-        self._counted = {queue: (tasks, size) for queue, tasks, size in rows}
+        self._stored_totals = {queue: (tasks, size) for queue, tasks, size in rows}
         ((self._last_event,),) = self._writer.execute(_SQL["last_event"])
 
     def _totals(self, session: SqliteSession, queue_name: str | None) -> tuple[int, int]:
-        counted = [(queue, *total) for queue, total in session.totals.items()] + session.added
-        wanted = [total[1:] for total in counted if queue_name in (None, total[0])]
-        return sum(tasks for tasks, _ in wanted), sum(size for _, size in wanted)
+        if queue_name is not None:
+            return session.totals.get(queue_name, (0, 0))
+        totals = session.totals.values()
+        return sum(tasks for tasks, _ in totals), sum(size for _, size in totals)
 
     def _removed(
         self, session: SqliteSession, kind: EventKind, queue_name: str, rows: Sequence[Row]
     ) -> None:
         """Record that tasks are gone, given as rows of name, retry count and size."""
         if rows:
-            session.added.append((queue_name, -len(rows), -sum(row[2] for row in rows)))
+            session.add_to_totals(queue_name, -len(rows), -sum(row[2] for row in rows))
             self._record(session, kind, queue_name, [row[:2] for row in rows])
 
     def _record(

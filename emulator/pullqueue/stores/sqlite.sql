@@ -1,5 +1,4 @@
 -- The statements of the SQLite store. The store sends those of one operation in one transaction.
--- Where the earlier of two ends is chosen, 9223372036854775807 represents none.
 
 -- fragment: task
 -- The columns of a task in the order of `Task`.
@@ -10,6 +9,13 @@ eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, store
 payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = coalesce((
         SELECT tombstone_usec FROM retentions WHERE retentions.queue = tasks.queue),
         :tombstone_usec) +
+
+-- fragment: never
+-- Later than any other time: `min` and `max` of NULL and a time are NULL.
+9223372036854775807
+
+-- fragment: end_of_life
+coalesce(enqueued_usec + :lifetime_usec, {never})
 
 -- name: find_exhausted
 -- Whether a task is past the end of its last lease.
@@ -82,14 +88,12 @@ ORDER BY eta_usec, sequence LIMIT 1
 
 -- name: lease_tasks
 UPDATE tasks SET eta_usec = :until_usec, retry_count = retry_count + 1,
-    ends_usec = nullif(min(
-        CASE WHEN retry_count + 1 >= :leases THEN max(:until_usec, enqueued_usec + :age_usec)
-            ELSE 9223372036854775807 END,
-        coalesce(enqueued_usec + :lifetime_usec, 9223372036854775807)), 9223372036854775807)
+    ends_usec = nullif(min({end_of_life}, CASE WHEN retry_count + 1 >= :leases
+        THEN max(:until_usec, enqueued_usec + :age_usec) ELSE {never} END), {never})
 WHERE sequence IN (SELECT value FROM json_each(:sequences))
 
 -- name: exhaust_due
--- Let due tasks be past the end of their last lease.
+-- End the last lease of due tasks now.
 UPDATE tasks SET ends_usec = :now_usec WHERE sequence IN (
     SELECT sequence FROM tasks WHERE queue = :queue AND eta_usec <= :now_usec
     ORDER BY eta_usec, sequence LIMIT :max_tasks)
@@ -105,10 +109,8 @@ ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.
 
 -- name: modify_lease
 UPDATE tasks SET eta_usec = :until_usec,
-    ends_usec = nullif(min(
-        CASE WHEN retry_count >= :leases THEN max(:until_usec, enqueued_usec + :age_usec)
-            ELSE 9223372036854775807 END,
-        coalesce(enqueued_usec + :lifetime_usec, 9223372036854775807)), 9223372036854775807)
+    ends_usec = nullif(min({end_of_life}, CASE WHEN retry_count >= :leases
+        THEN max(:until_usec, enqueued_usec + :age_usec) ELSE {never} END), {never})
 WHERE queue = :queue AND name = :name AND eta_usec > :now_usec AND retry_count > 0
     AND (:expected_eta_usec IS NULL OR eta_usec = :expected_eta_usec)
 RETURNING {task}
@@ -177,7 +179,7 @@ DELETE FROM tasks WHERE free_usec <= (
     ))
 
 -- name: check
--- Write something that nobody sees: it is older than an hour.
+-- Write something that no other statement reads: it is older than an hour.
 INSERT INTO leased (queue, second, part, tasks) VALUES ('', 0, 0, 0)
 ON CONFLICT (queue, second, part) DO UPDATE SET tasks = excluded.tasks
 
@@ -191,10 +193,9 @@ ON CONFLICT (queue) DO UPDATE SET leases = excluded.leases, age_usec = excluded.
     lifetime_usec = excluded.lifetime_usec, tombstone_usec = excluded.tombstone_usec
 
 -- name: apply_retention
-UPDATE tasks SET ends_usec = nullif(min(
-    CASE WHEN retry_count > 0 AND retry_count >= :leases
-        THEN max(eta_usec, enqueued_usec + :age_usec) ELSE 9223372036854775807 END,
-    coalesce(enqueued_usec + :lifetime_usec, 9223372036854775807)), 9223372036854775807)
+UPDATE tasks SET
+    ends_usec = nullif(min({end_of_life}, CASE WHEN retry_count > 0 AND retry_count >= :leases
+        THEN max(eta_usec, enqueued_usec + :age_usec) ELSE {never} END), {never})
 WHERE queue = :queue AND eta_usec IS NOT NULL
     AND (ends_usec IS NOT NULL OR :lifetime_usec IS NOT NULL
         OR (retry_count > 0 AND retry_count >= :leases))
@@ -292,19 +293,19 @@ SELECT queue, name, free_usec FROM tasks WHERE free_usec > :now_usec ORDER BY fr
 SELECT queue, second, sum(tasks) FROM leased WHERE second > :second GROUP BY queue, second
 ORDER BY queue, second
 
--- name: delete_tasks
+-- name: clear_tasks
 DELETE FROM tasks
 
--- name: delete_exhausted
+-- name: clear_exhausted
 DELETE FROM exhausted
 
--- name: delete_events
+-- name: clear_events
 DELETE FROM events
 
--- name: delete_leased
+-- name: clear_leased
 DELETE FROM leased
 
--- name: delete_queues
+-- name: clear_queues
 DELETE FROM queues
 
 -- name: restore_task

@@ -40,7 +40,7 @@ class _Untagged(Enum):
 
 
 UNTAGGED: Final = _Untagged.UNTAGGED
-"""Stands for a task without a tag in `assert_added(queue, tag=UNTAGGED)`."""
+"""Means a task without a tag in `assert_added(queue, tag=UNTAGGED)`."""
 
 _MISSES_SHOWN = 5
 

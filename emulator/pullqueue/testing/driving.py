@@ -196,7 +196,8 @@ class _Driver:
     def _other_call(self, verb: str, call_next: Callable[[], object]) -> object:
         result = call_next()
         if verb == "delete_tasks":
-            changed = isinstance(result, list) and DeleteResult.DELETED in result
+            # A task that is acknowledged has no result of its own.
+            changed = not isinstance(result, list) or DeleteResult.DELETED in result
         else:
             changed = verb in _CHANGES
         if changed:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pullqueue.api.tokens import SCOPES, Tokens
+from pullqueue.api.tokens import DEFAULT_SCOPES, Tokens
 from pullqueue.sdk.environment import variables_for
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Identities:
 
     def token(self, email: str) -> str:
         """Return an access token for an e-mail address, valid for an hour of the test's time."""
-        return self._tokens.issue(email, frozenset(SCOPES)).text
+        return self._tokens.issue(email, frozenset(DEFAULT_SCOPES)).text
 
     def credentials(self, email: str) -> ServiceAccountKey:
         """Return a service account's key, for google-auth's `from_service_account_info`."""
@@ -51,6 +51,15 @@ class LiveServer(Identities):
     def url(self) -> str:
         """The root of every address, without a slash at the end."""
         return self._server.url
+
+    @property
+    def grpc_address(self) -> str:
+        """`host:port` where Cloud Tasks is served over gRPC, from the first time it is asked for.
+
+        Raises:
+            StatusError: the extra `cloudtasks` is not installed.
+        """
+        return self._server.start_grpc()
 
     @property
     def discovery_url(self) -> str:

@@ -36,7 +36,7 @@ def queue_yaml(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def emulator(queue_yaml: Path) -> Emulator:
-    """Return an emulator whose clock stands still."""
+    """Return an emulator whose clock is stopped."""
     return Emulator.from_file(queue_yaml, clock=ManualClock())
 
 

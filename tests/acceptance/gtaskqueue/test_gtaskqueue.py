@@ -136,21 +136,21 @@ def test_help() -> None:
 
 
 def test_no_server(run: Run) -> None:
-    """What went wrong is told in one line, with what to do."""
+    """What went wrong is reported in one line, with what to do."""
     done = run("getqueue", "--api_host=http://127.0.0.1:9")
     nowhere = run("getqueue", "--api_host=localhost")
 
     assert done.exit_code == nowhere.exit_code == 1
     assert done.stderr == (
         "Error: no task queue answers at http://127.0.0.1:9 (connection refused): start one with "
-        "`pullqueue serve`, or say where it is with --api_host or PULLQUEUE_EMULATOR_HOST\n"
+        "`pullqueue serve`, or give its address by --api_host or PULLQUEUE_EMULATOR_HOST\n"
     )
     assert nowhere.stderr.startswith("Error: --api_host is 'localhost', which is no")
 
 
 def test_another_server(run: Run, server: Server) -> None:
-    """What has no task queues is told from a queue that is not there."""
+    """What has no task queues is distinguished from a queue that is not there."""
     done = run("getqueue", f"--api_host={server.url}/console")
 
     assert done.exit_code == 1
-    assert f"no task queue answers at {server.url}/console (it answers 404 " in done.stderr
+    assert f"no task queue answers at {server.url}/console (status 404 " in done.stderr

@@ -282,7 +282,7 @@ def test_stopping(queue: Queue, flags: list[str]) -> None:
 
 
 def test_a_program_that_is_not_there(queue: Queue, flags: list[str]) -> None:
-    """It is told before any task is leased."""
+    """It is reported before any task is leased."""
     queue.add(b"work", name="a")
 
     for program in ("/nowhere", "", "'"):

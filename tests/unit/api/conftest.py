@@ -1,4 +1,4 @@
-"""What the tests of REST share: an emulator whose clock stands still, and ways to call it."""
+"""What the tests of REST share: an emulator whose clock is stopped, and ways to call it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pullqueue.server.lifecycle import Server
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Return a clock that stands at 2026-01-01."""
+    """Return a clock that is at 2026-01-01."""
     return ManualClock()
 
 

@@ -93,7 +93,7 @@ class TestAcl:
 
         assert refusal(response) == (403, "forbidden", "Forbidden")
         assert response.get_json()["error"]["errors"][0]["debugInfo"] == (
-            "'worker@example.com' is no user_email in the acl of queue 'pull': "
+            "'worker@example.com' is not a user_email in the acl of queue 'pull': "
             "add it there in queue.yaml"
         )
 
@@ -111,7 +111,7 @@ class TestAcl:
 class TestToken:
     @pytest.mark.parametrize("name", ["access_token", "oauth_token"])
     def test_in_the_query(self, guarded: FlaskClient, tokens: Tokens, name: str) -> None:
-        """A token may stand in the query."""
+        """A token may be in the query."""
         token = tokens.issue("worker@example.com", frozenset({SCOPE}))
 
         assert guarded.get(f"{ROOT}/limited?{name}={token.text}").status_code == 200
@@ -226,7 +226,7 @@ class TestToken:
 
     @pytest.mark.parametrize("query", ["", "email=", "email=x", "email=@", "email=x@"])
     def test_for_no_address(self, guarded: FlaskClient, query: str) -> None:
-        """What is no address gets no token."""
+        """What is not an address gets no token."""
         response = guarded.get(f"/_emulator/token?{query}")
 
         assert refusal(response)[:2] == (400, "invalidParameter")

@@ -127,7 +127,7 @@ def test_what_is_zipped(client: FlaskClient) -> None:
     ],
 )
 def test_odd_parts(client: FlaskClient, request_text: str, status: str) -> None:
-    """What is no call of the API is refused in its place."""
+    """What is not a call of the API is refused in its place."""
     (answer,) = send(client, part(request_text))
 
     line, body = inner(answer)

@@ -79,7 +79,7 @@ class TestChangeLease:
         assert refusal(response) == (400, "invalid", "The task lease has expired.")
 
     def test_update_of_what_is_not_there(self, call: Call, held: dict[str, Any]) -> None:
-        """An unknown task is not found; a deleted one is told apart."""
+        """An unknown task is not found; a deleted one is distinguished."""
         unknown = refusal(
             call("POST", "pull/tasks/x?newLeaseSeconds=1", json={**held, "id": "unknown"})
         )

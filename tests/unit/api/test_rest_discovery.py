@@ -70,12 +70,13 @@ class TestDocument:
         assert response.get_json()["error"]["errors"][0]["reason"] == "notFound"
 
     def test_the_directory(self, client: FlaskClient) -> None:
-        """The list names both versions and where their documents are."""
+        """The list names all APIs and where their documents are."""
         items = client.get("/discovery/v1/apis").get_json()["items"]
 
         assert [(item["id"], item["preferred"]) for item in items] == [
             ("taskqueue:v1beta1", False),
             ("taskqueue:v1beta2", True),
+            ("cloudtasks:v2beta2", True),
         ]
         for item in items:
             path = item["discoveryRestUrl"].removeprefix("http://localhost")
@@ -84,7 +85,7 @@ class TestDocument:
 
     @pytest.mark.parametrize(
         ("query", "count"),
-        [("name=taskqueue", 2), ("name=drive", 0), ("preferred=true", 1), ("preferred=false", 2)],
+        [("name=taskqueue", 2), ("name=drive", 0), ("preferred=true", 2), ("preferred=false", 3)],
     )
     def test_a_narrowed_directory(self, client: FlaskClient, query: str, count: int) -> None:
         """The list can be narrowed."""

@@ -32,7 +32,7 @@ def test_what_the_library_writes(value: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("text", ["},\n   {", '},\n  {"', "{", "}", '"', "\\", "\u2028", "\ud800"])
 def test_text_that_looks_like_structure(text: str) -> None:
-    """What stands in a text stays in it."""
+    """What is in a text stays in it."""
     value = {"items": [{"id": text}, {"tag": text, "id": "x"}]}
 
     assert encode(value).decode() == json.dumps(value, indent=1) + "\n"

@@ -162,7 +162,7 @@ class TestGrant:
         assert response.get_json()["error"] == "invalid_grant"
 
     def test_an_unknown_key(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
-        """A key of an earlier run is told how to be replaced."""
+        """A key of an earlier run is reported with how to replace it."""
         response = self.ask(guarded, key, self.claims(key), kid="unknown")
 
         assert "pullqueue credentials" in response.get_json()["error_description"]

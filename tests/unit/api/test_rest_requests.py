@@ -178,7 +178,7 @@ class TestParameters:
         )
 
     def test_pretty_or_not(self, call: Call) -> None:
-        """Answers are indented unless told otherwise."""
+        """Answers are indented by default."""
         pretty = call("GET", "pull?prettyPrint=true").text
         compact = call("GET", "pull?prettyPrint=false").text
 
@@ -195,7 +195,7 @@ class TestVerbs:
         assert call("GET", path).status_code == 200
 
     def test_override(self, call: Call, emulator: Emulator) -> None:
-        """A POST can stand for another verb, its parameters in a form."""
+        """A POST can represent another verb, its parameters in a form."""
         emulator.queue("pull").add(b"", name="one")
 
         listed = call(
@@ -211,7 +211,7 @@ class TestVerbs:
         assert deleted.status_code == 204
 
     def test_override_to_patch(self, call: Call, emulator: Emulator) -> None:
-        """A POST can stand for a PATCH."""
+        """A POST can represent a PATCH."""
         emulator.queue("pull").add(b"", name="one")
         call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60")
 
@@ -239,7 +239,7 @@ class TestVerbs:
         assert response.get_json()["kind"] == "taskqueues#taskqueue"
 
     def test_override_of_other_verbs(self, call: Call) -> None:
-        """Only a POST can stand for something else."""
+        """Only a POST can represent something else."""
         response = call("GET", "pull/tasks", headers={"X-HTTP-Method-Override": "POST"})
 
         assert response.status_code == 200
@@ -302,7 +302,7 @@ class TestGzip:
 
     @pytest.mark.parametrize("content_type", [FORM, "application/json", None])
     def test_a_zipped_body_that_does_not_say_so(self, call: Call, content_type: str | None) -> None:
-        """Its sender is told what is missing."""
+        """Its sender learns what is missing."""
         response = call("POST", "pull/tasks", data=ZIPPED, content_type=content_type)
 
         (detail,) = response.get_json()["error"]["errors"]
@@ -385,7 +385,7 @@ class TestRefusals:
     def test_a_fault_of_our_own(
         self, client: FlaskClient, emulator: Emulator, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A bug answers 500 in the envelope; what it was stands in the log alone."""
+        """A bug answers 500 in the envelope; what it was is in the log alone."""
 
         def broken() -> None:
             raise ZeroDivisionError("secret detail")
@@ -399,7 +399,7 @@ class TestRefusals:
         assert "ZeroDivisionError: secret detail" in caplog.text
 
     def test_an_explanation(self, call: Call) -> None:
-        """Beside the text of the real service stands what exactly was wrong."""
+        """Beside the text of the real service is what exactly was wrong."""
         response = call("POST", "pull/tasks", json={"payloadBase64": "a+b"})
 
         assert response.get_json()["error"]["errors"][0]["debugInfo"] == (

@@ -35,7 +35,7 @@ class TestInsert:
         assert int(made_up, 16) >= 0
 
     def test_an_eta(self, call: Call, emulator: Emulator) -> None:
-        """leaseTimestamp is the first moment the task may be leased, in microseconds."""
+        """leaseTimestamp is the first time the task may be leased, in microseconds."""
         eta = NOW_USEC + 90_000_000
         task = answer(
             call("POST", "pull/tasks", json={"payloadBase64": "", "leaseTimestamp": str(eta)})
@@ -220,7 +220,7 @@ class TestLease:
         assert message == "tag 'red' is given without groupByTag: add groupByTag=true"
 
     def test_a_moment_too_far_ahead(self, call: Call) -> None:
-        """It is told by the name of the field it stands in."""
+        """It is reported by the name of the field it is in."""
         body = {"payloadBase64": "", "leaseTimestamp": "9999999999999999"}
         status, _, message = refusal(call("POST", "pull/tasks", json=body))
 

@@ -45,7 +45,7 @@ def test_a_long_error_message(api: GrpcApi, text: str) -> None:
 
 
 def test_a_large_response(server: Server, emulator: Emulator) -> None:
-    """A lease may be larger than the 4 MB that clients accept unless told otherwise."""
+    """A lease may be larger than the 4 MB that clients accept by default."""
     for _ in range(10):
         emulator.queue("pull").add(b"x" * 2**20)
     api = GrpcApi(server)

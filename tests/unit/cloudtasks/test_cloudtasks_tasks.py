@@ -56,7 +56,7 @@ class TestCreateTask:
         }
 
     def test_the_full_view_has_the_payload(self, call: Call) -> None:
-        """FULL gives back what was sent."""
+        """FULL releases what was sent."""
         task = call(
             "CreateTask",
             parent=PULL,

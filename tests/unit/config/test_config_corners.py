@@ -68,7 +68,7 @@ def test_migration_names_what_does_not_survive() -> None:
 
 
 def test_one_rule_reports_one_place_once() -> None:
-    """Several faults of one rule stand in the order of the file."""
+    """Several faults of one rule are in the order of the file."""
     assert rules("queue:\n- name: a_b\n  rate: 1/s\n- name: c_d\n  rate: 1/s\n") == [
         "name-format",
         "name-format",
@@ -85,9 +85,9 @@ def test_one_rule_reports_one_place_once() -> None:
 )
 def test_key_is_removed_from_flow_mappings(text: str) -> None:
     """A key leaves a mapping in braces with its comma."""
-    mended = fixed(text)
-    assert rules(mended) == []
-    assert "rate" not in mended
+    repaired = fixed(text)
+    assert rules(repaired) == []
+    assert "rate" not in repaired
 
 
 def test_key_behind_a_dash_is_not_removed_with_a_comment() -> None:
@@ -184,7 +184,7 @@ def test_name_of_two_lines_with_a_colon_has_its_hint() -> None:
 
 
 def test_space_missing_after_a_dash_in_front_of_a_key() -> None:
-    """`-name:` in a mapping is told to be a list entry."""
+    """`-name:` in a mapping is reported to be a list entry."""
     (first, *_) = look("-name: a\n")
     assert first.hint == "a space is missing after the dash: write `- name:`"
 

@@ -26,6 +26,8 @@ FILES = {
     "bomb": (BOMB.encode(), "anchor-or-alias"),
     "nul": (b"queue:\n- name: a\0b\n", "control-character"),
     "next line": ("queue: # \x85\n".encode(), "control-character"),
+    "second byte-order mark": ("\ufeff\ufeffqueue: []\n".encode(), "control-character"),
+    "byte-order mark inside": ("queue:\n\ufeff- name: a\n".encode(), "control-character"),
     "utf-16": ("queue: []\n".encode("utf-16"), "encoding"),
     "utf-16 without mark": ("queue: []\n".encode("utf-16-le"), "encoding"),
     "latin-1": (b"queue:\n- name: caf\xe9\n", "encoding"),

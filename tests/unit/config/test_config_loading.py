@@ -142,7 +142,7 @@ def test_comment_hides_a_policy_but_not_what_cannot_be_read() -> None:
 
 
 def test_unknown_profile_is_refused() -> None:
-    """A misspelt profile is told with those there are."""
+    """A misspelt profile is reported with those there are."""
     with pytest.raises(ValueError, match=r'unknown profile "gclod": use one of gcloud, sdk, java'):
         loads("queue:", profile="gclod")
 
@@ -157,7 +157,7 @@ def test_file_is_loaded_by_path(tmp_path: Path) -> None:
 
 
 def test_unreadable_file_is_one_clear_line(tmp_path: Path) -> None:
-    """A missing file and a folder are told in one line."""
+    """A missing file and a folder are reported in one line."""
     with pytest.raises(ConfigFileError, match=r'cannot read ".*queue.yaml": no such file'):
         load(tmp_path / "queue.yaml")
     with pytest.raises(ConfigFileError, match=r"cannot read .*: is a directory"):

@@ -106,11 +106,10 @@ def test_every_page_is_guarded(client: FlaskClient, page: str) -> None:
     [
         "/queues/pull/add",
         "/queues/pull/lease",
-        "/change",
-        "/change/confirm",
+        "/queues/pull/release",
         "/queues/pull/purge",
         "/queues/pull/tasks/a/extend",
-        "/queues/pull/tasks/a/release",
+        "/queues/pull/tasks/a/delete",
         "/requests/forget",
         "/faults",
         "/faults/remove",
@@ -152,7 +151,7 @@ def test_a_page_of_any_size(client: FlaskClient, state: ServerState) -> None:
     for place in range(5):
         state.emulator.queue("pull").add_many([NewTask(name=f"n{place}-{n}") for n in range(50)])
 
-    assert client.get("/console/queues/pull?limit=200").text.count('<th scope="row">') == 200
+    assert client.get("/console/queues/pull?limit=200").text.count('<tr>\n<th scope="row">') == 200
     assert client.get("/console/queues/pull?limit=1001").status_code == 400
 
 
@@ -188,7 +187,7 @@ def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) ->
     assert "?access_token=(hidden)" in called
     assert token not in called
     assert "<dt>As</dt>" not in granted
-    assert granted.count("(not recorded: it may contain credentials)") == 2
+    assert granted.count("(not kept: it may hold credentials)") == 2
 
 
 def test_payloads_are_downloads(client: FlaskClient) -> None:
@@ -202,7 +201,7 @@ def test_payloads_are_downloads(client: FlaskClient) -> None:
 
 
 def test_an_exhausted_task(client: FlaskClient, state: ServerState) -> None:
-    """Its page says that it was given up, as a warning, and shows what it was at its end."""
+    """Its page says that it was exhausted, as a warning, and shows what it was at its end."""
     queue = state.emulator.queue("pull")
     queue.add(b"x" * 300, name="heavy", tag="stone")
     for _ in range(2):
@@ -211,17 +210,18 @@ def test_an_exhausted_task(client: FlaskClient, state: ServerState) -> None:
     page = client.get("/console/queues/pull/tasks/lost").text
     heavy = client.get("/console/queues/pull/tasks/heavy").text
 
-    assert '<p class="notice error">Task lost is exhausted after 2 leases.</p>' in page
+    assert '<p class="notice error">Task lost was given up after 2 leases.</p>' in page
     assert "<dd>2 of 2</dd>" in "".join(page.split("\n"))
     assert '<pre class="payload" tabindex="0">lost</pre>' in page
-    assert ">stone</a>" in heavy
+    assert '<span class="tag">stone</span>' in heavy
+    assert "Only the beginning is shown" in heavy
     for text in (page, heavy):
         assert "Download" not in text
         assert "Delete…" not in text
 
 
 def test_a_deleted_task(client: FlaskClient, state: ServerState) -> None:
-    """A task that was deleted is not said to be given up, nor one whose name had been given up."""
+    """A deleted task is not reported as exhausted, nor one whose name was exhausted before."""
     queue = state.emulator.queue("pull")
     queue.delete_tasks("a")
     queue.free_names()
@@ -259,7 +259,7 @@ def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int)
     )
 
     assert answer.status_code == 200
-    assert "Task lost is exhausted after 2 leases." in answer.text
+    assert "Task lost was given up after 2 leases." in answer.text
     assert ('<pre class="payload"' in answer.text) is bool(exhausted)
 
 
@@ -276,7 +276,7 @@ def test_a_fault_of_the_console(
     answer = client.get("/console/")
 
     assert answer.status_code == 500
-    assert "the console has a bug" in answer.text
+    assert "the console has a fault" in answer.text
     assert "secret" not in answer.text
 
 

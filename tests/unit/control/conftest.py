@@ -1,4 +1,4 @@
-"""A running server whose clock stands still, and a client of its control routes."""
+"""A running server whose clock is stopped, and a client of its control routes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def queue_yaml(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Return a clock that stands at 2026-01-01."""
+    """Return a clock that is at 2026-01-01."""
     return ManualClock()
 
 

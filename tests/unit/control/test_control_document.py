@@ -30,7 +30,7 @@ def test_every_route_is_described(control: ControlClient, emulator: Emulator) ->
 
 
 def test_operations_have_names_of_their_own(control: ControlClient) -> None:
-    """Each operation id stands once, so that clients can be generated."""
+    """Each operation id is once, so that clients can be generated."""
     ids = [
         operation["operationId"]
         for verbs in control.document["paths"].values()

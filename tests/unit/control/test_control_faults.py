@@ -47,12 +47,12 @@ def test_faults(control: ControlClient, server: Server) -> None:
     url = f"{server.url}{QUEUE}/tasks/lease?leaseSecs=0&numTasks=1"
 
     own = control.post("/queues/pull/lease", {"lease_seconds": 0})
-    struck = requests.post(url, timeout=5)
+    triggered = requests.post(url, timeout=5)
     after = requests.post(url, timeout=5)
 
     assert first["fault"]["error"] == "TransientError"
     assert len(own.body["tasks"]) == 1
-    assert (struck.status_code, after.status_code) == (503, 200)
+    assert (triggered.status_code, after.status_code) == (503, 200)
     listed = control.get("/faults").body["faults"]
     assert [(fault["number"], fault["hits"], fault["calls"]) for fault in listed] == [
         (1, 1, 2),

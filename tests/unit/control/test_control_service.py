@@ -93,7 +93,7 @@ def test_reload(control: ControlClient, queue_yaml: Path, emulator: Emulator) ->
 
 
 def test_a_broken_file(control: ControlClient, queue_yaml: Path) -> None:
-    """It changes nothing, and what is wrong with it is told until it is mended."""
+    """It changes nothing, and what is wrong with it is reported until it is repaired."""
     before = control.get("/queues").body
     text = queue_yaml.read_text()
     queue_yaml.write_text("queue:\n- name: a b\n  mode: pull\n")
@@ -147,7 +147,7 @@ def test_nothing_to_reload(emulator: Emulator) -> None:
 
 
 def test_the_clock(control: ControlClient) -> None:
-    """It moves forward by seconds or to a moment, and never back."""
+    """It moves forward by seconds or to a time, and never back."""
     assert control.get("/clock").body == {
         "now": "2026-01-01T00:00:00+00:00",
         "manual": True,
@@ -196,7 +196,7 @@ def test_requests_are_remembered(control: ControlClient, server: Server) -> None
 
 
 def test_the_caller_is_remembered(emulator: Emulator) -> None:
-    """Where tokens are asked for, it is told whose it was, also of a call that was refused."""
+    """Where tokens are asked for, it is reported whose it was, also of a call that was refused."""
     with Server(emulator, acl=True) as server:
         control = ControlClient(server)
         token = server.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
@@ -246,7 +246,7 @@ def test_what_was_zipped_is_remembered_unzipped(control: ControlClient, server: 
 def test_a_body_that_cannot_be_unzipped_is_not_remembered(
     control: ControlClient, server: Server
 ) -> None:
-    """There may be credentials in it; its length is told."""
+    """There may be credentials in it; its length is reported."""
     headers = {"Content-Encoding": "gzip"}
     requests.post(f"{server.url}{QUEUE}/tasks", b"zip", headers=headers, timeout=5)
 
@@ -408,7 +408,7 @@ def test_depths(control: ControlClient, server: Server, clock: ManualClock) -> N
     depths = control.get("/depths").body["depths"]["pull"]
 
     assert [depth["tasks"] for depth in depths] == [1, 2, 3, 3, 3]
-    assert depths[-1]["time"] == "2026-01-01T00:00:15+00:00"
+    assert depths[-1]["moment"] == "2026-01-01T00:00:15+00:00"
 
 
 def test_metrics(control: ControlClient, server: Server) -> None:

@@ -85,7 +85,7 @@ def test_something_else_than_a_snapshot(control: ControlClient) -> None:
     ],
 )
 def test_snapshots_with_a_bad_task(control: ControlClient, fields: dict[str, object]) -> None:
-    """A field that is no such thing, or a task that stands twice, refuses the snapshot."""
+    """A field that is something else, or a task that is twice, refuses the snapshot."""
     control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}, {"name": "b"}]})
     saved = control.get("/snapshot").body
     saved["queues"]["pull"]["tasks"][0].update(fields)
@@ -134,7 +134,7 @@ def test_a_snapshot_with_one_sequence_in_two_queues(control: ControlClient) -> N
 
 
 def test_a_snapshot_shifted_out_of_time(control: ControlClient) -> None:
-    """A snapshot whose moments would lie past the year 9999 is refused."""
+    """A snapshot whose times would lie past the year 9999 is refused."""
     control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
     saved = control.get("/snapshot").body
     saved["taken_usec"] = -(2**62)

@@ -67,7 +67,7 @@ class TestChunks:
 
     @pytest.mark.parametrize("longest", [1, 4, 90])
     def test_it_does_what_a_sorted_list_does(self, chunk: int, longest: int) -> None:
-        """Whatever runs are put in and taken out, every question is answered alike."""
+        """Whatever runs are added and removed, every question has the same answer."""
         chance = random.Random(chunk * longest)  # noqa: S311 - the same at each run
         made: OrderedIndex[tuple[int, int]] = OrderedIndex()
         model: list[tuple[int, int]] = []
@@ -128,7 +128,7 @@ class TestLeases:
         assert [task.name for task in queue.exhausted] == ["one"]
 
     def test_what_is_exhausted_is_gone(self, queue: Queue, clock: ManualClock) -> None:
-        """Its name is taken, nobody can look at it, and it weighs nothing."""
+        """Its name is in use, it cannot be read, and it has no size."""
         queue.add(b"work", name="one")
         for _ in range(2):
             queue.lease_tasks(60, 1)
@@ -141,7 +141,7 @@ class TestLeases:
             queue.add(name="one")
 
     def test_a_last_lease_that_is_extended(self, queue: Queue, clock: ManualClock) -> None:
-        """A task is exhausted at the end of its last lease as it stands after extending."""
+        """A task is exhausted at the end of its last lease as it is after extending."""
         queue.add(name="one")
         queue.lease_tasks(0, 1)
         (task,) = queue.lease_tasks(60, 1)
@@ -154,7 +154,7 @@ class TestLeases:
         assert [gone.name for gone in queue.exhausted] == ["one"]
         assert queue.history("one")[-1].time == clock.now()
 
-    def test_a_task_that_is_given_back_is_told(self, queue: Queue) -> None:
+    def test_a_release_is_recorded(self, queue: Queue) -> None:
         """Giving back is an event of its own, with no end."""
         queue.add(name="one")
         (task,) = queue.lease_tasks(60, 1)
@@ -164,8 +164,8 @@ class TestLeases:
         event = queue.history("one")[-1]
         assert (event.kind, event.until) == (EventKind.RELEASED, None)
 
-    def test_why_a_task_is_not_held(self, queue: Queue, clock: ManualClock) -> None:
-        """Three reasons, told apart."""
+    def test_why_a_task_is_not_leased_by_the_caller(self, queue: Queue, clock: ManualClock) -> None:
+        """Three reasons, distinguished."""
         added = queue.add(name="one")
         with pytest.raises(TaskLeaseExpiredError, match="caller: it was never leased; lease it"):
             queue.modify_task_lease(added, 60)
@@ -237,11 +237,11 @@ class TestLeases:
 
 class TestAdding:
     def test_names_that_are_free(self, queue: Queue) -> None:
-        """Where every name is free, none is told as refused."""
+        """Where every name is free, none is reported as refused."""
         assert queue.insert([NewTask(name="one"), NewTask()]).refused == {}
 
     def test_nothing(self, clock: ManualClock) -> None:
-        """An add that stores nothing is no event, and pushes none out of the record."""
+        """An add that stores nothing is not an event, and removes none from the record."""
         config = QueueConfig(queues=(settings_of(),))
         queue = Emulator(config, clock=clock, limits=Limits(events_kept=1)).queue("q")
         queue.add_many([NewTask(name="one"), NewTask(name="two")])
@@ -326,7 +326,7 @@ class TestTheEndOfTime:
         assert queue.modify_task_lease(task, 3600).eta.year == 9999
 
     def test_an_age_that_no_task_reaches(self, clock: ManualClock) -> None:
-        """Where a task can never be old enough to be given up, no change is foretold."""
+        """Where a task can never be old enough to be exhausted, there is no next change."""
         retry = RetryParameters(task_retry_limit=1, task_age_limit_seconds=3601)
         settings = QueueSettings(name="q", mode=QueueMode.PULL, retry_parameters=retry)
         queue = Emulator(QueueConfig(queues=(settings,)), clock=clock).queue("q")
@@ -354,7 +354,7 @@ class TestRestoring:
         assert earlier.queue("q").fetch_statistics().available == 2
 
     def test_nothing_else_stays(self, emulator: Emulator, queue: Queue) -> None:
-        """What was there before is forgotten, names and numbers included."""
+        """What was there before is deleted, names and numbers included."""
         first = queue.add(name="old")
         queue.delete_tasks("old")
         empty = Emulator(emulator.config).export()
@@ -389,7 +389,7 @@ class TestRecords:
         ]
 
     def test_the_latest_events_are_kept(self, clock: ManualClock) -> None:
-        """The log is full after so many, and forgets from its beginning."""
+        """The log has a maximum number of events, and drops the oldest."""
         config = QueueConfig(queues=(settings_of(),))
         queue = Emulator(config, clock=clock, limits=Limits(events_kept=3)).queue("q")
         for number in range(7):
@@ -398,16 +398,16 @@ class TestRecords:
         assert [event.task_name for event in queue.events()] == ["t4", "t5", "t6"]
 
     def test_events_of_several_tasks_are_in_order(self, queue: Queue, clock: ManualClock) -> None:
-        """A lease that ran out stands where it ended, among what happened to others."""
+        """A lease that ran out is where it ended, among what happened to others."""
         queue.add(name="one")
         queue.lease_tasks(10, 1)
         clock.advance(20)
         queue.add(name="two")
 
-        told = [(event.kind, event.task_name) for event in queue.events()]
-        assert told[2:] == [(EventKind.LEASE_EXPIRED, "one"), (EventKind.ADDED, "two")]
+        reported = [(event.kind, event.task_name) for event in queue.events()]
+        assert reported[2:] == [(EventKind.LEASE_EXPIRED, "one"), (EventKind.ADDED, "two")]
 
-    def test_a_counter_forgets(self) -> None:
+    def test_a_counter_drops_old_leases(self) -> None:
         """Seconds older than an hour are dropped when others are counted."""
         counter = LeaseCounter()
         counter.add(0, 5)
@@ -441,7 +441,7 @@ class TestLimitsThatChange:
         assert queue.list_tasks() == []
 
     def test_below_what_a_free_task_has_had(self, emulator: Emulator, queue: Queue) -> None:
-        """A task that waits for its next lease is given up with its limit."""
+        """A task that waits for its next lease is exhausted with its limit."""
         queue.add(name="one")
         queue.lease_tasks(0, 1)
 
@@ -450,8 +450,8 @@ class TestLimitsThatChange:
         assert [task.name for task in queue.exhausted] == ["one"]
 
 
-def test_the_rate_is_told_to_a_logger(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    """A lease that is empty because of the rate is told once, under the engine's name."""
+def test_the_rate_is_logged(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """A lease that is empty because of the rate is reported once, under the engine's name."""
     config = QueueConfig(queues=(settings_of(),))
     queue = Emulator(config, clock=clock, limits=Limits(leases_per_second=1)).queue("q")
 

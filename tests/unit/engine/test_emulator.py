@@ -43,13 +43,13 @@ def limited(leases: int) -> QueueConfig:
     return QueueConfig(queues=(replace(PULL, retry_parameters=retry), OTHER))
 
 
-def test_the_system_s_clock_unless_told_otherwise() -> None:
+def test_the_system_s_clock_is_the_default() -> None:
     """A clock is given once, when an emulator is made."""
     assert isinstance(Emulator(CONFIG).clock, SystemClock)
 
 
 def test_every_app_has_a_default_queue(emulator: Emulator) -> None:
-    """It is a push queue, and stands behind those of the file."""
+    """It is a push queue, and is behind those of the file."""
     assert [queue.name for queue in emulator.queues] == ["pull-queue", "other", "default"]
     assert emulator.queue("default").mode is QueueMode.PUSH
 
@@ -74,7 +74,7 @@ def test_two_emulators_share_nothing(emulator: Emulator) -> None:
 
 
 def test_reset(emulator: Emulator) -> None:
-    """Tasks, tombstones, records and arrival numbers are forgotten; queues and time stay."""
+    """Tasks, tombstones, records and arrival numbers are deleted; queues and time stay."""
     queue = emulator.queue("other")
     first = queue.add(name="one")
     queue.delete_tasks(first)
@@ -86,7 +86,7 @@ def test_reset(emulator: Emulator) -> None:
     assert emulator.queue("other") is queue
 
 
-def test_moments_over_all_queues() -> None:
+def test_times_over_all_queues() -> None:
     """The nearest change and the last lease end of any queue."""
     clock = ManualClock()
     emulator = Emulator(CONFIG, clock=clock)
@@ -133,7 +133,7 @@ class TestReconfigure:
         assert emulator.queue("new").add().queue_name == "new"
 
     def test_a_lower_retry_limit_holds_for_tasks_already_there(self, emulator: Emulator) -> None:
-        """A task that had more leases than the new limit goes; one that is held, at its end."""
+        """A task with more leases than it is exhausted; a leased one when its lease ends."""
         clock = emulator.clock
         assert isinstance(clock, ManualClock)
         queue = emulator.queue("pull-queue")
@@ -165,8 +165,8 @@ class TestReconfigure:
         assert [task.name for task in queue.list_tasks()] == ["one"]
 
 
-def test_threads_never_hold_one_task_at_the_same_time() -> None:
-    """Eight workers empty a queue together: each task is held by exactly one of them."""
+def test_threads_never_lease_one_task_at_the_same_time() -> None:
+    """Eight workers empty a queue together: each task is leased by exactly one of them."""
     tasks, workers = 4000, 8
     emulator = Emulator(CONFIG, clock=ManualClock())
     queue = emulator.queue("other")
@@ -265,7 +265,7 @@ class TestConfiguration:
             Emulator.from_file(tmp_path / "nowhere.yaml")
 
     def test_from_text(self) -> None:
-        """All faults are told at once, in the order of the text."""
+        """All faults are reported at once, in the order of the text."""
         text = "queue:\n- name: a_b\n  mode: pull\n  rate: 5/s\n"
 
         with pytest.raises(InvalidQueueConfigError) as excinfo:
@@ -326,7 +326,7 @@ def test_a_full_store() -> None:
 
 
 def test_exhausted_tasks_leave_room_at_once() -> None:
-    """A task whose last lease has ended does not count, though nobody looked at its queue."""
+    """A task whose last lease has ended does not count, even if its queue was not read since."""
     clock = ManualClock()
     emulator = Emulator(limited(1), clock=clock, limits=Limits(tasks_in_memory=1))
     emulator.queue("pull-queue").add()

@@ -1,11 +1,11 @@
-"""pullqueue.engine.events and .memory.events."""
+"""pullqueue.engine.events."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from pullqueue import EventKind, Task
-from pullqueue.engine.memory.events import EventLog
+from pullqueue.engine.events import EventLog
 
 
 def task(name: str, retry_count: int = 0) -> Task:
@@ -18,7 +18,7 @@ def kinds(log: EventLog, now_usec: int) -> list[tuple[int, str]]:
     return [(event.usec, event.kind.value) for event in log.read(now_usec)]
 
 
-def test_a_lease_that_runs_out_is_told_when_the_log_is_read() -> None:
+def test_a_lease_that_expires_is_an_event_when_the_log_is_read() -> None:
     """It appears at the end of the lease, once that has passed."""
     log = EventLog(10)
     log.record(EventKind.LEASED, 1, [task("a", 1)], until_usec=5)
@@ -28,7 +28,7 @@ def test_a_lease_that_runs_out_is_told_when_the_log_is_read() -> None:
 
 
 def test_a_lease_that_was_changed_does_not_run_out() -> None:
-    """Only the last end of a lease counts, and none of one that was given back or deleted."""
+    """Only the last end of a lease counts, and none of one that was released or deleted."""
     log = EventLog(10)
     log.record(EventKind.LEASED, 1, [task("a", 1), task("b", 1), task("c", 1)], until_usec=5)
     log.record(EventKind.EXTENDED, 2, [task("a", 1)], until_usec=9)
@@ -66,7 +66,7 @@ def test_a_single_operation_is_kept_whole() -> None:
     assert len(log.read(9)) == 5
 
 
-def test_moments_are_aware_datetimes() -> None:
+def test_times_are_aware_datetimes() -> None:
     """What happened when, and until when a lease is to last."""
     log = EventLog(2)
     log.record(EventKind.LEASED, 0, [task("a")], until_usec=1_000_000)

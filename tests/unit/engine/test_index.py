@@ -17,7 +17,7 @@ entries = st.sets(st.tuples(st.integers(0, 50), st.integers(0, 40)), max_size=20
 
 
 def index_of(content: set[Entry]) -> OrderedIndex[Entry]:
-    """Return an index that holds `content`."""
+    """Return an index with some entries."""
     made: OrderedIndex[Entry] = OrderedIndex()
     made.add(sorted(content))
     return made
@@ -41,7 +41,7 @@ class IndexMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def remove_some(self, data: st.DataObject) -> None:
-        """Any entries can be taken out."""
+        """Any entries can be removed."""
         gone = sorted(data.draw(st.sets(st.sampled_from(self.model), max_size=60)))
         self.index.remove(gone)
         self.model = [entry for entry in self.model if entry not in set(gone)]
@@ -49,7 +49,7 @@ class IndexMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model)
     @rule(data=st.data())
     def remove_neighbours(self, data: st.DataObject) -> None:
-        """A slice can be taken out."""
+        """A slice can be removed."""
         start = data.draw(st.integers(0, len(self.model) - 1))
         end = data.draw(st.integers(start, len(self.model)))
         self.index.remove(self.model[start:end])
@@ -67,7 +67,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @invariant()
     def same_content(self) -> None:
-        """It holds the same entries in the same order."""
+        """It has the same entries in the same order."""
         assert list(self.index) == self.model
         assert list(reversed(self.index)) == self.model[::-1]
         assert len(self.index) == len(self.model)
@@ -103,7 +103,7 @@ def test_chunks_stay_small(content: set[Entry]) -> None:
 
 
 def test_an_empty_run_changes_nothing() -> None:
-    """Adding and removing nothing is no error."""
+    """Adding and removing nothing is not an error."""
     made: OrderedIndex[Entry] = OrderedIndex()
 
     made.add([])

@@ -103,7 +103,7 @@ class EngineMachine(RuleBasedStateMachine):
         return next((t for t in self.tasks if (t.queue, t.name) == (queue, name)), None)
 
     def bury(self, task: ModelTask, when: int) -> None:
-        """Take a task away and keep its name taken."""
+        """Remove a task and reserve its name."""
         self.tasks.remove(task)
         self.dead[task.queue, task.name] = when + LIMITS.tombstone_seconds
 
@@ -148,7 +148,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(queue=queues, name=names, tag=tags, size=st.integers(0, 15), wait=st.integers(-5, 15))
     def add(self, queue: str, name: str, tag: str | None, size: int, wait: int) -> None:
-        """A taken name and a full store refuse; else the task is there."""
+        """A name in use and a full store are refused; otherwise the task is there."""
         taken = self.find(queue, name) is not None or (queue, name) in self.dead
         task = ModelTask(queue, name, b"x" * size, tag, self.now + wait, self.arrivals)
         full = sum(t.weight for t in [*self.tasks, task]) > STORAGE
@@ -192,7 +192,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), lasts=seconds)
     def modify(self, data: st.DataObject, lasts: int) -> None:
-        """Only who holds the current lease can change it."""
+        """Only the holder of the current lease can change it."""
         assume(self.handed_out)
         held = data.draw(st.sampled_from(self.handed_out))
         task = self.find(held.queue_name, held.name)
@@ -200,7 +200,7 @@ class EngineMachine(RuleBasedStateMachine):
         try:
             changed = self.emulator.queue(held.queue_name).modify_task_lease(held, lasts)
         except (TaskLeaseExpiredError, UnknownTaskError, TombstonedTaskError) as error:
-            # Without its lease count a task added anew under the same name could look the same.
+            # Without its lease count a task added again under the same name could look the same.
             assert not current or (task is not None and not task.leases)
             assert isinstance(error, TaskLeaseExpiredError) == (task is not None)
         else:
@@ -245,7 +245,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_lost_and_nothing_doubled(self) -> None:
-        """Every queue holds the model's tasks in the model's order."""
+        """Every queue has the model's tasks in the model's order."""
         for queue in RETRY_LIMITS:
             here = [task for task in self.tasks if task.queue == queue]
             here.sort(key=lambda task: (task.eta, task.arrival))

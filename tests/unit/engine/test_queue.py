@@ -48,7 +48,7 @@ class OtherTask:
 
 @dataclass(frozen=True)
 class WithoutPayload:
-    """Something that has a name, but is no task."""
+    """Something that has a name, but is not a task."""
 
     name: str
 
@@ -102,8 +102,8 @@ class TestAddMany:
 
         assert queue.list_tasks() == []
 
-    def test_taken_names_fail_alone(self, queue: Queue) -> None:
-        """The other tasks are added, and the error tells both parts."""
+    def test_names_in_use_fail_alone(self, queue: Queue) -> None:
+        """The other tasks are added, and the error has both parts."""
         queue.add(name="here")
         queue.add(name="gone")
         queue.delete_tasks("gone")
@@ -141,7 +141,7 @@ class TestAddMany:
         assert [task.name for task in added] == ["task4", "task3", "task5"]
 
     def test_an_empty_batch(self, queue: Queue) -> None:
-        """Nothing to add is no error."""
+        """Nothing to add is not an error."""
         assert queue.add_many([]) == []
 
     def test_the_past_is_a_valid_eta(self, queue: Queue) -> None:
@@ -177,7 +177,7 @@ class TestStorageLimit:
         assert emulator.queue("a").fetch_statistics().bytes_stored == 5
 
     def test_an_add_that_would_pass_it_is_refused_whole(self) -> None:
-        """Nothing is stored, and the error tells the figures."""
+        """Nothing is stored, and the error has the figures."""
         emulator = emulator_of(pull("a"), pull("b"), storage=20)
         emulator.queue("a").add(b"x" * 10, name="a")
 
@@ -193,7 +193,7 @@ class TestStorageLimit:
         assert emulator.queue("b").events() == []
 
     def test_exhaustion_in_another_queue_makes_room(self) -> None:
-        """A task that is past its last lease weighs nothing, though nobody looked at its queue."""
+        """A task past its last lease does not count, even if its queue was not read since."""
         clock = ManualClock()
         emulator = emulator_of(pull("a", leases=1), pull("b"), storage=20, clock=clock)
         emulator.queue("a").add(b"x" * 15, name="a")
@@ -204,7 +204,7 @@ class TestStorageLimit:
 
         assert emulator.bytes_stored == 16
 
-    def test_taken_names_weigh_nothing(self) -> None:
+    def test_names_in_use_do_not_count(self) -> None:
         """What is refused for its name does not count against the limit."""
         queue = emulator_of(pull("a"), storage=20).queue("a")
         queue.add(b"x" * 14, name="a")
@@ -252,7 +252,7 @@ class TestLease:
         assert len(queue.lease(60, 10, payload_bytes=20).tasks) == 2
 
     def test_the_order_of_a_lease_is_that_of_the_queue(self, queue: Queue) -> None:
-        """By eta, though the leased tasks then stand in order of arrival."""
+        """By eta, though the leased tasks then are in order of arrival."""
         queue.add(name="second")
         queue.add(name="first", eta=START - timedelta(seconds=1))
 
@@ -287,7 +287,7 @@ class TestLease:
 
 class TestModify:
     def test_by_the_task(self, queue: Queue) -> None:
-        """The task as it was leased tells which lease is meant."""
+        """The task as it was leased identifies the lease."""
         queue.add()
         (task,) = queue.lease_tasks(60, 1)
 
@@ -298,11 +298,11 @@ class TestModify:
             queue.modify_task_lease(task, 120)
 
     def test_something_else_than_a_task(self, queue: Queue) -> None:
-        """A name does not tell which lease is meant."""
+        """A name does not identify a lease."""
         with pytest.raises(InvalidTaskError, match="'one' is not a task: pass one that was leased"):
             queue.modify_task_lease("one", 60)  # type: ignore[arg-type]
 
-    def test_whoever_holds_it(self, queue: Queue) -> None:
+    def test_any_holder(self, queue: Queue) -> None:
         """By name alone, the current lease is changed."""
         queue.add(name="one")
         queue.lease_tasks(60, 1)
@@ -328,7 +328,7 @@ class TestModify:
             queue.modify_task_lease(given_back, 60)
 
     def test_a_task_that_is_gone(self, queue: Queue) -> None:
-        """A deleted task and an unknown one are told apart."""
+        """A deleted task and an unknown one are distinguished."""
         queue.add(name="gone")
         queue.delete_tasks("gone")
 
@@ -340,7 +340,7 @@ class TestModify:
 
 class TestRetryLimit:
     def test_tasks_leave_in_the_order_of_their_ends(self) -> None:
-        """Each at its own microsecond, though nobody looked in between."""
+        """Each at its own microsecond, even if the queue was not read in between."""
         clock = ManualClock()
         queue = emulator_of(pull("a", leases=1), clock=clock).queue("a")
         queue.add(name="long")
@@ -384,7 +384,7 @@ class TestRetryLimit:
         assert (before, queue.fetch_statistics().tasks) == (1, 0)
 
     def test_a_lease_outlasts_the_age_limit(self) -> None:
-        """A task that is old enough while it is held goes when the lease ends."""
+        """A task that is old enough while it is leased is exhausted when the lease ends."""
         clock = ManualClock()
         queue = emulator_of(pull("a", leases=1, age_seconds=10), clock=clock).queue("a")
         queue.add()
@@ -456,7 +456,7 @@ class TestDelete:
 
 
 def test_purge(queue: Queue) -> None:
-    """Every task goes, leased or not, and its name stays taken."""
+    """Every task is deleted, leased or not, and its name stays reserved."""
     queue.add(name="leased")
     queue.lease_tasks(60, 1)
     queue.add(name="free", tag="red", eta=START + timedelta(seconds=5))
@@ -471,7 +471,7 @@ def test_purge(queue: Queue) -> None:
 
 class TestQuestions:
     def test_statistics(self, queue: Queue, clock: ManualClock) -> None:
-        """Real counts at one moment."""
+        """Real counts at one time."""
         queue.add(b"12345", name="a")
         queue.add(name="b", eta=START + timedelta(hours=1))
         queue.add(name="c")
@@ -571,7 +571,7 @@ class TestQuestions:
         ]
         assert queue.history("unknown") == []
 
-    def test_moments_ahead(self, queue: Queue, clock: ManualClock) -> None:
+    def test_next_times(self, queue: Queue, clock: ManualClock) -> None:
         """The next change is the next eta or lease end; the last lease end skips waiting tasks."""
         assert queue.next_change() is queue.last_lease_end() is None
         queue.add()

@@ -115,7 +115,7 @@ def test_a_batch_is_bounded() -> None:
 
 
 def test_a_name_stands_once_in_a_batch() -> None:
-    """The name that stands twice is told."""
+    """The name that is twice is reported."""
     tasks = [NewTask(name="a"), NewTask(), NewTask(name="b"), NewTask(name="b")]
 
     with pytest.raises(DuplicateTaskNameError, match="'b' occurs twice in one batch"):
@@ -156,7 +156,7 @@ def test_a_lease_of_another_length(seconds: object) -> None:
 
 
 def test_a_lease_to_the_end_of_time() -> None:
-    """A lease may end at the last moment that a datetime can tell, and not a microsecond later."""
+    """A lease may end at the last time that a datetime can represent, not a microsecond later."""
     last = to_usec(datetime.max.replace(tzinfo=UTC))
 
     assert validation.lease_usec(1, LIMITS, last - 1_000_000) == 1_000_000
@@ -185,7 +185,7 @@ def test_the_longest_tag_to_lease_by() -> None:
 
 @pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", None, True])
 def test_another_number_of_tasks_to_list(count: object) -> None:
-    """What no store can be asked for is refused by all alike."""
+    """What no store can be asked for is refused by all the same way."""
     with pytest.raises(
         InvalidMaxTasksError, match=r"limit is .*: it must be an integer, 0 or more"
     ):

@@ -152,7 +152,7 @@ def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
 
 
 def test_watching_yields_when_a_file_changes_comes_or_goes(tmp_path: Path) -> None:
-    """Each change is told once."""
+    """Each change is reported once."""
     path = tmp_path / "queue.yaml"
 
     def story() -> Iterator[None]:
@@ -203,7 +203,7 @@ def test_watched_file_may_be_gone_for_a_moment(
     ],
 )
 def test_other_files_are_no_queue_xml(data: bytes, message: str) -> None:
-    """What is no queue.xml is refused in a line."""
+    """What is not a queue.xml is refused in a line."""
     with pytest.raises(QueueXmlError, match="^" + message.replace("(", r"\(")):
         convert_xml(data)
 
@@ -266,7 +266,7 @@ queue:
 
 
 def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
-    """Values, comments and order are kept; what has no place is told."""
+    """Values, comments and order are kept; what has no place is reported."""
     text, dropped = convert_xml(FULL_XML.encode())
     assert text == FULL_YAML
     assert dropped == [
@@ -282,7 +282,7 @@ def test_queue_xml_is_kept_as_far_as_it_goes() -> None:
     ("limit", "written"), [("120M", "120M"), ("0100", '"0100"'), ("1.5", '"1.5"'), ("a b", '"a b"')]
 )
 def test_values_are_quoted_where_yaml_would_read_others(limit: str, written: str) -> None:
-    """A value is written so that YAML reads it as it stands."""
+    """A value is written so that YAML reads it as it is."""
     xml = f"<queue-entries><total-storage-limit>{limit}</total-storage-limit></queue-entries>"
     assert convert_xml(xml.encode()).text == f"total_storage_limit: {written}\nqueue: []\n"
 

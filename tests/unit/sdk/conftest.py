@@ -21,7 +21,7 @@ with warnings.catch_warnings():
 
 
 def limited(name: str, leases: int, age_seconds: int | None = None) -> QueueSettings:
-    """Return a pull queue whose tasks can be leased so often."""
+    """Return a pull queue whose tasks can be leased that many times."""
     retry = RetryParameters(task_retry_limit=leases, task_age_limit_seconds=age_seconds)
     return QueueSettings(name=name, mode=QueueMode.PULL, retry_parameters=retry)
 

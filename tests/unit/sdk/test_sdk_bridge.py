@@ -42,7 +42,7 @@ def post(
 
 
 def call(server: Server, method: str, message: Any, *, service: str = "taskqueue") -> Any:
-    """Make a call and give the response as it stands on the wire."""
+    """Make a call and give the response as it is on the wire."""
     data = message if isinstance(message, bytes) else message.SerializeToString()
     wire = remote_api.Request(
         service_name=service, method=method, request=data, request_id="any ticket"
@@ -131,7 +131,7 @@ def test_a_percent_sign_in_a_detail(server: Server) -> None:
 def test_a_call_that_is_none(
     server: Server, method: str, message: bytes, code: int, detail: str
 ) -> None:
-    """Unknown methods and unreadable requests are told apart."""
+    """Unknown methods and unreadable requests are distinguished."""
     answer = call(server, method, message)
 
     assert answer.rpc_error.code == code
@@ -216,7 +216,7 @@ def test_transactions_are_refused(server: Server, queue: bytes, mode: int) -> No
     answer = call(server, "BulkAdd", request)
 
     assert answer.application_error.code == messages.TaskQueueServiceError.DATASTORE_BAD_REQUEST
-    assert "there is no datastore" in answer.application_error.detail
+    assert "no datastore is there to commit it" in answer.application_error.detail
 
 
 class TestTransactions:
@@ -300,7 +300,7 @@ class TestTransactions:
         assert "of a committed transaction is not added" in caplog.text
 
     def test_transactions_left_open(self, emulator: Emulator) -> None:
-        """A thousand are kept; of more, the oldest are given up."""
+        """A thousand are kept; of more, the oldest are exhausted."""
         with (
             _upstream([], self.COMMITTED) as upstream,
             Server(emulator, api_upstream=upstream) as server,
@@ -319,7 +319,7 @@ class TestOtherServices:
         answer = call(server, "Get", b"", service="memcache")
 
         assert answer.rpc_error.code == RpcError.CALL_NOT_FOUND
-        assert "this is pullqueue" in answer.rpc_error.detail
+        assert "pullqueue has no service 'memcache'" in answer.rpc_error.detail
         assert "'memcache'" in answer.rpc_error.detail
         assert "--api-upstream HOST:PORT" in answer.rpc_error.detail
 

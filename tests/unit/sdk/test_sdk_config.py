@@ -29,7 +29,7 @@ def pull(payload: bytes = b"work", **options: Any) -> Any:
 
 
 def write(path: Path, text: str, *, age: int = 0) -> Path:
-    """Write a file that was last changed so many seconds after the first moment."""
+    """Write a file that was last changed so many seconds after the first time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     os.utime(path, (age, age))
@@ -107,7 +107,7 @@ def test_a_changed_file_is_read_again(installed: Any, tmp_path: Path) -> None:
 
 
 def test_an_unchanged_file_is_read_once(installed: Any, emulator: Emulator, tmp_path: Path) -> None:
-    """Calls do not read the file anew."""
+    """Calls do not read the file again."""
     write(tmp_path / "queue.yaml", PULL)
     installed.init_taskqueue_stub(root_path=str(tmp_path))
     config = emulator.config
@@ -118,7 +118,7 @@ def test_an_unchanged_file_is_read_once(installed: Any, emulator: Emulator, tmp_
 
 
 def test_an_invalid_file(installed: Any, tmp_path: Path) -> None:
-    """What is wrong with the file is told where it is given."""
+    """What is wrong with the file is reported where it is given."""
     write(tmp_path / "queue.yaml", "queue:\n- name: mine\n  mode: sideways\n")
 
     with pytest.raises(InvalidQueueConfigError, match="sideways"):

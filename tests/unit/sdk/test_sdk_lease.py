@@ -78,7 +78,7 @@ class TestTime:
         assert len(taskqueue.Queue("pull").lease_tasks(60, 1)) == 1
 
     def test_an_eta_long_past_comes_first(self) -> None:
-        """A task with an eta in the past stands before those added for now."""
+        """A task with an eta in the past is before those added for now."""
         add(b"now")
         add(b"old", eta=dt.datetime(2001, 1, 1, tzinfo=dt.UTC))
 
@@ -210,7 +210,7 @@ class TestModify:
             taskqueue.Queue("pull").modify_task_lease(task, 60)
 
     def test_gone(self) -> None:
-        """Deleted and unknown tasks are told apart, each with a sentence."""
+        """Deleted and unknown tasks are distinguished, each with a sentence."""
         queue = taskqueue.Queue("pull")
         (task,) = add(b"work")
         (leased,) = queue.lease_tasks(60, 1)
@@ -265,7 +265,7 @@ class TestDelete:
         assert queue.fetch_statistics().tasks == 0
 
     def test_a_delete_can_be_looked_at_and_repeated(self, emulator: Emulator) -> None:
-        """Whoever stands on the path of a delete may read its names and do it again."""
+        """Whoever is on the path of a delete may read its names and do it again."""
         add(b"work", name="here")
         seen: list[object] = []
 
@@ -371,7 +371,7 @@ class TestTag:
 
     @pytest.mark.parametrize("tag", [None, ""])
     def test_the_oldest(self, tag: str | None) -> None:
-        """No tag, or an empty one, stands for the tag of the oldest available task."""
+        """No tag, or an empty one, represents the tag of the oldest available task."""
         add(b"b1", tag="blue")
         add(b"r1", tag="red")
         add(b"b2", tag="blue")

@@ -36,11 +36,13 @@ def test_without_the_sdk() -> None:
     answer = remote_api.Response.FromString(done.stdout)
     assert answer.rpc_error.code == RpcError.CAPABILITY_DISABLED
     assert "pip install 'pullqueue[appengine]'" in answer.rpc_error.detail
-    told, asked, _, installed = done.stderr.decode().splitlines()
+    reported, asked, _, installed = done.stderr.decode().splitlines()
     assert (
-        told == installed == "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'"
+        reported
+        == installed
+        == "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'"
     )
-    assert asked == f"501 {told}"
+    assert asked == f"501 {reported}"
 
 
 def test_the_sdk_is_not_imported_before_it_is_wanted() -> None:

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from shared_store import WrongClock
 from stores import own_schema
 
-from pullqueue import Emulator, ManualClock, SystemClock
+from pullqueue import Emulator, ManualClock
 from pullqueue.config.model import (
     AclEntry,
     QueueConfig,
@@ -198,19 +199,11 @@ class TestInspection:
         assert taskqueue.Queue("push").add(taskqueue.Task(name="a")).was_enqueued
 
 
-class LateClock(SystemClock):
-    """The clock of a machine that is a day behind."""
-
-    def now_usec(self) -> int:
-        """Return a wrong time."""
-        return super().now_usec() - 86_400_000_000
-
-
 def test_time_is_that_of_the_store() -> None:
     """Where servers share a database, etas are compared with its time, not with the machine's."""
     settings = QueueSettings(name="pull", mode=QueueMode.PULL)
     config = QueueConfig(queues=(settings,))
-    emulator = Emulator(config, clock=LateClock(), store=own_schema("sdk_time"))
+    emulator = Emulator(config, clock=WrongClock(-86_400), store=own_schema("sdk_time"))
     emulator.reset()
     emulator.queue("pull").add(name="one")
     emulator.queue("pull").lease_tasks(3600, 1)

@@ -177,7 +177,7 @@ def test_a_committed_task_that_cannot_be_stored() -> None:
 
 
 def test_a_committed_task_over_quota(emulator: Emulator) -> None:
-    """What is no error of the service elsewhere is one here, and the commit has done its work."""
+    """What is no error of the service elsewhere is one here; the commit has done its work."""
     emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
     request = messages.TaskQueueAddRequest(
         queue_name=b"pull", task_name=b"a", eta_usec=0, mode=1, body=b""

@@ -1,4 +1,4 @@
-"""A running server whose clock stands still, and clients of it."""
+"""A running server whose clock is stopped, and clients of it."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class TestLife:
         assert server.url == f"http://127.0.0.1:{server.port}"
 
     def test_it_can_be_started_and_stopped_again(self, emulator: Emulator) -> None:
-        """A second start or stop changes nothing, and a stopped server can start anew."""
+        """A second start or stop changes nothing, and a stopped server can start again."""
         server = Server(emulator)
         with server:
             port = server.start().port
@@ -130,7 +130,7 @@ class TestAddress:
             assert server.url == f"http://127.0.0.1:{server.port}"
 
     def test_ipv6(self, emulator: Emulator) -> None:
-        """An IPv6 address stands in brackets."""
+        """An IPv6 address is in brackets."""
         assert Server(emulator, host="::1", port=80).url == "http://[::1]:80"
         assert Server(emulator, host="::").url == "http://[::1]:0"
 

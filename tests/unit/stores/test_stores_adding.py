@@ -1,4 +1,4 @@
-"""How tasks come into each store: which names and tags are taken, and in which order."""
+"""Adding tasks to each store: which names and tags are accepted, and in which order."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pullqueue import (
 from pullqueue.config.model import QueueConfig
 
 
-def test_a_batch_with_names_that_are_taken(queue: Queue) -> None:
-    """The others are added, in the order given; made up names pass over what is taken."""
+def test_a_batch_with_names_in_use(queue: Queue) -> None:
+    """The others are added, in the order given; generated names skip those in use."""
     queue.add(name="task2")
     queue.add(name="gone")
     queue.delete_tasks("gone")
@@ -39,7 +39,7 @@ def test_a_batch_with_names_that_are_taken(queue: Queue) -> None:
     }
 
 
-def test_made_up_names_that_are_taken(queue: Queue, emulator: Emulator) -> None:
+def test_generated_names_that_are_in_use(queue: Queue, emulator: Emulator) -> None:
     """However many are, others are found, and each task comes back in its place."""
     taken = 1_100
     names = [NewTask(name=f"task{number}") for number in range(taken)]
@@ -71,7 +71,7 @@ def test_which_name_is_refused_first(url: str, clock: ManualClock, limit_bytes: 
 
 
 def test_nothing_is_added_to_what_is_too_much(url: str, clock: ManualClock) -> None:
-    """A taken name is told as such, also where less may be stored than is."""
+    """A name in use is reported as such, also where more is stored than the limit permits."""
     emulator = Emulator(config_of(2), clock=clock, store=url)
     emulator.reset()
     emulator.queue("pull").add(name="heavy")
@@ -84,7 +84,7 @@ def test_nothing_is_added_to_what_is_too_much(url: str, clock: ManualClock) -> N
 
 
 def test_the_name_of_a_task_whose_end_has_come(emulator: Emulator, clock: ManualClock) -> None:
-    """It is taken by a tombstone, though nobody looked since."""
+    """It is reserved by a tombstone, even if the queue was not read since."""
     queue = emulator.queue("limited")
     clock.advance(300)
     queue.add(name="one")
@@ -120,7 +120,7 @@ def test_any_tag(queue: Queue, tag: str) -> None:
 
 
 def test_an_add_that_is_refused_changes_nothing(url: str, clock: ManualClock) -> None:
-    """Over the storage limit nothing is stored, and what is held is reckoned as before."""
+    """Over the storage limit nothing is stored, and the totals stay as they were."""
     config = QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=10)
     emulator = Emulator(config, clock=clock, store=url)
     emulator.reset()

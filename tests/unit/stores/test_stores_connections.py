@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from shared_store import CONFIG, emptied, together
-from stores import postgres_url
+from stores import postgres_url, wait_for_lock
 
 from pullqueue import (
     Emulator,
@@ -100,12 +100,9 @@ def test_a_store_that_is_closed_in_use(url: str) -> None:
 
     thread = threading.Thread(target=add)
     thread.start()
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'closing' AND "
-        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
-            pass
-        emulator.close()
-        thread.join(timeout=30)
+    wait_for_lock("closing")
+    emulator.close()
+    thread.join(timeout=30)
     blocker.close()
 
     assert len(failures) == 1
@@ -212,7 +209,7 @@ def test_idle_connections_that_were_closed_are_replaced(url: str) -> None:
 
 
 def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
-    """The caller is told that it may try again, and can."""
+    """The caller is reported that it may try again, and can."""
     emulator = Emulator(CONFIG, store=f"{url}&application_name=lost")
     queue = emulator.queue("pull")
     queue.add(name="one")
@@ -230,16 +227,13 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
 
     thread = threading.Thread(target=lease)
     thread.start()
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'lost' AND "
-        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
-            pass
+    wait_for_lock("lost")
     end_all("lost")
     thread.join(timeout=30)
     blocker.close()
 
     (failure,) = failures
-    # psycopg before 3.2.7 tells at what it happened, too.
+    # psycopg before 3.2.7 adds what it was doing.
     assert str(failure).replace("consuming input failed: ", "") == (
         "the store's database: terminating connection due to administrator command; try again"
     )
@@ -248,7 +242,7 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
 
 
 def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
-    """Old records are thrown away later, here too."""
+    """Old records are trimmed later, here too."""
     emulator = Emulator(CONFIG, store=f"{url}&connections=1")
     store = store_of(emulator)
     store._touched["pull"] = 1_000_000
@@ -264,8 +258,8 @@ def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
     emulator.close()
 
 
-def test_records_that_cannot_be_swept(url: str, clock: ManualClock) -> None:
-    """Old records are thrown away later; what was leased is leased."""
+def test_records_that_cannot_be_trimmed(url: str, clock: ManualClock) -> None:
+    """Old records are trimmed later; what was leased is leased."""
     store = f"{url}&options=-c lock_timeout%3D50ms"
     limits = Limits(tombstone_seconds=1)
     emulator = Emulator(CONFIG, clock=clock, limits=limits, store=store)

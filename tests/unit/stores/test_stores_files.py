@@ -1,4 +1,4 @@
-"""pullqueue.stores.sqlite_file: which files are taken, and which are refused and left alone."""
+"""pullqueue.stores.sqlite_file: which files are accepted, and which are refused and left alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def used(path: Path) -> Path:
 
 
 def digest(path: Path) -> dict[str, str]:
-    """Return what a file and the log beside it contain; SQLite's shared memory is no part of it."""
+    """Return what a file and the log beside it contain; without SQLite's shared memory."""
     files = (path, path.with_name(path.name + "-wal"))
     return {
         file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists()
@@ -261,7 +261,7 @@ def test_other_programs_can_read(path: Path) -> None:
     assert found == [("one",)]
 
 
-def test_a_restore_that_fails_forgets_nothing(path: Path) -> None:
+def test_a_restore_that_fails_deletes_nothing(path: Path) -> None:
     """Contents that cannot be stored leave tasks and events as they were, and their order."""
     emulator = emulator_of(path)
     queue = emulator.queue("pull")

@@ -20,8 +20,8 @@ SQLITE = statements("sqlite.sql")
 POSTGRES = statements("postgres.sql")
 WHOLE = {
     *("all_tasks", "all_exhausted", "all_tombstones", "all_leased", "totals", "restore_totals"),
-    *("delete_tasks", "delete_exhausted", "delete_events", "delete_leased", "delete_totals"),
-    *("delete_lease_calls", "delete_queues", "queue_records", "drop_tasks"),
+    *("clear", "clear_tasks", "clear_exhausted", "clear_events", "clear_leased", "clear_queues"),
+    *("queue_records", "drop_queue", "drop_tasks"),
     *("snapshot", "no_timeout", "lock_tasks", "renumber"),
 }
 """They are to read everything, or read nothing."""
@@ -38,7 +38,7 @@ def test_every_statement_is_used(database: str) -> None:
     known = statements(f"{database}.sql")
 
     used = {name for name in known if f'"{name}"' in code}
-    for verb in ("delete", "drop"):
+    for verb in ("clear", "drop"):
         used |= {name for name in known if name.startswith(verb) and f'f"{verb}_{{' in code}
     used |= {name for name in known if f'f"{name.removesuffix("_by_tag")}{{suffix}}"' in code}
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
-import psycopg
 import pytest
-from shared_store import CONFIG, emptied, together
-from stores import postgres_url
+from shared_store import CONFIG, WrongClock, emptied, together
+from stores import wait_for_lock
 
 from pullqueue import (
     DeleteResult,
@@ -70,7 +69,7 @@ def test_no_task_is_leased_twice(servers: tuple[Queue, Queue], tag: bool) -> Non
 
 
 def test_a_name_is_given_once(servers: tuple[Queue, Queue]) -> None:
-    """Whoever adds the same names at the same moment, each is stored once; and never again when
+    """Whoever adds the same names at the same time, each is stored once; and never again when
     it is deleted meanwhile.
     """
     added: Counter[str] = Counter()
@@ -101,7 +100,7 @@ def test_the_storage_limit(url: str) -> None:
 
     together(lambda: fill(emulators[0]), lambda: fill(emulators[1]))
 
-    # Names that are made up have 16 characters.
+    # Generated names have 16 characters.
     assert [emulator.bytes_stored for emulator in emulators] == [STORAGE_BYTES] * 2
     assert emulators[0].queue("pull").fetch_statistics().tasks == STORAGE_BYTES // 100
     for emulator in emulators:
@@ -109,7 +108,7 @@ def test_the_storage_limit(url: str) -> None:
 
 
 def test_a_batch_is_deleted_once(servers: tuple[Queue, Queue]) -> None:
-    """Of those who delete the same tasks, in whatever order, one is told that they were there."""
+    """Of those who delete the same tasks, in whatever order, one learns that they were there."""
     names = [task.name for task in servers[0].add_many([NewTask() for _ in range(100)])]
     results: Counter[DeleteResult] = Counter()
 
@@ -123,7 +122,7 @@ def test_a_batch_is_deleted_once(servers: tuple[Queue, Queue]) -> None:
     assert servers[0].fetch_statistics().bytes_stored == 0
 
 
-def test_statistics_are_of_one_moment(servers: tuple[Queue, Queue]) -> None:
+def test_statistics_are_of_one_time(servers: tuple[Queue, Queue]) -> None:
     """The numbers fit together, whatever happens while they are taken."""
     servers[0].add_many([NewTask() for _ in range(40)])
 
@@ -155,7 +154,7 @@ def test_one_holder_extends(servers: tuple[Queue, Queue]) -> None:
 
 
 def test_the_leases_of_a_server_that_is_gone(url: str, clock: ManualClock) -> None:
-    """They run out as any other, and nobody has to do anything for that."""
+    """They expire as any other, without a call."""
     gone, other = (Emulator(CONFIG, clock=clock, store=url) for _ in range(2))
     gone.queue("pull").add(name="one")
     gone.queue("pull").lease_tasks(60, 1)
@@ -217,10 +216,7 @@ def test_the_rate_counts_when_a_call_is_permitted(url: str) -> None:
     thread = threading.Thread(target=lambda: leases.append(queue.lease(60, 1)))
     thread.start()
 
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'rate' AND "
-        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
-            pass
+    wait_for_lock("rate")
     while emulator.now_usec() <= first_usec + 1_000_000:
         pass  # the second after the first lease passes while the other call waits
     released_usec = emulator.now_usec()
@@ -311,10 +307,7 @@ def test_a_deadlock_is_tried_again(url: str) -> None:
     results: list[DeleteResult] = []
     thread = threading.Thread(target=lambda: results.extend(queue.delete_tasks(["a", "b"])))
     thread.start()
-    with psycopg.connect(postgres_url(), autocommit=True) as watcher:
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'dead' AND "
-        while not watcher.execute(waiting + "wait_event_type = 'Lock'").fetchone():
-            pass
+    wait_for_lock("dead")
 
     rival.execute("SELECT 1 FROM tasks WHERE name = 'a' FOR UPDATE")
     rival.close()
@@ -325,18 +318,10 @@ def test_a_deadlock_is_tried_again(url: str) -> None:
     emulator.close()
 
 
-class LateClock(SystemClock):
-    """The clock of a machine that is a day behind."""
-
-    def now_usec(self) -> int:
-        """Return a wrong time."""
-        return super().now_usec() - 86_400_000_000
-
-
 def test_time_is_the_database_s(url: str) -> None:
     """A server whose machine has another date gives the same leases as any."""
     right = Emulator(CONFIG, store=url)
-    late = Emulator(CONFIG, store=url, clock=LateClock())
+    late = Emulator(CONFIG, store=url, clock=WrongClock(-86_400))
     before_usec = SystemClock().now_usec()
 
     late.queue("pull").add(name="one")

@@ -1,14 +1,16 @@
-"""Queues made at run time, pauses, and acknowledging a lease that is held, in each store."""
+"""Queues made at run time, pauses, and acknowledging leased tasks, in each store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from store_rules import LIMITS, config_of
-from stores import own_schema
+from stores import STORES, own_schema, wait_for_lock
 
 from pullqueue import (
     Emulator,
@@ -26,9 +28,12 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
+from pullqueue.stores.postgres_server import connect, parsed
 
 MADE = QueueSettings(name="made", mode=QueueMode.PULL)
 DAY = timedelta(days=1)
+PERSISTENT = [store for store in STORES if store != "memory"]
+"""What is in memory is gone with its process."""
 
 
 @pytest.fixture
@@ -51,7 +56,7 @@ def names(emulator: Emulator) -> list[str]:
 
 
 class TestAcknowledge:
-    def test_a_task_that_is_held(self, queue: Queue) -> None:
+    def test_a_leased_task(self, queue: Queue) -> None:
         """It is deleted, and its name is reserved."""
         queue.add(b"work", name="one")
         (task,) = queue.lease_tasks(60, 1)
@@ -67,7 +72,9 @@ class TestAcknowledge:
         with pytest.raises(TombstonedTaskError):
             queue.add(name="one")
 
-    def test_a_lease_that_is_not_held(self, queue: Queue, clock: ManualClock) -> None:
+    def test_a_task_that_is_not_leased_by_the_caller(
+        self, queue: Queue, clock: ManualClock
+    ) -> None:
         """Never leased, another's, or lapsed: refused, and nothing is changed."""
         never = queue.add(name="one", eta=clock.now() + DAY)
         with pytest.raises(TaskLeaseExpiredError):
@@ -84,7 +91,7 @@ class TestAcknowledge:
         assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [2]
 
     def test_a_task_that_is_not_there(self, queue: Queue) -> None:
-        """Unknown and deleted tasks are told apart."""
+        """Unknown and deleted tasks are distinguished."""
         queue.add(name="deleted")
         queue.delete_tasks("deleted")
 
@@ -140,12 +147,11 @@ class TestPause:
             QueueState.DISABLED,
         ]
 
+    @pytest.mark.parametrize("url", PERSISTENT, indirect=True)
     def test_a_restart(
         self, queue: Queue, clock: ManualClock, emulator: Emulator, url: str
     ) -> None:
         """It stays paused, and the time of the last purge stays known."""
-        if url == "memory":
-            pytest.skip("what is in memory is gone with its process")
         queue.purge()
         queue.pause()
         purged = clock.now()
@@ -273,10 +279,9 @@ class TestCreatedQueue:
             made.add()
         assert emulator.create_queue(MADE).list_tasks() == []
 
+    @pytest.mark.parametrize("url", PERSISTENT, indirect=True)
     def test_a_restart(self, emulator: Emulator, made: Queue, clock: ManualClock, url: str) -> None:
         """The queue, its settings and its tasks are there again."""
-        if url == "memory":
-            pytest.skip("what is in memory is gone with its process")
         retry = RetryParameters(task_retry_limit=3, min_backoff_seconds=0.5)
         emulator.update_queue(replace(MADE, retry_parameters=retry))
         emulator.create_queue(QueueSettings(name="push", rate=Rate(count=5), target="v1.worker"))
@@ -302,10 +307,30 @@ class TestCreatedQueue:
         assert emulator.queue("made").state is QueueState.PAUSED
         assert emulator.queue("made").retention == made.retention
 
+    def test_a_snapshot_of_a_queue_that_is_listed_now(
+        self, emulator: Emulator, made: Queue, clock: ManualClock
+    ) -> None:
+        """It has the settings of queue.yaml, also where they concern the tasks restored."""
+        made.add(name="one")
+        exported = emulator.export()
+        listed = QueueSettings(
+            name="made",
+            mode=QueueMode.PULL,
+            retry_parameters=RetryParameters(task_retry_limit=1),
+        )
+        emulator.reconfigure(QueueConfig(queues=(*config_of(2).queues, listed)))
+        emulator.restore(exported)
+        clock.advance(32 * DAY)
+        queue = emulator.queue("made")
+
+        assert [task.name for task in queue.lease_tasks(60, 1)] == ["one"]
+        clock.advance(60)
+        assert [task.name for task in queue.exhausted] == ["one"]
+
 
 class TestDeletedQueue:
     def test_everything_is_gone(self, emulator: Emulator, made: Queue) -> None:
-        """Tasks, names and records; who still has the queue is told."""
+        """Tasks, names and records; who still has the queue is reported."""
         made.add(b"x" * 50, name="one")
         made.lease_tasks(60, 1)
         emulator.delete_queue("made")
@@ -347,6 +372,15 @@ class TestDeletedQueue:
         assert emulator.queue("pull").list_tasks() == []
         assert emulator.queue("pull").add(name="one").name == "one"
 
+    def test_a_snapshot_from_before(self, emulator: Emulator, queue: Queue) -> None:
+        """It brings back a queue of queue.yaml with its tasks."""
+        queue.add(name="one")
+        exported = emulator.export()
+        emulator.delete_queue("pull")
+        emulator.restore(exported)
+
+        assert [task.name for task in emulator.queue("pull").list_tasks()] == ["one"]
+
     def test_the_others_stay(self, emulator: Emulator, made: Queue, queue: Queue) -> None:
         """Their tasks are not touched."""
         queue.add(name="one")
@@ -359,13 +393,12 @@ class TestDeletedQueue:
 
 
 def test_two_servers_on_one_database(clock: ManualClock) -> None:
-    """What one does to queues, the other sees within a second."""
+    """A queue that one makes is known to the other at once; all other changes within a second."""
     url = own_schema("store")
     first = Emulator(config_of(2), clock=clock, store=url)
     first.reset()
     second = Emulator(QueueConfig(queues=(MADE,)), clock=clock, store=url)
     first.create_queue(replace(MADE, name="other"))
-    clock.advance(1)
     second.queue("other").add(name="one")
     second.queue("other").pause()
     first.create_queue(MADE)
@@ -383,3 +416,73 @@ def test_two_servers_on_one_database(clock: ManualClock) -> None:
         held.add()
     first.close()
     second.close()
+
+
+def test_a_deleted_queue_that_another_server_reloads(clock: ManualClock) -> None:
+    """A queue of queue.yaml is back at all servers, not only at the one that reloaded it."""
+    url = own_schema("store")
+    first = Emulator(config_of(2), clock=clock, store=url)
+    first.reset()
+    second = Emulator(config_of(2), clock=clock, store=url)
+    first.delete_queue("pull")
+    clock.advance(1)
+    gone = names(second)
+    second.reconfigure(config_of(2))
+    second.queue("pull").add(name="one")
+    clock.advance(1)
+
+    assert gone == ["limited", "default"]
+    assert [task.name for task in first.queue("pull").list_tasks()] == ["one"]
+    first.close()
+    second.close()
+
+
+def test_a_queue_deleted_among_adds() -> None:
+    """The size of all tasks is exact afterwards."""
+    url = own_schema("store")
+    first, second = (Emulator(config_of(2), store=url) for _ in range(2))
+    first.reset()
+
+    def add() -> None:
+        queue = second.queue("made")
+        with suppress(UnknownQueueError):
+            while True:
+                queue.add(b"work")
+                second.queue("made")
+
+    for _ in range(5):
+        first.reset()
+        first.create_queue(MADE)
+        second.reconfigure(config_of(2))
+        with ThreadPoolExecutor(3) as threads:
+            adding = [threads.submit(add) for _ in range(3)]
+            first.delete_queue("made")
+            for future in adding:
+                future.result()
+        stored = [task for contents in first.export().values() for task in contents.tasks]
+        assert first.bytes_stored == sum(task.stored_bytes for task in stored)
+    first.close()
+    second.close()
+
+
+def test_a_database_that_hangs_while_queues_are_loaded(clock: ManualClock) -> None:
+    """One call waits for the records of queues; the others do not wait for that call."""
+    url = own_schema("store")
+    emulator = Emulator(config_of(2), clock=clock, store=f"{url}&application_name=loading")
+    emulator.queue("pull")
+    blocker = connect(parsed(url))
+    blocker.autocommit = False
+    blocker.execute("LOCK TABLE queues")
+    clock.advance(1)
+    with ThreadPoolExecutor(1) as threads:
+        loading = threads.submit(emulator.queue, "pull")
+        wait_for_lock("loading")
+        clock.advance(1)
+        others = emulator.queues
+        was_waiting = not loading.done()
+        blocker.close()
+        loading.result()
+
+    assert was_waiting
+    assert [queue.name for queue in others] == ["pull", "limited", "default"]
+    emulator.close()

@@ -28,7 +28,7 @@ def steps(queue: Queue, name: str) -> list[str]:
 
 
 def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
-    """Every step is told, those that nobody took too."""
+    """Every step is an event, also those without a call."""
     queue.add_many([NewTask(name="one"), NewTask(name="other")])
     queue.lease_tasks(10, 1)
     clock.advance(10)
@@ -51,7 +51,7 @@ def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
 
 
 def test_the_record_is_bounded(queue: Queue) -> None:
-    """The latest events are told, whole operations, as many as are kept."""
+    """The latest events are reported, whole operations, as many as are kept."""
     for number in range(60):
         queue.add_many([NewTask(name=f"{number}-{place}") for place in range(100)])
     for place in range(70):
@@ -64,15 +64,15 @@ def test_the_record_is_bounded(queue: Queue) -> None:
     assert {event.kind for event in events} == {EventKind.ADDED}
 
 
-def test_one_large_operation_is_told(queue: Queue) -> None:
-    """The latest operation is told though it has more tasks than are kept."""
+def test_one_large_operation_is_kept(queue: Queue) -> None:
+    """The latest operation is reported though it has more tasks than are kept."""
     queue.add_many([NewTask(name=f"n{number}") for number in range(60)])
 
     assert len(queue.events()) in (LIMITS.events_kept, 60)
 
 
 def test_no_record(url: str, clock: ManualClock) -> None:
-    """Where no events are kept, the latest operation is told all the same."""
+    """Where no events are kept, the latest operation is reported all the same."""
     emulator = Emulator(config_of(2), clock=clock, limits=Limits(events_kept=0), store=url)
     emulator.reset()
     queue = emulator.queue("pull")
@@ -153,7 +153,7 @@ def test_exhausted_tasks_are_requeued(emulator: Emulator, clock: ManualClock) ->
 
 
 def test_a_check_changes_nothing(emulator: Emulator, queue: Queue) -> None:
-    """It can be repeated, and nobody sees what it wrote."""
+    """It can be repeated, and what it wrote is not seen."""
     queue.add(name="one")
     before = emulator.export()
 
@@ -181,7 +181,7 @@ def test_lists(queue: Queue, clock: ManualClock) -> None:
     assert names(after=page[-1]) == ["later", "n0", "n1"]
 
 
-def test_moments(queue: Queue, clock: ManualClock) -> None:
+def test_next_change_and_last_lease_end(queue: Queue, clock: ManualClock) -> None:
     """The next change and the end of the last lease."""
     assert queue.next_change() is queue.last_lease_end() is None
     queue.add(eta=clock.now() + timedelta(seconds=5))
@@ -231,7 +231,7 @@ def test_a_freed_name(queue: Queue, clock: ManualClock) -> None:
 
 
 def test_an_age_that_no_task_reaches(url: str, clock: ManualClock) -> None:
-    """queue.yaml permits any; such a task is leased like others, and never given up."""
+    """queue.yaml permits any; such a task is leased like others, and never exhausted."""
     retry = RetryParameters(task_retry_limit=1, task_age_limit_seconds=10**20)
     settings = QueueSettings(name="pull", mode=QueueMode.PULL, retry_parameters=retry)
     emulator = Emulator(QueueConfig(queues=(settings,)), clock=clock, store=url)
@@ -247,8 +247,8 @@ def test_an_age_that_no_task_reaches(url: str, clock: ManualClock) -> None:
     emulator.close()
 
 
-def test_a_limit_that_changed_while_nobody_was_there(url: str, clock: ManualClock) -> None:
-    """A store that is opened with another retry limit holds its tasks to that one."""
+def test_a_limit_that_changed_between_two_runs(url: str, clock: ManualClock) -> None:
+    """A store that is opened with another retry limit applies it to its tasks."""
     if url == "memory":
         return
     first = Emulator(config_of(None), clock=clock, store=url)
@@ -264,7 +264,7 @@ def test_a_limit_that_changed_while_nobody_was_there(url: str, clock: ManualCloc
 
 
 def test_export_and_restore(emulator: Emulator, url: str, clock: ManualClock) -> None:
-    """What one store held another can hold: tasks, tombstones, the exhausted, statistics."""
+    """Any store can restore what another exported: tasks, tombstones, the exhausted, statistics."""
     queue, limited = emulator.queue("pull"), emulator.queue("limited")
     clock.advance(1000)
     queue.add_many([NewTask(payload=b"\x00\xff", name=f"n{n}", tag="red") for n in range(5)])

@@ -97,9 +97,7 @@ def test_trimming_can_wait(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> 
     assert store_of(store)._touched["pull"] == 0
 
 
-def test_questions_do_not_hold_up_operations(
-    store: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_do_not_delay_operations(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     """While an answer is read, tasks are leased, and the answer is of the time it was asked for."""
     queue = store.queue("pull")
     queue.add_many([NewTask(), NewTask()])

@@ -32,7 +32,7 @@ def test_an_unknown_store(url: str) -> None:
     "url", ["sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://tasks.db"]
 )
 def test_no_file(url: str) -> None:
-    """An SQLite store needs a file; three slashes stand before it."""
+    """An SQLite store needs a file, after three slashes."""
     with pytest.raises(StoreError) as excinfo:
         store_from_url(url)
 

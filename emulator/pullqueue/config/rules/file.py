@@ -137,7 +137,7 @@ def root_not_mapping(_view: View) -> None:
     """
 
 
-@Rule("QY008", loadable=False, fixes=(UNSAFE,))
+@Rule("QY008", loadable=False)
 def anchor_or_alias(_view: View) -> None:
     """The file uses an anchor, an alias or a merge key.
 
@@ -276,7 +276,8 @@ def control_character(_view: View) -> None:
     r"""The file contains a character that YAML forbids, or an invisible line break.
 
     NUL and the other control characters stop the reader. U+0085, U+2028 and U+2029 end a line
-    (and a comment) for YAML, not in an editor.
+    (and a comment) for YAML, not in an editor. A byte-order mark is a part of the key it is before,
+    except at the beginning of the file.
 
     Bad (escaped):
         queue:\n- name: ma\x00il\n  rate: 5/s\n

@@ -10,8 +10,7 @@ from itertools import islice
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import EventKind
-from pullqueue.engine.memory.events import EventLog
+from pullqueue.engine.events import EventKind, EventLog
 from pullqueue.engine.memory.exhaustion import ExhaustedTasks, ExhaustionSchedule
 from pullqueue.engine.memory.index import TaskIndex
 from pullqueue.engine.memory.names import NameIndex
@@ -25,6 +24,7 @@ from pullqueue.engine.store import (
     TaskFilter,
     ValidatedTask,
     fitting,
+    leased_until,
 )
 from pullqueue.errors import NameInUseError, TaskAlreadyExistsError, TombstonedTaskError
 from pullqueue.limits import Limits
@@ -101,8 +101,7 @@ class MemoryQueue:
         self._names.put(tasks)
         self.bytes_stored += sum(task.stored_bytes for task in tasks)
         self.events.record(EventKind.ADDED, now_usec, tasks)
-        if retention.lifetime_usec is not None:
-            self._schedule.schedule(tasks, retention)
+        self._schedule.schedule(tasks, retention)
 
     def lease(self, request: LeaseRequest, now_usec: int) -> list[Task]:
         """Lease the first due tasks and return them in the order they had."""
@@ -114,10 +113,7 @@ class MemoryQueue:
         if not due:
             return []
         until_usec = now_usec + request.lease_usec
-        leased = [
-            Task(until_usec, seq, name, queue, payload, tag, retries + 1, enqueued, size)
-            for _, seq, name, queue, payload, tag, retries, enqueued, size in due
-        ]
+        leased = leased_until(until_usec, due)
         self._tasks.move(due, leased)
         self._names.put(leased)
         self._leased.add(now_usec, len(leased))

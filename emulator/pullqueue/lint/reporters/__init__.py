@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from pullqueue.lint.report import RunReport
-
-Reporter = Callable[[RunReport], str]
+if TYPE_CHECKING:
+    from pullqueue.lint.report import RunReport
 
 FORMATS = {
     "full": "text",
@@ -23,8 +23,8 @@ FORMATS = {
 """The module of each format, imported when it is asked for."""
 
 
-def reporter(name: str) -> Reporter:
+def reporter(name: str) -> Callable[[RunReport], str]:
     """Return the function that writes a format."""
     module = import_module(f"{__name__}.{FORMATS[name]}")
-    function: Reporter = getattr(module, f"report_{name}")
+    function: Callable[[RunReport], str] = getattr(module, f"report_{name}")
     return function

@@ -1,11 +1,11 @@
-"""Make an app reach bundled services from outside App Engine, with no change to the app.
+"""Gives an app access to bundled services outside App Engine, with no change to the app.
 
 The SDK makes a call only where App Engine's front end gave a ticket for the request that is being
-handled. The emulator wants no ticket, so any will do; what is needed is that the SDK has one.
+handled. The emulator checks no ticket, so any will do, but the SDK must have one.
 
 `pullqueue exec` puts this file's folder on PYTHONPATH, so that Python runs it at start, before the
-app. It waits for the SDK to be imported, for it is slow to import and may not be wanted, and runs
-the `sitecustomize` that it shadows. It imports nothing of pullqueue, which need not be
+app. It waits until the app imports the SDK, which is slow and may never happen, and runs the
+`sitecustomize` that it hides. It imports nothing of pullqueue, which need not be
 installed where the app is.
 """
 
@@ -29,7 +29,7 @@ TICKET_VARIABLE = "HTTP_X_APPENGINE_API_TICKET"
 TICKET = "pullqueue"
 
 variables: dict[str, str] = {}
-"""What the environment has to say at each call.
+"""What is set in the environment at each call.
 
 `wrap_wsgi_app` gives every request a copy of the environment as it was when the app was wrapped.
 """
@@ -42,9 +42,9 @@ _SDK_PACKAGES = ("google", "google.appengine")
 
 
 def grant_tickets() -> None:
-    """Return a ticket to every call that this process makes to bundled services.
+    """Add a ticket to every call of this process to bundled services, in any thread.
 
-    Inside requests and outside, in any thread. Doing so again changes nothing.
+    Inside requests and outside. Doing so again changes nothing.
     """
     from google.appengine.api import apiproxy_stub_map  # noqa: PLC0415 - imported when it is wanted
     from google.appengine.runtime import context, default_api_stub  # noqa: PLC0415 - the same
@@ -56,7 +56,7 @@ def grant_tickets() -> None:
         context.get = with_host(context.get)
     stub_map = apiproxy_stub_map.apiproxy
     if vars(stub_map)["_APIProxyStubMap__default_stub"] is None:
-        # Otherwise only `wrap_wsgi_app` does that, which a worker has no need of.
+        # Otherwise only `wrap_wsgi_app` does that, which a worker does not need.
         default_api_stub.Register(default_api_stub.DefaultApiStub())
 
 
@@ -90,21 +90,21 @@ def _with_ticket(make_call: Callable[[Any], None], default_api_stub: Any) -> Cal
 
 
 def _have_ticket(context: Any) -> None:
-    """Put a ticket where the SDK looks for it: in the environment, or in its context variables."""
+    """Set a ticket where the SDK reads it: in the environment, or in its context variables."""
     if context.READ_FROM_OS_ENVIRON:
         os.environ.setdefault(TICKET_VARIABLE, TICKET)
         return
-    # As the SDK reads it, slip and all: by the request's id as a default.
+    # As the SDK reads it, by mistake: with the request's id as the default.
     headers = context.gae_headers
     if not headers.API_TICKET.get(headers.DEV_REQUEST_ID.get(None)):
         headers.API_TICKET.set(TICKET)
 
 
 class _AfterImport(MetaPathFinder):
-    """Finds two modules of the SDK as they would be found anyway, and acts when they are loaded.
+    """Finds two modules of the SDK as usual, and acts when they are loaded.
 
     Any program that uses bundled services imports the first. The second imports the first, so it
-    may be half loaded when the first is there: only when it is whole can it be changed.
+    may be half loaded when the first is there: it can be changed only when it is complete.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class _AfterImport(MetaPathFinder):
 
 
 def _explain_a_missing_sdk() -> None:
-    """Report what to install, and where, when a program fails because the SDK is missing."""
+    """Make a program that ends because the SDK is missing print what to install, and where."""
     show = sys.excepthook
 
     def show_and_explain(
@@ -152,7 +152,7 @@ def _explain_a_missing_sdk() -> None:
 
 
 def _run_the_other() -> None:
-    """Run the `sitecustomize` that would have been run, had this one not been before it."""
+    """Run the `sitecustomize` that would have been run without this one."""
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
     spec = PathFinder.find_spec("sitecustomize")
