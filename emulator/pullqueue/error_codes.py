@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from pullqueue import errors
 
-EXIT_USAGE = 2
-"""A command was called wrongly, or what it was given cannot be used."""
-EXIT_INTERNAL = 3
-"""A command failed through a fault of its own."""
+EXIT_REFUSED = 1
+"""There are findings, or the operation was refused."""
+EXIT_FAILURE = 3
+"""There is no server, a file cannot be used, or the command has a bug."""
 
 
 class ErrorCodes(NamedTuple):
@@ -25,14 +25,14 @@ class ErrorCodes(NamedTuple):
     reason: str
     rpc_code: str
     sdk_code: int
-    exit_status: int = EXIT_USAGE
+    exit_status: int = EXIT_REFUSED
 
 
 ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType(
     {
-        errors.PullQueueError: ErrorCodes(500, "internalError", "INTERNAL", 3, EXIT_INTERNAL),
+        errors.PullQueueError: ErrorCodes(500, "internalError", "INTERNAL", 3, EXIT_FAILURE),
         errors.ClockError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
-        errors.ConfigFileError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
+        errors.ConfigFileError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13, EXIT_FAILURE),
         errors.InvalidQueueConfigError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
         errors.UnknownQueueError: ErrorCodes(404, "notFound", "NOT_FOUND", 1),
         errors.InvalidQueueModeError: ErrorCodes(400, "invalid", "FAILED_PRECONDITION", 21),
@@ -55,14 +55,16 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
         errors.TombstonedTaskError: ErrorCodes(400, "invalid", "NOT_FOUND", 11),
         errors.OverQuotaError: ErrorCodes(403, "quotaExceeded", "RESOURCE_EXHAUSTED", 3),
         errors.StoreFullError: ErrorCodes(403, "quotaExceeded", "RESOURCE_EXHAUSTED", 3),
-        errors.TransientError: ErrorCodes(503, "backendError", "UNAVAILABLE", 2),
-        errors.InternalError: ErrorCodes(500, "internalError", "INTERNAL", 3),
-        errors.DeadlineExceededError: ErrorCodes(504, "deadlineExceeded", "DEADLINE_EXCEEDED", 2),
+        errors.TransientError: ErrorCodes(503, "backendError", "UNAVAILABLE", 2, EXIT_FAILURE),
+        errors.InternalError: ErrorCodes(500, "internalError", "INTERNAL", 3, EXIT_FAILURE),
+        errors.DeadlineExceededError: ErrorCodes(
+            504, "deadlineExceeded", "DEADLINE_EXCEEDED", 2, EXIT_FAILURE
+        ),
         errors.RateLimitExceededError: ErrorCodes(
             403, "rateLimitExceeded", "RESOURCE_EXHAUSTED", 2
         ),
-        errors.StoreError: ErrorCodes(500, "internalError", "UNAVAILABLE", 3),
-        errors.ServerAddressError: ErrorCodes(500, "internalError", "INTERNAL", 3),
+        errors.StoreError: ErrorCodes(500, "internalError", "UNAVAILABLE", 3, EXIT_FAILURE),
+        errors.ServerAddressError: ErrorCodes(500, "internalError", "INTERNAL", 3, EXIT_FAILURE),
     }
 )
 """Through the SDK, quota and deadline are exceptions of their own, not codes (`pullqueue.sdk`)."""

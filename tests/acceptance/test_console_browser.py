@@ -35,6 +35,7 @@ queue:
 - name: push
   rate: 5/s
 """
+NARROW = "\N{NARROW NO-BREAK SPACE}"
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
 PAGES = (
     "/",
@@ -254,7 +255,9 @@ def test_the_head_of_a_narrow_page(
     assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width
 
 
-def test_a_step_of_a_life_is_one_line(site: Site, emulator: Emulator, clock: ManualClock) -> None:
+def test_a_step_of_a_history_is_one_line(
+    site: Site, emulator: Emulator, clock: ManualClock
+) -> None:
     """On a desk even the longest step, a lease, needs no second line."""
     clock.advance(0.123)
     queue = emulator.queue("pull")
@@ -266,9 +269,9 @@ def test_a_step_of_a_life_is_one_line(site: Site, emulator: Emulator, clock: Man
 
     added, leased = evaluate(
         site.browser,
-        "return [...document.querySelectorAll('.life li')].map((each) => each.offsetHeight)",
+        "return [...document.querySelectorAll('.history li')].map((each) => each.offsetHeight)",
     )
-    assert "< 1 s later" in site.text("#life")
+    assert "< 1 s later" in site.text("#history")
     assert leased == added
 
 
@@ -293,7 +296,7 @@ def test_a_task_from_its_adding_to_its_deletion(site: Site, emulator: Emulator) 
     site.fill("#name", "mine")
     site.fill("#tag", "orders")
     site.press("Add")
-    site.wait_for("Task mine was added.", "#status")
+    site.wait_for("Task mine was added. Show it", "#status")
     assert emulator.queue("pull").get_task("mine").payload == b'{"order": 17}\nsecond line'
 
     site.press("Lease tasks")
@@ -309,22 +312,24 @@ def test_a_task_from_its_adding_to_its_deletion(site: Site, emulator: Emulator) 
     site.press("Extend")
     site.wait_for("The lease ends at 2026-01-01 00:10:00.", "#status")
     site.press("Release")
-    site.wait_for("The task was given back.", "#status")
-    assert [line.split("\n")[0] for line in site.text("#life").split("2026-01-01 00:00:00\n")]
-    site.wait_for("added", "#life")
-    site.wait_for("leased, attempt 1", "#life")
-    site.wait_for("released", "#life")
+    site.wait_for("Task mine was released.", "#status")
+    assert [line.split("\n")[0] for line in site.text("#history").split("2026-01-01 00:00:00\n")]
+    site.wait_for("added", "#history")
+    site.wait_for("leased, attempt 1", "#history")
+    site.wait_for("released", "#history")
     # What is not leased can neither be released nor held for longer.
     assert "Release" not in site.text()
     assert "Extend" not in site.text()
 
     site.press("Delete…")
-    site.wait_for("Delete mine?", "h1")
+    site.wait_for("Delete mine?", "#dialog")
+    site.wait_for("order", "#dialog")
+    site.press("Cancel")
+    site.press("Delete…")
+    site.wait_for("Delete mine?", "#dialog")
     site.press("Delete")
-    site.wait_for("Task mine was deleted.", "#status")
-    site.wait_for("No tasks.", "#tasks")
-    site.open("/queues/pull/tasks/mine")
-    site.wait_for("deleted", "#life")
+    site.wait_for("Deleted 1 task.", "#status")
+    site.wait_for("deleted", "#history")
 
 
 def test_what_is_refused_comes_back_filled_in(site: Site, emulator: Emulator) -> None:
@@ -336,7 +341,8 @@ def test_what_is_refused_comes_back_filled_in(site: Site, emulator: Emulator) ->
     site.fill("#name", "taken")
     site.press("Add")
 
-    site.wait_for("task 'taken' exists: choose another name", "[role=alert]")
+    site.wait_for("task taken exists: choose another name", "#name-wrong")
+    assert site.browser.switch_to.active_element.get_attribute("id") == "name"
     assert site.find("#payload").get_attribute("value") == "long work to type"
     # The page is a page, not the answer to a form: it follows what happens.
     emulator.queue("pull").add(name="meanwhile")
@@ -373,10 +379,12 @@ def test_filters_and_pages(site: Site, emulator: Emulator) -> None:
         )
     site.open("/queues/pull")
     site.wait_for("n000099", "#tasks")
-    site.press("Next page")
+    site.wait_for(f"of 100{NARROW}000", "#tasks")
+    site.press("Next")
     site.wait_for("n000100", "#tasks")
     assert "n000099" not in site.text("#tasks")
-    site.press("First page")
+    site.press("Previous")
+    site.wait_for("n000099", "#tasks")
     site.fill("#f-tag", "rare")
     site.press("Filter")
     site.wait_for_rows(11)
@@ -425,6 +433,152 @@ def test_a_page_that_is_gone(site: Site, server: Server) -> None:
     site.wait_for("This page cannot be refreshed (status 404)", "#status")
 
 
+def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
+    """Rows are selected and stay so while the page follows; actions keep filter and order."""
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(f"work {n}", name=f"n{n}", tag=f"t{n % 2}") for n in range(6)])
+    site.open("/queues/pull?tag=t0&sort=name&order=desc")
+    site.wait_for_rows(3)
+    site.click("#select-n4")
+    site.click("#select-n0")
+    queue.add(name="n8", tag="t0")
+    site.wait_for("n8", "#tasks")
+    assert site.find("#select-n4").is_selected()
+    site.click("#bulk-delete")
+    site.wait_for("Delete 2 tasks?", "#dialog")
+    site.press("Delete")
+    site.wait_for("Deleted 2 tasks.", "#status")
+    assert site.browser.current_url.endswith("/queues/pull?tag=t0&sort=name&order=desc")
+    site.wait_for_rows(2)
+
+    site.click("#select-page")
+    assert site.find("#select-n8").is_selected()
+    site.click("#select-page")
+    site.click("#select-all")
+    site.click("#bulk-delete")
+    site.wait_for("Delete 2 tasks?", "#dialog")
+    site.press("Delete")
+    site.wait_for("No task matches the filter.", "#tasks")
+    assert [task.name for task in queue.list_tasks()] == ["n1", "n3", "n5"]
+    queue.lease_tasks(60, 2)
+    site.open("/queues/pull?state=leased")
+    site.click("#select-all")
+    site.click("#bulk-release")
+    site.wait_for("Released 2 tasks.", "#status")
+    assert queue.fetch_statistics().leased == 0
+
+
+def test_exhausted_tasks(site: Site, emulator: Emulator) -> None:
+    """They are found, downloaded, requeued and deleted."""
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(f"work {n}", name=f"n{n}", tag=f"t{n}") for n in range(3)])
+    for _ in range(2):
+        queue.lease_tasks(0, 10)
+    site.open("/")
+    site.click("#exhausted-pull")
+    site.wait_for_rows(3)
+    site.open("/exhausted")
+    lines = requests.get(str(site.find("#download").get_attribute("href")), timeout=5).text
+    assert json.loads(lines.splitlines()[0]) == {"queue": "pull", "payload": "work 2", "tag": "t2"}
+    site.click("#tag-pull-n1")
+    site.wait_for("of 1", ".paging")
+    site.click("#select-pull-n1")
+    site.press("Requeue")
+    site.wait_for("Requeued 1 task.", "#status")
+    assert queue.get_task("n1").payload == b"work 1"
+    site.wait_for("No exhausted task matches the filter.")
+    site.open("/exhausted")
+    site.click("#select-all")
+    site.press("Delete…")
+    site.wait_for("Delete 2 tasks?", "#dialog")
+    site.press("Delete")
+    site.wait_for("No task is exhausted.")
+    assert queue.exhausted == []
+
+
+def test_all_errors_of_a_form(site: Site) -> None:
+    """Each is beside its field; what was typed stays; the first wrong field has the focus."""
+    site.open("/queues/pull?state=available")
+    site.press("Add a task")
+    site.fill("#payload", "%%%")
+    site.click("input[value=base64]")
+    site.fill("#name", "a b")
+    site.fill("#countdown", "soon")
+    site.fill("#count", "0")
+    site.press("Add")
+    site.wait_for("4 fields are wrong.", "#status")
+    for name in ("payload", "name", "countdown", "count"):
+        assert site.text(f"#{name}-wrong"), name
+    assert site.find("#name").get_attribute("value") == "a b"
+    assert site.browser.switch_to.active_element.get_attribute("id") == "payload"
+    assert violations(site.browser) == []
+
+
+def test_adding_files_and_copies(site: Site, emulator: Emulator, tmp_path: Path) -> None:
+    """The payload is a file, byte for byte, and it is added several times."""
+    file = tmp_path / "bytes"
+    file.write_bytes(b"\r\n\xff")
+    site.open("/queues/pull")
+    site.press("Add a task")
+    site.find("#file").send_keys(str(file))
+    site.fill("#count", "150")
+    site.press("Add")
+    site.wait_for("Added 150 tasks.", "#status")
+    assert {task.payload for task in emulator.queue("pull").list_tasks(200)} == {b"\r\n\xff"}
+
+
+def test_keys_and_dialogs(site: Site, emulator: Emulator) -> None:
+    """`/` goes to the filter, `?` lists the keys, `l` stops the refresh."""
+    site.open("/queues/pull")
+    ActionChains(site.browser).send_keys("?").perform()
+    site.wait_for("Go to the filter", "#keys")
+    assert violations(site.browser) == []
+    ActionChains(site.browser).send_keys(Keys.ESCAPE).perform()
+    ActionChains(site.browser).send_keys("l").perform()
+    assert site.find("#live").get_attribute("aria-pressed") == "false"
+    emulator.queue("pull").add(name="later")
+    ActionChains(site.browser).send_keys("r").perform()
+    site.wait_for("later", "#tasks")
+    ActionChains(site.browser).send_keys("l").send_keys("/").perform()
+    assert site.browser.switch_to.active_element.get_attribute("id") == "f-search"
+
+
+def test_requests_are_filtered(site: Site, server: Server) -> None:
+    """By queue, status and text."""
+    url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues"
+    requests.post(f"{url}/pull/tasks", json={"payloadBase64": "YQ=="}, timeout=5)
+    requests.get(f"{url}/nope", timeout=5)
+    for query, numbers in (
+        ("queue=pull", ["1"]),
+        ("status=failed", ["2"]),
+        ("status=2xx", ["1"]),
+        ("search=payloadbase64", ["1"]),
+    ):
+        site.open(f"/requests?{query}")
+        found = site.browser.find_elements(By.CSS_SELECTOR, "#requests tbody th")
+        assert [each.text for each in found] == numbers, query
+    site.open("/requests/1")
+    assert "curl -X POST" in str(site.find("[data-copy]").get_attribute("data-copy"))
+
+
+def test_the_overview(site: Site, emulator: Emulator) -> None:
+    """Queues are sorted and found by name; the chart of one has ranges and values."""
+    emulator.queue("pull").add(name="a")
+    site.open("/")
+    site.click("#sort-name")
+    site.click("#sort-name")
+    assert site.find("#queues tbody th").text == "push"
+    site.fill("#f-search", "pul")
+    site.press("Filter")
+    site.wait_for("pull", "#queues")
+    assert len(site.browser.find_elements(By.CSS_SELECTOR, "#queues tbody tr")) == 1
+    site.click("#queue-pull")
+    site.click("#range-15")
+    assert site.find(".ranges [aria-current]").text == "15 min"
+    title = evaluate(site.browser, "return document.querySelector('.column title').textContent")
+    assert title.endswith("1 task, 1 available, 0 leased")
+
+
 def test_the_clock(site: Site, clock: ManualClock, emulator: Emulator) -> None:
     """It is advanced by a step, by a span, to a time, and to the next change."""
     emulator.queue("pull").add(name="a")
@@ -451,7 +605,7 @@ def test_faults(site: Site, emulator: Emulator) -> None:
     Select(site.find("#call")).select_by_visible_text("lease_tasks")
     site.fill("#times", "0")
     site.press("Set fault")
-    site.wait_for("times is 0: expected an integer >= 1", "[role=alert]")
+    site.wait_for("0 is not valid: give a number from 1", "#times-wrong")
     site.fill("#times", "3")
     site.press("Set fault")
     site.wait_for("The fault is set.", "#status")
@@ -469,8 +623,8 @@ def test_requests(site: Site, server: Server) -> None:
     site.wait_for('"payloadBase64": "YQ=="')
     site.wait_for("taskqueues#task")
     site.open("/requests")
-    site.press("Forget all")
-    site.wait_for("1 request was forgotten.", "#status")
+    site.press("Delete all")
+    site.wait_for("Deleted 1 request.", "#status")
     site.wait_for("No requests yet.")
 
 
@@ -494,8 +648,9 @@ def test_the_server_page(
 
     site.open("/server")
     site.press("Reset…")
+    site.wait_for("Reset the emulator?", "#dialog")
     site.press("Reset")
-    site.wait_for("Everything is forgotten.", "#status")
+    site.wait_for("Everything is deleted.", "#status")
     assert emulator.queue("pull").list_tasks() == []
     site.find("#file").send_keys(str(snapshot))
     site.press("Load")
@@ -503,7 +658,7 @@ def test_the_server_page(
     assert emulator.queue("pull").get_task("kept").name == "kept"
     site.find("#file").send_keys(str(queue_yaml))
     site.press("Load")
-    site.wait_for("The file is no JSON", "#status")
+    site.wait_for("The file is not JSON", "#status")
 
 
 def test_without_a_mouse(site: Site, emulator: Emulator) -> None:
@@ -530,11 +685,8 @@ def test_without_a_mouse(site: Site, emulator: Emulator) -> None:
         )
         assert outline != "none"
     ActionChains(site.browser).send_keys(Keys.ENTER).perform()
-    site.wait_for("Purge pull?", "h1")
-    for _ in range(20):
-        ActionChains(site.browser).send_keys(Keys.TAB).perform()
-        if site.browser.switch_to.active_element.text == "Purge":
-            break
+    site.wait_for("Purge pull?", "#dialog")
+    assert site.browser.switch_to.active_element.text == "Purge"
     ActionChains(site.browser).send_keys(Keys.ENTER).perform()
     site.wait_for("Deleted 1 task.", "#status")
 

@@ -84,16 +84,16 @@ def test_watching_the_file(folder: Path) -> None:
     with serving(folder, "--watch") as served:
         file.write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
         assert "added new" in served.log_line("is applied")
-        assert names(served) == {"pull": False, "new": False, "default": False}
+        assert names(served) == {"pull": False, "new": False}
 
         file.write_text("queue:\n- name: a b\n")
         assert "queue.yaml:2:9" in served.log_line("is not applied")
         assert "queue.yaml:2:9" in served.control("/config")["problem"]
-        assert names(served) == {"pull": False, "new": False, "default": False}
+        assert names(served) == {"pull": False, "new": False}
 
         file.write_text("queue:\n- name: new\n  mode: pull\n")
         assert "disabled pull" in served.log_line("is applied")
-        assert names(served) == {"new": False, "default": False, "pull": True}
+        assert names(served) == {"new": False, "pull": True}
 
 
 def test_a_hang_up_reloads(folder: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_port_file_that_cannot_be_written(folder: Path) -> None:
         check=False,
     )
 
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "cannot write 'no/such/folder': no such file or directory" in done.stderr
 
 
@@ -145,7 +145,7 @@ def test_the_port_file_of_another_server(folder: Path) -> None:
 
         assert first.url.endswith(f":{file.read_text().strip()}")
 
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert f"'{file}' is the port file of a running server" in done.stderr
 
 
@@ -254,7 +254,7 @@ def test_word_to_the_service_manager(folder: Path, kind: str) -> None:
 def test_a_service_manager_that_is_gone(folder: Path) -> None:
     """The server runs all the same."""
     with serving(folder, NOTIFY_SOCKET=str(folder / "nobody")) as served:
-        assert "cannot be told" in served.log_line("service manager")
+        assert "cannot report" in served.log_line("service manager")
         assert served.control("/health") == {"status": "ok"}
 
 

@@ -157,7 +157,7 @@ class TestCommand:
         )
 
         assert (status, output) == (2, "")
-        assert "'foo' is no address: give HOST:PORT, such as localhost:8080" in errors
+        assert "'foo' is not a valid address: give HOST:PORT, such as localhost:8080" in errors
 
     def test_dashes_of_the_command(self, folder: Path) -> None:
         """Only the first pair of dashes is exec's own."""
@@ -171,5 +171,5 @@ class TestCommand:
         """Nothing is run where there is no queue.yaml."""
         status, output, errors = run(*python("print('ran')"), folder=tmp_path)
 
-        assert (status, output) == (2, "")
+        assert (status, output) == (3, "")
         assert "there is neither queue.yaml nor queue.yml" in errors

@@ -114,7 +114,7 @@ class TestJoining:
             *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
         )
 
-        assert (status, output) == (2, "")
+        assert (status, output) == (3, "")
         assert f"PULLQUEUE_EMULATOR_HOST is '{address}', {reason}" in errors
 
     def test_no_server_of_this_kind(self, folder: Path) -> None:
@@ -133,7 +133,7 @@ class TestJoining:
             )
             thread.join()
 
-        assert (status, output) == (2, "")
+        assert (status, output) == (3, "")
         assert "where no server responds" in errors
 
     def test_something_else_answers(self, folder: Path) -> None:
@@ -143,7 +143,7 @@ class TestJoining:
                 *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
             )
 
-        assert (status, output) == (2, "")
+        assert (status, output) == (3, "")
         assert f"is '{address}', where what listens is not pullqueue: start one there" in errors
 
     def test_a_server_that_may_not_be_called_so(self, folder: Path) -> None:
@@ -158,7 +158,7 @@ class TestJoining:
                 *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
             )
 
-        assert (status, output) == (2, "")
+        assert (status, output) == (3, "")
         assert "where the server refuses the request: the Host header is 'elsewhere'" in errors
         assert "start the server with --allow-host NAME" in errors
 

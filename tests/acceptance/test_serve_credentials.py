@@ -197,7 +197,7 @@ class TestSecretFile:
                 "the secret in 'secret.txt' has 5 characters, and could be guessed: have ",
             ),
             (b"", "the secret in 'secret.txt' has 0 characters, and could be guessed: have "),
-            (b"\xff" * 40, "no secret in 'secret.txt': it is no text in UTF-8"),
+            (b"\xff" * 40, "no secret in 'secret.txt': it is not UTF-8"),
         ],
     )
     def test_what_is_no_secret(self, folder: Path, content: bytes, complaint: str) -> None:
@@ -206,7 +206,7 @@ class TestSecretFile:
         process = start_serve("--secret-file", "secret.txt", folder=folder)
         output, errors = process.communicate(timeout=30)
 
-        assert (process.returncode, output) == (2, "")
+        assert (process.returncode, output) == (3, "")
         assert errors.startswith(f"pullqueue: {complaint}")
         assert (folder / "secret.txt").read_bytes() == content
 
@@ -287,7 +287,7 @@ class TestCredentials:
             )
 
         assert (status, errors) == (
-            2,
+            3,
             f"pullqueue: cannot write '{path}': is a symbolic link, not a regular file\n",
         )
         assert path.is_symlink()
@@ -306,9 +306,9 @@ class TestCredentials:
             kept = path.read_bytes()
             forced = credentials(*order, "--url", served.url, "--force")
 
-        assert refused[:2] == (2, "")
+        assert refused[:2] == (1, "")
         assert refused[2] == (
-            f"pullqueue: '{path}' is there, and is no key that pullqueue made: name another file, "
+            f"pullqueue: '{path}' exists, and is not a key that pullqueue made: name another file, "
             "or overwrite it with --force\n"
         )
         assert kept == content
@@ -319,15 +319,15 @@ class TestCredentials:
         """A device is not replaced by a file."""
         status, _, errors = credentials("a@b", "--output", os.devnull)
 
-        assert status == 2
-        assert f"'{os.devnull}' is there, and is no key" in errors
+        assert status == 1
+        assert f"'{os.devnull}' exists, and is not a key" in errors
 
     def test_no_address(self, folder: Path) -> None:
         """What is not an e-mail address is refused with the server's own words."""
         with serving(folder=folder) as served:
             status, output, errors = credentials("worker", "--url", served.url)
 
-        assert (status, output) == (2, "")
+        assert (status, output) == (1, "")
         assert (
             errors == "pullqueue: email is 'worker': give an address, such as worker@example.com\n"
         )
@@ -338,15 +338,15 @@ class TestCredentials:
         with serving(folder=folder) as served:
             status, _, errors = credentials("a@b", "--url", served.url, "--output", str(path))
 
-        assert status == 2
+        assert status == 3
         assert errors == f"pullqueue: cannot write '{path}': no such file or directory\n"
 
     def test_no_server(self) -> None:
         """Where nothing answers, the command says how to start a server."""
         status, _, errors = credentials("a@b", "--url", "http://127.0.0.1:1")
 
-        assert status == 2
-        assert errors.startswith("pullqueue: no pullqueue answers at http://127.0.0.1:1 (")
+        assert status == 3
+        assert errors.startswith("pullqueue: no pullqueue responds at http://127.0.0.1:1 (")
         assert "): start one with `pullqueue serve`" in errors
 
     def test_no_url(self) -> None:
@@ -354,7 +354,9 @@ class TestCredentials:
         status, _, errors = credentials("a@b", "--url", "ftp://host")
 
         assert status == 2
-        assert "--url is 'ftp://host', which is no address: give HOST:PORT, such as" in errors
+        assert (
+            "--url is 'ftp://host', which is not a valid address: give HOST:PORT, such as" in errors
+        )
 
     def test_as_the_other_commands_find_it(self, folder: Path) -> None:
         """No proxy is between, and an address goes without its scheme."""
@@ -374,5 +376,5 @@ class TestCredentials:
             url = f"http://127.0.0.1:{other.server_port}"
             status, _, errors = credentials("a@b", "--url", url)
 
-        assert status == 2
-        assert errors.startswith(f"pullqueue: what answers at {url} is no pullqueue")
+        assert status == 3
+        assert errors.startswith(f"pullqueue: the server at {url} is not a pullqueue")

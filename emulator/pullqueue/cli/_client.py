@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from types import TracebackType
 from typing import Any, Self
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.cli._addresses import server_url
-from pullqueue.cli._reasons import reason_of
+from pullqueue.cli._options import server_url
+from pullqueue.config.text import reason_of
+from pullqueue.error_codes import EXIT_FAILURE
 
 _TIMEOUT_SECONDS = 60
 
@@ -24,26 +23,34 @@ Json = dict[str, Any]
 
 
 class RefusedError(click.ClickException):
-    """the server refused what was asked of it"""
+    """the server refused an operation"""
 
     def __init__(self, message: str, *, status: int) -> None:
-        """Carry the server's reason and the HTTP status."""
+        """Take the server's reason and the HTTP status."""
         self.status = status
         super().__init__(message)
 
 
+class ServerError(RefusedError):
+    """the server failed"""
+
+    exit_code = EXIT_FAILURE
+
+
 class UnreachableError(click.ClickException):
-    """no server answers"""
+    """no server responds"""
+
+    exit_code = EXIT_FAILURE
 
 
 class Answer:
-    """What a server sends, of which nothing goes missing unnoticed."""
+    """The response of a server, of which no part is lost unnoticed."""
 
     def __init__(self, response: HTTPResponse, url: str) -> None:
         self._response = response
         self._url = url
         self.bytes = response.length or 0
-        """How long it is; 0 where that was not announced."""
+        """Its length; 0 if that was not announced."""
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +64,7 @@ class Answer:
         self._response.close()
 
     def read(self, most: int | None = None) -> bytes:
-        """Give the rest of it, or as much of it as `most`; nothing when it is over.
+        """Return the rest of it, or up to `most` bytes; nothing at its end.
 
         Raises:
             UnreachableError: it breaks off.
@@ -72,28 +79,32 @@ class Answer:
 
     def _broken_off(self, why: str) -> UnreachableError:
         return UnreachableError(
-            f"the answer of {self._url} broke off ({why}): see whether the server is still there, "
+            f"the response of {self._url} broke off ({why}): check whether the server still runs, "
             "and try again"
         )
 
 
 class Client:
-    """Speaks to one server; no proxy stands between."""
+    """Calls one server, over one connection and without a proxy."""
 
     def __init__(self, url: str | None = None, *, timeout: float = _TIMEOUT_SECONDS) -> None:
-        """Take an address; None is that of the environment, or the default one.
+        """Take an address; None is that of the environment, or the default.
 
-        `timeout` is for how many seconds the server may say nothing.
+        `timeout` is how many seconds the server may be silent.
 
         Raises:
-            ClickException: it is no address.
+            UsageError: it is not an address.
         """
         self.url = server_url(url)
-        self._timeout = timeout
-        self._opener = build_opener(ProxyHandler({}))
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        self._prefix = f"{parts.path}/_emulator"
+        if (ctx := click.get_current_context(silent=True)) is not None:
+            ctx.call_on_close(self._connection.close)
 
     def get(self, path: str, /, **query: object) -> Json:
-        """Ask for something; parameters that are None are left out."""
+        """Read something; parameters that are None are left out."""
         return self._json("GET", path, query=query)
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Json:
@@ -116,28 +127,29 @@ class Client:
         query: Mapping[str, object] | None = None,
         body: bytes | None = None,
     ) -> Answer:
-        """Send a request and give the answer, for a `with` block.
+        """Send a request and return the response, for a `with` block.
 
         Raises:
             RefusedError: the server refuses it.
-            UnreachableError: there is no server, or none of ours.
+            UnreachableError: there is no server, or it is not a pullqueue.
         """
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
-        url = f"{self.url}/_emulator{path}" + (f"?{urlencode(given)}" if given else "")
+        target = f"{self._prefix}{path}" + (f"?{urlencode(given)}" if given else "")
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        request = Request(url, body, headers, method=verb)  # noqa: S310 - http(s), see server_url
         try:
-            return Answer(self._opener.open(request, timeout=self._timeout), self.url)
-        except HTTPError as error:
-            with error:
-                raise self._refusal(error) from None
-        except (URLError, HTTPException, OSError, ValueError) as error:
-            why = getattr(error, "reason", error)
-            reason = reason_of(why) if isinstance(why, BaseException) else why
+            self._connection.request(verb, target, body, headers)
+            response = self._connection.getresponse()
+        except (HTTPException, OSError, ValueError) as error:
+            self._connection.close()
             raise UnreachableError(
-                f"no pullqueue answers at {self.url} ({reason}): start one with `pullqueue serve`, "
-                f"or say where it is with --url or {ADDRESS_VARIABLE}"
+                f"no pullqueue responds at {self.url} ({reason_of(error)}): start one with "
+                f"`pullqueue serve`, or give its address with --url or {ADDRESS_VARIABLE}"
             ) from None
+        answer = Answer(response, self.url)
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            with answer:
+                raise self._refusal(answer.read(), response.status)
+        return answer
 
     def _json(
         self,
@@ -154,35 +166,36 @@ class Client:
         except (ValueError, TypeError):
             raise self._stranger() from None
 
-    def _refusal(self, error: HTTPError) -> click.ClickException:
-        """Give what a server said in its own words, or that it is none of ours."""
+    def _refusal(self, body: bytes, status: int) -> click.ClickException:
+        """Return the error of a server in its own words, or that it is not a pullqueue."""
         try:
-            answer = json.loads(error.read())
+            answer = json.loads(body)
             if "reason" in answer:
-                return RefusedError(answer["reason"], status=error.code)
-            # The message may be the real service's; what exactly was wrong then stands beside it.
-            told = answer["error"]["errors"][0].get("debugInfo") or answer["error"]["message"]
+                return ServerError(answer["reason"], status=status)
+            # The message may be that of the real service; the details are in `debugInfo`.
+            message = answer["error"]["errors"][0].get("debugInfo") or answer["error"]["message"]
         except (ValueError, LookupError, TypeError, AttributeError):
             return self._stranger()
-        if told == HTTPStatus.NOT_FOUND.phrase:
-            return self._stranger()  # whatever is missing from a route of ours is named
-        return RefusedError(str(told), status=error.code)
+        if message == HTTPStatus.NOT_FOUND.phrase:
+            return self._stranger()  # our routes name what is missing
+        kind = ServerError if status >= HTTPStatus.INTERNAL_SERVER_ERROR else RefusedError
+        return kind(str(message), status=status)
 
     def _stranger(self) -> UnreachableError:
         return UnreachableError(
-            f"what answers at {self.url} is no pullqueue, or one of another version: say where it "
-            f"is with --url or {ADDRESS_VARIABLE}"
+            f"the server at {self.url} is not a pullqueue, or another version: give its address "
+            f"with --url or {ADDRESS_VARIABLE}"
         )
 
 
 def task_path(queue: str, task: str | None = None) -> str:
-    """Give the path of a queue's tasks, or of one task."""
+    """Return the path of a queue's tasks, or of one task."""
     path = f"/queues/{quote(queue, safe='')}/tasks"
     return path if task is None else f"{path}/{quote(task, safe='')}"
 
 
 def queue_path(queue: str, action: str = "") -> str:
-    """Give the path of a queue, or of something to do with it."""
+    """Return the path of a queue, or of an operation on it."""
     return f"/queues/{quote(queue, safe='')}" + (f"/{action}" if action else "")
 
 

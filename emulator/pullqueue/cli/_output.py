@@ -1,61 +1,34 @@
-"""What the commands that speak to a server have in common: their options, tables, and JSON."""
+"""Tables, JSON and questions of the commands that use a server."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
 from unicodedata import category, east_asian_width
 
 import click
-from click.shell_completion import CompletionItem
 
-from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
-from pullqueue.cli._client import Client, Json
+from pullqueue.cli._client import Json
 from pullqueue.config.text import escaped
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_COLOURS = {
+    "available": "green",
+    "leased": "yellow",
+    "paused": "yellow",
+    "exhausted": "red",
+    "disabled": "red",
+}
+"""Colours of the cells that begin with these words."""
+_NARROWEST = 8
 
 
-def url_option(command: _Command) -> _Command:
-    """Add --url."""
-    return click.option(
-        "--url",
-        metavar="HOST:PORT",
-        help=f"Where the server is; if not given, what {ADDRESS_VARIABLE} says, or "
-        f"{DEFAULT_ADDRESS}.",
-    )(command)
-
-
-def server_options(command: _Command) -> _Command:
-    """Add --url and --json."""
-    as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-    return url_option(as_json(command))
-
-
-def complete_queue(
-    ctx: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Give the names of a running server's queues that begin with what was typed."""
-    try:
-        queues = Client(ctx.params.get("url")).get("/queues")["queues"]
-    except click.ClickException:
-        return []
-    names = [queue["name"] for queue in queues if queue["mode"] == "pull"]
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-def queue_argument(command: _Command) -> _Command:
-    """Add the argument QUEUE, which shells complete."""
-    return click.argument("queue", shell_complete=complete_queue)(command)
-
-
-def say(text: str) -> None:
-    """Print a line with what a server sent; it cannot steer the terminal."""
-    click.echo(escaped(text))
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line with text of a server; it cannot control the terminal."""
+    click.echo(escaped(text), err=err)
 
 
 def show_json(value: Json) -> None:
@@ -64,23 +37,33 @@ def show_json(value: Json) -> None:
 
 
 def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Print a table with aligned columns: numbers to the right. `empty` is printed for no rows."""
+    """Print a table as wide as the terminal at most; `empty` is printed if there are no rows."""
     texts = [["" if cell is None else escaped(str(cell)) for cell in row] for row in rows]
     if not texts:
         click.echo(empty)
         return
+    right = [all(map(_is_number, column)) for column in zip(*texts, strict=True)]
     widths = [max(map(_width, column)) for column in zip(head, *texts, strict=True)]
-    right = [all(_is_number(text) for text in column) for column in zip(*texts, strict=True)]
+    if sys.stdout.isatty():
+        _shrink(widths, right, shutil.get_terminal_size().columns)
     for line in (head, *texts):
         cells = [
-            _filler(text, width) + text if number else text + _filler(text, width)
+            _cell(text, width, right=number)
             for text, width, number in zip(line, widths, right, strict=True)
         ]
-        click.echo("  ".join(cells).rstrip())
+        if line is head:
+            click.secho("  ".join(cells).rstrip(), bold=True)
+            continue
+        colours = [_COLOURS.get(text.partition(",")[0]) for text in line]
+        styled = [
+            click.style(cell, fg=colour) if colour else cell
+            for cell, colour in zip(cells, colours, strict=True)
+        ]
+        click.echo("  ".join(styled).rstrip())
 
 
 def age(seconds: float | None) -> str | None:
-    """Give a time span in its two largest units, such as `2 h 5 min`."""
+    """Return a time span in its two largest units, such as `2 h 5 min`."""
     if seconds is None:
         return None
     if seconds < 1:
@@ -97,7 +80,7 @@ def age(seconds: float | None) -> str | None:
 
 
 def when(text: str) -> str:
-    """Give a moment of the server's as a person reads it: UTC, to the second."""
+    """Return a time of the server as people read it: UTC, to the second."""
     return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S}"
 
 
@@ -113,17 +96,41 @@ def confirm(question: str) -> None:
         click.echo(err=True)  # ends the line of the question
         sure = False
     if not sure:
-        raise click.ClickException("nothing was deleted: answer y, or give --yes")
+        raise click.ClickException("nothing was deleted: answer y, or pass --yes")
 
 
 def shown(content: str | bytes, most: int) -> str:
-    """Give text or bytes on one line that does nothing to a terminal, cut where it is too long."""
+    """Return text or bytes on one line without control characters, cut if it is too long."""
     line = repr(content).removeprefix("b")[1:-1]
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
+def _shrink(widths: list[int], right: Sequence[bool], room: int) -> None:
+    """Make the widest columns of text narrower until the table fits."""
+    room -= 2 * (len(widths) - 1)
+    while sum(widths) > room:
+        place = max(
+            (place for place in range(len(widths)) if not right[place]),
+            key=lambda place: widths[place],
+            default=0,
+        )
+        if widths[place] <= _NARROWEST:
+            return
+        widths[place] -= 1
+
+
+def _cell(text: str, width: int, *, right: bool) -> str:
+    """Return a text cut or filled up to a width."""
+    if _width(text) > width:
+        while _width(text) >= width:
+            text = text[:-1]
+        text += "…"
+    filler = " " * (width - _width(text))
+    return filler + text if right else text + filler
+
+
 def _width(text: str) -> int:
-    """Give how many columns of a terminal a text takes."""
+    """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
     return sum(_columns(letter) for letter in text)
@@ -133,10 +140,6 @@ def _columns(letter: str) -> int:
     if category(letter) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if east_asian_width(letter) in ("W", "F") else 1
-
-
-def _filler(text: str, width: int) -> str:
-    return " " * (width - _width(text))
 
 
 def _is_number(text: str) -> bool:

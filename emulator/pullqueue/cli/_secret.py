@@ -17,10 +17,10 @@ _BYTES = 32
 
 
 def secret_of(path: Path) -> str:
-    """Read the secret in a file; where there is no file, make one for the owner alone.
+    """Read the secret in a file; if there is no file, make one for its owner only.
 
     Raises:
-        ConfigFileError: the file can be neither read nor written, or holds no secret.
+        ConfigFileError: the file can be neither read nor written, or does not contain one.
     """
     try:
         if not path.exists():
@@ -30,7 +30,7 @@ def secret_of(path: Path) -> str:
     except OSError as error:
         raise ConfigFileError(f"no secret in {str(path)!r}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConfigFileError(f"no secret in {str(path)!r}: it is no text in UTF-8") from None
+        raise ConfigFileError(f"no secret in {str(path)!r}: it is not UTF-8") from None
     if len(secret) < _FEWEST_CHARACTERS:
         raise ConfigFileError(
             f"the secret in {str(path)!r} has {len(secret)} characters, and could be guessed: have "
@@ -46,7 +46,7 @@ def secret_of(path: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Make a secret; where several servers do so at once, one is left for all."""
+    """Make a secret; if several servers do so at once, all use the same one."""
     text = f"{secrets.token_hex(_BYTES)}\n"
     # Whole before it has its name: nobody must find half a secret, now or after a full disk.
     whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -62,10 +62,10 @@ def _make(path: Path) -> None:
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Write a file that is for its owner alone.
+    """Write a file that only its owner can read.
 
     Raises:
-        FileExistsError: it is there.
+        FileExistsError: it exists.
         OSError: it cannot be written.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _ONLY_THE_OWNER)

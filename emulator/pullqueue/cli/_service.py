@@ -15,9 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from pullqueue.cli._reasons import reason_of
 from pullqueue.config.files import replace_file
-from pullqueue.config.text import escaped
+from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError, PullQueueError
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def _is_served(host: str, path: Path) -> bool:
 
 
 def tell_systemd(state: str) -> None:
-    """Tell the service manager that started this process how it is doing, if one did."""
+    """Report a state to the service manager that started this process, if one did."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -132,14 +131,14 @@ def tell_systemd(state: str) -> None:
             connection.connect(address)
             connection.sendall(state.encode())
     except OSError as error:
-        _log.warning("the service manager cannot be told %r: %s", state, error)
+        _log.warning("cannot report %r to the service manager: %s", state, error)
 
 
 class Signals:
-    """Whether the process was asked to end, or to read its configuration anew."""
+    """Whether the process was asked to end, or to reload its configuration."""
 
     def __init__(self) -> None:
-        """Take over Ctrl-C, requests to terminate, and hang-ups, which ask for a reload."""
+        """Handle SIGINT and SIGTERM, which stop the server, and SIGHUP, which reloads the file."""
         self._stopped = threading.Event()
         self._reload = threading.Event()
         for name, event in (
@@ -152,7 +151,7 @@ class Signals:
                 signal.signal(number, _setter(event))
 
     def keep(self, state: ServerState, *, watch: bool) -> None:
-        """Look after a running server until it is to end."""
+        """Do what a running server needs until it is to end."""
         threading.Thread(target=self._end_waits, args=(state.emulator,), daemon=True).start()
         trouble = ""
         while not self._stopped.wait(_POLL_SECONDS):

@@ -7,7 +7,8 @@ import re
 import click
 
 from pullqueue.cli._client import Client, Json
-from pullqueue.cli._output import say, server_options, show_json
+from pullqueue.cli._options import server_options
+from pullqueue.cli._output import say, show_json
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)?", re.ASCII)
 _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
@@ -19,7 +20,7 @@ _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 def clock(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
     """Show the server's time, or move it.
 
-    It can be moved where the server was started with --clock manual.
+    It can be moved if the server was started with --clock manual.
     """
     if ctx.invoked_subcommand is None:
         _show(Client(url).get("/clock"), as_json=as_json)
@@ -29,7 +30,7 @@ def clock(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
 @click.argument("by")
 @server_options
 def advance(*, by: str, url: str | None, as_json: bool) -> None:
-    """Move the clock forward BY a span of time.
+    """Move the clock forward BY a time span.
 
     Give seconds, or a span such as 10min, 2h or 7d.
     """
@@ -41,11 +42,11 @@ def advance(*, by: str, url: str | None, as_json: bool) -> None:
 
 
 @clock.command("move-to")
-@click.argument("moment")
+@click.argument("time")
 @server_options
-def move_to(*, moment: str, url: str | None, as_json: bool) -> None:
-    """Move the clock forward to a MOMENT such as 2026-01-01T00:00:00Z."""
-    _show(Client(url).post("/clock", {"move_to": moment}), as_json=as_json)
+def move_to(*, time: str, url: str | None, as_json: bool) -> None:
+    """Move the clock forward to a TIME such as 2026-01-01T00:00:00Z."""
+    _show(Client(url).post("/clock", {"move_to": time}), as_json=as_json)
 
 
 def _show(answer: Json, *, as_json: bool) -> None:

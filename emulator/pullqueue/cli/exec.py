@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
-from pullqueue.cli._addresses import host_and_port
 from pullqueue.cli._client import Client
-from pullqueue.cli._reasons import reason_of
-from pullqueue.cli._serving import (
+from pullqueue.cli._options import (
     found_file,
+    host_and_port,
     lease_rate_option,
     profile_option,
     queue_yaml_argument,
 )
+from pullqueue.config.text import reason_of
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.tasks import count_tasks

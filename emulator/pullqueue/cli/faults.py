@@ -1,26 +1,26 @@
-"""`pullqueue faults`: let the calls of an app fail, to see what it does."""
+"""`pullqueue faults`: make calls of an app fail, to see what it does."""
 
 from __future__ import annotations
 
 import click
 
 from pullqueue.cli._client import Client, Json
-from pullqueue.cli._output import complete_queue, server_options, show_json, show_table
-from pullqueue.cli._values import SECONDS, SHARE
+from pullqueue.cli._options import SECONDS, SHARE, complete_queue, server_options
+from pullqueue.cli._output import show_json, show_table
 from pullqueue.control.fault_schema import KINDS, WHEN
 from pullqueue.engine.interceptors import VERBS
 
-_HEAD = ("NUMBER", "KIND", "CALL", "EFFECT", "WHEN", "STRUCK")
+_HEAD = ("NUMBER", "KIND", "CALL", "EFFECT", "WHEN", "TRIGGERED")
 
 
 @click.group(invoke_without_command=True)
 @server_options
 @click.pass_context
 def faults(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
-    """List the faults that are set, or set and remove some.
+    """List the faults that are set, or set and remove faults.
 
-    STRUCK tells how many of the calls that a fault could have struck it did. Faults strike the
-    calls of the app through every door, never these commands or the console.
+    TRIGGERED: for how many of the calls that a fault selects it has triggered. Faults affect the
+    calls of the app through every interface, never these commands or the console.
     """
     if ctx.invoked_subcommand is None:
         _list(url, as_json=as_json)
@@ -29,30 +29,37 @@ def faults(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
 @faults.command("list")
 @server_options
 def list_faults(*, url: str | None, as_json: bool) -> None:
-    """List the faults that are set, as `faults` alone does."""
+    """List the faults that are set, like `faults` alone."""
     _list(url, as_json=as_json)
 
 
 @faults.command
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("call", required=False, type=click.Choice(VERBS), metavar="[CALL]")
-@click.option("--error", help="What the calls fail with, such as TransientError.")
-@click.option("--seconds", type=SECONDS, metavar="SECONDS", help="Of latency, by the manual clock.")
-@click.option("--queue", help="Only calls on this queue.", shell_complete=complete_queue)
-@click.option("--times", type=int, help="So often at most.")
-@click.option("--after", type=int, help="Let so many calls through first.")
-@click.option("--every", type=int, help="Only every second, third...")
+@click.option("--error", help="Error that the calls raise, such as TransientError.")
 @click.option(
-    "--probability", type=SHARE, metavar="NUMBER", help="How likely, more than 0, at most 1."
+    "--seconds", type=SECONDS, metavar="SECONDS", help="Latency in seconds, by the manual clock."
 )
-@click.option("--seed", type=int, help="Of the probability.")
+@click.option(
+    "--queue", help="Affect only calls on this queue. Default: all.", shell_complete=complete_queue
+)
+@click.option("--times", type=int, help="Maximum number of times the fault triggers. Default: any.")
+@click.option("--after", type=int, help="Number of calls that succeed first. Default: 0.")
+@click.option("--every", type=int, help="Trigger at every second, third... call. Default: 1.")
+@click.option(
+    "--probability",
+    type=SHARE,
+    metavar="NUMBER",
+    help="Probability to trigger, more than 0 and at most 1. Default: 1.",
+)
+@click.option("--seed", type=int, help="Seed of the probability.")
 @server_options
 def add(*, url: str | None, as_json: bool, **order: str | float | None) -> None:
     """Set a fault of a KIND for a CALL.
 
-    fail: the call does nothing and raises an error. lose_answer: it is done, and raises an error
-    all the same. latency: the manual clock moves on. empty_leases: leases give no tasks; it needs
-    no CALL.
+    fail: the call does nothing and raises an error. lose_answer: it is carried out, and raises an
+    error all the same. latency: the manual clock moves on. empty_leases: leases return no tasks;
+    it needs no CALL.
 
     A CALL is one of add, lease_tasks, lease_tasks_by_tag, modify_task_lease, delete_tasks, purge,
     fetch_statistics, get_task and list_tasks.
@@ -69,14 +76,14 @@ def add(*, url: str | None, as_json: bool, **order: str | float | None) -> None:
 @click.argument("number", type=int)
 @server_options
 def remove(*, number: int, url: str | None, as_json: bool) -> None:
-    """Take the fault of a NUMBER away."""
+    """Remove the fault of a NUMBER."""
     _deleted(Client(url).delete(f"/faults/{number}"), as_json=as_json)
 
 
 @faults.command
 @server_options
 def clear(*, url: str | None, as_json: bool) -> None:
-    """Take all faults away."""
+    """Remove all faults."""
     _deleted(Client(url).delete("/faults"), as_json=as_json)
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import click
 
 from pullqueue.cli._client import Client, RefusedError, queue_path, task_path
-from pullqueue.cli._input import content_of
-from pullqueue.cli._output import server_options, show_json
-from pullqueue.cli._seed_files import Seed, seeds_of
+from pullqueue.cli._files import content_of
+from pullqueue.cli._options import server_options
+from pullqueue.cli._output import show_json
+from pullqueue.cli._seed import Seed, seeds_of
 from pullqueue.limits import MIB
 from pullqueue.tasks import count_tasks
 
 _BATCH = 100
 _BATCH_BYTES = 8 * MIB
-"""How much is sent at once: half of what a server takes."""
+"""Maximum size of one request: half of what a server accepts."""
 
 
 @click.command
@@ -35,22 +38,17 @@ def seed(*, file: Path, url: str | None, as_json: bool) -> None:
             tag: parse
           - payload: {order: 17}     # becomes JSON
             countdown: 60
-            count: 1000              # so many of them
+            count: 1000              # adds 1000 of them
 
     A task can have payload or payload_base64, name, tag, eta, countdown and count. A FILE whose
-    name ends in .jsonl has one task a line, each with its `queue`. Nothing is added of a file with
-    a fault.
+    name ends in .jsonl has one task a line, each with its `queue`. If anything in FILE is not
+    valid, nothing is added.
     """  # noqa: D301 - the mark is click's
-    seeds = seeds_of(content_of(file), file)
+    data = content_of(file)
     client = Client(url)
-    _check_queues(client, seeds)
+    seeds = _checked(client, seeds_of(data, file), lines=data.count(b"\n"))
     added, refused = 0, 0
-    with click.progressbar(
-        length=sum(seed.copies for seed in seeds),
-        label="Adding",
-        file=sys.stderr,
-        hidden=not sys.stderr.isatty(),
-    ) as bar:
+    with _bar("Adding", sum(seed.copies for seed in seeds)) as bar:
         for batch in _batches(seeds):
             tasks = [seed.task for seed in batch]
             try:
@@ -63,41 +61,64 @@ def seed(*, file: Path, url: str | None, as_json: bool) -> None:
     if as_json:
         show_json({"added": added, "refused": refused})
     else:
-        taken = f"; {refused} have names that are taken" if refused else ""
+        taken = f"; {refused} have names that are in use" if refused else ""
         click.echo(f"{count_tasks(added)} added{taken}")
 
 
+def _bar(label: str, length: int) -> AbstractContextManager[Any]:
+    return click.progressbar(
+        length=length, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()
+    )
+
+
 def _refused(batch: list[Seed], why: str, added: int) -> click.ClickException:
-    """Give the refusal of a batch, of which the server does not say which task it does not take."""
+    """Return the error for a batch, of which the server does not say which task is wrong."""
     alone = all(seed is batch[0] for seed in batch)
     where = "" if alone else "in this task or one after it: "
     before = f"; {count_tasks(added)} were added before" if added else ""
     return batch[0].place.refusal(f"{where}{why}{before}")
 
 
-def _check_queues(client: Client, seeds: list[Seed]) -> None:
-    """Refuse queues that cannot hold tasks before the first is added."""
-    for name, place in dict.fromkeys((seed.queue, seed.queue_place) for seed in seeds):
-        try:
-            mode = client.get(queue_path(name))["queue"]["mode"]
-        except RefusedError as error:
-            raise place.refusal(error.message) from None
-        if mode != "pull":
-            raise place.refusal(f"queue {name!r} is a push queue: name one with `mode: pull`")
+def _checked(client: Client, seeds: Iterable[Seed], *, lines: int) -> list[Seed]:
+    """Return the tasks once all are read and their queues are pull queues."""
+    checked: list[Seed] = []
+    queues: set[str] = set()
+    line = 0
+    with _bar("Checking", lines) as bar:
+        for each in seeds:
+            if each.queue not in queues:
+                _check_queue(client, each)
+                queues.add(each.queue)
+            checked.append(each)
+            if each.place.line - line >= _BATCH:
+                bar.update(each.place.line - line)
+                line = each.place.line
+        bar.update(lines - line)
+    return checked
+
+
+def _check_queue(client: Client, seed: Seed) -> None:
+    try:
+        mode = client.get(queue_path(seed.queue))["queue"]["mode"]
+    except RefusedError as error:
+        raise seed.queue_place.refusal(error.message) from None
+    if mode != "pull":
+        message = f"queue {seed.queue!r} is a push queue: name one with `mode: pull`"
+        raise seed.queue_place.refusal(message)
 
 
 def _batches(seeds: list[Seed]) -> Iterator[list[Seed]]:
-    """Give the entries in batches for one queue each, every entry as often as it is wanted."""
+    """Yield the tasks in batches for one queue each, every task as often as it is wanted."""
     batch: list[Seed] = []
     size = 0
     for seed in seeds:
-        weight = len(json.dumps(seed.task))
+        bytes_sent = len(json.dumps(seed.task))
         for _ in range(seed.copies):
-            full = len(batch) == _BATCH or size + weight > _BATCH_BYTES
+            full = len(batch) == _BATCH or size + bytes_sent > _BATCH_BYTES
             if batch and (full or batch[0].queue != seed.queue):
                 yield batch
                 batch, size = [], 0
             batch.append(seed)
-            size += weight
+            size += bytes_sent
     if batch:
         yield batch

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from contextlib import closing
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,20 +13,26 @@ from typing import TYPE_CHECKING
 import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT
-from pullqueue.cli._addresses import host_and_port, host_names, project_id
-from pullqueue.cli._serving import (
+from pullqueue.cli._options import (
     found_file,
+    host_and_port,
+    host_names,
     lease_rate_option,
     profile_option,
+    project_id,
     queue_yaml_argument,
 )
 from pullqueue.clock import Clock, ManualClock, SystemClock
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
+from pullqueue.tasks import count_tasks
 
 if TYPE_CHECKING:
     from pullqueue.cli._service import Signals
     from pullqueue.engine.emulator import Emulator
+    from pullqueue.engine.queue import Queue
     from pullqueue.server.lifecycle import Server
+
+_TASK = '{"payloadBase64": "aGVsbG8="}'
 
 
 @click.command
@@ -40,27 +48,27 @@ if TYPE_CHECKING:
 @click.option(
     "--grpc-port",
     type=click.IntRange(0, 65535),
-    help="Serve Cloud Tasks v2beta2 over gRPC, too, on this port; 0 picks a free one.",
+    help="Port of Cloud Tasks v2beta2 over gRPC; 0 picks a free one. Default: not served.",
 )
 @click.option(
     "--project",
     callback=project_id,
-    help="The only application id to answer to; any, if not given.",
+    help="The only application id to accept. Default: any.",
 )
 @click.option(
     "--auth",
     default="off",
     show_default=True,
     type=click.Choice(["off", "acl"]),
-    help="off: everybody may do everything. acl: callers need a token, and the acl of each queue "
-    "decides.",
+    help="off: no tokens are needed. acl: callers need a token, and the acl of each queue says "
+    "what they may do.",
 )
 @click.option(
     "--secret-file",
     "secret_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Keeps keys and tokens good over a restart, and at every server with the same file; made "
-    "if missing.",
+    help="File with the secret that signs keys and tokens, which stay valid after a restart and "
+    "for every server with this file. It is made if it does not exist.",
 )
 @profile_option
 @click.option(
@@ -68,28 +76,28 @@ if TYPE_CHECKING:
     default="memory",
     show_default=True,
     metavar="URL",
-    help="Where tasks are kept: memory, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
+    help="Where tasks are stored: memory, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
 )
 @click.option(
     "--clock",
     default="system",
     show_default=True,
     type=click.Choice(["system", "manual"]),
-    help="manual: time stands still until it is moved with `pullqueue clock`.",
+    help="system: the time of this machine. manual: time stops until `pullqueue clock` moves it.",
 )
 @lease_rate_option
 @click.option(
     "--api-upstream",
     metavar="HOST:PORT",
     callback=host_and_port,
-    help="Where calls of apps to App Engine's other services are passed on to.",
+    help="Server to pass calls of apps to App Engine's other services on to. Default: none.",
 )
 @click.option(
     "--max-tasks",
     default=SERVED_TASKS,
     show_default=True,
     type=click.IntRange(1),
-    help="How many tasks may be kept in memory.",
+    help="Maximum number of tasks in memory.",
 )
 @click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes.")
 @click.option(
@@ -98,27 +106,27 @@ if TYPE_CHECKING:
     multiple=True,
     callback=host_names,
     metavar="NAME",
-    help="Another name by which clients may call this server; can be given again.",
+    help="Another host name that clients may use for this server; repeatable.",
 )
 @click.option(
     "--port-file",
     "port_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Keep the port in this file while the server runs.",
+    help="File that contains the port while the server runs.",
 )
 @click.option(
     "--log-format",
     default="text",
     show_default=True,
     type=click.Choice(["text", "json"]),
-    help="json: one object a line.",
+    help="Format of the log; json: one object a line.",
 )
 @click.option(
     "--log-level",
     default="info",
     show_default=True,
     type=click.Choice(["debug", "info", "warning", "error"]),
-    help="debug: every request, too.",
+    help="Least level that is logged; debug includes every request.",
 )
 def serve(
     *,
@@ -143,7 +151,7 @@ def serve(
 ) -> None:
     """Serve the pull queues of QUEUE_YAML over HTTP.
 
-    Without QUEUE_YAML, queue.yaml or queue.yml of the current folder is taken. Ctrl-C stops.
+    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder. Ctrl-C stops the server.
     """
     from pullqueue.cli._secret import secret_of  # noqa: PLC0415 - imported when it runs
     from pullqueue.cli._service import Signals, set_up_logs  # noqa: PLC0415 - the same
@@ -174,13 +182,21 @@ def serve(
             config_file=ConfigFile(file, profile=profile),
             host_names=allowed_hosts,
         )
-        _run(server, signals, host=host, acl=auth == "acl", port_path=port_path, watch=watch)
+        _run(
+            server,
+            signals,
+            host=host,
+            store=store,
+            acl=auth == "acl",
+            port_path=port_path,
+            watch=watch,
+        )
 
 
 def _emulator(
     file: Path, *, clock: Clock, limits: Limits, project: str | None, profile: str, store: str
 ) -> closing[Emulator]:
-    """Give the emulator of a file, which is closed however serving it ends."""
+    """Return the emulator of a file, to be closed at the end."""
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
 
     emulator = Emulator.from_file(
@@ -194,12 +210,12 @@ def _run(
     signals: Signals,
     *,
     host: str,
+    store: str,
     acl: bool,
     port_path: Path | None,
     watch: bool,
 ) -> None:
-    """Serve, and say where, until a signal ends it."""
-    from pullqueue.cli._greeting import greeting  # noqa: PLC0415 - imported when it runs
+    """Serve, and print the address, until a signal ends it."""
     from pullqueue.cli._service import port_file, tell_systemd  # noqa: PLC0415 - the same
 
     with server, port_file(port_path, server):
@@ -207,19 +223,87 @@ def _run(
         click.echo(f"pullqueue listening on http://{address}:{server.port}")
         if server.grpc_address:
             click.echo(f"gRPC listening on {server.grpc_address}")
-        click.echo(greeting(server, acl=acl))
-        click.echo(f"See it all at {server.url}/console/")
-        _warn_if_public(host)
+        _greet(server, host=host, store=store, acl=acl)
         tell_systemd("READY=1")
         signals.keep(server.state, watch=watch)
         tell_systemd("STOPPING=1")
+        if store == "memory":
+            _report_tasks_left(server)
 
 
-def _warn_if_public(host: str) -> None:
+def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
+    """Print the queues of a running server, its store and clock, and a command to try."""
+    emulator = server.emulator
+    pull = [queue for queue in emulator.queues if queue.settings.is_pull]
+    if pull:
+        click.echo(f"{emulator.config.file}: {len(pull)} pull queue{'s' if len(pull) > 1 else ''}")
+        for queue in pull:
+            click.echo(f"  {queue.name}{_notes(queue, acl=acl)}")
+    else:
+        click.echo(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
+    if pull:
+        _print_attempt(server, pull, acl=acl)
+    where = "memory, until the server stops" if store == "memory" else _without_password(store)
+    click.echo(f"Tasks are stored in {where}")
+    if isinstance(emulator.clock, ManualClock):
+        click.echo("The clock is manual: move it with `pullqueue clock advance 60`")
+    reachable = "" if not _is_loopback(host) else ", from this machine only"
+    click.echo(f"Console: {server.url}/console/{reachable}")
     if not _is_loopback(host):
         click.echo(
             f"warning: {host} can be reached from other machines, and whoever reaches it can use "
             "every queue",
+            err=True,
+        )
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", url)
+
+
+def _notes(queue: Queue, *, acl: bool) -> str:
+    notes = []
+    retry = queue.settings.retry_parameters
+    if retry is not None and retry.task_retry_limit is not None:
+        times = "time" if retry.task_retry_limit == 1 else "times"
+        notes.append(f"each task can be leased {retry.task_retry_limit} {times}")
+    if acl and not queue.settings.acl:
+        notes.append("no acl: nobody may use it")
+    return f" ({'; '.join(notes)})" if notes else ""
+
+
+def _print_attempt(server: Server, pull: list[Queue], *, acl: bool) -> None:
+    """Print a command that adds a task, as somebody who may, if there is anybody."""
+    queue, header = pull[0], ""
+    if acl:
+        from pullqueue.api.tokens import DEFAULT_SCOPES  # noqa: PLC0415 - imports Flask
+
+        writers = [(each, email) for each in pull for email in _writers(each)]
+        if not writers:
+            return
+        queue, email = writers[0]
+        token = server.tokens.issue(email, frozenset(DEFAULT_SCOPES))
+        header = f" -H {shlex.quote(f'Authorization: Bearer {token.text}')}"
+    project = server.emulator.project or "my-app"
+    url = f"{server.url}/taskqueue/v1beta2/projects/{project}/taskqueues/{queue.name}/tasks"
+    click.echo(f"Add a task:\n  curl{header} -d {shlex.quote(_TASK)} {shlex.quote(url)}")
+
+
+def _writers(queue: Queue) -> list[str]:
+    return [entry.writer_email for entry in queue.settings.acl or () if entry.writer_email]
+
+
+def _report_tasks_left(server: Server) -> None:
+    """Say how many tasks in memory are deleted with the server, and how to keep them."""
+    from pullqueue.engine.interceptors import bypass_interceptors  # noqa: PLC0415 - when it runs
+
+    with bypass_interceptors():
+        left = sum(queue.fetch_statistics().tasks for queue in server.emulator.queues)
+    if left:
+        click.echo(
+            f"pullqueue: {count_tasks(left)} in memory {'is' if left == 1 else 'are'} deleted; to "
+            "keep tasks, start with --store sqlite:///tasks.db, or run `pullqueue snapshot save "
+            "FILE` before",
             err=True,
         )
 

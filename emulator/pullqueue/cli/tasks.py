@@ -1,32 +1,31 @@
-"""`pullqueue tasks`: look at the tasks of a running server, and do to them what a worker would."""
+"""`pullqueue tasks`: list the tasks of a running server, and do to them what a worker would."""
 
 from __future__ import annotations
 
 import sys
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from pullqueue.cli._client import Client, Json, queue_path, task_path
-from pullqueue.cli._input import STDIN, content_of
-from pullqueue.cli._output import (
-    age,
-    confirm,
+from pullqueue.cli._files import STDIN, content_of
+from pullqueue.cli._options import (
+    SECONDS,
+    complete_task,
     queue_argument,
-    say,
     server_options,
-    show_json,
-    show_table,
-    shown,
-    when,
+    task_argument,
 )
-from pullqueue.cli._values import SECONDS, SIGNED_SECONDS
+from pullqueue.cli._output import age, confirm, say, show_json, show_table, shown, when
 from pullqueue.tasks import DeleteResult, count_tasks, not_deleted, why_in_use
 
-_STATES = ("available", "leased", "scheduled")
+_STATES = ("available", "leased", "scheduled", "exhausted")
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
 _PREVIEW = 40
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _seconds_option = click.option(
     "--seconds",
@@ -34,22 +33,38 @@ _seconds_option = click.option(
     metavar="SECONDS",
     default=60,
     show_default=True,
-    help="How long, from now.",
+    help="Lease duration in seconds.",
 )
 
 
 @click.group
 def tasks() -> None:
-    """Look at tasks, add, lease, extend, release and delete them."""
+    """List, add, lease, extend, release, delete and requeue tasks."""
+
+
+def _filter_options(command: _Command) -> _Command:
+    """Add --tag and --search."""
+    tag = click.option("--tag", help="Only tasks with this tag.")
+    search = click.option("--search", help="Only tasks with this text in name or payload.")
+    return tag(search(command))
+
+
+_names_argument = click.argument(
+    "names", nargs=-1, metavar="[TASK]...", shell_complete=complete_task
+)
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @tasks.command("list")
 @queue_argument
-@click.option("--state", type=click.Choice(_STATES), help="Only these.")
-@click.option("--tag", help="Only those with this tag.")
-@click.option("--search", help="Only those with this in name or payload.")
+@click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
+@_filter_options
 @click.option(
-    "--limit", type=click.IntRange(1), default=100, show_default=True, help="How many at most."
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of tasks.",
 )
 @server_options
 def list_(
@@ -64,12 +79,14 @@ def list_(
 ) -> None:
     """List the tasks of QUEUE in order, without leasing them.
 
-    ETA is when a task can be leased (next): of one that is leased, the end of the lease. LEASES is
-    how often it was leased, of how often it can be.
+    ETA is when a task can be leased (next): the end of its lease if it is leased. LEASES is how
+    often it was leased, of how often it can be. Exhausted tasks are listed with --state exhausted,
+    the latest first.
     """
     client = Client(url)
     found: list[Json] = []
     after: str | None = None
+    more = True
     while len(found) < limit:
         page = client.get(
             task_path(queue),
@@ -78,23 +95,25 @@ def list_(
             tag=tag,
             search=search,
             after=after,
+            offset=len(found) if state == "exhausted" else None,
         )
         found += page["tasks"]
         after = page["next"]
-        if after is None:
+        more = after is not None or (state == "exhausted" and len(found) < page["total"])
+        if not more:
             break
     if as_json:
         show_json({"tasks": found, "next": after})
         return
     _show(found, empty="" if found else _none_in(client, queue))
-    if after is not None:
-        click.echo(f"there are more: ask for them with --limit {limit * 10}", err=True)
+    if more:
+        click.echo(f"there are more: list them with --limit {limit * 10}", err=True)
 
 
 @tasks.command
 @queue_argument
-@click.argument("task")
-@click.option("--payload", is_flag=True, help="Print the payload alone, byte for byte.")
+@task_argument
+@click.option("--payload", is_flag=True, help="Print only the payload, byte for byte.")
 @server_options
 def get(*, queue: str, task: str, payload: bool, url: str | None, as_json: bool) -> None:
     """Show one TASK, and what happened to it."""
@@ -110,21 +129,25 @@ def get(*, queue: str, task: str, payload: bool, url: str | None, as_json: bool)
     _show([found], empty="")
     for event in events:
         until = f", until {when(event['until'])}" if event["until"] else ""
-        say(f"  {when(event['moment'])}  {event['kind']}{until}")
+        say(f"  {when(event['time'])}  {event['kind']}{until}")
 
 
 @tasks.command
 @queue_argument
 @click.argument("payload", required=False)
-@click.option("--file", type=click.Path(path_type=Path), help="Take the payload from a file; or -.")
-@click.option("--name", help="Made up, if not given.")
-@click.option("--tag", help="A group to lease by.")
-@click.option("--eta", help="When it may be leased, such as 2026-01-01T00:00:00Z.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    help="Read the payload from a file, or standard input (-).",
+)
+@click.option("--name", help="Name of the task. Default: generated.")
+@click.option("--tag", help="Tag of the task. Default: none.")
+@click.option("--eta", help="Earliest time of a lease, such as 2026-01-01T00:00:00Z. Default: now.")
 @click.option(
     "--countdown",
-    type=SIGNED_SECONDS,
+    type=SECONDS,
     metavar="SECONDS",
-    help="The same, in seconds from now.",
+    help="The same, as a delay in seconds.",
 )
 @server_options
 def add(
@@ -156,16 +179,18 @@ def add(
     answer = Client(url).post(task_path(queue), {"tasks": [task]})
     if answer["refused"]:
         taken = why_in_use(existing=answer["refused"][name] == "exists")
-        raise click.ClickException(f"task {name!r} of {queue} {taken}: choose another name")
+        raise click.ClickException(f"task {name!r} of queue {queue!r} {taken}: choose another name")
     _answer(answer, as_json=as_json, empty="")
 
 
 @tasks.command
 @queue_argument
 @_seconds_option
-@click.option("--max", "count", type=int, default=1, show_default=True, help="How many at most.")
-@click.option("--tag", help="Only those with this tag.")
-@click.option("--by-tag", is_flag=True, help="Only those with the first available task's tag.")
+@click.option(
+    "--max", "count", type=int, default=1, show_default=True, help="Maximum number of tasks."
+)
+@click.option("--tag", help="Only tasks with this tag.")
+@click.option("--by-tag", is_flag=True, help="Only tasks with the tag of the first available one.")
 @server_options
 def lease(
     *,
@@ -184,52 +209,107 @@ def lease(
     if by_tag or tag is not None:
         order["group_by_tag"] = True
     answer = Client(url).post(queue_path(queue, "lease"), order)
-    empty = "leases are asked for too often" if answer["rate_limited"] else "nothing to lease"
+    empty = (
+        "more lease calls than the queue permits in a second"
+        if answer["rate_limited"]
+        else "nothing to lease"
+    )
     _answer(answer, as_json=as_json, empty=empty)
 
 
 @tasks.command
 @queue_argument
-@click.argument("task")
+@task_argument
 @_seconds_option
 @server_options
 def extend(*, queue: str, task: str, seconds: float, url: str | None, as_json: bool) -> None:
-    """Let the lease of TASK end later, or sooner."""
+    """Change the end of the lease of TASK."""
     _change_lease(url, queue, task, seconds, as_json=as_json)
 
 
 @tasks.command
 @queue_argument
-@click.argument("task")
+@task_argument
 @server_options
 def release(*, queue: str, task: str, url: str | None, as_json: bool) -> None:
-    """Give TASK back: it can be leased again at once."""
+    """Release TASK: it can be leased again at once."""
     _change_lease(url, queue, task, 0, as_json=as_json)
 
 
 @tasks.command
 @queue_argument
-@click.argument("names", nargs=-1, required=True, metavar="TASK...")
+@_names_argument
+@click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
+@_filter_options
+@_yes_option
 @server_options
-def delete(*, queue: str, names: tuple[str, ...], url: str | None, as_json: bool) -> int:
-    """Delete tasks, leased or not. The exit status is 1 if one of them was not there."""
-    answer = Client(url).post(queue_path(queue, "delete"), {"tasks": list(names)})
+def delete(
+    *,
+    queue: str,
+    names: tuple[str, ...],
+    state: str | None,
+    tag: str | None,
+    search: str | None,
+    yes: bool,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Delete tasks of QUEUE, by name or by options.
+
+    Leased tasks are deleted as well. Asks for confirmation if no tasks are named. The exit status
+    is 1 if a named task does not exist.
+    """
+    client = Client(url)
+    chosen = _chosen(names, state=state, tag=tag, search=search)
+    if not names:
+        if not yes:
+            count = client.get(task_path(queue), limit=1, offset=0, **chosen)["total"]
+            confirm(f"Delete {count_tasks(count)} of queue {queue!r}?")
+        return _change(client, queue, {"action": "delete", **chosen}, "deleted", as_json=as_json)
+    answer = client.post(queue_path(queue, "delete"), {"tasks": list(names)})
     missing = [each for each in answer["results"] if each["result"] != "deleted"]
     if as_json:
         show_json(answer)
     else:
         click.echo(f"{len(names) - len(missing)} deleted")
         for each in missing:
-            click.echo(f"{each['task']} {not_deleted(DeleteResult(each['result']))}", err=True)
+            say(f"{each['task']} {not_deleted(DeleteResult(each['result']))}", err=True)
     return 1 if missing else 0
 
 
 @tasks.command
 @queue_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@_names_argument
+@click.option("--all", "every", is_flag=True, help="All exhausted tasks of the queue.")
+@_filter_options
+@server_options
+def requeue(
+    *,
+    queue: str,
+    names: tuple[str, ...],
+    every: bool,
+    tag: str | None,
+    search: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Add exhausted tasks of QUEUE again, by name or by options.
+
+    They keep name, payload and tag, and can be leased as often as new ones. The exit status is 1 if
+    one cannot be requeued.
+    """
+    state = "exhausted" if every else None
+    chosen = _chosen(names, state=state, tag=tag, search=search)
+    change = {"action": "requeue", **chosen} | ({"tasks": list(names)} if names else {})
+    return _change(Client(url), queue, change, "requeued", as_json=as_json)
+
+
+@tasks.command
+@queue_argument
+@_yes_option
 @server_options
 def purge(*, queue: str, yes: bool, url: str | None, as_json: bool) -> None:
-    """Delete all tasks of QUEUE, once that was confirmed."""
+    """Delete all tasks of QUEUE (asks for confirmation)."""
     client = Client(url)
     if not yes:
         count = client.get(queue_path(queue))["queue"]["tasks"]
@@ -239,6 +319,30 @@ def purge(*, queue: str, yes: bool, url: str | None, as_json: bool) -> None:
         show_json(answer)
     else:
         click.echo(f"{answer['deleted']} deleted")
+
+
+def _chosen(names: tuple[str, ...], **options: str | None) -> Json:
+    """Return the options that were given; there must be some, or names.
+
+    Raises:
+        UsageError: there are neither, or both.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if bool(given) == bool(names):
+        raise click.UsageError("give either names of tasks or options that select some")
+    return given
+
+
+def _change(client: Client, queue: str, change: Json, done: str, *, as_json: bool) -> int:
+    """Change many tasks; return 1 if some could not be changed."""
+    answer = client.post(queue_path(queue, "change"), change)
+    if as_json:
+        show_json(answer)
+    else:
+        click.echo(f"{answer['changed']} {done}")
+        for name, why in answer["failed"].items():
+            say(f"{name} {why}", err=True)
+    return 1 if answer["failed"] else 0
 
 
 def _change_lease(url: str | None, queue: str, task: str, seconds: float, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The console's addresses, and the headers that all its answers carry."""
+"""The console's addresses, and the headers of all its responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from pullqueue.console.actions import Actions
 from pullqueue.console.control import Control
 from pullqueue.console.formatting import FILTERS
-from pullqueue.console.notices import Notices
+from pullqueue.console.forms import Notices
 from pullqueue.console.pages import Pages
 from pullqueue.control.state import ServerState
 
@@ -57,6 +57,7 @@ def _add_pages(console: Blueprint, pages: Pages) -> None:
         (f"{_TASK}/payload", pages.payload),
         (f"{_TASK}/delete", pages.confirm_delete),
         ("/exhausted", pages.exhausted),
+        ("/exhausted.jsonl", pages.download_exhausted),
         ("/requests", pages.requests),
         ("/requests/<number>", pages.request),
         ("/faults", pages.faults),
@@ -66,6 +67,7 @@ def _add_pages(console: Blueprint, pages: Pages) -> None:
         ("/<path:path>", pages.missing),
     ):
         console.add_url_rule(path, view_func=view, methods=["GET"])
+    console.add_url_rule("/change/confirm", view_func=pages.confirm_change, methods=["POST"])
     console.register_error_handler(Exception, pages.refusal)
 
 
@@ -73,10 +75,10 @@ def _add_actions(console: Blueprint, actions: Actions) -> None:
     for path, view in (
         (f"{_QUEUE}/add", actions.add),
         (f"{_QUEUE}/lease", actions.lease),
-        (f"{_QUEUE}/release", actions.release),
         (f"{_QUEUE}/purge", actions.purge),
         (f"{_TASK}/extend", actions.extend),
-        (f"{_TASK}/delete", actions.delete),
+        (f"{_TASK}/release", actions.release),
+        ("/change", actions.change),
         ("/requests/forget", actions.forget_requests),
         ("/faults", actions.set_fault),
         ("/faults/remove", actions.remove_fault),

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import cycle
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pullqueue.api.encoding import Json
 from pullqueue.tasks import count_tasks
 
 WIDTH = 240
 HEIGHT = 48
-_SPAN = timedelta(hours=1)
+RANGES: Final = {"5": "5 min", "15": "15 min", "60": "1 h"}
+"""What a chart can show, in minutes, and how that is written."""
+_COLUMNS = 60
+_MINUTE = timedelta(minutes=1)
+_COUNTED = ("added", "leases", "deleted")
+
+
+class Column(NamedTuple):
+    """A part of the chart that shows its numbers when it is pointed at."""
+
+    x: float
+    width: float
+    text: str
 
 
 class Chart(NamedTuple):
@@ -23,46 +35,90 @@ class Chart(NamedTuple):
     leased: str
     """The points of the area of leased ones, for `polygon`."""
     ceiling: int
-    """What the upper edge stands for: an even number, the highest depth or more."""
+    """The number at the upper edge: an even number, the highest depth or more."""
     label: str
-    """What the picture says, in words."""
+    """What the picture shows, in words."""
+    minutes: str
+    """The range, one of RANGES."""
+    columns: list[Column]
+    rates: dict[str, int]
+    """Tasks added, leased, deleted and exhausted in the last minute."""
 
 
-def chart_of(depths: Sequence[Json]) -> Chart:
-    """Give the chart of the last hour; depths stay as they are until the next one."""
-    end = datetime.fromisoformat(depths[-1]["moment"])
-    begin = end - _SPAN
+def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
+    """Return the chart of the last minutes; without a number, the shortest that has all data."""
+    times = [datetime.fromisoformat(depth["time"]) for depth in depths]
+    if minutes not in RANGES:
+        passed = times[-1] - times[0]
+        minutes = next((m for m in RANGES if passed <= int(m) * _MINUTE), max(RANGES, key=int))
+    span = int(minutes) * _MINUTE
+    begin = times[-1] - span
+    # The last depth before the range still applies at its beginning.
+    first = max((n for n, time in enumerate(times) if time <= begin), default=0)
+    times, depths = times[first:], depths[first:]
     highest = max(depth["tasks"] for depth in depths)
     ceiling = _ceiling(highest)
-    scale = HEIGHT / ceiling
-
-    def points(field: str) -> list[str]:
-        found: list[str] = []
-        last_y = None
-        for depth in depths:
-            moment = max(datetime.fromisoformat(depth["moment"]), begin)
-            x = WIDTH * ((moment - begin) / _SPAN)
-            y = HEIGHT - depth[field] * scale
-            if last_y is not None and y != last_y:
-                found.append(f"{x:.1f},{last_y:.1f}")
-            found.append(f"{x:.1f},{y:.1f}")
-            last_y = y
-        return found
-
-    leased = points("leased")
-    first_x, last_x = leased[0].partition(",")[0], leased[-1].partition(",")[0]
+    xs = [WIDTH * (max(time - begin, timedelta()) / span) for time in times]
+    leased = _steps(xs, [HEIGHT - depth["leased"] * HEIGHT / ceiling for depth in depths])
+    tasks = _steps(xs, [HEIGHT - depth["tasks"] * HEIGHT / ceiling for depth in depths])
     now = depths[-1]
     return Chart(
-        tasks=" ".join(points("tasks")),
-        leased=f"{first_x},{HEIGHT} {' '.join(leased)} {last_x},{HEIGHT}",
+        tasks=" ".join(tasks),
+        leased=f"{xs[0]:.1f},{HEIGHT} {' '.join(leased)} {xs[-1]:.1f},{HEIGHT}",
         ceiling=ceiling,
-        label=f"Depth over the last hour: {count_tasks(now['tasks'])} now, {now['leased']} of "
-        f"them leased; {highest} at most",
+        label=f"Depth over the last {RANGES[minutes]}: {count_tasks(now['tasks'])} now, "
+        f"{now['leased']} of them leased; {highest} at most",
+        minutes=minutes,
+        columns=_columns(xs, times, depths),
+        rates=_rates(times, depths),
     )
 
 
+def _steps(xs: Sequence[float], ys: Sequence[float]) -> list[str]:
+    """Return the points of a line on which each value stays until the next one."""
+    found: list[str] = []
+    last_y = None
+    for x, y in zip(xs, ys, strict=True):
+        if last_y is not None and y != last_y:
+            found.append(f"{x:.1f},{last_y:.1f}")
+        found.append(f"{x:.1f},{y:.1f}")
+        last_y = y
+    return found
+
+
+def _columns(
+    xs: Sequence[float], times: Sequence[datetime], depths: Sequence[Json]
+) -> list[Column]:
+    """Return the values at up to 60 places of the chart, each for the width it applies to."""
+    places = {min(int(x * _COLUMNS / WIDTH), _COLUMNS - 1): n for n, x in enumerate(xs)}
+    found = []
+    ends = [*list(places)[1:], _COLUMNS]
+    for (column, place), end in zip(places.items(), ends, strict=True):
+        depth = depths[place]
+        text = (
+            f"{times[place]:%H:%M:%S} UTC: {count_tasks(depth['tasks'])}, "
+            f"{depth['available']} available, {depth['leased']} leased"
+        )
+        x = column * WIDTH / _COLUMNS
+        if end > column:
+            found.append(Column(x, end * WIDTH / _COLUMNS - x, text))
+    return found
+
+
+def _rates(times: Sequence[datetime], depths: Sequence[Json]) -> dict[str, int]:
+    """Return how many tasks were added, leased, deleted and exhausted in the last minute."""
+    end = times[-1] - _MINUTE
+    places = [place for place, time in enumerate(times) if time <= end]
+    before = depths[places[-1] if places else 0]
+    now = depths[-1]
+    rates = {name: now[name] - before[name] for name in _COUNTED}
+    # What has left the queue and was not deleted used up its leases.
+    gone = before["tasks"] - now["tasks"] + rates["added"] - rates["deleted"]
+    return {**rates, "exhausted": max(0, gone)}
+
+
 def _ceiling(highest: int) -> int:
-    """Give the first of 2, 4, 10, 20, 40, 100... that is as high."""
+    """Return the first of 2, 4, 10, 20, 40, 100... that is as high."""
     ceiling, steps = 2, cycle((2, 2.5, 2))
     while ceiling < highest:
         ceiling = int(ceiling * next(steps))

@@ -8,21 +8,27 @@ from typing import cast
 import msgspec
 
 from pullqueue.api.encoding import Json
-from pullqueue.clock import ManualClock
+from pullqueue.clock import ManualClock, from_usec
 from pullqueue.control.operations import call
 from pullqueue.control.state import ServerState
+from pullqueue.limits import Limits
 
 
 class Control:
-    """Calls operations in process, as their routes would."""
+    """Calls operations in process, as their routes do."""
 
     def __init__(self, state: ServerState) -> None:
         self._state = state
         self.token = state.token
-        """What the forms carry."""
+        """The token that the forms contain."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the emulator."""
+        return self._state.emulator.limits
 
     def surroundings(self) -> dict[str, Json]:
-        """Give what a page shows of configuration and clock though the store cannot be asked."""
+        """Return what a page shows of configuration and clock if the store does not respond."""
         emulator, file = self._state.emulator, self._state.config_file
         return {
             "config": {
@@ -30,7 +36,7 @@ class Control:
                 "problem": None if file is None else file.problem,
             },
             "clock": {
-                "now": emulator.clock.now().isoformat(),
+                "now": from_usec(emulator.clock.now_usec()).isoformat(),
                 "manual": isinstance(emulator.clock, ManualClock),
             },
         }
@@ -43,7 +49,7 @@ class Control:
         body: Json | None = None,
         **path: str,
     ) -> Json:
-        """Do an operation and give its answer.
+        """Carry out an operation and return its result.
 
         Raises:
             PullQueueError: it is refused.

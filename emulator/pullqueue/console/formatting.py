@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -15,11 +16,11 @@ _HEX_BYTES = 16
 _SHOWN_BYTES = 64 * 1024
 _PREVIEW_CHARACTERS = 80
 NOTHING = "\N{EN DASH}"
-"""Stands where there is no value."""
+"""Shown if there is no value."""
 
 
 def span(seconds: float | None) -> str:
-    """Give a time span in its two largest units, such as `2 h 5 min`; a dash for None."""
+    """Return a time span in its two largest units, such as `2 h 5 min`; a dash for None."""
     if seconds is None:
         return NOTHING
     if 0 < seconds < 1:
@@ -36,20 +37,20 @@ def span(seconds: float | None) -> str:
 
 
 def instant(text: str) -> str:
-    """Give a moment to the second, or to the millisecond where it is none of a whole second."""
-    moment = datetime.fromisoformat(text)
-    shown = f"{moment:%Y-%m-%d %H:%M:%S}"
-    return f"{shown}.{moment.microsecond // 1000:03}" if moment.microsecond else shown
+    """Return a time to the second, or to the millisecond if it has a fraction."""
+    time = datetime.fromisoformat(text)
+    shown = f"{time:%Y-%m-%d %H:%M:%S}"
+    return f"{shown}.{time.microsecond // 1000:03}" if time.microsecond else shown
 
 
 def between(earlier: str, later: str) -> str:
-    """Give how long it is from one moment to another."""
+    """Return how long it is from one time to another."""
     passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
     return span(max(passed, timedelta()).total_seconds())
 
 
 def until(later: str, now: str) -> str:
-    """Give a moment relative to now: `in 5 s`, `3 min ago`, `now`."""
+    """Return a time relative to now: `in 5 s`, `3 min ago`, `now`."""
     passed = (datetime.fromisoformat(later) - datetime.fromisoformat(now)).total_seconds()
     if not passed:
         return "now"
@@ -57,7 +58,7 @@ def until(later: str, now: str) -> str:
 
 
 def size(count: int | None) -> str:
-    """Give a number of bytes in a unit that suits it."""
+    """Return a number of bytes in a unit that suits it."""
     if count is None:
         return NOTHING
     for unit in ("B", "KiB", "MiB"):
@@ -67,13 +68,26 @@ def size(count: int | None) -> str:
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
+def limit(value: float | None, name: str) -> str:
+    """Return a limit of the emulator with its unit, which its name ends or begins with."""
+    if value is None:
+        return "none"
+    if name.endswith("_bytes"):
+        return size(int(value))
+    if "seconds" in name:
+        return span(value)
+    unit = next((u for u in ("characters", "tasks", "leases") if u in name), "")
+    text = f"{number(int(value))} {unit}".strip()
+    return f"{text} a second" if name.endswith("per_second") else text
+
+
 def number(value: int | None) -> str:
-    """Give a number with its thousands apart."""
+    """Return a number with its thousands apart."""
     return NOTHING if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def preview(payload: Json) -> str:
-    """Give the beginning of a payload on one line."""
+    """Return the beginning of a payload on one line."""
     text = payload["text"]
     shown = b64decode(payload["base64"])[:40].hex(" ") if text is None else " ".join(text.split())
     cut = payload["truncated"] or len(shown) > _PREVIEW_CHARACTERS
@@ -81,7 +95,7 @@ def preview(payload: Json) -> str:
 
 
 def views_of(payload: Json) -> dict[str, str]:
-    """Give a payload in each form that it has: json, text, hex; the best one first."""
+    """Return a payload in each form that it has: json, text, hex; the best one first."""
     data = b64decode(payload["base64"])
     views: dict[str, str] = {}
     if payload["text"] is not None:
@@ -98,7 +112,7 @@ def views_of(payload: Json) -> dict[str, str]:
 
 
 def hex_dump(data: bytes) -> str:
-    """Give bytes as lines of offset, hexadecimal digits and printable characters."""
+    """Return bytes as lines of offset, hexadecimal digits and printable characters."""
     lines = []
     for start in range(0, len(data), _HEX_BYTES):
         row = data[start : start + _HEX_BYTES]
@@ -114,6 +128,8 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "until": until,
     "size": size,
     "number": number,
+    "limit": limit,
+    "quoted": shlex.quote,
     "preview": preview,
 }
 """The filters of the templates."""

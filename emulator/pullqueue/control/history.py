@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import re
+from functools import partial
 from typing import Annotated
 
 from msgspec import UNSET, Meta
@@ -26,7 +28,7 @@ class Event(Model):
     queue: str
     task: str
     kind: EventKind
-    moment: Time
+    time: Time
     until: Time | None
     retry_count: Count
 
@@ -37,7 +39,7 @@ class Event(Model):
             queue=queue_name,
             task=event.task_name,
             kind=event.kind,
-            moment=event.time.isoformat(),
+            time=event.time.isoformat(),
             until=iso(event.until),
             retry_count=event.retry_count,
         )
@@ -53,7 +55,7 @@ class Request(Model):
     """One request and its response."""
 
     number: Count
-    moment: Time
+    time: Time
     verb: str
     path: str
     query: str
@@ -69,7 +71,7 @@ class Request(Model):
         """Return a request of the log."""
         return cls(
             number=logged.number,
-            moment=from_usec(logged.usec).isoformat(),
+            time=from_usec(logged.usec).isoformat(),
             verb=logged.verb,
             path=logged.path,
             query=logged.query,
@@ -106,6 +108,17 @@ class RequestQuery(PageQuery):
     """Which requests to return."""
 
     before: Annotated[Maybe[Count], Meta(description="`next` of the page before.")] = UNSET
+    queue: Annotated[str, Meta(description="Only requests on this queue.")] = ""
+    status: Annotated[
+        str,
+        Meta(
+            pattern="^(|failed|[1-5](xx|[0-9]{2}))$",
+            description="Only this status: 404, 4xx, or `failed` for all from 400 on.",
+        ),
+    ] = ""
+    search: Annotated[
+        str, Meta(description="Only requests with this in verb, path, query, body or response.")
+    ] = ""
 
 
 @operation("GET", "/queues/{queue}/tasks/{task}/history")
@@ -130,11 +143,28 @@ def list_events(state: ServerState, query: PageQuery) -> Events:
 @operation("GET", "/requests")
 def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     """List the latest requests to the API and their responses, newest first."""
-    requests = state.requests.latest(query.limit + 1, before=given(query.before))
+    requests = state.requests.latest(
+        query.limit + 1, before=given(query.before), matches=partial(_matches, query)
+    )
     shown = requests[: query.limit]
     return Requests(
         requests=[Request.of(logged) for logged in shown],
         next=shown[-1].number if len(requests) > len(shown) else None,
+    )
+
+
+def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
+    status = query.status.replace("xx", "..").replace("failed", "[45]..")
+    if status and not re.fullmatch(status, str(logged.status)):
+        return False
+    if query.queue and f"/{query.queue}/" not in f"{logged.path}/":
+        return False
+    text = query.search.casefold()
+    shown = f"{logged.verb} {logged.path}?{logged.query}"
+    return (
+        text in shown.casefold()
+        or text.encode() in logged.body.lower()
+        or text.encode() in logged.answer.lower()
     )
 
 

@@ -111,6 +111,7 @@ class Change(TaskFilter, kw_only=True):
     action: Literal["delete", "release", "requeue"]
     state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
     tasks: Annotated[Maybe[list[str]], Meta(description="Their names.")] = UNSET
+    all: Annotated[bool, Meta(description="All tasks, if there is no filter.")] = False
 
 
 class Changed(models.Model):
@@ -246,8 +247,8 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     exhausted = body.action == "requeue" or body.state == EXHAUSTED
     if body.tasks is not UNSET:
         names = body.tasks
-    elif body.state is UNSET and body.tag is UNSET and not body.search:
-        raise ApiError("neither tasks nor a filter: give tasks, state, tag or search")
+    elif body.state is UNSET and body.tag is UNSET and not body.search and not body.all:
+        raise ApiError("neither tasks nor a filter: give tasks, state, tag, search or all")
     else:
         names = [task.name for task in _matching(found, body, exhausted=exhausted)]
     failed: dict[str, str]

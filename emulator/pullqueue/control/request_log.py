@@ -6,6 +6,8 @@ import logging
 import re
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
+from itertools import islice
 from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import unquote_plus
@@ -119,13 +121,19 @@ class RequestLog:
             "%s %s %d", verb, path, status, extra={"verb": verb, "path": path, "status": status}
         )
 
-    def latest(self, limit: int, *, before: int | None = None) -> list[LoggedRequest]:
-        """Return the latest requests, newest first; `before` is the number of one."""
+    def latest(
+        self,
+        limit: int,
+        *,
+        before: int | None = None,
+        matches: Callable[[LoggedRequest], bool] = lambda _: True,
+    ) -> list[LoggedRequest]:
+        """Return the latest requests that match, newest first; `before` is the number of one."""
         with self._lock:
             known = [
                 one for one in reversed(self._requests) if before is None or one.number < before
             ]
-        return known[:limit]
+        return list(islice(filter(matches, known), limit))
 
     def get(self, number: int) -> LoggedRequest | None:
         """Return one request; None if it is not recorded."""

@@ -13,8 +13,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.cli._addresses import server_url
-from pullqueue.cli._reasons import reason_of
+from pullqueue.cli._options import server_url
+from pullqueue.config.text import reason_of
 
 Json = dict[str, Any]
 

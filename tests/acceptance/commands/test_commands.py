@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import PROGRAM, Done, Run
 
-from pullqueue import Emulator
+from pullqueue import Emulator, NewTask
 from pullqueue.control.fault_schema import KINDS
 from pullqueue.engine.interceptors import VERBS
 from pullqueue.server.lifecycle import Server
@@ -23,13 +23,11 @@ def test_queues(run: Run, emulator: Emulator) -> None:
     emulator.queue("pull").add(b"work")
     emulator.queue("pull").lease_tasks(60, 1)
 
-    numbers = "QUEUE    MODE  TASKS  AVAILABLE  LEASED  SCHEDULED  OLDEST"
     assert run("queues").out.splitlines() == [
-        f"{numbers}  LEASED/MIN  LEASED/HOUR  RETRY LIMIT",
-        "pull     pull      1          0       1          0  0 s              1            1  3",
-        "other    pull      0          0       0          0                   0            0  none",
-        "push     push",
-        "default  push",
+        "QUEUE  TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  /MIN  /HOUR  LIMIT  NOTE",
+        "pull       1      0       1      0          0             1      1  3",
+        "other      0      0       0      0          0             0      0  none",
+        "push" + " " * 71 + "push",
     ]
     assert json.loads(run("queues", "--json").out)["queues"][0]["leased"] == 1
 
@@ -57,8 +55,8 @@ def test_the_life_of_a_task(run: Run) -> None:
     deleted = run("tasks", "delete", "pull", "a", "b")
     assert deleted == Done(1, "1 deleted\n", "b does not exist\n")
     taken = run("tasks", "add", "pull", "x", "--name", "a")
-    assert taken.status == 2
-    assert "task 'a' of pull was deleted or exhausted recently" in taken.err
+    assert taken.status == 1
+    assert "task 'a' of queue 'pull' was deleted or exhausted recently" in taken.err
 
 
 def test_listing(run: Run, emulator: Emulator) -> None:
@@ -87,7 +85,7 @@ def test_payloads_from_files(
 
     assert emulator.queue("pull").get_task("a").payload == b"\xff\x1b[31m"
     assert r"\xff\x1b[31m" in run("tasks", "list", "pull").out
-    assert run("tasks", "add", "pull", "--file", "nowhere").status == 2
+    assert run("tasks", "add", "pull", "--file", "nowhere").status == 3
 
     for place, arguments in enumerate((["-"], ["--file", "-"])):
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"\xff\n")))
@@ -107,9 +105,9 @@ def test_purging_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPa
     for stdin in (StringIO("n\n"), StringIO(), None):
         monkeypatch.setattr(sys, "stdin", stdin)
         refused = run("tasks", "purge", "pull")
-        assert refused.status == 2
+        assert refused.status == 1
         assert stdin is None or "Delete 1 task of queue 'pull'? [y/N]:" in refused.err
-        assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or give --yes\n")
+        assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or pass --yes\n")
     assert len(emulator.queue("pull").list_tasks()) == 1
 
     assert run("tasks", "purge", "pull", "--yes").out == "1 deleted\n"
@@ -144,7 +142,7 @@ def test_the_clock(run: Run) -> None:
     assert json.loads(run("clock", "--json").out)["manual"] is True
     assert "BY is 'long'" in run("clock", "advance", "long").err
     back = run("clock", "move-to", "2026-01-01T00:00:00Z")
-    assert back.status == 2
+    assert back.status == 1
     assert "never goes back" in back.err
 
 
@@ -154,7 +152,7 @@ def test_faults(run: Run) -> None:
     run("faults", "add", "fail", "lease_tasks", "--error", "InternalError", "--times", "2")
     run("faults", "add", "empty_leases", "--queue", "other")
     assert run("faults").out.splitlines() == [
-        "NUMBER  KIND          CALL         EFFECT         WHEN         STRUCK",
+        "NUMBER  KIND          CALL         EFFECT         WHEN         TRIGGERED",
         "     1  fail          lease_tasks  InternalError  times=2      0 of 0",
         "     2  empty_leases  every lease  no tasks       queue=other  0 of 0",
     ]
@@ -192,7 +190,7 @@ def test_refusals_say_what_was_wrong(run: Run) -> None:
     """The engine's own words, not the short ones of the real service."""
     done = run("tasks", "list", "pul")
 
-    assert done.status == 2
+    assert done.status == 1
     assert "queue 'pul' is not in" in done.err
     assert "did you mean 'pull'?" in done.err
 
@@ -225,12 +223,51 @@ def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
     refused = run("reset")
-    assert refused.status == 2
-    assert "Forget everything, 1 task of all queues included? [y/N]:" in refused.err
-    assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or give --yes\n")
+    assert refused.status == 1
+    assert "Delete everything, 1 task of all queues included? [y/N]:" in refused.err
+    assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or pass --yes\n")
     assert len(emulator.queue("pull").list_tasks()) == 1
 
     monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
     # Older versions of click put a space of the question's on standard output.
-    assert run("reset").out.lstrip() == "everything is forgotten\n"
+    assert run("reset").out.lstrip() == "everything is deleted\n"
     assert emulator.queue("pull").list_tasks() == []
+
+
+def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
+    """They are listed and requeued, by name or by tag; what is not exhausted is reported."""
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask("work", name=f"n{n}", tag="t") for n in range(3)])
+    for _ in range(3):
+        queue.lease_tasks(0, 10)
+
+    listed = run("tasks", "list", "pull", "--state", "exhausted", "--limit", "2")
+    assert "n2    t    exhausted" in listed.out
+    assert listed.err == "there are more: list them with --limit 20\n"
+    assert run("tasks", "requeue", "pull", "n0").out == "1 requeued\n"
+    refused = run("tasks", "requeue", "pull", "n0")
+    assert (refused.status, refused.out, refused.err) == (
+        1,
+        "0 requeued\n",
+        "n0 is not exhausted\n",
+    )
+    assert run("tasks", "requeue", "pull", "--tag", "t").out == "2 requeued\n"
+    assert queue.fetch_statistics().available == 3
+    assert run("tasks", "requeue", "pull").status == 2
+    assert run("tasks", "requeue", "pull", "--all").out == "0 requeued\n"
+
+
+def test_deleting_by_filter_asks(
+    run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question says how many tasks match; --yes answers it."""
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name=f"n{n}", tag="even" if n % 2 == 0 else None) for n in range(5)])
+
+    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
+    refused = run("tasks", "delete", "pull", "--tag", "even")
+    assert refused.status == 1
+    assert "Delete 3 tasks of queue 'pull'?" in refused.out + refused.err
+    assert run("tasks", "delete", "pull", "--tag", "even", "--yes").out == "3 deleted\n"
+    assert run("tasks", "delete", "pull", "--state", "available", "--yes").out == "2 deleted\n"
+    assert run("tasks", "delete", "pull", "n0", "--tag", "even").status == 2

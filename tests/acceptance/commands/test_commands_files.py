@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
+from http.client import HTTPConnection
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import Done, Run
 from odd_servers import answering
 
 from pullqueue import Emulator
+
+ALIAS_BOMB = (
+    "pull:\n- payload: {a0: &a0 [x]"
+    + "".join(f", a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))
+    + "}\n"
+)
+MERGE_BOMB = (
+    "pull:\n- payload: {a0: &a0 {x: 1}"
+    + "".join(f", a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12))
+    + "}\n"
+)
 
 
 def test_snapshots(
@@ -35,8 +48,8 @@ def test_snapshots(
     file.write_text("queue:")
     assert f"{file} cannot be loaded: it is not JSON: " in run("snapshot", "load", str(file)).err
     assert "cannot write '.': " in run("snapshot", "save", ".").err
-    assert run("snapshot", "load", "nowhere").status == 2
-    assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 2
+    assert run("snapshot", "load", "nowhere").status == 3
+    assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 3
     saved_to_stdout = run("snapshot", "save", "-").out
     assert json.loads(saved_to_stdout)["format"] == "pullqueue-snapshot/1"
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(saved_to_stdout.encode())))
@@ -75,8 +88,8 @@ def test_a_snapshot_that_breaks_off(run: Run, tmp_path: Path) -> None:
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
         done = run("snapshot", "save", str(file), "--url", address)
 
-    assert done.status == 2
-    assert "broke off (998 bytes are missing): see whether the server is still there" in done.err
+    assert done.status == 3
+    assert "broke off (998 bytes are missing): check whether the server still runs" in done.err
     assert [path.read_text() for path in file.parent.iterdir()] == ["the one before"]
 
 
@@ -108,13 +121,13 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
     ("name", "text", "message"),
     [
         ("a.yaml", "", "1:1: the file is empty: give the names of queues, each with a list"),
-        ("a.yaml", "- a\n", "1:1: the file is no mapping: give the names of queues"),
-        ("a.yaml", "[a]: []\n", "1:1: this is no name of a queue: give"),
+        ("a.yaml", "- a\n", "1:1: the file is not a mapping: give the names of queues"),
+        ("a.yaml", "[a]: []\n", "1:1: not a valid queue name: give"),
         ("a.yaml", "pull: a\n", "1:7: queue 'pull' has no list of tasks: begin each with `- `"),
-        ("a.yaml", "pull: []\npull: []\n", "2:1: queue 'pull' stands here again: write one list"),
+        ("a.yaml", "pull: []\npull: []\n", "2:1: queue 'pull' is listed twice: write one list"),
         ("a.yaml", "pull:\n- size: 1\n", "2:9: a task has no 'size': give one of count, countdown"),
         ("a.yaml", "pull:\n- [a]: 1\n", "2:8: a task has no '?': give one of count"),
-        ("a.yaml", "pull: [{tag: a, tag: b}]\n", "1:17: 'tag' stands twice in one task"),
+        ("a.yaml", "pull: [{tag: a, tag: b}]\n", "1:17: 'tag' occurs twice in one task"),
         ("a.yaml", "pull: [{count: 0}]\n", "1:16: count is 0: give a whole number, 1 or more"),
         (
             "a.yaml",
@@ -127,7 +140,7 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
             "1:37: a task has either payload or payload_base64, and not both: leave one out",
         ),
         ("a.yaml", "pull: [{payload_base64: '%'}]\n", "1:25: payload_base64 is '%': give base64"),
-        ("a.yaml", "pull: [2026-01-01]\n", "1:8: the payload has no form in JSON"),
+        ("a.yaml", "pull: [2026-01-01]\n", "1:8: the payload cannot be written as JSON"),
         ("a.yaml", "pull: [2026-13-01]\n", "1:8: '2026-13-01' cannot be read (month must be in"),
         ("a.yaml", "pull: [{eta: 2026-01-01}]\n", "1:14: eta is '2026-01-01': give a time with"),
         ("a.yaml", "pull: [{eta: soon}]\n", "1:14: eta is 'soon': give a time with its time"),
@@ -142,10 +155,10 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
         (
             "a.yaml",
             f"pull: {'[' * 5000}{']' * 5000}\n",
-            "1:1: nested too deeply: give flatter data",
+            "1:206: nested too deeply: give flatter data",
         ),
         ("a.yaml", "pull:\n- \udcff\n", "2:3: byte 0xff is not UTF-8: save the file as UTF-8"),
-        ("a.jsonl", '\n{"payload": 1}\n', '2:1: no object with a "queue": give one a line'),
+        ("a.jsonl", '\n{"payload": 1}\n', '2:1: not an object with a "queue": give one a line'),
         ("a.jsonl", '{"queue": \n', "1:11: not JSON (Expecting value): give one object a line"),
         (
             "a.jsonl",
@@ -166,7 +179,7 @@ def test_seeds_that_make_no_sense(
 
     done = run("seed", str(file))
 
-    assert done.status == 2
+    assert done.status == 1
     assert done.err.startswith(f"pullqueue: {file}:{message}")
     assert done.err.count("\n") == 1
     assert run("tasks", "list", "pull").out == "no tasks in pull\n"
@@ -187,3 +200,54 @@ def test_seeds_that_the_server_refuses(run: Run, tmp_path: Path) -> None:
     )
     assert alone.endswith(" from now; 100 tasks were added before\n")
     assert among_others.startswith(f"pullqueue: {file}:2:3: in this task or one after it: eta is")
+
+
+def test_seeding_many_lines_uses_one_connection(
+    run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each queue is looked up once, tasks are sent in batches of a hundred, on one connection."""
+    file = tmp_path / "many.jsonl"
+    lines = [
+        f'{{"queue": "{("pull", "other")[n // 500]}", "payload": "p{n}"}}' for n in range(1000)
+    ]
+    file.write_text("\n".join(lines))
+    calls: list[str] = []
+    connections = []
+    request, connect = HTTPConnection.request, HTTPConnection.connect
+
+    def counted(self: HTTPConnection, verb: str, *rest: Any, **options: Any) -> None:
+        calls.append(verb)
+        request(self, verb, *rest, **options)
+
+    def connected(self: HTTPConnection) -> None:
+        connections.append(self)
+        connect(self)
+
+    monkeypatch.setattr(HTTPConnection, "request", counted)
+    monkeypatch.setattr(HTTPConnection, "connect", connected)
+
+    assert run("seed", str(file)).out == "1000 tasks added\n"
+    assert calls == ["GET", "GET", *["POST"] * 10]
+    assert len(connections) == 1
+    assert emulator.queue("pull").fetch_statistics().tasks == 500
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (ALIAS_BOMB, "aliases written out"),
+        ("pull:\n- &a\n  payload: {self: *a}\n", "aliases written out"),
+        (MERGE_BOMB, "aliases written out"),
+        ("pull: " + "[" * 50_000, "nested too deeply"),
+    ],
+    ids=["aliases", "cycle", "merges", "depth"],
+)
+def test_hostile_files(run: Run, tmp_path: Path, text: str, problem: str) -> None:
+    """What would take gigabytes, or never end, is refused at once, with its place."""
+    file = tmp_path / "hostile.yaml"
+    file.write_text(text)
+    done = run("seed", str(file))
+
+    assert done.status == 1
+    assert problem in done.err

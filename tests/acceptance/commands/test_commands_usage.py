@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -27,8 +28,8 @@ def test_waiting(run: Run, emulator: Emulator) -> None:
     assert "queue 'pull' has 1 task, 0 of them leased" in late.err
     away = run("wait", "--url", "http://127.0.0.1:9", "--timeout", "0")
     assert away.status == 1
-    assert "no pullqueue answers at http://127.0.0.1:9" in away.err
-    assert run("wait", "--empty", "nope").status == 2
+    assert "no pullqueue responds at http://127.0.0.1:9" in away.err
+    assert run("wait", "--empty", "nope").status == 1
 
 
 def test_waiting_for_a_server_that_is_not_ready(run: Run, tmp_path: Path) -> None:
@@ -68,7 +69,8 @@ def test_waiting_for_a_server_that_says_nothing() -> None:
 
     assert done.returncode == 1
     assert (
-        f"after 0 s, no pullqueue answers at http://{address} (timed out): start one" in done.stderr
+        f"after 0 s, no pullqueue responds at http://{address} (timed out): start one"
+        in done.stderr
     )
 
 
@@ -78,8 +80,8 @@ def test_an_answer_that_breaks_off(run: Run, order: tuple[str, ...]) -> None:
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
         done = run(*order, "--url", address)
 
-    assert done.status == 2
-    assert done.err.startswith(f"pullqueue: the answer of http://{address} broke off (")
+    assert done.status == 3
+    assert done.err.startswith(f"pullqueue: the response of http://{address} broke off (")
     assert done.err.count("\n") == 1
 
 
@@ -90,14 +92,14 @@ def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         *("ftp://x", "localhost", "localhost:x", ":1", "//h:1"),
         *("http://", "http://h:0", "http://h:99999", "http://a b"),
     ):
-        assert run("queues", "--url", address).err == (
-            f"pullqueue: --url is {address!r}, which is no address: give HOST:PORT, such as "
-            "localhost:8124\n"
+        assert run("queues", "--url", address).err.endswith(
+            f"pullqueue: --url is {address!r}, which is not a valid address: give HOST:PORT, such "
+            "as localhost:8124\n"
         )
     monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", "a b:1")
-    assert run("queues").err == (
-        "pullqueue: PULLQUEUE_EMULATOR_HOST is 'a b:1', which is no address: give HOST:PORT, such "
-        "as localhost:8124, or unset the variable\n"
+    assert run("queues").err.endswith(
+        "pullqueue: PULLQUEUE_EMULATOR_HOST is 'a b:1', which is not a valid address: give "
+        "HOST:PORT, such as localhost:8124, or unset the variable\n"
     )
 
 
@@ -108,10 +110,10 @@ def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None
         url = f"{server.url}/{path}"
         done = run("queues", "--url", f"{url}/")
 
-    assert done.status == 2
+    assert done.status == 3
     assert done.err == (
-        f"pullqueue: what answers at {url} is no pullqueue, or one of another version: say where "
-        "it is with --url or PULLQUEUE_EMULATOR_HOST\n"
+        f"pullqueue: the server at {url} is not a pullqueue, or another version: give its address "
+        "with --url or PULLQUEUE_EMULATOR_HOST\n"
     )
 
 
@@ -130,7 +132,7 @@ def test_numbers_that_are_none(run: Run, order: tuple[str, ...]) -> None:
     done = run(*order)
 
     assert done.status == 2
-    assert f"{order[-1]!r} is none: give a number of seconds" in done.err
+    assert f"{order[-1]!r} is not valid: give a number of seconds" in done.err
 
 
 def test_a_full_disk(emulator: Emulator) -> None:
@@ -144,7 +146,7 @@ def test_a_full_disk(emulator: Emulator) -> None:
             check=False,
         )
 
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert done.stderr == "pullqueue: the output cannot be written: no space left on device\n"
 
 
@@ -164,7 +166,7 @@ def test_the_summary_of_each_command_is_whole(run: Run, monkeypatch: pytest.Monk
     """The lists of commands show no sentence that breaks off, on a terminal of 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
     shown = [
-        run(*group, "--help").out.partition("\nCommands:\n")[2].splitlines()
+        run(*group, "--help").out.partition("--help ")[2].splitlines()
         for group in ((), ("tasks",), ("faults",), ("snapshot",), ("clock",))
     ]
 
@@ -177,9 +179,44 @@ def test_commands_that_are_not_there(run: Run) -> None:
     slip, far = run("queus"), run("frobnicate")
 
     assert slip.status == far.status == 2
-    assert slip.err.endswith("\n\npullqueue: there is no command 'queus': did you mean 'queues'?\n")
-    assert far.err.endswith("'frobnicate': `pullqueue --help` lists them\n")
-    assert run("--nope").status == 2
+    assert slip.err.endswith("\n\npullqueue: there is no command `queus`: did you mean `queues`?\n")
+    assert far.err.endswith("`frobnicate`: `pullqueue --help` lists the commands\n")
+    assert run("--nope").status == run("tasks", "delete", "pull").status == 2
+
+
+def test_help_and_version(run: Run) -> None:
+    """`help` shows what `--help` shows, of any command; the commands are in sections."""
+    assert run("help").out == run("--help").out
+    assert run("help", "tasks", "list").out == run("tasks", "list", "--help").out
+    assert run("help", "tasks", "nope").status == run("help", "nope").status == 2
+    assert "did you mean `tasks`?" in run("help", "task").err
+    assert run("-V").out == run("--version").out
+    sections = [line for line in run("help").out.splitlines() if line and line[0] != " "][1:]
+    assert sections == [
+        "Options:",
+        "Run an emulator:",
+        "Look into a running server:",
+        "Change a running server:",
+        "Check queue.yaml:",
+        "Shell:",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("order", "status"),
+    [
+        (("tasks", "list", "nope"), 1),
+        (("queues", "--url", "127.0.0.1:9"), 3),
+        (("queues", "--nope"), 2),
+    ],
+)
+def test_errors_as_json(run: Run, order: tuple[str, ...], status: int) -> None:
+    """With --json an error is one JSON object on standard error, with the exit status."""
+    done = run(*order, "--json")
+    error = json.loads(done.err)["error"]
+
+    assert done.status == error["exit_status"] == status
+    assert error["message"] in run(*order).err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -189,20 +226,29 @@ def test_completion_scripts(run: Run, shell: str) -> None:
 
 
 def test_completion_of_queues(emulator: Emulator) -> None:
-    """The names of the running server's pull queues are offered."""
+    """The names of the running server's pull queues are offered, and those of their tasks."""
+    emulator.queue("pull").add(name="task-1")
     with Server(emulator) as server:
-        done = subprocess.run(
-            [PROGRAM],
-            env={
-                **os.environ,
-                "_PULLQUEUE_COMPLETE": "bash_complete",
-                "COMP_WORDS": "pullqueue tasks list ",
-                "COMP_CWORD": "3",
-                "PULLQUEUE_EMULATOR_HOST": f"127.0.0.1:{server.port}",
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        assert _completed(server, "tasks", "list", "") == ["plain,pull", "plain,other"]
+        assert _completed(server, "tasks", "get", "pull", "ta") == ["plain,task-1"]
+        assert _completed(server, "tasks", "requeue", "pull", "") == [""]
+        assert _completed(server, "he") == ["plain,help"]
 
-    assert done.stdout.splitlines() == ["plain,pull", "plain,other"]
+
+def _completed(server: Server, *words: str) -> list[str]:
+    """Return what bash is offered for the last word of a command."""
+    done = subprocess.run(
+        [PROGRAM],
+        env={
+            **os.environ,
+            "_PULLQUEUE_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(["pullqueue", *words]),
+            "COMP_CWORD": str(len(words)),
+            "PULLQUEUE_EMULATOR_HOST": f"127.0.0.1:{server.port}",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    return done.stdout.splitlines()

@@ -15,6 +15,7 @@ from pullqueue.console.formatting import (
     between,
     hex_dump,
     instant,
+    limit,
     number,
     preview,
     size,
@@ -22,7 +23,7 @@ from pullqueue.console.formatting import (
     until,
     views_of,
 )
-from pullqueue.console.notices import Notice, Notices
+from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.models import Bytes
 
 TEXT_PAIRS = [
@@ -141,21 +142,67 @@ def test_payload_forms() -> None:
     assert preview(bytes_json(b"x" * 500, 256)).endswith("x…")
 
 
+def depth(time: str, tasks: int, leased: int = 0, **counts: int) -> dict[str, object]:
+    """Return a depth as the control routes send it."""
+    numbers = {"tasks": tasks, "leased": leased, "available": tasks - leased}
+    counted = {"added": 0, "leases": 0, "deleted": 0, **counts}
+    return {"time": f"2026-01-01T{time}+00:00", **numbers, **counted}
+
+
+DEPTHS = [depth("00:00:00", 0), depth("00:30:00", 4, 1), depth("01:00:00", 2, 1)]
+
+
 def test_charts() -> None:
     """Depths are steps: each stays as it is until the next one."""
-    depths = [
-        {"moment": "2026-01-01T00:00:00+00:00", "tasks": 0, "leased": 0},
-        {"moment": "2026-01-01T00:30:00+00:00", "tasks": 4, "leased": 1},
-        {"moment": "2026-01-01T01:00:00+00:00", "tasks": 2, "leased": 1},
-    ]
-
-    chart = chart_of(depths)
+    chart = chart_of(DEPTHS, "60")
 
     assert chart.ceiling == 4
-    assert chart.label == ("Depth over the last hour: 2 tasks now, 1 of them leased; 4 at most")
+    assert chart.label == "Depth over the last 1 h: 2 tasks now, 1 of them leased; 4 at most"
     assert chart.tasks == "0.0,48.0 120.0,48.0 120.0,0.0 240.0,0.0 240.0,24.0"
     points = [tuple(map(float, point.split(","))) for point in chart.tasks.split()]
     assert all(a[0] == b[0] or a[1] == b[1] for a, b in pairwise(points))
+
+
+@pytest.mark.parametrize(
+    ("end", "minutes"), [("00:04:00", "5"), ("00:05:01", "15"), ("00:20:00", "60")]
+)
+def test_a_chart_fits_its_data(end: str, minutes: str) -> None:
+    """The range is the shortest that shows everything, unless one is chosen."""
+    depths = [depth("00:00:00", 0), depth(end, 2)]
+
+    assert chart_of(depths).minutes == minutes
+    assert chart_of(depths, "15").minutes == "15"
+
+
+def test_a_range_begins_with_the_depth_before_it() -> None:
+    """What was sampled before the range still applies at its left edge."""
+    chart = chart_of(DEPTHS, "5")
+
+    assert chart.tasks == "0.0,0.0 240.0,0.0 240.0,24.0"
+
+
+def test_the_values_of_a_chart() -> None:
+    """Every part of it says what it shows, and together they cover it from the first value on."""
+    columns = chart_of(DEPTHS, "60").columns
+
+    assert [column.text for column in columns] == [
+        "00:00:00 UTC: 0 tasks, 0 available, 0 leased",
+        "00:30:00 UTC: 4 tasks, 3 available, 1 leased",
+        "01:00:00 UTC: 2 tasks, 1 available, 1 leased",
+    ]
+    assert columns[0].x == 0
+    assert sum(column.width for column in columns) == 240
+
+
+def test_throughput() -> None:
+    """What left the queue in the last minute and was not deleted is exhausted."""
+    depths = [
+        depth("00:00:00", 10, added=10),
+        depth("00:01:00", 10, added=15, leases=5, deleted=5),
+        depth("00:02:00", 11, added=25, leases=12, deleted=12),
+    ]
+
+    assert chart_of(depths).rates == {"added": 10, "leases": 7, "deleted": 7, "exhausted": 2}
 
 
 @pytest.mark.parametrize(
@@ -163,20 +210,35 @@ def test_charts() -> None:
 )
 def test_the_axis_of_a_chart(highest: int, ceiling: int) -> None:
     """Its upper end is a round number, half of which is a whole one."""
-    chart = chart_of([{"moment": "2026-01-01T00:00:00+00:00", "tasks": highest, "leased": 0}])
+    assert chart_of([depth("00:00:00", highest)]).ceiling == ceiling
 
-    assert chart.ceiling == ceiling
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("task_bytes", 2**20, "1.0 MiB"),
+        ("lease_seconds", 604_800, "7 d"),
+        ("leases_per_second", None, "none"),
+        ("leases_per_second", 10, "10 leases a second"),
+        ("tag_characters", 500, "500 characters"),
+        ("tasks_per_add", 100, "100 tasks"),
+        ("events_kept", 1000, "1\N{NARROW NO-BREAK SPACE}000"),
+    ],
+)
+def test_limits_have_units(name: str, value: int | None, text: str) -> None:
+    """The name of a limit says what it counts."""
+    assert limit(value, name) == text
 
 
 def test_notices_are_said_once() -> None:
     """A notice is for the next page; those nobody asked for are forgotten."""
     notices = Notices()
-    key = notices.put(Notice("done"))
+    key = notices.put(Notice(text="done"))
 
-    assert notices.take(key) == Notice("done")
+    assert notices.take(key) == Notice(text="done")
     assert notices.take(key) is None
     assert notices.take(None) is None
-    forgotten = notices.put(Notice("first"))
+    forgotten = notices.put(Notice(text="first"))
     for _ in range(100):
-        notices.put(Notice("later"))
+        notices.put(Notice(text="later"))
     assert notices.take(forgotten) is None

@@ -408,7 +408,7 @@ def test_depths(control: ControlClient, server: Server, clock: ManualClock) -> N
     depths = control.get("/depths").body["depths"]["pull"]
 
     assert [depth["tasks"] for depth in depths] == [1, 2, 3, 3, 3]
-    assert depths[-1]["moment"] == "2026-01-01T00:00:15+00:00"
+    assert depths[-1]["time"] == "2026-01-01T00:00:15+00:00"
 
 
 def test_metrics(control: ControlClient, server: Server) -> None:
