@@ -46,6 +46,7 @@ _MISSING_EXTRA: Final = (
     "Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]', then start the "
     "server again"
 )
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 _FORMATS: Final = ("", "json", "json;enum-encoding=string", "json;enum-encoding=int")
 
 
@@ -143,11 +144,12 @@ def _message(method: Method, name: str) -> Message:
 
     from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - the same
 
-    values = _body() if method.verb == "POST" or method.body else {}
+    values = _body() if method.body else {}
     if method.body not in ("", "*"):
         values = {method.body: values}
     values |= _query(method)
     message = message_class(method.request)()
+    _check_base64(values, message.DESCRIPTOR)
     try:
         ParseDict(values, message)
     except Exception as error:  # noqa: BLE001 - it raises many kinds for odd values, SystemError too
@@ -163,7 +165,26 @@ def _message(method: Method, name: str) -> Message:
 
 def _body() -> dict[str, Any]:
     data = bodies.read(request)
-    return bodies.as_json(request, data) if data.strip() else {}
+    try:
+        return bodies.as_json(request, data) if data.strip() else {}
+    except ApiError as error:
+        raise invalid(f"{error.explanation}; send a JSON object") from None
+
+
+def _check_base64(values: dict[str, Any], descriptor: Any) -> None:  # noqa: ANN401 - made at run time
+    """Check the bytes among JSON values: ParseDict skips characters that are not base64."""
+    for name, value in values.items():
+        field = descriptor.fields_by_name.get(name) or descriptor.fields_by_camelcase_name.get(name)
+        if field is None:
+            continue
+        if field.message_type is not None and isinstance(value, dict):
+            _check_base64(value, field.message_type)
+        elif (
+            field.type == field.TYPE_BYTES
+            and isinstance(value, str)
+            and not _BASE64.fullmatch(value)
+        ):
+            raise invalid(f'{name} is "{value:.60}": it must be base64', field=name)
 
 
 def _query(method: Method) -> dict[str, Any]:
@@ -217,7 +238,9 @@ def _unimplemented(**_parts: str) -> Response:
 
 def _unknown(path: str = "") -> Response:
     raise StatusError(
-        "NOT_FOUND", f"no method has {request.method} {PREFIX}/{path:.200}: see /$discovery/rest"
+        "NOT_FOUND",
+        f"no method has {request.method} {PREFIX}/{path:.200}: "
+        f"see /$discovery/rest?version={VERSION}",
     )
 
 

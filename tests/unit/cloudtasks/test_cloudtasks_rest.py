@@ -55,7 +55,7 @@ def test_the_json_of_protobuf(rest: RestApi, emulator: Emulator, body: dict[str,
         ({"leaseDuration": "60s", "filter": ["tag"]}, "filter"),
         ({"leaseDuration": "9" * 5000 + "s"}, "LeaseTasksRequest"),
         ({"leaseDuration": "60s", "tag": "red"}, '"tag"'),
-        (b"{", "Parse Error"),
+        (b"{", "the body is not JSON: Input data was truncated; send a JSON object"),
         (b"[]", "the body is JSON, but a list"),
         (b'{"leaseDuration": NaN}', "not JSON"),
         (b"[" * 100_000, "not JSON"),
@@ -69,6 +69,28 @@ def test_a_body_that_is_not_valid(rest: RestApi, body: Any, text: str) -> None:
     assert (status, answer["error"]["code"]) == (400, 400)
     assert answer["error"]["status"] == "INVALID_ARGUMENT"
     assert text in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("payload", ["***", "d29 yaw==", "d29yaw===", "d29yaw==d", "ж"])
+@pytest.mark.parametrize("field", ["pullMessage", "pull_message"])
+def test_a_payload_that_is_not_base64(
+    rest: RestApi, emulator: Emulator, field: str, payload: str
+) -> None:
+    """Nothing of it is left out."""
+    status, answer = rest.send("POST", f"{PULL}/tasks", {"task": {field: {"payload": payload}}})
+
+    assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
+    assert answer["error"]["message"] == f'payload is "{payload}": it must be base64'
+    assert emulator.queue("pull").list_tasks() == []
+
+
+@pytest.mark.parametrize("payload", ["++//", "--__", "d29yaw==", "d29yaw", ""])
+def test_base64(rest: RestApi, emulator: Emulator, payload: str) -> None:
+    """Of either alphabet, with or without padding."""
+    status, _ = rest.send("POST", f"{PULL}/tasks", {"task": {"pullMessage": {"payload": payload}}})
+
+    assert status == 200
+    assert emulator.queue("pull").list_tasks()[0].payload in (b"\xfb\xef\xff", b"work", b"")
 
 
 def test_the_field_that_an_error_is_about(rest: RestApi) -> None:
