@@ -165,10 +165,11 @@ def _queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> 
     message.state = _STATES[queue.state.name]
     if queue.purged is not None:
         write_timestamp(message.purge_time, to_usec(queue.purged))
-    if settings.task_lifetime_seconds is None:
+    lifetime_seconds = settings.task_lifetime_seconds
+    if lifetime_seconds in (None, _MAX_DURATION[0]):
         message.task_ttl.seconds, message.task_ttl.nanos = _MAX_DURATION
     else:
-        message.task_ttl.seconds = settings.task_lifetime_seconds
+        message.task_ttl.seconds = lifetime_seconds
     tombstone = settings.tombstone_seconds
     message.tombstone_ttl.seconds = (
         call.emulator.limits.tombstone_seconds if tombstone is None else tombstone
@@ -245,11 +246,13 @@ def _push_settings(message: Message) -> dict[str, Any]:
 
 
 def _push_retry(message: Message, retry: RetryParameters) -> RetryParameters:
-    seconds = {
-        parameter: whole_seconds(getattr(message, field), f"queue.retry_config.{field}")
-        for field, parameter in _RETRY_DURATIONS.items()
-        if message.HasField(field)
-    }
+    seconds: dict[str, Any] = {}
+    for field, parameter in _RETRY_DURATIONS.items():
+        if message.HasField(field):
+            duration = getattr(message, field)
+            seconds[parameter] = whole_seconds(duration, f"queue.retry_config.{field}")
+            if field != "max_retry_duration":
+                seconds[parameter] += duration.nanos / 1e9
     if message.max_doublings < 0:
         field = "queue.retry_config.max_doublings"
         raise invalid(f"max_doublings is {message.max_doublings}: give 0 or more", field=field)

@@ -12,7 +12,7 @@ from pullqueue.api.auth import Authorizer
 from pullqueue.api.resources import Project
 from pullqueue.cloudtasks import access, queues, tasks
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import StatusError, status_error_of
+from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import METHODS, Method
 from pullqueue.errors import PullQueueError
@@ -77,6 +77,8 @@ class Service:
 
     def _resource(self, method: Method, request: Message) -> ResourceName:
         text = reduce(getattr, method.field.split("."), request)
+        if not text:
+            raise invalid(f"{method.field} is missing", field=method.field)
         if method.depth:
             name = ResourceName.parse(text, field=method.field, depth=method.depth)
         else:
