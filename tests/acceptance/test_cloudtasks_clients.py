@@ -312,7 +312,7 @@ async def live():
     PullQueue.base_api_root = f"{url}/v2beta2"
     async with aiohttp.ClientSession() as session:
         queue = PullQueue("app", "pull-queue", session=session, token=Token())
-        told = [await queue.insert(base64.b64encode(b"one").decode(), tag="a=b")]
+        reported = [await queue.insert(base64.b64encode(b"one").decode(), tag="a=b")]
         reported.append(await queue.insert(base64.b64encode(b"two").decode()))
         held = (await queue.lease(num_tasks=2, task_filter="tag=a=b"))["tasks"]
         reported.append(held)

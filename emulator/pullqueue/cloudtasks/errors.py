@@ -90,10 +90,11 @@ def status_error_of(error: PullQueueError) -> StatusError:
     if isinstance(error, StatusError):
         return error
     if isinstance(error, ApiError):
+        code = _API_CODES.get(error.status, "INVALID_ARGUMENT")
         return StatusError(
-            _API_CODES.get(error.status, "INVALID_ARGUMENT"),
+            code,
             f"{error} ({error.explanation})" if error.explanation else str(error),
-            field=error.location,
+            field=error.location if code == "INVALID_ARGUMENT" else None,
             headers=error.headers,
         )
     return StatusError(codes_of(error).rpc_code, str(error))

@@ -154,6 +154,13 @@ class TestAccess:
             with refused("UNAUTHENTICATED", "Invalid Credentials"):
                 RestApi(server, text).call("GetQueue", {"name": PULL})
 
+    def test_the_details(self, server: Server) -> None:
+        """They are about fields of a request, which a token is not."""
+        status, answer = RestApi(server).send("GET", PULL)
+
+        assert status == 401
+        assert "details" not in answer["error"]
+
     def test_the_query_and_the_challenge(self, server: Server) -> None:
         """REST takes the token as a parameter, too."""
         token = server.tokens.issue(WORKER, PLATFORM).text
