@@ -179,8 +179,10 @@ def assert_added(
     Raises:
         AssertionError: another number was added; the message shows the nearest misses.
         InvalidQueueModeError: the queue is a push queue.
-        TypeError: `queue` is not a `Queue`.
+        TypeError: `queue` is not a `Queue`, or `payload` is a dict or a list.
     """
+    if isinstance(payload, dict | list):
+        raise TypeError(f"payload is {payload!r}: give json_payload({payload!r}), bytes or text")
     wanted = _Wanted(payload, tag, name)
     with bypass_interceptors():
         tasks, unknown = _added_tasks(_checked(queue))
@@ -191,8 +193,8 @@ def assert_added(
     total = len(tasks) + len(unknown) if wanted.is_anything else len(found)
     if total == (count if count is not None else max(total, 1)):
         return
-    expected = "at least one" if count is None else str(count)
-    lines = [f"expected {expected} {wanted} added to queue {queue.name!r}, but found {total}"]
+    expected = "at least one task" if count is None else count_tasks(count)
+    lines = [f"expected {expected}{wanted} added to queue {queue.name!r}, but found {total}"]
     lines += _misses(wanted, tasks, queue.now_usec())
     if unknown:
         lines.append(f"  {count_tasks(len(unknown))} left the queue with unknown payload and tag")
@@ -230,7 +232,7 @@ class _Wanted:
     def __str__(self) -> str:
         parts = [("name", self.name), ("tag", self.tag), ("payload", self.payload)]
         given = [f"{word}={value!r}" for word, value in parts if value is not None]
-        return f"task with {', '.join(given)}" if given else "task"
+        return f" with {', '.join(given)}" if given else ""
 
 
 def _misses(wanted: _Wanted, tasks: Sequence[Task], now_usec: int) -> Iterable[str]:

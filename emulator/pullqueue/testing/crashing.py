@@ -13,7 +13,14 @@ from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.names import random_names
 from pullqueue.errors import DeadlineExceededError
 from pullqueue.testing.describing import describe, describe_call
-from pullqueue.testing.driving import Interrupter, Worker, WorkerInterrupt, drain
+from pullqueue.testing.driving import (
+    Interrupter,
+    Worker,
+    WorkerInterrupt,
+    check_is_emulator,
+    drain,
+    refuse_lazy,
+)
 from pullqueue.testing.moving import expire_leases, sleeping
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -92,7 +99,9 @@ def crash_test(
         CrashTestError: after some crashes `check` fails, or the worker that takes over does.
         AssertionError: `check` fails without any crash, or the worker makes no call.
         ClockError: the clock cannot be moved.
+        TypeError: `emulator` is not one, or one of the functions is asynchronous or a generator.
     """
+    check_is_emulator(emulator)
     trial = _Trial(emulator=emulator, worker=worker, setup=setup, check=check, max_calls=max_calls)
     clock, names = movable_clock(emulator), emulator.names
     try:
@@ -169,13 +178,15 @@ class _Trial:
     def _begin(self) -> None:
         self.emulator.reset()
         self.emulator.names = random_names(0)
-        self.setup()
+        refuse_lazy(self.setup(), "setup")
 
     def _run(self) -> None:
         drain(self.emulator, self.worker, max_calls=self.max_calls)
 
     def _verify(self) -> None:
-        if self.check() is False:
+        result = self.check()
+        refuse_lazy(result, "check")
+        if result is False:
             raise AssertionError("check returned False")
 
     def _failure(self, injector: _CrashInjector, error: Exception | None) -> CrashFailure | None:

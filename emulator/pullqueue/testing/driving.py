@@ -70,7 +70,8 @@ def drain(
             there are still tasks.
         ClockError: the clock cannot be moved.
         InvalidQueueModeError: one of `queues` is a push queue.
-        TypeError: `queues` is not a list, or the worker is asynchronous or a generator.
+        TypeError: `emulator` is not one, `queues` is not a list, or the worker is asynchronous or
+            a generator.
         UnknownQueueError: one of `queues` does not exist.
     """
     driver = _Driver(emulator, queues, max_calls, Interrupter())
@@ -78,7 +79,7 @@ def drain(
         while driver.begins_call():
             with suppress(WorkerStopped):
                 try:
-                    _refuse_lazy(worker())
+                    refuse_lazy(worker(), "worker")
                 finally:
                     driver.interrupter.release()
     driver.check("drain")
@@ -102,7 +103,7 @@ async def drain_async(
             there are still tasks.
         ClockError: the clock cannot be moved.
         InvalidQueueModeError: one of `queues` is a push queue.
-        TypeError: `queues` is not a list, or the worker is not asynchronous.
+        TypeError: `emulator` is not one, `queues` is not a list, or the worker is not asynchronous.
         UnknownQueueError: one of `queues` does not exist.
     """
     interrupter = TaskInterrupter()
@@ -134,6 +135,7 @@ class _Driver:
         """Number of times that the worker was called."""
         self.interrupter = interrupter
         self._emulator = emulator
+        check_is_emulator(emulator)
         self._queues = _selected(emulator, queues)
         self._clock = movable_clock(emulator)
         self._max_calls = max_calls
@@ -270,8 +272,18 @@ def _selected(emulator: Emulator, queues: Iterable[Queue | str] | None) -> list[
     return selected
 
 
-def _refuse_lazy(result: object) -> None:
-    """Refuse what a worker returned instead of doing its work.
+def check_is_emulator(emulator: object) -> None:
+    """Raise if the first argument is something else, such as a queue.
+
+    Raises:
+        TypeError: it is.
+    """
+    if not isinstance(emulator, Emulator):
+        raise TypeError(f"{emulator!r} is not an Emulator: give the emulator, then the worker")
+
+
+def refuse_lazy(result: object, name: str) -> None:
+    """Refuse what a function of the test returned instead of doing its work.
 
     Raises:
         TypeError: it is a coroutine or another awaitable, or a generator.
@@ -280,13 +292,14 @@ def _refuse_lazy(result: object) -> None:
         result.close()  # or Python would warn that it was never awaited
     if inspect.isawaitable(result):
         raise TypeError(
-            f"the worker returned {result!r}, which was not awaited: use `await drain_async(...)`, "
-            "or give lambda: asyncio.run(worker())"
+            f"the {name} returned {result!r}, which was not awaited: "
+            f"{'use `await drain_async(...)`, or ' if name == 'worker' else ''}"
+            f"give lambda: asyncio.run({name}())"
         )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(
-            f"the worker returned {result!r}, which was not iterated: iterate it, as with "
-            "lambda: list(worker())"
+            f"the {name} returned {result!r}, which was not iterated: iterate it, as with "
+            f"lambda: list({name}())"
         )
 
 

@@ -62,7 +62,7 @@ def emulation(
     emulator within the block; with `server`, a server of the REST API listens on a free port.
 
     Raises:
-        TypeError: both `config` and `queues` are given.
+        TypeError: both `config` and `queues` are given, or one has the wrong type.
         ClockError: `start` is not an aware datetime.
         ConfigFileError: the file cannot be read.
         InvalidQueueConfigError: the configuration is not valid.
@@ -170,11 +170,17 @@ def read_config(
     `name` is what messages call a text.
 
     Raises:
+        TypeError: `source` is not a configuration source.
         ConfigFileError: the file cannot be read.
         InvalidQueueConfigError: the configuration is not valid.
     """
     if isinstance(source, QueueConfig):
         return source
+    if not isinstance(source, str | os.PathLike | None):
+        raise TypeError(
+            f"config is {source!r}: give a path, the text of a queue.yaml or a QueueConfig; names "
+            "of queues are given as queues=[...]"
+        )
     if isinstance(source, str) and "\n" in source:
         return _parse(source, file=name, profile=profile)
     path = Path(source or "queue.yaml")

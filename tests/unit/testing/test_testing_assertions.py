@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,21 @@ def test_added_shows_the_nearest_misses(queue: Queue) -> None:
         "    payload is b'{\"n\": 1}': 'near' tag 'x' payload b'{\"n\": 1}'",
         "    it has no tag, payload is b'a': 'far' payload b'a'",
     ]
+
+
+def test_added_says_how_many_tasks(queue: Queue) -> None:
+    """A number other than one is followed by a plural."""
+    with pytest.raises(
+        AssertionError, match=r"^expected 2 tasks with tag='x' added to queue 'work'"
+    ):
+        assert_added(queue, tag="x", count=2)
+
+
+def test_added_refuses_a_payload_that_no_task_has(queue: Queue) -> None:
+    """A dict is never the payload of a task, so `count=0` would always hold."""
+    payload: Any = {"n": 1}
+    with pytest.raises(TypeError, match=r"payload is \{'n': 1\}: give json_payload\(\{'n': 1\}\)"):
+        assert_added(queue, payload=payload, count=0)
 
 
 def test_added_shows_a_few_misses_only(queue: Queue) -> None:

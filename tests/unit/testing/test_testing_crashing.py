@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pullqueue import DeadlineExceededError, Emulator, Queue
-from pullqueue.testing import Crash, CrashTestError, crash_test
+from pullqueue.testing import Crash, CrashTestError, crash_test, drain
 
 
 class App:
@@ -186,3 +188,35 @@ def test_each_run_begins_the_same_way(emulator: Emulator, queue: Queue) -> None:
     assert len(names) > 2
     assert len(set(names)) == 1
     assert emulator.names is source
+
+
+async def _wait() -> None:
+    raise AssertionError("nothing awaits this")
+
+
+@pytest.mark.parametrize(
+    ("setup", "check", "message"),
+    [
+        (_wait, lambda: None, "the setup returned .* give lambda: asyncio.run"),
+        (lambda: None, _wait, "the check returned .* give lambda: asyncio.run"),
+    ],
+)
+def test_functions_that_nothing_would_await(
+    queue: Queue,
+    emulator: Emulator,
+    setup: Callable[[], object],
+    check: Callable[[], object],
+    message: str,
+) -> None:
+    """An asynchronous `check` would never fail, so it is refused."""
+    with pytest.raises(TypeError, match=message):
+        crash_test(emulator, queue.purge, setup=lambda: [queue.add(), setup()][1], check=check)
+
+
+def test_a_queue_instead_of_an_emulator(queue: Queue, app: App) -> None:
+    """The message says what belongs there."""
+    wrong: Any = queue
+    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: give the emulator, then"):
+        crash_test(wrong, app.work, setup=app.start, check=app.check)
+    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: give the emulator, then"):
+        drain(wrong, app.work)

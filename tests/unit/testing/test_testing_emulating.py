@@ -6,6 +6,7 @@ import time
 import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -122,6 +123,13 @@ def test_config_and_queues() -> None:
     """One of them is too much."""
     with pytest.raises(TypeError, match=r"^both config and queues are given: give one of them$"):
         emulation(YAML, queues=["jobs"])
+
+
+def test_a_config_of_another_type() -> None:
+    """A list is taken for queues, which have a name of their own."""
+    config: Any = ["jobs"]
+    with pytest.raises(TypeError, match=r"config is \['jobs'\]: .* are given as queues=\[\.\.\.\]"):
+        emulation(config)
 
 
 def test_sdk() -> None:
