@@ -153,10 +153,13 @@ def test_start_and_rate(pullqueue_emulator):
         ("queues=[5]", "@pytest.mark.pullqueue: queues contains 5: give a queue name, or an *"),
         (
             "queues=['a', 'b', 'a']",
-            '@pytest.mark.pullqueue: queues[[]2].name: a queue named "a" is there already: *',
+            '@pytest.mark.pullqueue: queues[[]2].name: duplicate queue name "a": *',
         ),
         ("queues=[{'name': object}]", "@pytest.mark.pullqueue: *not JSON serializable*"),
-        ("queues=['no good']", '@pytest.mark.pullqueue: queues[[]0].name: "no good" *'),
+        (
+            "queues=['no good']",
+            '@pytest.mark.pullqueue: queues[[]0].name: invalid queue name "no good": *',
+        ),
         ("lease_rate_limit='x'", "@pytest.mark.pullqueue: argument lease_rate_limit is 'x': use*"),
         (
             "start='noon'",
@@ -170,7 +173,7 @@ def test_start_and_rate(pullqueue_emulator):
         ("total_storage_limit=1", "@pytest.mark.pullqueue: argument total_storage_limit is 1: *"),
         (
             "queues=['a'], total_storage_limit='lots'",
-            '@pytest.mark.pullqueue: total_storage_limit: "lots" *',
+            '@pytest.mark.pullqueue: total_storage_limit: invalid total_storage_limit "lots": *',
         ),
         ("config='gone.yaml'", "*gone.yaml*"),
         ("config=['a']", "@pytest.mark.pullqueue: argument config is [[]'a']: give a path, *"),
