@@ -87,7 +87,10 @@ def test_exit_status(folder: Path, text: str, arguments: list[str], status: int)
         (["-", "queue.yaml"], "`-` cannot be used with other paths"),
         (["-", "--write-baseline", "b"], "--write-baseline cannot be used with `-` or --watch"),
         (["--exclude", "a\\"], 'invalid pattern "a\\"'),
-        (["--against", "nowhere"], '"nowhere" is neither a git revision of this folder nor a file'),
+        (
+            ["--against", "nowhere"],
+            'no git revision and no file "nowhere" here: fetch',
+        ),
         (["--format", "html"], "Invalid value for '--format'"),
     ],
 )
@@ -243,6 +246,16 @@ def test_unsafe_fixes_are_made_when_asked_for(folder: Path) -> None:
     assert run("queue.yaml", "--fix").exit_code == 1
     assert run("queue.yaml", "--fix", "--unsafe-fixes").exit_code == 0
     assert path.read_text() == "queue:\n- name: mail\n  rate: 1/m\n"
+
+
+def test_fixes_that_were_left_out_are_counted(folder: Path) -> None:
+    """A fix that would cause another finding is not offered again to who asked for it."""
+    (folder / "queue.yaml").write_text("queue:\n- name: mail\n  mode: Pull\n  rate: 5\n")
+    assert run("queue.yaml").stderr.endswith(": 2 errors; 2 fixable with --fix --unsafe-fixes\n")
+    assert run("queue.yaml", "--fix").stderr.endswith("; 2 fixable with --fix --unsafe-fixes\n")
+    assert run("queue.yaml", "--fix", "--unsafe-fixes").stderr == (
+        "1 file checked: 1 error; 1 not fixed, since that would cause other findings; 1 fixed\n"
+    )
 
 
 def test_file_that_cannot_be_written_is_told(folder: Path) -> None:

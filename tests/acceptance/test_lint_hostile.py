@@ -182,7 +182,7 @@ def test_revision_is_not_taken_for_an_option(folder: Path, revision: str) -> Non
     write(folder / "queue.yaml", BAD)
     done = run(f"--against={revision}")
     assert done.exit_code == 2
-    assert "is neither a git revision" in done.stderr
+    assert "no git revision and no file" in done.stderr
     assert sorted(path.name for path in folder.iterdir()) == [".git", "queue.yaml"]
 
 

@@ -33,6 +33,8 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     from pullqueue.config.settings import MAX_BYTES, Settings  # noqa: PLC0415 - the same
     from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
 
+    if output and output.exists() and not force:
+        raise click.UsageError(f'"{escaped(str(output))}" exists: pass --force to replace it')
     data = sys.stdin.buffer.read(MAX_BYTES + 1) if queue_xml == "-" else files.read_bytes(queue_xml)
     try:
         text, dropped = convert_xml(data)
@@ -47,8 +49,6 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
         click.echo(str(finding), err=True)
     if output is None:
         click.echo(text.encode(), nl=False)
-    elif output.exists() and not force:
-        raise click.UsageError(f'"{escaped(str(output))}" exists: pass --force to replace it')
     else:
         try:
             files.replace_file(output, text.encode())

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 @click.option(
     "--against",
     metavar="REV|FILE",
-    help="Report queues that were removed since a git revision, or that another file has.",
+    help="Report queues that a git revision or another file has, and the checked file lacks.",
 )
 @click.option("--strict", is_flag=True, default=None, help="Also report an empty `queue:`.")
 @click.option(
@@ -65,7 +65,9 @@ if TYPE_CHECKING:
     metavar="PATTERN",
     help="Leave out files of a folder, with a pattern as in .gitignore.",
 )
-@click.option("--force-exclude", is_flag=True, help="Leave out excluded files that are named, too.")
+@click.option(
+    "--force-exclude", is_flag=True, help="Leave out named files, too, if they are excluded."
+)
 @click.option(
     "--config", metavar="FILE", help="Read settings from this TOML file only [pyproject.toml]."
 )

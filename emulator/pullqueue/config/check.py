@@ -92,17 +92,18 @@ def _apply_comments(found: _Found, result: ParseResult, *, loading: bool) -> Non
     source = result.source
     comments = ignore_comments(source, result.scalars)
 
-    def left(rule: Rule, reports: list[Report]) -> list[Report]:
-        return [r for r in reports if not comments.hide(rule, source.position(r.at.start)[0])]
-
     rules = {rule.name: rule for rule in found}
     if unknown := rules.get("unknown-rule"):
         found[unknown] = comments.unknown_rules()
     for rule, reports in found.items():
         if rule.suppressible and (rule.loadable or not loading):
-            found[rule] = left(rule, reports)
+            found[rule] = [
+                report
+                for report in reports
+                if not comments.hide(rule, source.position(report.at.start)[0])
+            ]
     if (unused := rules.get("unused-ignore")) and result.root is not None:
-        found[unused] = left(unused, comments.unused(source, found))
+        found[unused] = comments.unused(source, unused, found)
 
 
 def _merged(reports: list[Report], source: Source) -> Iterator[Report]:

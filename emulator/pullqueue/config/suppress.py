@@ -31,13 +31,17 @@ class Directive:
         self.line = line
         listed = [name.strip() for name in names.split(",") if name.strip()]
         self.rules = {name: rules_named(name) for name in listed or [_ALL]}
-        self.named = bool(listed)
         self.used: set[str] = set()
         """The names that suppressed something."""
 
-    def hides(self, rule: Rule) -> bool:
-        """Whether a rule's findings are suppressed; records which names did it."""
+    def hides(self, rule: Rule, *, itself: bool = False) -> bool:
+        """Whether a rule's findings are suppressed; records which names did it.
+
+        A finding on the comment `itself` is suppressed by another name than `all` only.
+        """
         names = [name for name, rules in self.rules.items() if rule in rules]
+        if itself:
+            names = [name for name in names if name.lower() != _ALL]
         self.used.update(names)
         return bool(names)
 
@@ -54,8 +58,10 @@ class Comments:
 
     def hide(self, rule: Rule, line: int) -> bool:
         """Whether a finding of a rule is suppressed on a line; records by which comment."""
-        near = [*self._by_line.get(line, ()), *self._by_line.get(None, ())]
-        return any([directive.hides(rule) for directive in near])  # noqa: C419 - all are recorded
+        return any([item.hides(rule) for item in self._near(line)])  # noqa: C419 - all are recorded
+
+    def _near(self, line: int) -> list[Directive]:
+        return [*self._by_line.get(line, ()), *self._by_line.get(None, ())]
 
     def unknown_rules(self) -> list[Report]:
         """Report names in comments that no rule has."""
@@ -66,16 +72,17 @@ class Comments:
             if not rules
         ]
 
-    def unused(self, source: Source, active: Container[Rule]) -> list[Report]:
-        """Report comments, or names in them, that suppressed nothing."""
+    def unused(self, source: Source, rule: Rule, active: Container[Rule]) -> list[Report]:
+        """Report comments, or names in them, that suppressed nothing, unless one hides `rule`."""
         reports = []
-        for directive in self._directives:
+        for directive in sorted(self._directives, key=lambda item: item.line is None):
             idle = [
                 name
                 for name, rules in directive.rules.items()
                 if name not in directive.used and any(rule in active for rule in rules)
             ]
-            if idle:
+            near = self._near(source.position(directive.place.start)[0])
+            if idle and not any(item.hides(rule, itself=item is directive) for item in near):
                 reports.append(_unused_report(source, directive, idle))
         return reports
 
@@ -120,7 +127,7 @@ def _unused_report(source: Source, directive: Directive, idle: list[str]) -> Rep
     listed = ", ".join(f"`{shorten(name)}`" for name in idle)
     possible = any(rule.suppressible for name in idle for rule in directive.rules[name])
     message = f"no finding of {listed} to suppress here: remove it from the comment"
-    if not directive.named:
+    if [name.lower() for name in idle] == [_ALL]:
         message = "this comment suppresses nothing: remove it"
     elif not possible:
         message = f"{listed} cannot be suppressed, since the file cannot be read: remove it"
@@ -129,7 +136,7 @@ def _unused_report(source: Source, directive: Directive, idle: list[str]) -> Rep
     fix = Fix(title="remove the comment", edits=(edit,), safe=True)
     if left:
         edit = Edit(*directive.names_place, ", ".join(left))
-        fix = Fix(title=f"keep only {edit.replacement}", edits=(edit,), safe=True)
+        fix = Fix(title=f"keep only `{edit.replacement}`", edits=(edit,), safe=True)
     return Report(at=directive.place, message=message, fix=fix)
 
 

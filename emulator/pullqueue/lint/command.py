@@ -34,8 +34,8 @@ def run(arguments: Arguments) -> int:
     """Check what the arguments name, print what is found and return the exit status.
 
     Raises:
-        click.UsageError: the arguments, or the project's settings, are invalid.
-        ConfigFileError: a path does not exist.
+        click.UsageError: the arguments are invalid.
+        ConfigFileError: a path does not exist, or the project's settings are invalid.
     """
     if _STDIN in arguments.paths and (len(arguments.paths) > 1 or arguments.watch):
         raise click.UsageError("`-` cannot be used with other paths or --watch")
@@ -164,7 +164,9 @@ class _Linter:
         fixed = sum(file.fixed for file in files)
         if name in _FOR_PEOPLE and files:
             done = f"; {fixed} {'could be fixed' if arguments.diff else 'fixed'}" if fixed else ""
-            click.echo(f"{summary(report)}{done}", err=True)
+            fix = arguments.fix or arguments.diff
+            counted = summary(report, fix=fix, unsafe_fixes=arguments.unsafe_fixes)
+            click.echo(f"{counted}{done}", err=True)
         if arguments.diff and fixed:
             return EXIT_FOUND
         return EXIT_FOUND if any(report.fails(finding) for finding in report.findings) else 0

@@ -42,8 +42,10 @@ class Earlier:
             self._tree = _git(self._root, "rev-parse", *revision).strip()
         self._file = Path(name)
         if not self._tree and not self._file.is_file():
-            message = f'"{self._name}" is neither a git revision of this folder nor a file'
-            raise UsageError(message)
+            raise UsageError(
+                f'no git revision and no file "{self._name}" here: fetch the revision first '
+                "(in CI, check out the whole history)"
+            )
 
     def names(self, path: Path, notes: list[str]) -> tuple[str, ...]:
         """Return the names of the queues a file had; note where nothing can be compared.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -60,50 +61,47 @@ class Project(NamedTuple):
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     severity: Mapping[str, str] = _NOTHING
-    per_file_ignores: Mapping[str, list[str]] = _NOTHING
+    per_file_ignores: Mapping[Patterns, list[str]] = MappingProxyType({})
     strict: bool = False
     fail_on: str = Severity.ERROR.value
-    exclude: tuple[str, ...] = ()
+    exclude: Patterns = Patterns(Path(), ())
     baseline: str | None = None
-
-
-_STRINGS = "a list of strings"
-_SEVERITIES = f"a table of rules and severities ({', '.join(_LEVELS)})"
-_IGNORES = "a table of patterns and lists of rules"
-_KINDS: dict[str, str | tuple[str, ...]] = {
-    "profile": PROFILES,
-    "select": _STRINGS,
-    "ignore": _STRINGS,
-    "severity": _SEVERITIES,
-    "per_file_ignores": _IGNORES,
-    "strict": "true or false",
-    "fail_on": _FAIL_ON,
-    "exclude": _STRINGS,
-    "baseline": "a string",
-}
 
 
 def _is_strings(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _is_kind(value: object, kind: str | tuple[str, ...]) -> bool:
-    if isinstance(kind, tuple):
-        return value in kind
-    if kind in {_SEVERITIES, _IGNORES}:
-        values = value.values() if isinstance(value, dict) else [None]
-        return all(item in _LEVELS if kind == _SEVERITIES else _is_strings(item) for item in values)
-    return _is_strings(value) if kind == _STRINGS else isinstance(value, _SIMPLE[kind])
+def _is_table(value: object, is_value: Callable[[object], bool]) -> bool:
+    return isinstance(value, dict) and all(map(is_value, value.values()))
 
 
-_SIMPLE = {"true or false": bool, "a string": str}
+_STRINGS = ("a list of strings", _is_strings)
+_KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "profile": (f"one of {', '.join(PROFILES)}", PROFILES.__contains__),
+    "select": _STRINGS,
+    "ignore": _STRINGS,
+    "severity": (
+        f"a table of rules and severities ({', '.join(_LEVELS)})",
+        lambda value: _is_table(value, _LEVELS.__contains__),
+    ),
+    "per_file_ignores": (
+        "a table of patterns and lists of rules",
+        lambda value: _is_table(value, _is_strings),
+    ),
+    "strict": ("true or false", lambda value: isinstance(value, bool)),
+    "fail_on": (f"one of {', '.join(_FAIL_ON)}", _FAIL_ON.__contains__),
+    "exclude": _STRINGS,
+    "baseline": ("a string", lambda value: isinstance(value, str)),
+}
+"""What each setting must be, and a test of its value."""
 
 
 def project_of(folder: Path) -> Project:
     """Read the settings of the nearest pyproject.toml that has some, upward from a folder.
 
     Raises:
-        click.UsageError: the file cannot be read, or has invalid settings.
+        ConfigFileError: the file cannot be read, or has invalid settings.
     """
     path = folder / "pyproject.toml"
     if path.is_file() and (project := read_project(path, required=False)):
@@ -115,15 +113,12 @@ def read_project(path: Path, *, required: bool = True) -> Project | None:
     """Read the settings in a TOML file; None where it has none and none are required.
 
     Raises:
-        click.UsageError: the file cannot be read, or has invalid settings.
+        ConfigFileError: the file cannot be read, or has invalid settings.
     """
-    try:
-        data = read_bytes(path)
-    except ConfigFileError as error:
-        raise UsageError(str(error)) from None
+    data = read_bytes(path)
     table = _table(path, data) if _TABLE in data else None
     if table is None and required:
-        raise UsageError(f'"{escaped(str(path))}" has no table [tool.pullqueue.lint]')
+        raise _refusal(path, "the table [tool.pullqueue.lint] is missing")
     return None if table is None else _project(path, table)
 
 
@@ -142,23 +137,34 @@ def _table(path: Path, data: bytes) -> dict[str, Any] | None:
     return table
 
 
-def _refusal(path: Path, message: str) -> UsageError:
-    return UsageError(escaped(f"{path}: {message}"))
+def _refusal(path: Path, message: str) -> ConfigFileError:
+    return ConfigFileError(escaped(f"{path}: {message}"))
 
 
 def _project(path: Path, table: dict[str, Any]) -> Project:
     values: dict[str, Any] = {}
     for key, value in table.items():
         name = key.replace("-", "_")
-        kind = _KINDS.get(name)
-        if kind is None:
-            known = ", ".join(sorted(kind.replace("_", "-") for kind in _KINDS))
+        if name not in _KINDS:
+            known = ", ".join(sorted(known.replace("_", "-") for known in _KINDS))
             raise _refusal(path, f'unknown setting "{key}" in tool.pullqueue.lint: use {known}')
-        if not _is_kind(value, kind):
-            wanted = kind if isinstance(kind, str) else f"one of {', '.join(kind)}"
-            raise _refusal(path, f"{key} must be {wanted}")
+        wanted, is_valid = _KINDS[name]
+        if not is_valid(value):
+            shown = f' "{value}"' if isinstance(value, str) else ""
+            raise _refusal(path, f"invalid {key}{shown}: it must be {wanted}")
         values[name] = tuple(value) if isinstance(value, list) else value
-    return Project(folder=path.parent.resolve(), **values)
+    folder = path.parent.resolve()
+    ignores = values.get("per_file_ignores", {})
+    try:
+        _selected([*values.get("select", ()), *values.get("ignore", ())])
+        _selected([*values.get("severity", ()), *chain.from_iterable(ignores.values())])
+        values["per_file_ignores"] = {
+            Patterns(folder, [pattern], strict=True): names for pattern, names in ignores.items()
+        }
+        values["exclude"] = Patterns(folder, values.get("exclude", ()), strict=True)
+    except UsageError as error:
+        raise _refusal(path, error.message) from None
+    return Project(folder=folder, **values)
 
 
 def select(name: str) -> tuple[Rule, ...]:
@@ -211,7 +217,8 @@ class Selection:
         """Read the settings of the whole run, which are those of the working directory.
 
         Raises:
-            click.UsageError: the options or settings are invalid.
+            click.UsageError: an option is invalid.
+            ConfigFileError: a setting is.
         """
         folder = Path.cwd()
         self._arguments = arguments
@@ -220,7 +227,7 @@ class Selection:
         self.project = self._config or self._project_of(folder)
         """The settings of the whole run."""
         self.exclude = (
-            Patterns(self.project.folder, self.project.exclude, strict=True),
+            self.project.exclude,
             Patterns(folder, arguments.exclude, strict=True),
         )
         """What is not checked."""
@@ -243,13 +250,14 @@ class Selection:
         """Return what is looked for in a file, given by its absolute path.
 
         Raises:
-            click.UsageError: the settings that apply are invalid.
+            click.UsageError: an option is invalid.
+            ConfigFileError: a setting is.
         """
         project = self._config or self._project_of(path.parent)
         ignores = [
             name
             for pattern, names in project.per_file_ignores.items()
-            if Patterns(project.folder, [pattern], strict=True).match(path)
+            if pattern.match(path)
             for name in names
         ]
         arguments = self._arguments

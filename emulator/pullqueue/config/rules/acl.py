@@ -191,7 +191,7 @@ def _granted(view: View, queue: QueueView) -> set[str]:
 
 @Rule("QY405", severity=Severity.WARNING)
 def acl_writer_only(view: View) -> Iterator[Report]:
-    """The `acl` lets some insert, and nobody lease.
+    """The `acl` lets some accounts insert, and none lease.
 
     An address that inserts and leases must be in the list twice.
 
@@ -221,7 +221,7 @@ def acl_writer_only(view: View) -> Iterator[Report]:
 
 @Rule("QY406", severity=Severity.INFO, levels={"rest": Severity.INFO}, opt_in=True, once=True)
 def acl_no_writer(view: View) -> Iterator[Report]:
-    """The `acl` lets some lease, and nobody insert over REST.
+    """The `acl` lets some accounts lease over REST, and none insert.
 
     Right where the tasks come from the application itself, which needs no entry; on in the
     profile `rest` only.

@@ -269,8 +269,10 @@ def _type_hint(violation: Violation) -> str | None:
     last = violation.path[-1] if violation.path else ""
     if isinstance(node, Scalar) and ":" in node.text and " " not in node.text.split(":")[0]:
         return "a space is missing after the colon: write `key: value`"
-    if isinstance(last, int) and isinstance(node, Scalar) and "acl" in violation.path:
+    if isinstance(node, Scalar) and "acl" in violation.path[-2:]:
         return "write `- user_email: ADDRESS` (may lease) or `- writer_email: ADDRESS` (may insert)"
+    if isinstance(node, Scalar) and "queue" in violation.path[-2:]:
+        return "write `- name: NAME`, and the other keys of the queue below `name`"
     if isinstance(node, Mapping) and last in {"queue", "acl"}:
         return "put a dash and a space before the first key of each entry"
     if isinstance(node, Sequence) and last == "retry_parameters":

@@ -139,20 +139,28 @@ def _columns(text: str) -> int:
     )
 
 
-def summary(report: RunReport) -> str:
-    """Count what was found, and what can be fixed."""
+def summary(report: RunReport, *, fix: bool = False, unsafe_fixes: bool = False) -> str:
+    """Count what was found, and what can be fixed, or could not be where fixes were made."""
     findings = report.findings
     files = f"{len(report.files)} file{'' if len(report.files) == 1 else 's'}"
     if not findings:
         return f"{files} checked, nothing found"
     counts = Counter(finding.severity for finding in findings)
-    counted = ", ".join(
+    parts = [
         f"{counts[severity]} {name}{'' if counts[severity] == 1 else 's'}"
         for severity, name in _NAMES.items()
         if counts[severity]
-    )
+    ]
+    text = f"{files} checked: {', '.join(parts)}"
     safe = sum(bool(finding.fix and finding.fix.safe) for finding in findings)
     unsafe = sum(bool(finding.fix and not finding.fix.safe) for finding in findings)
-    parts = [f"{safe} fixable with --fix"] if safe else []
-    parts += [f"{unsafe} {'more' if safe else 'fixable'} with --fix --unsafe-fixes"] * bool(unsafe)
-    return f"{files} checked: {counted}" + (f"; {', '.join(parts)}" if parts else "")
+    left_out = safe * fix + unsafe * unsafe_fixes
+    if left_out:
+        text += f"; {left_out} not fixed, since that would cause other findings"
+    if safe and not fix:
+        text += f"; {safe} fixable with --fix"
+    if unsafe and not unsafe_fixes:
+        separator = ", " if safe and not fix else "; "
+        word = "more" if safe and not fix else "fixable"
+        text += f"{separator}{unsafe} {word} with --fix --unsafe-fixes"
+    return text
