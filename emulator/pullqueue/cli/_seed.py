@@ -113,7 +113,7 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _of_lines(text: str, name: str) -> Iterator[Seed]:
-    # Not `splitlines`: JSON lets some of the line ends of Unicode stand in texts.
+    # Not `splitlines`: JSON permits some of Unicode's line ends in strings.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

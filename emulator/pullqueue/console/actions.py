@@ -129,14 +129,14 @@ class Actions:
 
         return self._carry_out("purge", purge, page="queue", queue=queue)
 
-    def forget_requests(self) -> Response:
+    def clear_requests(self) -> Response:
         """Delete the record of the requests."""
 
-        def forget(_form: Form) -> Notice:
-            deleted = self._control.ask("forgetRequests")["deleted"]
+        def clear(_form: Form) -> Notice:
+            deleted = self._control.ask("clearRequests")["deleted"]
             return Notice(text=f"Deleted {deleted} request{'' if deleted == 1 else 's'}.")
 
-        return self._carry_out("forget", forget, page="requests")
+        return self._carry_out("clear", clear, page="requests")
 
     def set_fault(self) -> Response:
         """Set a fault."""

@@ -79,7 +79,7 @@ def _add_actions(console: Blueprint, actions: Actions) -> None:
         (f"{_TASK}/extend", actions.extend),
         (f"{_TASK}/release", actions.release),
         ("/change", actions.change),
-        ("/requests/forget", actions.forget_requests),
+        ("/requests/clear", actions.clear_requests),
         ("/faults", actions.set_fault),
         ("/faults/remove", actions.remove_fault),
         ("/clock", actions.move_clock),

@@ -169,7 +169,7 @@ def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
 
 
 @operation("DELETE", "/requests")
-def forget_requests(state: ServerState) -> models.Deleted:
+def clear_requests(state: ServerState) -> models.Deleted:
     """Delete the record of the requests."""
     return models.Deleted(deleted=state.requests.clear())
 

@@ -111,7 +111,7 @@ def test_every_page_is_guarded(client: FlaskClient, page: str) -> None:
         "/queues/pull/purge",
         "/queues/pull/tasks/a/extend",
         "/queues/pull/tasks/a/release",
-        "/requests/forget",
+        "/requests/clear",
         "/faults",
         "/faults/remove",
         "/clock",

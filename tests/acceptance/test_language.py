@@ -1,0 +1,57 @@
+"""Code, messages, help texts and documentation use the field's terms."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("emulator", "pytest_plugin", "schemas", "samples", "docs", "benchmarks")
+KINDS = {".py", ".md", ".html", ".js", ".sql", ".csv", ".yaml", ".json"}
+FILES = sorted(
+    path
+    for path in [*ROOT.glob("*.md"), *(p for folder in FOLDERS for p in (ROOT / folder).rglob("*"))]
+    if path.suffix in KINDS and not {"_build", "__pycache__"} & {*path.parts}
+)
+WORDS = {
+    r"doors?": "interface",
+    r"given up|gives? up a task": "exhausted",
+    r"given back|gives? back": "released",
+    r"(?<!there )is no (name|number|moment|time|queue|task|file|text|valid)": "is not a valid ...",
+    r"stands? (for|behind|in)": "represents, follows, is in",
+    r"told|tells (of|whether|what|how)": "report, return, state",
+    r"heed(s|ed)?": "respect",
+    r"mend(s|ed|ing)?": "fix",
+    r"anew": "again",
+    r"for ever": "forever",
+    r"forgets?|forgotten|forgetting": "delete",
+    r"strikes?|struck": "trigger",
+    r"so often": "that many times",
+    r"in force": "apply",
+    r"bury|buried": "tombstone",
+    r"reckon(s|ed)?": "recount",
+    r"unseen": "bypass_interceptors",
+    r"usual (head|answer)": "fast path",
+}
+"""What is not written, as a pattern of whole words, and what is written for it."""
+BANNED = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
+
+
+def test_there_are_files_to_read() -> None:
+    """The folders exist."""
+    assert {path.relative_to(ROOT).parts[0] for path in FILES} >= {*FOLDERS}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_coined_words(path: Path) -> None:
+    """See `WORDS` for what to write."""
+    lines = path.read_text("utf-8").splitlines()
+
+    found = {
+        f"{path.name}:{number}": match.group()
+        for number, line in enumerate(lines, 1)
+        if (match := BANNED.search(line))
+    }
+    assert found == {}
