@@ -24,6 +24,7 @@ ACCEPTED_SCOPES: Final = frozenset(
 )
 
 _REALM = 'Bearer realm="https://accounts.google.com/"'
+_ADVICE = "GET /_emulator/token?email=EMAIL returns one"
 
 
 class Right(Enum):
@@ -68,7 +69,13 @@ class Authorizer:
                 this API (403).
         """
         if not text:
-            raise _unauthorized(messages.LOGIN_REQUIRED, reason="required", challenge=_REALM)
+            raise _unauthorized(
+                messages.LOGIN_REQUIRED,
+                reason="required",
+                challenge=_REALM,
+                explanation="the request has no access token: send one in the header "
+                f"Authorization: Bearer TOKEN; {_ADVICE}",
+            )
         token = self._tokens.find(text)
         if token is None and self._audience is not None:
             token = self._tokens.self_signed(text, audience=self._audience, scopes=self._scopes)
@@ -77,6 +84,7 @@ class Authorizer:
                 messages.INVALID_CREDENTIALS,
                 reason="authError",
                 challenge=f'{_REALM}, error="invalid_token"',
+                explanation=f"the access token is unknown or has expired; {_ADVICE}",
             )
         if not token.scopes & self._scopes:
             raise ApiError(
@@ -134,12 +142,13 @@ def _token_text(request: Request, parameters: Parameters) -> str:
     )
 
 
-def _unauthorized(text: str, *, reason: str, challenge: str) -> ApiError:
+def _unauthorized(text: str, *, reason: str, challenge: str, explanation: str) -> ApiError:
     return ApiError(
         text,
         status=401,
         reason=reason,
         location_type="header",
         location="Authorization",
+        explanation=explanation,
         headers={"WWW-Authenticate": challenge},
     )

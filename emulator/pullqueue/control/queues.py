@@ -152,7 +152,9 @@ def purge_all(state: ServerState) -> models.Deleted:
 def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks:
     """List tasks in order of eta and arrival, without leasing them."""
     found = state.emulator.queue(queue)
-    if query.state == EXHAUSTED or query.offset is not UNSET or query.sort != "eta":
+    exhausted = query.state == EXHAUSTED
+    by_offset = query.sort != "eta" or query.descending or query.offset is not UNSET or exhausted
+    if by_offset:
         tasks, total = _page(found, query)
         following = None
     else:
@@ -160,9 +162,9 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks
         total = _count(found, query)
     if query.payload_bytes is None:
         fitting = _fitting(tasks, state.emulator.limits.lease_payload_bytes)
-        if len(fitting) < len(tasks):
-            tasks, following = fitting, fitting[-1][:2]
-    exhausted = query.state == EXHAUSTED
+        if len(fitting) < len(tasks) and not by_offset:
+            following = fitting[-1][:2]
+        tasks = fitting
     return models.Tasks(
         tasks=tasks_of(tasks, found, payload_bytes=query.payload_bytes, exhausted=exhausted),
         next=None if following is None else f"{following[0]}-{following[1]}",

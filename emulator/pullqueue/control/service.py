@@ -71,7 +71,7 @@ class Clock(Model):
     next_change: Time | None
 
 
-class ClockMove(Model, forbid_unknown_fields=False):
+class ClockMove(Model):
     """How many seconds forward, or where to."""
 
     advance: Maybe[float] = UNSET
@@ -181,15 +181,15 @@ def move_clock(state: ServerState, body: ClockMove) -> Clock:
         raise ApiError(
             "the clock is the system's and cannot be moved: start the emulator with --clock manual"
         )
-    if body.advance is not UNSET:
-        clock.advance(body.advance)
-    elif body.move_to is not UNSET:
-        clock.move_to(time_of(body.move_to, "move_to", ClockError))
-    else:
+    if (body.advance is UNSET) is (body.move_to is UNSET):
         raise ApiError(
-            'the body has neither advance nor move_to: send {"advance": SECONDS} or '
+            'the body must have either advance or move_to: send {"advance": SECONDS} or '
             '{"move_to": "2026-01-01T00:00:00Z"}'
         )
+    if body.advance is not UNSET:
+        clock.advance(body.advance)
+    if body.move_to is not UNSET:
+        clock.move_to(time_of(body.move_to, "move_to", ClockError))
     state.depths.sample()
     return get_clock(state)
 

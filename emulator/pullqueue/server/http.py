@@ -125,7 +125,8 @@ def _listener(host: str, port: int) -> socket.socket:
         if getattr(error, "errno", None) == errno.EADDRINUSE:
             advice = f"port {port} is in use: stop the process using it, or pass --port"
         else:
-            reason = getattr(error, "strerror", None) or error
+            # `create_server` adds the address in parentheses.
+            reason = str(getattr(error, "strerror", None) or error).partition(" (")[0]
             advice = f"cannot listen on {host}:{port}: {reason}; choose another address"
         raise ServerAddressError(advice) from None
 

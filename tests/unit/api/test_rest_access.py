@@ -130,6 +130,7 @@ class TestToken:
         response = guarded.get(f"{ROOT}/limited?key=an-api-key", headers=headers)
 
         assert refusal(response) == (401, "required", "Login Required")
+        assert "GET /_emulator/token?email=EMAIL returns one" in response.text
         assert response.headers["WWW-Authenticate"] == (
             'Bearer realm="https://accounts.google.com/"'
         )

@@ -163,7 +163,11 @@ def test_the_clock(control: ControlClient) -> None:
         "is not a valid time: give one such as"
         in control.post("/clock", {"move_to": "noon"}).message
     )
-    assert "neither advance nor move_to" in control.post("/clock", {}).message
+    for body in ({}, {"advance": 1, "move_to": "2026-01-03T00:00:00Z"}):
+        assert "either advance or move_to" in control.post("/clock", body).message
+    assert "'seconds': give one of advance, move_to" in (
+        control.post("/clock", {"advance": 1, "seconds": 1}).message
+    )
 
 
 def test_the_system_s_clock_stays(queue_yaml: Path) -> None:

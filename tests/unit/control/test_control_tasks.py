@@ -290,6 +290,7 @@ def test_pages_in_any_order(control: ControlClient, emulator: Emulator) -> None:
     assert page("sort=size&descending=true&limit=2") == (["b", "a"], 3)
     assert page("sort=tag&offset=1") == (["b", "a"], 3)
     assert page("offset=0&descending=true") == (["a", "c", "b"], 3)
+    assert page("descending=true") == (["a", "c", "b"], 3)
     assert page("offset=1&tag=t") == (["a"], 2)
     assert page("sort=leases&search=C") == (["c"], 1)
     assert page("sort=added&state=leased") == ([], 0)
