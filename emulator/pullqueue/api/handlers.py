@@ -126,7 +126,7 @@ def get_task(context: RequestContext) -> Result:
     try:
         task = context.queue.get_task(context.task_name)
     except TombstonedTaskError as error:
-        raise ApiError(str(error), status=404, reason="notFound") from None
+        raise ApiError(str(error), status=404) from None
     return Result(resources.task_json(task, context.queue.name))
 
 

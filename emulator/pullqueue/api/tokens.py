@@ -262,5 +262,4 @@ def _missing_extra() -> ApiError:
         "keys of service accounts need an extra where the server runs: pip install "
         "'pullqueue[auth]'",
         status=501,
-        reason="notImplemented",
     )

@@ -78,7 +78,7 @@ def _document(root_url: str) -> Json:
     try:
         from pullqueue.cloudtasks.discovery import document  # noqa: PLC0415 - takes half a second
     except ModuleNotFoundError:
-        raise ApiError(_MISSING_EXTRA, status=501, reason="notImplemented") from None
+        raise ApiError(_MISSING_EXTRA, status=501) from None
     return document(root_url)
 
 

@@ -181,7 +181,7 @@ def get_request(state: ServerState, number: str) -> OneRequest:
     logged = state.requests.get(int(number)) if known else None
     if logged is None:
         message = f"request {number!r:.30} is not recorded: only the latest are"
-        raise ApiError(message, status=404, reason="notFound")
+        raise ApiError(message, status=404)
     return OneRequest(request=Request.of(logged))
 
 

@@ -227,7 +227,7 @@ def delete_task(state: ServerState, queue: str, task: str) -> models.Deleted:
     result = state.emulator.queue(queue).delete_tasks(task)[0]
     if result is not DeleteResult.DELETED:
         message = f"task {task!r} of queue {queue!r} {not_deleted(result)}"
-        raise ApiError(message, status=404, reason="notFound")
+        raise ApiError(message, status=404)
     return models.Deleted(deleted=1)
 
 

@@ -219,7 +219,7 @@ def remove_fault(state: ServerState, number: str) -> models.Deleted:
         numbers = ", ".join(str(fault.number) for fault in state.faults.list())
         advice = f"give one of {numbers}" if numbers else "none is set"
         message = f"there is no fault {number!r:.30}: {advice}"
-        raise ApiError(message, status=404, reason="notFound")
+        raise ApiError(message, status=404)
     return models.Deleted(deleted=1)
 
 
@@ -240,7 +240,6 @@ def make_credentials(state: ServerState, body: CredentialsRequest) -> Json:
             f"keys are made for this machine alone, and {address} is another: run `pullqueue "
             "credentials` where the server runs",
             status=403,
-            reason="forbidden",
         )
     project = state.emulator.project or "my-app"
     return state.tokens.make_key(_email(body.email), project=project, root_url=request.host_url)

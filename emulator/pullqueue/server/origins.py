@@ -53,7 +53,6 @@ def _check_host(header: str, names: frozenset[str]) -> None:
         f"the Host header is {header!r:.100}, which is not a name of this server: use localhost, "
         "or start the server with --allow-host NAME",
         status=403,
-        reason="forbidden",
     )
 
 
@@ -88,4 +87,4 @@ def _token_of_form() -> str:
 
 def _forbidden(why: str) -> ApiError:
     message = f"the request is refused, since {why}: use the web console of this server"
-    return ApiError(message, status=403, reason="forbidden")
+    return ApiError(message, status=403)
