@@ -52,11 +52,7 @@ class Authorizer:
         self._audience = audience
 
     def identify(self, request: Request, parameters: Parameters) -> Token:
-        """Return the token of a request; the request log finds its e-mail address in `flask.g`.
-
-        Raises:
-            ApiError: as `authenticate`.
-        """
+        """Authenticate a request; the log of requests finds the e-mail address in `flask.g`."""
         token = self._tokens.find(text := _token_text(request, parameters))
         g.caller = token.email if token else None
         return self.authenticate(text)
@@ -65,8 +61,7 @@ class Authorizer:
         """Return the token with a text.
 
         Raises:
-            ApiError: the text is empty (401), is not a valid token (401), or one that is not for
-                this API (403).
+            ApiError: it is missing or not valid (401), or is not for this API (403).
         """
         if not text:
             raise _unauthorized(
@@ -96,19 +91,13 @@ class Authorizer:
         return token
 
     def check(self, token: Token, queue: Queue, right: Right) -> None:
-        """Check that the acl of a queue grants a right to the holder of a token.
-
-        Raises:
-            ApiError: it does not.
-        """
-        if grants(queue, token.email, right):
-            return
-        raise ApiError(
-            messages.FORBIDDEN,
-            status=403,
-            explanation=f"{token.email!r} is not a {right.value} in the acl of queue "
-            f"{queue.name!r}: add it there in queue.yaml",
-        )
+        """Check that the acl of a queue grants a right to the holder of a token (403)."""
+        if not grants(queue, token.email, right):
+            explanation = (
+                f"{token.email!r} is not a {right.value} in the acl of queue {queue.name!r}: add "
+                "it there in queue.yaml"
+            )
+            raise ApiError(messages.FORBIDDEN, status=403, explanation=explanation)
 
 
 def grants(queue: Queue, email: str, right: Right) -> bool:

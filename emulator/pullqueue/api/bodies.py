@@ -1,4 +1,7 @@
-"""The body of a request: read within a limit, unzipped, and parsed as JSON or a form."""
+"""The body of a request: read within a limit, unzipped, and parsed as JSON or a form.
+
+A body that is not valid raises ApiError.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def read(request: Request) -> bytes:
     """Return the body of a request, unzipped; the request log finds it in `flask.g`.
 
-    Google's clients for Java and .NET zip the body of each call unless configured otherwise.
-
-    Raises:
-        ApiError: it is longer than `request.max_content_length`, zipped or unzipped, or it cannot
-            be unzipped.
+    Google's clients for Java and .NET zip the body of each call unless configured otherwise. It
+    must not be longer than `request.max_content_length`, neither zipped nor unzipped.
     """
     limit = request.max_content_length or 0
     try:
@@ -58,11 +58,7 @@ def as_form(request: Request, body: bytes) -> bytes:
 
 
 def as_json(request: Request, body: bytes) -> Json:
-    """Return the JSON object in a body.
-
-    Raises:
-        ApiError: the body is something else.
-    """
+    """Return the JSON object in a body."""
     if not body.strip():
         raise ApiError(messages.BODY_REQUIRED, reason="required")
     text = _decode(body, request.mimetype_params.get("charset", "utf-8"))

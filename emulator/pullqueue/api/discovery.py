@@ -16,7 +16,8 @@ from pullqueue.api.messages import NOT_FOUND
 
 NAME: Final = "taskqueue"
 VERSIONS: Final = ("v1beta1", "v1beta2")
-_PREFERRED = "v1beta2"
+_TITLE = "TaskQueue API"
+_DESCRIPTION = "App Engine's pull queues over REST."
 _ROOT = "$ROOT/"
 """In the documents: the address of the server."""
 
@@ -35,11 +36,11 @@ class Api(NamedTuple):
 def blueprint(*others: Api) -> Blueprint:
     """Return the routes of the discovery service for the Task Queue API and others."""
     routes = Blueprint("discovery", __name__)
-    apis = {(api.name, api.version): api for api in (*map(_own, VERSIONS), *others)}
+    own = [Api(NAME, each, _TITLE, _DESCRIPTION, partial(document, each)) for each in VERSIONS]
+    apis = {(api.name, api.version): api for api in (*own, *others)}
 
     @routes.get("/discovery/v1/apis")
     def get_directory() -> Response:
-        """Send the list of APIs."""
         items = [_item(api) for api in apis.values()]
         if (name := request.args.get("name")) is not None:
             items = [item for item in items if item["name"] == name]
@@ -50,53 +51,31 @@ def blueprint(*others: Api) -> Blueprint:
 
     @routes.get("/discovery/v1/apis/<name>/<version>/rest")
     def get_document(name: str, version: str) -> Response:
-        """Send the document of an API."""
         api = apis.get((name, version))
         if api is None:
-            raise ApiError(
-                NOT_FOUND,
-                status=404,
-                explanation=f"there is no API {name!r} {version!r} here, only "
-                + ", ".join(f"{api.name} {api.version}" for api in apis.values()),
-            )
+            known = ", ".join(" ".join(api) for api in apis)
+            explanation = f"there is no API {name!r} {version!r} here, only {known}"
+            raise ApiError(NOT_FOUND, status=404, explanation=explanation)
         return Response(encode(api.document(request.host_url)), content_type=JSON_TYPE)
 
     @routes.get("/$discovery/rest")
     def get_document_by_parameter() -> Response:
-        """Send the document of the API that has the version in the query."""
-        version = request.args.get("version", _PREFERRED)
+        version = request.args.get("version", VERSIONS[-1])
         name = next((known for known, its in apis if its == version), NAME)
         return get_document(name, version)
 
     return routes
 
 
-@cache
-def document(version: str) -> Json:
-    """Return the discovery document of a version, with `$ROOT/` for the address of the server."""
-    parsed: Json = msgspec.json.decode(_text(version))
+def document(version: str, root_url: str = _ROOT) -> Json:
+    """Return the discovery document of a version, for a server at some address."""
+    parsed: Json = msgspec.json.decode(_text(version).replace(_ROOT, root_url))
     return parsed
 
 
 @cache
 def _text(version: str) -> str:
     return files(__package__).joinpath(f"{NAME}_{version}.json").read_text("utf-8")
-
-
-def _own(version: str) -> Api:
-    described = document(version)
-    return Api(
-        name=NAME,
-        version=version,
-        title=described["title"],
-        description=described["description"],
-        document=partial(_served, version),
-    )
-
-
-def _served(version: str, root_url: str) -> Json:
-    parsed: Json = msgspec.json.decode(_text(version).replace(_ROOT, root_url))
-    return parsed
 
 
 def _item(api: Api) -> Json:

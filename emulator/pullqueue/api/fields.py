@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TypeAlias
 
 from pullqueue.api import discovery
@@ -16,6 +17,7 @@ FieldMask: TypeAlias = dict[str, "FieldMask"]
 _TOKEN = re.compile(r"[,/()]|[^,/()]+")
 
 
+@cache
 def known_fields(version: str, method_id: str) -> FieldMask:
     """Return every field of a method's response, as the discovery document has them."""
     document = discovery.document(version)
@@ -25,11 +27,7 @@ def known_fields(version: str, method_id: str) -> FieldMask:
 
 
 def parse_mask(text: str, known: FieldMask) -> FieldMask:
-    """Parse a selector.
-
-    Raises:
-        ApiError: it is malformed, or names a field that no response of the method has.
-    """
+    """Parse a selector, which must name fields that responses of the method have."""
     return _Parser(text).parse(known)
 
 

@@ -1,4 +1,4 @@
-"""The methods of the API: what each does with the engine."""
+"""The methods of the API: what each does with the engine. Requests are refused by ApiError."""
 
 from __future__ import annotations
 
@@ -39,19 +39,11 @@ class RequestContext(NamedTuple):
     """The body."""
 
     def body(self) -> Json:
-        """Return the JSON object in the body.
-
-        Raises:
-            ApiError: there is none.
-        """
+        """Return the JSON object in the body."""
         return bodies.as_json(self.request, self.data)
 
     def new_lease_seconds(self) -> int:
-        """Return the length of the lease that update and patch ask for.
-
-        Raises:
-            ApiError: it is missing or out of range.
-        """
+        """Return the length of the lease that update and patch ask for."""
         return self.parameters.integer(
             "newLeaseSeconds", minimum=0, maximum=self.emulator.limits.lease_seconds
         )

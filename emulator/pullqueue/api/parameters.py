@@ -1,4 +1,7 @@
-"""The parameters of a request: from the query, and from a body that is a form."""
+"""The parameters of a request: from the query, and from a body that is a form.
+
+Every function here raises ApiError for a parameter that is not valid.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,7 @@ class Parameters:
     """The parameters of one request, by name. Where one is given twice, the first counts."""
 
     def __init__(self, *encoded: bytes) -> None:
-        """Parse URL-encoded parameters: the query first, then a form.
-
-        Raises:
-            ApiError: they are not UTF-8, or too many.
-        """
+        """Parse URL-encoded parameters: the query first, then a form."""
         self._values: dict[str, str] = {}
         for text in filter(None, encoded):
             for name, value in _parse(text):
@@ -46,11 +45,7 @@ class Parameters:
         return self._values.get(name)
 
     def integer(self, name: str, *, minimum: int, maximum: int, alias: str = "") -> int:
-        """Return a required parameter as a whole number; `alias` is another name for it.
-
-        Raises:
-            ApiError: it is missing, not a number, or out of range.
-        """
+        """Return a required parameter as a whole number; `alias` is another name for it."""
         value = self._values.get(name, self._values.get(alias))
         if value is None:
             message = messages.REQUIRED_PARAMETER.format(name=name)
@@ -64,11 +59,7 @@ class Parameters:
         return number
 
     def boolean(self, name: str, *, default: bool = False) -> bool:
-        """Return a parameter that is true or false.
-
-        Raises:
-            ApiError: it is neither.
-        """
+        """Return a parameter that is true or false."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -77,11 +68,7 @@ class Parameters:
         return _BOOLEANS[value]
 
     def check_format(self) -> None:
-        """Refuse every response format but plain JSON.
-
-        Raises:
-            ApiError: `alt` is not json, or a `callback` asks for a script.
-        """
+        """Refuse every response format but plain JSON, that is `alt` and `callback`."""
         alt = self._values.get("alt", "json")
         if alt != "json":
             message = messages.INVALID_ENUM.format(value=alt, allowed="json")

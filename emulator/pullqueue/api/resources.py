@@ -1,13 +1,13 @@
 """The resources of the API: tasks, queues and projects as they are sent, and tasks as received.
 
-64-bit numbers are strings, 32-bit numbers are numbers; a field without a value is absent.
+64-bit numbers are strings, 32-bit numbers are numbers; a field without a value is absent. A field
+that is not valid raises ApiError.
 """
 
 from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Iterable
 from string import ascii_letters, ascii_lowercase, digits
 from typing import Final, NamedTuple
 
@@ -19,8 +19,6 @@ from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError
 from pullqueue.tasks import NewTask, Task
 
-TASK_KIND: Final = "taskqueues#task"
-QUEUE_KIND: Final = "taskqueues#taskqueue"
 LEASED_KIND: Final = "taskqueue#tasks"
 """The list that a lease returns: singular, unlike every other kind (discovery)."""
 LISTED_KIND: Final = "taskqueues#tasks"
@@ -57,7 +55,7 @@ def task_json(task: Task, queue_name: str, *, payload: bool = True) -> Json:
     """Return the Task resource; `queue_name` is in the long or short form, as the method sends."""
     enqueued_second = task.enqueued_usec // USEC_PER_SECOND
     resource: Json = {
-        "kind": TASK_KIND,
+        "kind": "taskqueues#task",
         "id": task.name,
         "queueName": queue_name,
         # Whole seconds, though in microseconds: as production sent it.
@@ -80,15 +78,15 @@ def list_json(kind: str, items: list[Json]) -> Json:
 
 def queue_json(queue: Queue, project: Project, *, statistics: bool) -> Json:
     """Return the TaskQueue resource."""
-    resource: Json = {"kind": QUEUE_KIND, "id": project.queue_id(queue.name)}
+    resource: Json = {"kind": "taskqueues#taskqueue", "id": project.queue_id(queue.name)}
     retry = queue.settings.retry_parameters
     if retry is not None and retry.task_retry_limit is not None:
         resource["maxLeases"] = retry.task_retry_limit
     acl = queue.settings.acl
     if acl:
         resource["acl"] = {
-            "consumerEmails": _emails(entry.user_email for entry in acl),
-            "producerEmails": _emails(entry.writer_email for entry in acl),
+            "consumerEmails": [each.user_email for each in acl if each.user_email is not None],
+            "producerEmails": [each.writer_email for each in acl if each.writer_email is not None],
         }
     if statistics:
         resource["stats"] = _statistics_json(queue)
@@ -96,11 +94,7 @@ def queue_json(queue: Queue, project: Project, *, statistics: bool) -> Json:
 
 
 def decode_payload(text: str) -> bytes:
-    """Decode URL-safe base64; padding may be missing, and stray bits at the end are dropped.
-
-    Raises:
-        ApiError: it is something else; `+` and `/` belong to the other alphabet.
-    """
+    """Decode URL-safe base64; padding may be missing, and stray bits at the end are dropped."""
     encoded = text.rstrip("=").encode(errors="replace")
     # `translate` is much faster than a pattern on a large payload.
     if encoded.translate(None, _BASE64_DIGITS) or len(text) - len(encoded) > _MAX_PADDING:
@@ -112,12 +106,7 @@ def decode_payload(text: str) -> bytes:
 
 
 def new_task(body: Json) -> NewTask:
-    """Return the task of an insert; fields that only the server sets are ignored.
-
-    Raises:
-        ApiError: the payload is missing, or a field is of another type.
-        InvalidEtaError: leaseTimestamp is not a valid time.
-    """
+    """Return the task of an insert; fields that only the server sets are ignored."""
     payload = text_field(body, "payloadBase64")
     if payload is None:
         raise ApiError(messages.PAYLOAD_REQUIRED, reason="required")
@@ -136,11 +125,7 @@ def new_task(body: Json) -> NewTask:
 
 
 def text_field(body: Json, name: str) -> str | None:
-    """Return a field that is text; null means absent.
-
-    Raises:
-        ApiError: it is something else.
-    """
+    """Return a field that is text; null means absent."""
     value = body.get(name)
     if value is None or isinstance(value, str):
         return value
@@ -148,22 +133,15 @@ def text_field(body: Json, name: str) -> str | None:
 
 
 def integer_field(body: Json, name: str) -> int | None:
-    """Return a 64-bit number, sent as a string (as the API writes them) or as a number.
-
-    Raises:
-        ApiError: it is something else.
-    """
+    """Return a 64-bit number, sent as a string (as the API writes them) or as a number."""
     value = body.get(name)
     if value is None:
         return None
-    number = None
-    if isinstance(value, int) and not isinstance(value, bool):
-        number = value
-    elif isinstance(value, str) and _INT64.fullmatch(value):
-        number = int(value)
-    if number is None or not -(2**63) <= number < 2**63:
-        raise ApiError(f"{name} is {value!r:.100}: give a 64-bit number in a JSON string")
-    return number
+    if isinstance(value, str) and _INT64.fullmatch(value):
+        value = int(value)
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise ApiError(f"{name} is {body[name]!r:.100}: give a 64-bit number in a JSON string")
+    return value
 
 
 def short_queue_name(text: str) -> str:
@@ -189,10 +167,6 @@ def _statistics_json(queue: Queue) -> Json:
         # Seconds, where every other time is in microseconds (reference).
         resource["oldestTask"] = str(to_usec(statistics.oldest_eta) // USEC_PER_SECOND)
     return resource
-
-
-def _emails(entries: Iterable[str | None]) -> list[str]:
-    return [email for email in entries if email is not None]
 
 
 def _invalid_payload(what: str) -> ApiError:

@@ -94,9 +94,8 @@ class Tokens:
         """Return a token for an e-mail address, valid for an hour."""
         expires_usec = self._clock.now_usec() + TOKEN_SECONDS * USEC_PER_SECOND
         signed = self._token_texts.dumps([email, sorted(scopes), expires_usec])
-        return Token(
-            text=f"{_PREFIX}{signed}", email=email, scopes=scopes, expires_usec=expires_usec
-        )
+        text = f"{_PREFIX}{signed}"
+        return Token(text=text, email=email, scopes=scopes, expires_usec=expires_usec)
 
     def find(self, text: str) -> Token | None:
         """Return the token with a text; None if there is none, or it has expired."""
@@ -204,19 +203,18 @@ class Tokens:
         )
 
     def _verified(self, assertion: str, *, audience: str | None = None) -> dict[str, Any]:
-        """Return the claims of a JWT for the token endpoint, or for an audience.
-
-        One for an audience may name scopes instead.
-        """
+        """Return the claims of a JWT for the token endpoint, or for an audience."""
         try:
             import jwt  # noqa: PLC0415 - slow to import
         except ImportError:
             raise _missing_extra() from None
         try:
-            for key in self._keys(jwt.get_unverified_header(assertion).get("kid"), assertion):
+            unverified = jwt.decode_complete(assertion, options={"verify_signature": False})
+            claims = unverified["payload"]
+            # One for an audience may name scopes instead.
+            has_audience = audience is None or "aud" in claims
+            for key in self._keys(unverified["header"].get("kid"), issuer=claims.get("iss")):
                 with suppress(jwt.InvalidSignatureError):
-                    unverified = jwt.decode(assertion, options={"verify_signature": False})
-                    for_scopes = audience is not None and "aud" not in unverified
                     return jwt.decode(
                         assertion,
                         key.public_pem,
@@ -225,8 +223,8 @@ class Tokens:
                         issuer=key.email,
                         leeway=_LEEWAY_SECONDS,
                         options={
-                            "require": ["iss", "exp", "iat", *([] if for_scopes else ["aud"])],
-                            "verify_aud": not for_scopes,
+                            "require": ["iss", "exp", "iat", *(["aud"] if has_audience else [])],
+                            "verify_aud": has_audience,
                         },
                     )
         except (jwt.InvalidTokenError, ValueError, TypeError, OverflowError) as error:
@@ -237,18 +235,12 @@ class Tokens:
             "with `pullqueue credentials`"
         )
 
-    def _keys(self, identifier: str | None, assertion: str) -> list[_Key]:
+    def _keys(self, identifier: str | None, *, issuer: str) -> list[_Key]:
         """Return the keys that may have signed a JWT: the one it names, or those of its issuer."""
-        import jwt  # noqa: PLC0415 - slow to import
-
-        if identifier is not None:
-            return [self._key(identifier)]
-        claims = jwt.decode(assertion, options={"verify_signature": False})
-        return [key for key in self._made if key.email == claims.get("iss")]
-
-    def _key(self, identifier: str) -> _Key:
+        if identifier is None:
+            return [key for key in self._made if key.email == issuer]
         try:
-            return _Key(*self._key_ids.loads(identifier))
+            return [_Key(*self._key_ids.loads(identifier))]
         except BadData:
             raise GrantError(
                 "the key is unknown: it is of another server, or of an earlier run without "
