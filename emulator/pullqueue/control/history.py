@@ -11,7 +11,6 @@ from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import from_usec
-from pullqueue.control import models
 from pullqueue.control.depths import Depth
 from pullqueue.control.models import Bytes, Count, Maybe, Model, Time, given, iso
 from pullqueue.control.operations import operation
@@ -82,12 +81,6 @@ class Request(Model):
             body=Bytes.of(logged.body, total=logged.body_bytes),
             answer=Bytes.of(logged.answer, total=logged.answer_bytes),
         )
-
-
-class OneRequest(Model):
-    """One request."""
-
-    request: Request
 
 
 class Requests(Model):
@@ -168,21 +161,21 @@ def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
     )
 
 
-@operation("DELETE", "/requests")
-def clear_requests(state: ServerState) -> models.Deleted:
+@operation("DELETE", "/requests", key="deleted")
+def clear_requests(state: ServerState) -> Count:
     """Delete the record of the requests."""
-    return models.Deleted(deleted=state.requests.clear())
+    return state.requests.clear()
 
 
-@operation("GET", "/requests/{number}")
-def get_request(state: ServerState, number: str) -> OneRequest:
+@operation("GET", "/requests/{number}", key="request")
+def get_request(state: ServerState, number: str) -> Request:
     """Return one of the latest requests."""
     known = number.isdecimal() and len(number) < 19
     logged = state.requests.get(int(number)) if known else None
     if logged is None:
         message = f"request {number!r:.30} is not recorded: only the latest are"
         raise ApiError(message, status=404)
-    return OneRequest(request=Request.of(logged))
+    return Request.of(logged)
 
 
 @operation("GET", "/depths")

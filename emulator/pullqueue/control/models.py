@@ -7,6 +7,7 @@ microseconds since the epoch.
 from __future__ import annotations
 
 from base64 import b64encode
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -55,7 +56,11 @@ class Bytes(Model):
         size = len(data) if total is None else total
         shown = data if limit is None else data[:limit]
         truncated = len(shown) < size
-        text = _text(shown, truncated=truncated)
+        try:
+            # The cut may have gone through a character.
+            text = getincrementaldecoder("utf-8")().decode(shown, final=not truncated)
+        except UnicodeDecodeError:
+            text = None
         return cls(size=size, truncated=truncated, text=text, base64=b64encode(shown).decode())
 
 
@@ -83,14 +88,13 @@ class Queue(Model):
     @classmethod
     def of(cls, queue: engine.Queue) -> Queue:
         """Return a queue as it is now."""
-        numbers = queue.fetch_statistics()
-        oldest = numbers.oldest_eta
+        numbers = queue.fetch_statistics()._asdict()
+        oldest = numbers.pop("oldest_eta")
         age = None if oldest is None else (from_usec(queue.now_usec()) - oldest).total_seconds()
         is_due = age is not None and age >= 0
-        settings = asdict(queue.settings)
-        shown = {
+        settings = {
             name: value
-            for name, value in settings.items()
+            for name, value in asdict(queue.settings).items()
             if value is not None and name not in ("name", "mode", "line", "column")
         }
         return cls(
@@ -99,17 +103,11 @@ class Queue(Model):
             state=queue.state,
             created=queue.created,
             disabled=queue.disabled,
-            tasks=numbers.tasks,
-            available=numbers.available,
-            leased=numbers.leased,
-            scheduled=numbers.scheduled,
             exhausted=len(queue.exhausted) if queue.mode is QueueMode.PULL else 0,
             oldest_eta=iso(oldest),
             oldest_age_seconds=age if is_due else None,
-            leased_last_minute=numbers.leased_last_minute,
-            leased_last_hour=numbers.leased_last_hour,
-            bytes_stored=numbers.bytes_stored,
-            settings=shown,
+            settings=settings,
+            **numbers,
         )
 
 
@@ -129,20 +127,23 @@ class Task(Model):
     bytes_stored: Count
     payload: Bytes
 
-    @classmethod
-    def of(
-        cls,
-        task: EngineTask,
-        queue: engine.Queue,
-        *,
-        now_usec: int,
-        payload_bytes: int | None,
-        exhausted: bool = False,
-    ) -> Task:
-        """Return a task with the first `payload_bytes` of its payload, or all."""
+
+def tasks_of(
+    tasks: Sequence[EngineTask],
+    queue: engine.Queue,
+    *,
+    payload_bytes: int | None = None,
+    exhausted: bool = False,
+) -> list[Task]:
+    """Return tasks of a queue as they are now, or as they were when they were exhausted.
+
+    Of each payload they have the first `payload_bytes`, or all.
+    """
+    now_usec, shown = queue.now_usec(), []
+    for task in tasks:
         state: ShownState = EXHAUSTED if exhausted else task.state_at(now_usec).value
         left = (task.eta_usec - now_usec) / USEC_PER_SECOND
-        return cls(
+        one = Task(
             name=task.name,
             queue=task.queue_name,
             tag=task.tag,
@@ -156,21 +157,8 @@ class Task(Model):
             bytes_stored=task.stored_bytes,
             payload=Bytes.of(task.payload, payload_bytes),
         )
-
-
-def tasks_of(
-    tasks: Sequence[EngineTask],
-    queue: engine.Queue,
-    *,
-    payload_bytes: int | None,
-    exhausted: bool = False,
-) -> list[Task]:
-    """Return tasks of a queue as they are now, or as they were when they were exhausted."""
-    now_usec = queue.now_usec()
-    return [
-        Task.of(each, queue, now_usec=now_usec, payload_bytes=payload_bytes, exhausted=exhausted)
-        for each in tasks
-    ]
+        shown.append(one)
+    return shown
 
 
 class NewTask(Model):
@@ -218,24 +206,6 @@ class TaskNames(Model):
     tasks: list[str]
 
 
-class OneQueue(Model):
-    """One queue."""
-
-    queue: Queue
-
-
-class Queues(Model):
-    """All queues."""
-
-    queues: list[Queue]
-
-
-class OneTask(Model):
-    """One task."""
-
-    task: Task
-
-
 class Tasks(Model):
     """A page of tasks."""
 
@@ -267,18 +237,6 @@ class Deletion(Model):
     result: str
 
 
-class Deletions(Model):
-    """The results for several names."""
-
-    results: list[Deletion]
-
-
-class Deleted(Model):
-    """How many were deleted."""
-
-    deleted: Count
-
-
 def given(value: Maybe[_T]) -> _T | None:
     """Return a field, or None where it is absent."""
     return None if isinstance(value, UnsetType) else value
@@ -306,13 +264,3 @@ def time_of(text: str, field_name: str, error: type[PullQueueError]) -> datetime
         )
         raise error(message)
     return time
-
-
-def _text(data: bytes, *, truncated: bool) -> str | None:
-    # The cut may have gone through a character of up to four bytes.
-    for end in range(len(data), len(data) - (4 if truncated else 1), -1):
-        try:
-            return data[: max(end, 0)].decode()
-        except UnicodeDecodeError:
-            continue
-    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import msgspec
@@ -45,20 +46,14 @@ class Error(Model):
 def document() -> Json:
     """Return the document."""
     operations = list(OPERATIONS.values())
-    models: list[type] = [Error]
-    for operation in operations:
-        used = (operation.query, operation.body, operation.result)
-        models += [model for model in used if model is not None]
-    types = list(dict.fromkeys(models))
+    bodies = [each.body for each in operations if each.body is not None]
+    types = list(dict.fromkeys([Error, *(each.result for each in operations), *bodies]))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     schema_of = dict(zip(types, schemas, strict=True))
     paths: Json = {}
     for operation in operations:
-        query: Json = components.get(getattr(operation.query, "__name__", ""), {})
-        described = _operation(operation, schema_of, query)
+        described = _operation(operation, schema_of)
         paths.setdefault(operation.path, {})[operation.verb.lower()] = described
-    for operation in operations:
-        components.pop(getattr(operation.query, "__name__", ""), None)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -73,27 +68,19 @@ def document() -> Json:
     }
 
 
-def _operation(operation: Operation, schema_of: dict[type, Json], query: Json) -> Json:
+def _operation(operation: Operation, schema_of: dict[type, Json]) -> Json:
     result = schema_of[operation.result]
+    if operation.key:
+        result = {
+            "type": "object",
+            "properties": {operation.key: result},
+            "required": [operation.key],
+            "additionalProperties": False,
+        }
     described: Json = {
         "operationId": operation.id,
         "summary": operation.summary,
-        "parameters": [
-            *(
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-                for name in operation.path_parameters
-            ),
-            *(
-                {
-                    "name": name,
-                    "in": "query",
-                    "required": name in query["required"],
-                    "description": schema.get("description", ""),
-                    "schema": {key: each for key, each in schema.items() if key != "description"},
-                }
-                for name, schema in query.get("properties", {}).items()
-            ),
-        ],
+        "parameters": [*_path_parameters(operation.path), *_query_parameters(operation.query)],
         "responses": {
             "200": _content("The result", operation.content_type, result),
             "default": _content("An error", "application/json", schema_of[Error]),
@@ -105,6 +92,29 @@ def _operation(operation: Operation, schema_of: dict[type, Json], query: Json) -
         schema = {"schema": schema_of[operation.body]}
         described["requestBody"] = {"required": True, "content": {"application/json": schema}}
     return described
+
+
+def _path_parameters(path: str) -> list[Json]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+
+
+def _query_parameters(model: type[Model] | None) -> list[Json]:
+    if model is None:
+        return []
+    schema = msgspec.json.schema(model)["$defs"][model.__name__]
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in schema["required"],
+            "description": described.pop("description", ""),
+            "schema": described,
+        }
+        for name, described in schema["properties"].items()
+    ]
 
 
 def _content(description: str, content_type: str, schema: Json) -> Json:

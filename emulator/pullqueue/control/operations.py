@@ -4,7 +4,8 @@
     def lease_tasks(state: ServerState, queue: str, body: LeaseRequest) -> LeasedTasks: ...
 
 Parameters in braces are texts of the path. `query` and `body` are msgspec structs: what does not
-match them is refused. The first sentence of the docstring is the summary in the OpenAPI document.
+match them is refused. With a `key`, the result is sent as this member of an object. The first
+sentence of the docstring is the summary in the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -50,12 +51,8 @@ class Operation:
     query: type[Model] | None
     body: type[Model] | None
     result: type
+    key: str
     content_type: str
-
-    @property
-    def path_parameters(self) -> list[str]:
-        """The names of the parameters in the path."""
-        return re.findall(r"{(\w+)}", self.path)
 
 
 OPERATIONS: Final[dict[str, Operation]] = {}
@@ -63,12 +60,12 @@ OPERATIONS: Final[dict[str, Operation]] = {}
 
 
 def operation(
-    verb: str, path: str, *, content_type: str = JSON_TYPE
+    verb: str, path: str, *, key: str = "", content_type: str = JSON_TYPE
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Register a handler as an operation; its id is its name in camel case."""
 
     def register(handle: Callable[_P, _R]) -> Callable[_P, _R]:
-        hints = get_type_hints(handle)
+        hints = get_type_hints(handle, include_extras=True)
         first, *more = handle.__name__.split("_")
         identifier = "".join([first, *(word.title() for word in more)])
         OPERATIONS[identifier] = Operation(
@@ -80,6 +77,7 @@ def operation(
             query=hints.get("query"),
             body=hints.get("body"),
             result=hints["return"],
+            key=key,
             content_type=content_type,
         )
         return handle
@@ -111,7 +109,8 @@ def call(
     if operation.body is not None:
         arguments["body"] = _parse_body(body, operation.body)
     with bypass_interceptors():
-        return operation.handle(state, **arguments)
+        result = operation.handle(state, **arguments)
+    return {operation.key: result} if operation.key else result
 
 
 def _parse_query(query: Mapping[str, str], model: type[Model]) -> Model:

@@ -121,31 +121,28 @@ class Changed(models.Model):
     failed: dict[str, str]
 
 
-@operation("GET", "/queues")
-def list_queues(state: ServerState) -> models.Queues:
+@operation("GET", "/queues", key="queues")
+def list_queues(state: ServerState) -> list[models.Queue]:
     """List all queues with their numbers and settings."""
-    return models.Queues(
-        queues=[models.Queue.of(queue) for queue in state.emulator.queues if _is_wanted(queue)]
-    )
+    return [models.Queue.of(queue) for queue in state.emulator.queues if _is_wanted(queue)]
 
 
-@operation("GET", _QUEUE)
-def get_queue(state: ServerState, queue: str) -> models.OneQueue:
+@operation("GET", _QUEUE, key="queue")
+def get_queue(state: ServerState, queue: str) -> models.Queue:
     """Return one queue."""
-    return models.OneQueue(queue=models.Queue.of(state.emulator.queue(queue)))
+    return models.Queue.of(state.emulator.queue(queue))
 
 
-@operation("POST", f"{_QUEUE}/purge")
-def purge_queue(state: ServerState, queue: str) -> models.Deleted:
+@operation("POST", f"{_QUEUE}/purge", key="deleted")
+def purge_queue(state: ServerState, queue: str) -> models.Count:
     """Delete all tasks of a queue."""
-    return models.Deleted(deleted=state.emulator.queue(queue).purge())
+    return state.emulator.queue(queue).purge()
 
 
-@operation("POST", "/purge")
-def purge_all(state: ServerState) -> models.Deleted:
+@operation("POST", "/purge", key="deleted")
+def purge_all(state: ServerState) -> models.Count:
     """Delete all tasks of all pull queues that are not disabled."""
-    usable = [queue for queue in state.pull_queues() if not queue.disabled]
-    return models.Deleted(deleted=sum(queue.purge() for queue in usable))
+    return sum(queue.purge() for queue in state.pull_queues() if not queue.disabled)
 
 
 @operation("GET", f"{_QUEUE}/tasks")
@@ -198,48 +195,45 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
         group_by_tag=tag is not None if body.group_by_tag is UNSET else body.group_by_tag,
         tag=tag,
     )
-    tasks = tasks_of(lease.tasks, found, payload_bytes=None)
-    return models.LeasedTasks(tasks=tasks, rate_limited=lease.rate_limited)
+    return models.LeasedTasks(tasks_of(lease.tasks, found), lease.rate_limited)
 
 
-@operation("POST", f"{_QUEUE}/delete")
-def delete_tasks(state: ServerState, queue: str, body: models.TaskNames) -> models.Deletions:
+@operation("POST", f"{_QUEUE}/delete", key="results")
+def delete_tasks(state: ServerState, queue: str, body: models.TaskNames) -> list[models.Deletion]:
     """Delete tasks by name, leased or not."""
     results = state.emulator.queue(queue).delete_tasks(body.tasks)
-    return models.Deletions(
-        results=[
-            models.Deletion(task=name, result=result.value)
-            for name, result in zip(body.tasks, results, strict=True)
-        ]
-    )
+    return [
+        models.Deletion(task=name, result=result.value)
+        for name, result in zip(body.tasks, results, strict=True)
+    ]
 
 
-@operation("GET", _TASK)
-def get_task(state: ServerState, queue: str, task: str) -> models.OneTask:
+@operation("GET", _TASK, key="task")
+def get_task(state: ServerState, queue: str, task: str) -> models.Task:
     """Return one task with its payload."""
     found = state.emulator.queue(queue)
-    return _one_task(found.get_task(task), found)
+    return tasks_of([found.get_task(task)], found)[0]
 
 
-@operation("DELETE", _TASK)
-def delete_task(state: ServerState, queue: str, task: str) -> models.Deleted:
+@operation("DELETE", _TASK, key="deleted")
+def delete_task(state: ServerState, queue: str, task: str) -> models.Count:
     """Delete one task, leased or not."""
     result = state.emulator.queue(queue).delete_tasks(task)[0]
     if result is not DeleteResult.DELETED:
         message = f"task {task!r} of queue {queue!r} {not_deleted(result)}"
         raise ApiError(message, status=404)
-    return models.Deleted(deleted=1)
+    return 1
 
 
-@operation("POST", f"{_TASK}/lease")
+@operation("POST", f"{_TASK}/lease", key="task")
 def change_lease(
     state: ServerState, queue: str, task: str, body: models.LeaseChange
-) -> models.OneTask:
+) -> models.Task:
     """Change the end of the current lease of a task, or release it."""
     found = state.emulator.queue(queue)
     expected = given(body.eta_usec)
     changed = found.modify_lease(task, body.lease_seconds, expected_eta_usec=expected)
-    return _one_task(changed, found)
+    return tasks_of([changed], found)[0]
 
 
 @operation("POST", f"{_QUEUE}/change")
@@ -327,10 +321,6 @@ def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     return changed, failed
 
 
-def _one_task(task: Task, queue: Queue) -> models.OneTask:
-    return models.OneTask(task=tasks_of([task], queue, payload_bytes=None)[0])
-
-
 def _walk(
     queue: Queue,
     chosen: TaskFilter,
@@ -391,30 +381,25 @@ def _count(queue: Queue, chosen: TaskQuery) -> int | None:
 def _search(queue: Queue, query: TaskQuery) -> tuple[list[Task], tuple[int, int] | None]:
     """Return a page of tasks, and after which one the next page begins, if there may be more."""
     text = query.search.casefold()
-    size = query.limit + 1 if not text else _PAGE
-    walked = _walk(queue, query, size=size, position=_position(given(query.after)))
+    size = _PAGE if text else query.limit + 1
+    position = _position(given(query.after))
     found: list[Task] = []
-    last: Task | None = None
-    for task in islice(walked, _SEARCHED_TASKS):
-        if len(found) == query.limit:
-            return found, found[-1][:2]
-        last = task
+    for number, task in enumerate(_walk(queue, query, size=size, position=position)):
+        if len(found) == query.limit or number == _SEARCHED_TASKS:
+            return found, position
+        position = task[:2]
         if _contains(task, text):
             found.append(task)
-    more = text and last is not None and next(_walk(queue, query, size=1, position=last[:2]), None)
-    return found, last[:2] if more and last is not None else None
+    return found, None
 
 
 def _contains(task: Task, text: str) -> bool:
     """Return whether name or payload contain a text, in any case."""
-    return text in task.name.casefold() or _is_in(task.payload, text)
-
-
-def _is_in(payload: bytes, text: str) -> bool:
-    """Return whether a payload contains a text, in any case."""
+    if text in task.name.casefold():
+        return True
     if text.isascii():
-        return text.encode() in payload.lower()
-    return text in payload.decode("utf-8", "replace").casefold()
+        return text.encode() in task.payload.lower()
+    return text in task.payload.decode("utf-8", "replace").casefold()
 
 
 def _fitting(tasks: list[Task], limit: int) -> list[Task]:

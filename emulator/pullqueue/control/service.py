@@ -23,12 +23,6 @@ from pullqueue.control.state import ServerState
 from pullqueue.errors import ClockError, PullQueueError
 
 
-class Health(Model):
-    """Whether the process answers."""
-
-    status: str
-
-
 class Ready(Model):
     """Whether tasks can be stored, or why not."""
 
@@ -57,12 +51,6 @@ class Config(Model):
     queues: list[models.Queue]
 
 
-class Reset(Model):
-    """That everything was deleted."""
-
-    reset: bool
-
-
 class Clock(Model):
     """The time, and when something changes by itself."""
 
@@ -76,18 +64,6 @@ class ClockMove(Model):
 
     advance: Maybe[float] = UNSET
     move_to: Maybe[Time] = UNSET
-
-
-class OneFault(Model):
-    """One fault."""
-
-    fault: Fault
-
-
-class Faults(Model):
-    """The faults that are set."""
-
-    faults: list[Fault]
 
 
 class TokenQuery(Model):
@@ -105,10 +81,10 @@ class CredentialsRequest(Model):
     email: str
 
 
-@operation("GET", "/health")
-def get_health(_state: ServerState) -> Health:
+@operation("GET", "/health", key="status")
+def get_health(_state: ServerState) -> str:
     """Return whether the process answers at all."""
-    return Health(status="ok")
+    return "ok"
 
 
 @operation("GET", "/ready")
@@ -156,11 +132,11 @@ def reload_config(state: ServerState) -> Changes:
     return file.reload(state.emulator)
 
 
-@operation("POST", "/reset")
-def reset(state: ServerState) -> Reset:
+@operation("POST", "/reset", key="reset")
+def reset(state: ServerState) -> bool:
     """Delete tasks, names, history, requests, faults; keep configuration and clock."""
     state.reset()
-    return Reset(reset=True)
+    return True
 
 
 @operation("GET", "/clock")
@@ -194,33 +170,33 @@ def move_clock(state: ServerState, body: ClockMove) -> Clock:
     return get_clock(state)
 
 
-@operation("GET", "/faults")
-def list_faults(state: ServerState) -> Faults:
+@operation("GET", "/faults", key="faults")
+def list_faults(state: ServerState) -> list[Fault]:
     """List the faults that are set, and how often each has triggered."""
-    return Faults(faults=state.faults.list())
+    return state.faults.list()
 
 
-@operation("POST", "/faults")
-def set_fault(state: ServerState, body: NewFault) -> OneFault:
+@operation("POST", "/faults", key="fault")
+def set_fault(state: ServerState, body: NewFault) -> Fault:
     """Set a fault: calls of the app fail, lose their answer, take time or lease nothing."""
-    return OneFault(fault=state.faults.set(body))
+    return state.faults.set(body)
 
 
-@operation("DELETE", "/faults")
-def clear_faults(state: ServerState) -> models.Deleted:
+@operation("DELETE", "/faults", key="deleted")
+def clear_faults(state: ServerState) -> Count:
     """Remove all faults."""
-    return models.Deleted(deleted=state.faults.clear())
+    return state.faults.clear()
 
 
-@operation("DELETE", "/faults/{number}")
-def remove_fault(state: ServerState, number: str) -> models.Deleted:
+@operation("DELETE", "/faults/{number}", key="deleted")
+def remove_fault(state: ServerState, number: str) -> Count:
     """Remove one fault."""
     if not (number.isdecimal() and len(number) < 19 and state.faults.remove(int(number))):
         numbers = ", ".join(str(fault.number) for fault in state.faults.list())
         advice = f"give one of {numbers}" if numbers else "none is set"
         message = f"there is no fault {number!r:.30}: {advice}"
         raise ApiError(message, status=404)
-    return models.Deleted(deleted=1)
+    return 1
 
 
 @operation("GET", "/token")

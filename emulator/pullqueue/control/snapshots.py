@@ -67,12 +67,6 @@ class Snapshot(Model):
     queues: dict[str, SavedQueue]
 
 
-class Loaded(Model):
-    """How many tasks were loaded."""
-
-    tasks: Count
-
-
 class SnapshotQuery(Model):
     """How to load a snapshot."""
 
@@ -92,8 +86,8 @@ def save_snapshot(state: ServerState) -> Snapshot:
     )
 
 
-@operation("PUT", "/snapshot")
-def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> Loaded:
+@operation("PUT", "/snapshot", key="tasks")
+def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> Count:
     """Replace everything the queues contain; a bad snapshot changes nothing."""
     shift_usec = state.emulator.now_usec() - body.taken_usec if query.shift else 0
     limits = state.emulator.limits
@@ -106,7 +100,7 @@ def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> L
     _check_unique(contents)
     state.emulator.restore(contents)
     state.depths.clear()
-    return Loaded(tasks=sum(len(each.tasks) for each in contents.values()))
+    return sum(len(each.tasks) for each in contents.values())
 
 
 def _saved_queue(contents: QueueContents) -> SavedQueue:
@@ -146,18 +140,17 @@ def _contents(queue_name: str, saved: SavedQueue, shift_usec: int, limits: Limit
 
 
 def _record(saved: SavedRecord, name: str, shift_usec: int) -> QueueRecord:
-    times = {
-        field: None if usec is None else _shifted(usec, shift_usec)
-        for field, usec in (
-            ("purged_usec", saved.purged_usec),
-            ("deleted_usec", saved.deleted_usec),
-        )
-    }
     settings = None
     if saved.settings is not None:
         named = {**saved.settings, "name": queue_name(name)}
         settings = msgspec.convert(named, QueueSettings).to_json()
-    return QueueRecord(paused=saved.paused, settings=settings, **times)
+    purged, deleted = saved.purged_usec, saved.deleted_usec
+    return QueueRecord(
+        paused=saved.paused,
+        purged_usec=None if purged is None else _shifted(purged, shift_usec),
+        deleted_usec=None if deleted is None else _shifted(deleted, shift_usec),
+        settings=settings,
+    )
 
 
 def _task(saved: SavedTask, queue_name: str, shift_usec: int, limits: Limits) -> Task:
