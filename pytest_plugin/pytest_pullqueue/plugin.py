@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from pullqueue.sdk.stub import PullQueueStub
     from pullqueue.server.lifecycle import Server
     from pullqueue.testing import Faults, FixtureClock, LiveServer
+    from pullqueue.testing.emulating import ConfigSource
     from pytest_pullqueue.intercepting import AnsweredRequests
-    from pytest_pullqueue.settings import ConfigSource, Settings
+    from pytest_pullqueue.settings import Settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from pullqueue.config.model import QueueConfig
+    from pullqueue.testing.emulating import ConfigSource, QueueEntries
 
 MARKER = "pullqueue"
 INI_OPTIONS = {
@@ -30,9 +30,6 @@ MARKER_USAGE = (
     "lease_rate_limit=False, acl=False, store=None, start=None, strict_faults=False): settings of "
     "a test's pull queues"
 )
-
-ConfigSource: TypeAlias = "Path | str | QueueConfig"
-"""A path, the text of a queue.yaml (a str of more than one line), or a configuration."""
 
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
@@ -52,7 +49,7 @@ class Settings:
     """A path relative to the test's file, the text of a queue.yaml, or a `QueueConfig`."""
     config_base: Path = field(default_factory=Path)
     """What a relative path in `config` is relative to."""
-    queues: Sequence[str | Mapping[str, object]] | None = None
+    queues: QueueEntries | None = None
     """Instead of `config`: exactly these, as names of pull queues or entries of queue.yaml."""
     total_storage_limit: str | None = None
     """As in queue.yaml, such as `"1M"`."""
@@ -162,8 +159,6 @@ def _checked(where: str, name: str, value: object) -> object:
         raise SettingsError(f"{wrong}use one of {', '.join(_PROFILES)}")
     if name in ("project", "store", "total_storage_limit") and not isinstance(value, str):
         raise SettingsError(f"{wrong}give a string")
-    if name == "queues" and (isinstance(value, str) or not isinstance(value, Sequence)):
-        raise SettingsError(f"{wrong}give a list of queue names or entries")
     return value
 
 

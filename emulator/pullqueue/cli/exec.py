@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ from pullqueue.cli._options import (
 from pullqueue.config.text import reason_of
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
+from pullqueue.sdk.environment import BRIDGE_PATH, variables_for
+from pullqueue.sdk.missing import NO_SDK_STATUS, SdkMissingError, is_installed
 from pullqueue.tasks import count_tasks
 
 if TYPE_CHECKING:
@@ -156,7 +159,6 @@ def _started(
 ) -> Iterator[str]:
     """Serve the queues of a queue.yaml inside the block, and yield the server's address."""
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
-    from pullqueue.sdk.missing import SdkMissingError, is_installed  # noqa: PLC0415 - with it
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
@@ -186,11 +188,6 @@ def _check_answers(address: str) -> None:
     Raises:
         ServerAddressError: nothing listens there, or something else, or the server refuses.
     """
-    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - imported when it runs
-
-    from pullqueue.sdk.environment import BRIDGE_PATH  # noqa: PLC0415 - the same
-    from pullqueue.sdk.missing import NO_SDK_STATUS  # noqa: PLC0415 - the same
-
     if not is_host_and_port(address):
         raise ServerAddressError(
             f"{ADDRESS_VARIABLE} is {address!r}, which is not a valid address: give HOST:PORT, "
@@ -228,8 +225,6 @@ def _warn_of_missing_sdk(server: str, reason: str) -> None:
 
 def _run(command: Sequence[str], address: str) -> int:
     """Run a program to its end and return the exit status to end with."""
-    from pullqueue.sdk.environment import variables_for  # noqa: PLC0415 - imported when it runs
-
     environment = os.environ | variables_for(address)
     with _forwarding_signals() as started:
         try:

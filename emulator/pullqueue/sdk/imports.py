@@ -17,7 +17,6 @@ try:
             api_base_pb2,
             apiproxy_rpc,
             apiproxy_stub_map,
-            queueinfo,
             taskqueue,
         )
         from google.appengine.api.taskqueue import (
@@ -42,7 +41,6 @@ __all__ = [
     "apiproxy_stub_map",
     "context",
     "messages",
-    "queueinfo",
     "remote_api",
     "taskqueue",
     "taskqueue_stub",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
@@ -29,7 +30,7 @@ def install(emulator: Emulator) -> Iterator[PullQueueStub]:
         stack.enter_context(_stub_map_restored())
         stack.enter_context(_configuration_restored(emulator))
         for owner, name, value in _replacements(emulator):
-            stack.enter_context(_replaced(owner, name, value))
+            stack.enter_context(patch.object(owner, name, value))
         stub = stack.enter_context(_stub(emulator))
         apiproxy_stub_map.apiproxy.ReplaceStub(SERVICE, stub)
         yield stub
@@ -127,13 +128,3 @@ def _changed_copy(module: ModuleType, **changes: object) -> ModuleType:
     copy = ModuleType(module.__name__)
     vars(copy).update(vars(module), **changes)
     return copy
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)

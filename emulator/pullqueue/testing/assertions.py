@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -186,15 +187,12 @@ def assert_added(
     wanted = _Wanted(payload, tag, name)
     with bypass_interceptors():
         tasks, unknown = _added_tasks(_checked(queue))
-    if wanted.is_name_only:
-        found = [*(t.name for t in tasks if t.name == name), *(n for n in unknown if n == name)]
-    else:
-        found = [task.name for task in tasks if not wanted.differences(task)]
-    total = len(tasks) + len(unknown) if wanted.is_anything else len(found)
-    if total == (count if count is not None else max(total, 1)):
+    found = sum(not wanted.differences(task) for task in tasks)
+    found += sum(wanted.is_met_by_name(name) for name in unknown)
+    if found == (count if count is not None else max(found, 1)):
         return
     expected = "at least one task" if count is None else count_tasks(count)
-    lines = [f"expected {expected}{wanted} added to queue {queue.name!r}, but found {total}"]
+    lines = [f"expected {expected}{wanted} added to queue {queue.name!r}, but found {found}"]
     lines += _misses(wanted, tasks, queue.now_usec())
     if unknown:
         lines.append(f"  {count_tasks(len(unknown))} left the queue with unknown payload and tag")
@@ -209,13 +207,9 @@ class _Wanted:
     tag: str | _Untagged | None
     name: str | None
 
-    @property
-    def is_anything(self) -> bool:
-        return self.payload is self.tag is self.name is None
-
-    @property
-    def is_name_only(self) -> bool:
-        return self.payload is self.tag is None and self.name is not None
+    def is_met_by_name(self, name: str) -> bool:
+        """Return whether a task of which only the name is known is one."""
+        return self.payload is self.tag is None and self.name in (None, name)
 
     def differences(self, task: Task) -> list[str]:
         """Return in what a task differs."""
@@ -310,7 +304,7 @@ def remember_added(emulator: Emulator) -> Iterator[None]:
 def _added_tasks(queue: Queue) -> tuple[list[Task], list[str]]:
     """Return the tasks added to a queue, in order, and the names of those no longer known."""
     known: defaultdict[tuple[str, int], dict[int, Task]] = defaultdict(dict)
-    for task in [*queue.exhausted, *_stored_tasks(queue), *_remembered(queue)]:
+    for task in [*queue.exhausted, *queue.list_tasks(sys.maxsize), *_remembered(queue)]:
         known[task.name, task.enqueued_usec][task.sequence] = task
     tasks: list[Task] = []
     unknown: list[str] = []
@@ -329,10 +323,3 @@ def _remembered(queue: Queue) -> Iterator[Task]:
     for interceptor in queue.interceptors:
         if isinstance(interceptor, _AddedTasks):
             yield from interceptor.of(queue.name)
-
-
-def _stored_tasks(queue: Queue) -> Iterator[Task]:
-    page = queue.list_tasks(limit=1000)
-    while page:
-        yield from page
-        page = queue.list_tasks(limit=1000, after=page[-1])

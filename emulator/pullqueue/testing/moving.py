@@ -171,7 +171,8 @@ def sleeping(clock: MovableClock, sleep: Callable[[float], object]) -> Iterator[
     thread_id = threading.get_ident()
     with _installing:
         if not _sleepers:
-            _install()
+            _real.update(time=time.sleep, asyncio=asyncio.sleep)  # noqa: TID251 - to be replaced
+            _replace({id(_real["time"]): _time_sleep, id(_real["asyncio"]): _asyncio_sleep})
         _sleepers.setdefault(thread_id, []).append(_Sleeper(clock, sleep))
     try:
         yield
@@ -181,7 +182,7 @@ def sleeping(clock: MovableClock, sleep: Callable[[float], object]) -> Iterator[
             if not _sleepers[thread_id]:
                 del _sleepers[thread_id]
             if not _sleepers:
-                _uninstall()
+                _replace({id(_time_sleep): _real["time"], id(_asyncio_sleep): _real["asyncio"]})
 
 
 def _sleeper() -> _Sleeper | None:
@@ -208,15 +209,6 @@ async def _asyncio_sleep(delay: float, result: object = None) -> object:
         return await _real["asyncio"](delay, result)
     await sleeper.sleep_async(delay, lambda: _real["asyncio"](0))
     return result
-
-
-def _install() -> None:
-    _real.update(time=time.sleep, asyncio=asyncio.sleep)  # noqa: TID251 - to be replaced
-    _replace({id(_real["time"]): _time_sleep, id(_real["asyncio"]): _asyncio_sleep})
-
-
-def _uninstall() -> None:
-    _replace({id(_time_sleep): _real["time"], id(_asyncio_sleep): _real["asyncio"]})
 
 
 def _replace(replacements: Mapping[int, object]) -> None:
