@@ -16,6 +16,7 @@ from odd_servers import answering
 from served import serving
 
 from pullqueue.cli import main
+from pullqueue.extras import install_command
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ class TestJoining:
                 )
         own = run(*python("print('ran')"), folder=folder, PYTHONPATH=str(no_sdk))
 
-        reason = "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'\n"
+        reason = f"App Engine's SDK is not installed: {install_command('appengine')}\n"
         cannot = "pullqueue: a program on App Engine's SDK cannot use"
         assert joined == (0, "ran\n", f"{cannot} the server at {address}: {reason}")
         assert own[:2] == (0, "ran\n")

@@ -18,6 +18,7 @@ SOURCE = ROOT / "emulator" / "pullqueue"
 
 ORDER = (
     "errors",
+    "extras",
     "error_codes",
     "address",
     "clock",

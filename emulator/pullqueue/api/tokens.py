@@ -21,6 +21,7 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.errors import PullQueueError
+from pullqueue.extras import install_command
 
 SCOPES: Final = (
     "https://www.googleapis.com/auth/taskqueue",
@@ -251,7 +252,6 @@ class Tokens:
 
 def _missing_extra() -> ApiError:
     return ApiError(
-        "keys of service accounts need an extra where the server runs: pip install "
-        "'pullqueue[auth]'",
+        f"keys of service accounts need an extra where the server runs: {install_command('auth')}",
         status=501,
     )

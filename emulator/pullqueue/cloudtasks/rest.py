@@ -27,6 +27,7 @@ from pullqueue.cloudtasks.methods import (
     Method,
 )
 from pullqueue.errors import PullQueueError
+from pullqueue.extras import install_command
 
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message
@@ -43,8 +44,8 @@ _SYSTEM_PARAMETERS: Final = frozenset(
 )
 """Query parameters that every method of Google's APIs knows."""
 _MISSING_EXTRA: Final = (
-    "Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]', then start the "
-    "server again"
+    f"Cloud Tasks v2beta2 needs an extra: {install_command('cloudtasks')}, then start the server "
+    "again"
 )
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 _FORMATS: Final = ("", "json", "json;enum-encoding=string", "json;enum-encoding=int")

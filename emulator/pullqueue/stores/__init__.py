@@ -47,8 +47,10 @@ def store_from_url(url: str) -> StoreFactory:
     try:
         from pullqueue.stores.postgres import postgres_store  # noqa: PLC0415 - needs an extra
     except ImportError as error:
+        from pullqueue.extras import install_command  # noqa: PLC0415 - only this error needs it
+
         raise StoreError(
             f"a postgresql store needs {error.name or 'a package'}, which is not installed: "
-            "pip install 'pullqueue[postgres]'"
+            f"{install_command('postgres')}"
         ) from error
     return postgres_store(url)

@@ -16,6 +16,7 @@ from werkzeug.test import TestResponse
 
 from pullqueue import Emulator
 from pullqueue.clock import SystemClock
+from pullqueue.extras import install_command
 from pullqueue.server.app import create_app
 
 SCOPE = "https://www.googleapis.com/auth/taskqueue"
@@ -78,8 +79,8 @@ class TestGrant:
 
         assert refused.status_code == 501
         assert refused.get_json()["error"]["message"] == (
-            "keys of service accounts need an extra where the server runs: pip install "
-            "'pullqueue[auth]'"
+            "keys of service accounts need an extra where the server runs: "
+            f"{install_command('auth')}"
         )
         assert guarded.get("/_emulator/token?email=a@b").status_code == 200
 

@@ -12,6 +12,7 @@ import pytest
 from cloudtasks_api import LOCATION, PULL, RestApi
 
 from pullqueue import Emulator
+from pullqueue.extras import install_command
 from pullqueue.server.lifecycle import Server
 
 LEASE = {"leaseDuration": "60s"}
@@ -268,9 +269,7 @@ def test_without_the_extra() -> None:
         [sys.executable, "-c", WITHOUT_EXTRA], check=False, capture_output=True, text=True
     )
 
-    assert (
-        "501 Cloud Tasks v2beta2 needs an extra: pip install 'pullqueue[cloudtasks]'" in done.stdout
-    )
+    assert f"501 Cloud Tasks v2beta2 needs an extra: {install_command('cloudtasks')}" in done.stdout
 
 
 def test_grpc_without_the_extra(tmp_path: Path) -> None:
@@ -286,7 +285,7 @@ def test_grpc_without_the_extra(tmp_path: Path) -> None:
     )
 
     assert (done.returncode, done.stdout) == (3, "")
-    assert "pip install 'pullqueue[cloudtasks]'" in done.stderr
+    assert install_command("cloudtasks") in done.stderr
 
 
 UNUSED = """

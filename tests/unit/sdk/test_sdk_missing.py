@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from pullqueue import InvalidTagError
+from pullqueue.extras import install_command
 from pullqueue.sdk import bridge
 from pullqueue.sdk.imports import remote_api
 
@@ -35,12 +36,12 @@ def test_without_the_sdk() -> None:
 
     answer = remote_api.Response.FromString(done.stdout)
     assert answer.rpc_error.code == RpcError.CAPABILITY_DISABLED
-    assert "pip install 'pullqueue[appengine]'" in answer.rpc_error.detail
+    assert install_command("appengine") in answer.rpc_error.detail
     reported, asked, _, installed = done.stderr.decode().splitlines()
     assert (
         reported
         == installed
-        == "App Engine's SDK is not installed: pip install 'pullqueue[appengine]'"
+        == f"App Engine's SDK is not installed: {install_command('appengine')}"
     )
     assert asked == f"501 {reported}"
 

@@ -9,6 +9,7 @@ import pytest
 
 from pullqueue import Emulator, StoreError
 from pullqueue.engine.memory.store import MemoryStore
+from pullqueue.extras import install_command
 from pullqueue.stores import store_from_url
 
 
@@ -63,7 +64,7 @@ except StoreError as error:
 
     assert run.stdout == (
         f"a postgresql store needs {missing}, which is not installed: "
-        "pip install 'pullqueue[postgres]'\n"
+        f"{install_command('postgres')}\n"
     )
 
 
