@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import NamedTuple
 
 from pullqueue.config.document import Source
@@ -34,7 +33,7 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:
     """Check a file's content."""
     result = parse(data, file=file)
     view = View(result, result.root, settings) if result.root is not None else None
-    levels = _levels(settings.profile, settings.at_least, tuple(settings.levels.items()))
+    levels = _levels(settings)
     found = {rule: _reports(rule, result, view) for rule in levels}
     _drop_cascades(found, levels)
     _apply_comments(found, result, loading=settings.loading)
@@ -47,18 +46,14 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:
     return CheckResult(findings, result.source, view)
 
 
-@cache
-def _levels(
-    profile: str, at_least: Severity, changed: tuple[tuple[str, Severity | None], ...]
-) -> dict[Rule, Severity]:
+def _levels(settings: Settings) -> dict[Rule, Severity]:
     """Return the severities of the rules that are looked for."""
-    changes = dict(changed)
     levels: dict[Rule, Severity] = {}
     for rule in all_rules():
-        level = changes.get(rule.name, rule.level(profile))
+        level = settings.levels.get(rule.name, rule.level(settings.profile))
         if level is None and not rule.suppressible:
             level = rule.severity
-        if level is not None and level.reaches(at_least):
+        if level is not None and level.reaches(settings.at_least):
             levels[rule] = level
     return levels
 

@@ -14,6 +14,10 @@ QUEUE: Path = ("queue", 0)
 RETRY: Path = (*QUEUE, "retry_parameters")
 ACL_ENTRY: Path = (*QUEUE, "acl", 0)
 
+INTEGERS = ("bucket_size", "max_concurrent_requests")
+RETRY_INTEGERS = ("task_retry_limit", "max_doublings")
+BACKOFFS = ("min_backoff_seconds", "max_backoff_seconds")
+
 LEVEL_NAMES = {
     TOP: "at the top level",
     QUEUE: "in an entry of `queue`",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -64,27 +65,22 @@ ScalarValue = str | int | float | bool | None
 """What a scalar is to App Engine's reader; a date is given as its text."""
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class Scalar:
     """A single value."""
 
-    __slots__ = ("end", "kind", "opaque", "start", "style", "text", "value")
-
-    def __init__(
-        self, *, start: int, end: int, text: str, style: str = "", opaque: bool = False
-    ) -> None:
-        """Keep a value as it is written; `kind` and `value` are set when it is typed."""
-        self.start = start
-        self.end = end
-        self.text = text
-        """As written, quotes and escapes resolved."""
-        self.style = style
-        """Empty for a plain scalar, else the quote or block character."""
-        self.kind = "str"
-        """What YAML 1.1 makes of it: str, int, float, bool, null or timestamp."""
-        self.value: ScalarValue = text
-        """The value of that kind."""
-        self.opaque = opaque
-        """Whether the value is not known: a template marker, or a refused tag."""
+    start: int
+    end: int
+    text: str
+    """As written, quotes and escapes resolved."""
+    style: str = ""
+    """Empty for a plain scalar, else the quote or block character."""
+    opaque: bool = False
+    """Whether the value is not known: a template marker, or a refused tag."""
+    kind: str = "str"
+    """What YAML 1.1 makes of it: str, int, float, bool, null or timestamp."""
+    value: ScalarValue = ""
+    """The value of that kind."""
 
     @property
     def is_null(self) -> bool:
@@ -109,34 +105,30 @@ class Pair(NamedTuple):
         return max(self.value.end, self.key.end)
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class Mapping:
     """Keys and values in the order of the file, each key once."""
 
-    __slots__ = ("end", "flow", "pairs", "start")
-
-    def __init__(self, *, start: int, end: int, flow: bool = False) -> None:
-        """Begin an empty mapping; `flow` is for one written with braces."""
-        self.start = start
-        self.end = end
-        self.flow = flow
-        self.pairs: list[Pair] = []
+    start: int
+    end: int
+    flow: bool = False
+    """Whether it is written with braces."""
+    pairs: list[Pair] = field(default_factory=list)
 
     def pair(self, key: str) -> Pair | None:
         """Return the pair of a key."""
         return next((pair for pair in self.pairs if pair.key.text == key), None)
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class Sequence:
     """A list."""
 
-    __slots__ = ("end", "flow", "items", "start")
-
-    def __init__(self, *, start: int, end: int, flow: bool = False) -> None:
-        """Begin an empty list; `flow` is for one written with brackets."""
-        self.start = start
-        self.end = end
-        self.flow = flow
-        self.items: list[Node] = []
+    start: int
+    end: int
+    flow: bool = False
+    """Whether it is written with brackets."""
+    items: list[Node] = field(default_factory=list)
 
 
 Node = Scalar | Mapping | Sequence

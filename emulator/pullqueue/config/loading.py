@@ -9,7 +9,6 @@ from pullqueue.config.model import (
     QueueConfig,
     QueueMode,
     QueueSettings,
-    Rate,
     RetryParameters,
 )
 from pullqueue.config.settings import PROFILES, Settings
@@ -68,11 +67,10 @@ def _number(section: Section, key: str) -> float | None:
 
 def _queue(queue: QueueView, view: View) -> QueueSettings:
     line, column = view.source.position(queue.place.start)
-    rate = parse_rate(_text(queue, "rate") or "")
     return QueueSettings(
         name=queue.name or "",
         mode=QueueMode(queue.mode),
-        rate=Rate(count=rate.tasks, unit=rate.unit) if rate else None,
+        rate=parse_rate(_text(queue, "rate") or ""),
         bucket_size=_integer(queue, "bucket_size"),
         max_concurrent_requests=_integer(queue, "max_concurrent_requests"),
         target=_text(queue, "target"),

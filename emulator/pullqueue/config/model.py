@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from enum import Enum
 
-_SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class QueueMode(Enum):
@@ -33,7 +33,7 @@ class Rate:
     @property
     def per_second(self) -> float:
         """The rate in tasks per second."""
-        return self.count / _SECONDS_PER_UNIT[self.unit]
+        return self.count / SECONDS_PER_UNIT[self.unit]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -51,37 +51,28 @@ class ParseResult(NamedTuple):
 def parse(data: bytes | str, *, file: str) -> ParseResult:
     """Read a file's content as far as it goes."""
     reports: Reports = {}
-    source = Source("", file=file)
-    root: Mapping | None = None
-    scalars: list[Scalar] = []
-    try:
-        source = _decode(data, file, reports)
-        root, scalars = _read(source, reports)
-    except _DecodeError as error:
-        source = error.source
-    except UnreadableError:
-        pass
-    return ParseResult(source, root, reports, scalars)
-
-
-class _DecodeError(UnreadableError):
-    """a file's bytes are not UTF-8; carries the text before them"""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self.source = source
+    source = _decode(data, file, reports)
+    if not reports:
+        try:
+            root, scalars = _read(source, reports)
+            return ParseResult(source, root, reports, scalars)
+        except UnreadableError:
+            pass
+    return ParseResult(source, None, reports, [])
 
 
 def _decode(data: bytes | str, file: str, reports: Reports) -> Source:
-    """Return the text of a file."""
+    """Return the text of a file; that before the fault where it cannot be decoded."""
     if len(data) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES:,} bytes: it is not a queue.yaml"
-        _stop(reports, "file-too-large", Place(0, 0), message)
+        reports["file-too-large"] = [Report(at=Place(0, 0), message=message)]
+        return Source("", file=file)
     if isinstance(data, str):
         return Source(data.removeprefix(_BOM), file=file, has_bom=data.startswith(_BOM))
     if data.startswith(_WIDE_BOMS) or (len(data) >= 4 and data[:64].count(0) * 3 >= len(data[:64])):
         message = "the file is encoded in UTF-16 or UTF-32: save it as UTF-8"
-        _stop(reports, "encoding", Place(0, 0), message)
+        reports["encoding"] = [Report(at=Place(0, 0), message=message)]
+        return Source("", file=file)
     has_bom = data.startswith(_UTF8_BOM)
     body = data.removeprefix(_UTF8_BOM)
     try:
@@ -91,7 +82,7 @@ def _decode(data: bytes | str, file: str, reports: Reports) -> Source:
         byte = body[error.start]
         message = f"byte 0x{byte:02x} is not UTF-8 (perhaps Latin-1): save the file as UTF-8"
         reports["encoding"] = [Report(at=Place(len(text), len(text)), message=message)]
-        raise _DecodeError(Source(text, file=file, has_bom=has_bom)) from None
+        return Source(text, file=file, has_bom=has_bom)
 
 
 def _stop(reports: Reports, rule: str, at: Place, message: str, hint: str | None = None) -> None:

@@ -6,9 +6,17 @@ key needs, as App Engine's library does it, before it is validated.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from pullqueue.config.dialects import keys_at, level_of, path_text
+from pullqueue.config.dialects import (
+    BACKOFFS,
+    INTEGERS,
+    RETRY_INTEGERS,
+    keys_at,
+    level_of,
+    path_text,
+)
 from pullqueue.config.document import Mapping, Node, Pair, Place, Scalar, Sequence, place_of
 from pullqueue.config.schema import Json, SchemaError, schema_errors
 from pullqueue.config.values import (
@@ -19,13 +27,9 @@ from pullqueue.config.values import (
     parse_rate,
 )
 
-_CONVERTERS = {
-    "bucket_size": as_integer,
-    "max_concurrent_requests": as_integer,
-    "task_retry_limit": as_integer,
-    "max_doublings": as_integer,
-    "min_backoff_seconds": as_number,
-    "max_backoff_seconds": as_number,
+_CONVERTERS: dict[str, Callable[[Scalar], float | None]] = {
+    **dict.fromkeys((*INTEGERS, *RETRY_INTEGERS), as_integer),
+    **dict.fromkeys(BACKOFFS, as_number),
     "resume_paused_queues": as_boolean,
 }
 _FORMATS = {
@@ -37,12 +41,8 @@ _FORMATS = {
     "total_storage_limit": "storage-limit-format",
     "application": "application-format",
     "resume_paused_queues": "resume-paused-value",
-    "bucket_size": "integer-format",
-    "max_concurrent_requests": "integer-format",
-    "task_retry_limit": "integer-format",
-    "max_doublings": "integer-format",
-    "min_backoff_seconds": "backoff-format",
-    "max_backoff_seconds": "backoff-format",
+    **dict.fromkeys((*INTEGERS, *RETRY_INTEGERS), "integer-format"),
+    **dict.fromkeys(BACKOFFS, "backoff-format"),
 }
 
 

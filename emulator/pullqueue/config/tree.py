@@ -32,7 +32,6 @@ from pullqueue.config.document import (
     Pair,
     Place,
     Scalar,
-    ScalarValue,
     Sequence,
     place_of,
 )
@@ -263,7 +262,6 @@ _LONGEST_TYPED = 1000
 _TYPED = frozenset({"int", "float", "bool", "null", "timestamp"})
 
 _resolver = Resolver()
-_constructor = SafeConstructor()
 
 
 def assign_type(scalar: Scalar, *, tag: str | None = None, plain: bool = True) -> bool:
@@ -275,11 +273,12 @@ def assign_type(scalar: Scalar, *, tag: str | None = None, plain: bool = True) -
     scalar.kind, scalar.value = "str", scalar.text
     if kind not in _TYPED:
         return True
+    node = ScalarNode(_TAG_PREFIX + kind, scalar.text)
     try:
-        scalar.value = _construct(kind, ScalarNode(_TAG_PREFIX + kind, scalar.text))
+        value = SafeConstructor().construct_document(node)
     except (ConstructorError, ValueError, OverflowError, KeyError):
         return tag is None
-    scalar.kind = kind
+    scalar.kind, scalar.value = kind, str(value) if kind == "timestamp" else value
     return True
 
 
@@ -290,17 +289,3 @@ def _implicit_kind(text: str) -> str:
     if tag == _TAG_PREFIX + "str" and _EXPONENT.fullmatch(text):
         return "float"
     return tag.removeprefix(_TAG_PREFIX)
-
-
-def _construct(kind: str, node: ScalarNode) -> ScalarValue:
-    match kind:
-        case "int":
-            return int(_constructor.construct_yaml_int(node))
-        case "float":
-            return float(_constructor.construct_yaml_float(node))
-        case "bool":
-            return bool(_constructor.construct_yaml_bool(node))
-        case "null":
-            return None
-        case _:
-            return str(_constructor.construct_yaml_timestamp(node))

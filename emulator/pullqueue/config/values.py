@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import NamedTuple
 
 from pullqueue.config.document import Scalar
+from pullqueue.config.model import SECONDS_PER_UNIT, Rate
 
-SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 BYTES_PER_UNIT = {"B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]*)?)/([smhd])")
@@ -17,24 +16,12 @@ _AGE = re.compile(r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([smhd
 _EXPONENT = re.compile(r"[-+]?[0-9_]+(\.[0-9_]*)?[eE].*")
 
 
-class ParsedRate(NamedTuple):
-    """A rate: tasks per unit of time."""
-
-    tasks: float
-    unit: str = "s"
-
-    @property
-    def per_second(self) -> float:
-        """The rate in tasks per second."""
-        return self.tasks / SECONDS_PER_UNIT[self.unit]
-
-
-def parse_rate(text: str) -> ParsedRate | None:
+def parse_rate(text: str) -> Rate | None:
     """Parse `rate`: `0`, or a number, a slash and one of s, m, h, d. None if it is not valid."""
     if text == "0":
-        return ParsedRate(0.0)
+        return Rate(count=0.0)
     match = _RATE.fullmatch(text)
-    return ParsedRate(float(match[1]), match[2]) if match else None
+    return Rate(count=float(match[1]), unit=match[2]) if match else None
 
 
 def parse_storage_limit(text: str) -> int | None:

@@ -9,23 +9,23 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder, XMLParser
 
-from pullqueue.config.dialects import ACL_ENTRY, QUEUE, RETRY, TOP, keys_at
+from pullqueue.config.dialects import (
+    ACL_ENTRY,
+    BACKOFFS,
+    INTEGERS,
+    QUEUE,
+    RETRY,
+    RETRY_INTEGERS,
+    TOP,
+    keys_at,
+)
 from pullqueue.config.document import Scalar
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import shorten
 from pullqueue.config.tree import assign_type
 
 _ROOT = "queue-entries"
-_NUMBERS = frozenset(
-    {
-        "bucket_size",
-        "max_concurrent_requests",
-        "task_retry_limit",
-        "min_backoff_seconds",
-        "max_backoff_seconds",
-        "max_doublings",
-    }
-)
+_NUMBERS = frozenset({*INTEGERS, *RETRY_INTEGERS, *BACKOFFS})
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./@+-]*")
 

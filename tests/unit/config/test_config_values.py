@@ -9,7 +9,6 @@ from pullqueue.config.model import Rate
 from pullqueue.config.text import shorten
 from pullqueue.config.tree import assign_type
 from pullqueue.config.values import (
-    ParsedRate,
     as_boolean,
     as_integer,
     as_number,
@@ -33,12 +32,12 @@ def scalar(text: str, *, quoted: bool = False, tag: str | None = None) -> Scalar
 @pytest.mark.parametrize(
     ("text", "rate"),
     [
-        ("0", ParsedRate(0.0)),
-        ("5/s", ParsedRate(5.0)),
-        ("5./s", ParsedRate(5.0)),
-        ("0.5/m", ParsedRate(0.5, "m")),
-        ("10/h", ParsedRate(10.0, "h")),
-        ("2/d", ParsedRate(2.0, "d")),
+        ("0", Rate(count=0.0)),
+        ("5/s", Rate(count=5.0)),
+        ("5./s", Rate(count=5.0)),
+        ("0.5/m", Rate(count=0.5, unit="m")),
+        ("10/h", Rate(count=10.0, unit="h")),
+        ("2/d", Rate(count=2.0, unit="d")),
         ("5", None),
         (".5/s", None),
         ("-5/s", None),
@@ -48,7 +47,7 @@ def scalar(text: str, *, quoted: bool = False, tag: str | None = None) -> Scalar
         ("", None),
     ],
 )
-def test_rate(text: str, rate: ParsedRate | None) -> None:
+def test_rate(text: str, rate: Rate | None) -> None:
     """A rate is 0, or a number, a slash and a unit."""
     assert parse_rate(text) == rate
 
@@ -57,7 +56,7 @@ def test_rate_per_second() -> None:
     """A rate's unit counts."""
     assert Rate(count=30000.0, unit="m").per_second == 500
     assert Rate(count=86400.0, unit="d").per_second == 1
-    assert ParsedRate(7200.0, "h").per_second == 2
+    assert Rate(count=7200.0, unit="h").per_second == 2
 
 
 @pytest.mark.parametrize(

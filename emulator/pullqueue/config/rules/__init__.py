@@ -26,7 +26,7 @@ _PREFIX = re.compile(r"QY[0-9]{0,3}")
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Return every rule, ordered by code."""
-    return defined_rules()
+    return tuple(sorted(defined_rules, key=lambda rule: rule.code))
 
 
 @cache

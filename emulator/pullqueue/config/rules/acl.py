@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pullqueue.config.document import Sequence
 from pullqueue.config.edits import delete_item, delete_pair, split_pair
 from pullqueue.config.findings import Edit, Fix, Report, Severity
-from pullqueue.config.rules.base import SAFE, UNSAFE, Rule
+from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, edit_fix
 from pullqueue.config.text import shorten
 from pullqueue.config.view import Entry, QueueView, Section, View
 
@@ -88,14 +88,13 @@ def acl_empty(view: View) -> Iterator[Report]:
         if acl is None or not isinstance(acl.value, Sequence):
             continue
         if not acl.value.items:
-            edit = delete_pair(view.source, queue.node, acl.key)
-            fix = Fix(title="remove `acl`", edits=(edit,)) if edit else None
+            fix = edit_fix("remove `acl`", delete_pair(view.source, queue.node, acl.key))
             message = "the acl is empty: add `- user_email: ADDRESS`, or remove it"
             yield Report(at=acl.place, message=message, path=acl.path, fix=fix)
         for section in queue.acl_entries:
             if not section.node.pairs:
-                edit = delete_item(view.source, acl.value, section.node)
-                fix = Fix(title="remove the entry", edits=(edit,)) if edit else None
+                removal = delete_item(view.source, acl.value, section.node)
+                fix = edit_fix("remove the entry", removal)
                 message = "the acl entry is empty: add `user_email` or `writer_email`"
                 yield Report(at=section.place, message=message, path=section.path, fix=fix)
 
@@ -125,13 +124,12 @@ def acl_duplicate(view: View) -> Iterator[Report]:
     for queue, section, entry in _addresses(view):
         other = first.setdefault((queue.path, entry.key.text, entry.text), entry)
         if other is not entry:
-            edit = _removal(view, queue, section, entry)
             yield Report(
                 at=entry.place,
                 message=f'duplicate {entry.key.text} "{shorten(entry.text or "")}": remove one',
                 path=entry.path,
                 labels=((other.place, "the first is here"),),
-                fix=Fix(title="remove the second", edits=(edit,)) if edit else None,
+                fix=edit_fix("remove the second", _removal(view, queue, section, entry)),
             )
 
 

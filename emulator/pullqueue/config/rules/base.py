@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pullqueue.config.document import Scalar
 from pullqueue.config.edits import replace_scalar
-from pullqueue.config.findings import Fix, Report, Severity
+from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.text import shorten
 from pullqueue.config.view import View
 
@@ -21,8 +21,8 @@ LENIENT: Levels = {"sdk": Severity.WARNING}
 SAFE = "safe"
 UNSAFE = "unsafe"
 
-
-_rules: list[Rule] = []
+defined_rules: list[Rule] = []
+"""Every rule, in the order of the modules."""
 
 
 class Rule:
@@ -70,17 +70,12 @@ class Rule:
         """Use a function as the rule's check; its name and docstring are the rule's."""
         self.check = check
         self.name = check.__name__.replace("_", "-")
-        _rules.append(self)
+        defined_rules.append(self)
         return self
 
     def level(self, profile: str) -> Severity | None:
         """Return the rule's severity in a profile, None where it is off."""
         return self.levels.get(profile, None if self.opt_in else self.severity)
-
-
-def defined_rules() -> tuple[Rule, ...]:
-    """Return all rules that were added so far, ordered by code."""
-    return tuple(sorted(_rules, key=lambda rule: rule.code))
 
 
 def wrong_values(
@@ -102,6 +97,11 @@ def wrong_values(
 def write_fix(node: Scalar, text: str, *, safe: bool = False) -> Fix:
     """Return the fix that writes another value."""
     return Fix(title=f"write `{shorten(text)}`", edits=(replace_scalar(node, text),), safe=safe)
+
+
+def edit_fix(title: str, edit: Edit | None) -> Fix | None:
+    """Return the unsafe fix of one edit; None where there is no edit."""
+    return Fix(title=title, edits=(edit,)) if edit else None
 
 
 def effective_hint(node: Scalar) -> str | None:

@@ -23,7 +23,7 @@ from pullqueue.config.dialects import (
 from pullqueue.config.document import Mapping, Pair, Scalar, Sequence, describe, place_of
 from pullqueue.config.edits import delete_pair, rename_key
 from pullqueue.config.findings import Edit, Fix, Report, Severity
-from pullqueue.config.rules.base import UNSAFE, Rule
+from pullqueue.config.rules.base import UNSAFE, Rule, edit_fix
 from pullqueue.config.shape import UnknownKey, Violation
 from pullqueue.config.text import shorten
 from pullqueue.config.view import Section, View
@@ -76,8 +76,7 @@ def _unknown(unknown: UnknownKey) -> Report:
     if meant := meant_key(key, level):
         message += f": did you mean `{meant}`?"
         if unknown.mapping.pair(meant) is None:
-            edit = rename_key(unknown.pair.key, meant)
-            fix = Fix(title=f"rename it to `{meant}`", edits=(edit,))
+            fix = edit_fix(f"rename it to `{meant}`", rename_key(unknown.pair.key, meant))
     elif own := CLOUD_TASKS.get(key):
         home = LEVEL_NAMES[level_with(own) or TOP]
         message = f"`{key}` is a name of the Cloud Tasks API: use `{_example(unknown, own)}` {home}"
@@ -302,13 +301,10 @@ def null_value(view: View) -> Iterator[Report]:
     for section, others in _sections(view):
         for name, entry in section.entries.items():
             if entry.is_null and name not in others and level_with(name) is not None:
-                edit = delete_pair(view.source, section.node, entry.key)
-                yield Report(
-                    at=entry.key_place,
-                    message=f"`{name}` has no value and is ignored: set a value, or remove the key",
-                    path=entry.path,
-                    fix=Fix(title=f"remove `{name}`", edits=(edit,)) if edit else None,
-                )
+                message = f"`{name}` has no value and is ignored: set a value, or remove the key"
+                removal = delete_pair(view.source, section.node, entry.key)
+                fix = edit_fix(f"remove `{name}`", removal)
+                yield Report(at=entry.key_place, message=message, path=entry.path, fix=fix)
 
 
 def _sections(view: View) -> Iterator[tuple[Section, set[str]]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pullqueue.config.document import Pair
 from pullqueue.config.edits import delete_pair, insert_after
 from pullqueue.config.findings import Edit, Fix, Report, Severity
-from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule
+from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, edit_fix
 from pullqueue.config.rules.keys import is_misspelt
 from pullqueue.config.view import QueueView, View
 
@@ -50,13 +50,12 @@ def push_key_on_pull(view: View) -> Iterator[Report]:
         queue, key = view.queue_at[violation.path[1]], violation.name
         if key == "target" and view.settings.profile == "java":
             continue
-        edit = _removal(view, queue, key)
         yield Report(
             at=violation.key_place,
             message=f"`{key}` is not allowed on a pull queue: remove it, or set `mode: push`",
             path=violation.where,
             labels=((queue.entries["mode"].place, "the queue is a pull queue"),),
-            fix=Fix(title=f"remove `{key}`", edits=(edit,)) if edit else None,
+            fix=edit_fix(f"remove `{key}`", _removal(view, queue, key)),
         )
 
 
@@ -93,13 +92,9 @@ def acl_on_push(view: View) -> Iterator[Report]:
     for queue in view.queues:
         entry = queue.get("acl")
         if entry is not None and queue.mode == "push" and not _looks_like_pull(queue):
-            edit = delete_pair(view.source, queue.node, entry.key)
-            yield Report(
-                at=entry.key_place,
-                message="`acl` has no effect on a push queue: remove it, or set `mode: pull`",
-                path=entry.path,
-                fix=Fix(title="remove `acl`", edits=(edit,)) if edit else None,
-            )
+            message = "`acl` has no effect on a push queue: remove it, or set `mode: pull`"
+            fix = edit_fix("remove `acl`", delete_pair(view.source, queue.node, entry.key))
+            yield Report(at=entry.key_place, message=message, path=entry.path, fix=fix)
 
 
 def _looks_like_pull(queue: QueueView) -> bool:
@@ -148,4 +143,4 @@ def _add_line(view: View, queue: QueueView, line: str) -> Fix | None:
     if name is None or name.scalar is None or queue.node.flow or "rate" in queue.entries:
         return None
     edit = insert_after(view.source, Pair(name.key, name.value), line)
-    return Fix(title=f"add `{line}`", edits=(edit,))
+    return edit_fix(f"add `{line}`", edit)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pullqueue.config.dialects import BACKOFFS, INTEGERS, RETRY_INTEGERS
 from pullqueue.config.document import Scalar
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, write_fix
 from pullqueue.config.text import shorten
 from pullqueue.config.view import Entry, QueueView, View
 
-_INTEGERS = ("bucket_size", "max_concurrent_requests")
-_RETRY_INTEGERS = ("task_retry_limit", "max_doublings")
-_BACKOFFS = ("min_backoff_seconds", "max_backoff_seconds")
 _KINDS = {"int": "a number", "float": "a number", "bool": "a truth value", "timestamp": "a date"}
 _DEFAULTS = {
     "bucket_size": "5",
@@ -66,7 +64,7 @@ def _readable_as_others(view: View) -> Iterator[Entry]:
         if scalar and scalar.kind != "str" and (entry.text != scalar.text or _is_name(entry)):
             yield entry
     for queue in view.queues:
-        for entry in _retry_entries(queue, *_BACKOFFS):
+        for entry in _retry_entries(queue, *BACKOFFS):
             scalar = entry.scalar
             if scalar and scalar.kind == "int" and entry.text != scalar.text.lstrip("+"):
                 yield entry
@@ -81,7 +79,7 @@ def _implicit(entry: Entry, scalar: Scalar) -> Report:
     if text == effective:
         message = f"`{text}` is {_KINDS[scalar.kind]} in YAML: put it in quotes"
         fix = write_fix(scalar, f'"{scalar.text}"', safe=True)
-    elif entry.key.text in _BACKOFFS:
+    elif entry.key.text in BACKOFFS:
         message = f"App Engine reads `{text}` as {effective}: write the intended number"
         fix = write_fix(scalar, scalar.effective_text, safe=True)
     else:
@@ -142,7 +140,7 @@ def integer_coerced(view: View) -> Iterator[Report]:
     Source: the Python SDK's `int()`; YAML 1.1's types.
     """
     for queue in view.queues:
-        for entry in (*queue.some(*_INTEGERS), *_retry_entries(queue, *_RETRY_INTEGERS)):
+        for entry in (*queue.some(*INTEGERS), *_retry_entries(queue, *RETRY_INTEGERS)):
             scalar, integer = entry.scalar, entry.integer
             if scalar is None or integer is None or scalar.style:
                 continue
@@ -178,8 +176,8 @@ def zero_becomes_default(view: View) -> Iterator[Report]:
     for queue in view.queues:
         if queue.mode == "pull":
             continue
-        retries = _retry_entries(queue, *_BACKOFFS, "max_doublings")
-        for entry in (*queue.some(*_INTEGERS), *retries):
+        retries = _retry_entries(queue, *BACKOFFS, "max_doublings")
+        for entry in (*queue.some(*INTEGERS), *retries):
             if entry.number == 0:
                 default = _DEFAULTS[entry.key.text]
                 message = (

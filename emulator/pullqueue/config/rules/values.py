@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pullqueue.config.document import Scalar
 from pullqueue.config.edits import delete_pair
-from pullqueue.config.findings import Fix, Report, Severity
-from pullqueue.config.rules.base import LENIENT, SAFE, UNSAFE, Rule, write_fix, wrong_values
+from pullqueue.config.findings import Report, Severity
+from pullqueue.config.rules.base import (
+    LENIENT,
+    SAFE,
+    UNSAFE,
+    Rule,
+    edit_fix,
+    write_fix,
+    wrong_values,
+)
 from pullqueue.config.text import shorten
 from pullqueue.config.values import (
     is_age_limit,
@@ -570,8 +577,9 @@ def storage_limit_zero(view: View) -> Iterator[Report]:
         yield Report(at=entry.place, message=message, path=entry.path)
 
 
-_WORDS = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false"}
-_WORDS["off"] = "false"
+_WORDS = dict.fromkeys(("true", "yes", "on"), "true") | dict.fromkeys(
+    ("false", "no", "off"), "false"
+)
 
 
 @Rule("QY229", loadable=False, fixes=(SAFE,))
@@ -596,15 +604,11 @@ def resume_paused_value(view: View) -> Iterator[Report]:
     """
     for violation, node in view.wrong_scalars("resume-paused-value"):
         message = f'invalid resume_paused_queues "{shorten(node.text)}": use `true` or `false`'
-        word = _word(node)
+        word = _WORDS.get(node.text.strip().lower()) if node.style in {"'", '"'} else None
         if word:
             message = f'resume_paused_queues is the text "{node.text}": remove the quotes'
         fix = write_fix(node, word, safe=True) if word else None
         yield Report(at=violation.place, message=message, path=violation.where, fix=fix)
-
-
-def _word(node: Scalar) -> str | None:
-    return _WORDS.get(node.text.strip().lower()) if node.style in {"'", '"'} else None
 
 
 @Rule("QY230", loadable=False)
@@ -652,7 +656,6 @@ def application_ignored(view: View) -> Iterator[Report]:
     """
     entry = view.top.get("application")
     if entry is not None and not view.violations("application-format"):
-        edit = delete_pair(view.source, view.root, entry.key)
-        fix = Fix(title="remove `application`", edits=(edit,)) if edit else None
+        fix = edit_fix("remove `application`", delete_pair(view.source, view.root, entry.key))
         message = "`application` has no effect, the deployment sets the project: remove it"
         yield Report(at=entry.key_place, message=message, path=entry.path, fix=fix)

@@ -8,15 +8,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pullqueue.config.document import Source
-from pullqueue.config.findings import Finding, Severity
+from pullqueue.config.findings import Finding
 from pullqueue.lint.report import RunReport
 
 _UNPRINTABLE = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
-_RDJSON_SEVERITIES = {
-    Severity.ERROR: "ERROR",
-    Severity.WARNING: "WARNING",
-    Severity.INFO: "INFO",
-}
 
 
 class EditRange(NamedTuple):
@@ -85,7 +80,7 @@ def _diagnostic(finding: Finding, source: Source) -> dict[str, Any]:
     diagnostic: dict[str, Any] = {
         "message": finding.message,
         "location": {"path": finding.file, "range": _byte_range(source, finding)},
-        "severity": _RDJSON_SEVERITIES[finding.severity],
+        "severity": finding.severity.name,
         "code": {"value": f"{finding.code} {finding.rule}"},
     }
     if edits := edit_ranges(finding, source):

@@ -12,7 +12,6 @@ from pullqueue.config.text import escaped
 from pullqueue.lint.report import RunReport
 
 _WIDEST = 120
-_NAMES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _RESET = "\033[0m"
 _COLOURS = {
     Severity.ERROR.value: "\033[1;31m",
@@ -147,8 +146,8 @@ def summary(report: RunReport, *, fix: bool = False, unsafe_fixes: bool = False)
         return f"{files} checked, nothing found"
     counts = Counter(finding.severity for finding in findings)
     parts = [
-        f"{counts[severity]} {name}{'' if counts[severity] == 1 else 's'}"
-        for severity, name in _NAMES.items()
+        f"{counts[severity]} {severity.value}{'' if counts[severity] == 1 else 's'}"
+        for severity in Severity
         if counts[severity]
     ]
     text = f"{files} checked: {', '.join(parts)}"
