@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from pullqueue.cli.lint import UnusableFileError, usable_files
 from pullqueue.config.text import escaped
 
 _DROPPED = 1
-_UNREADABLE = 2
 
 
 @click.command
@@ -20,6 +20,7 @@ _UNREADABLE = 2
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.pass_context
+@usable_files()
 def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: bool) -> None:
     """Convert a queue.xml (`-` is standard input) to queue.yaml.
 
@@ -39,8 +40,7 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     try:
         text, dropped = convert_xml(data)
     except QueueXmlError as error:
-        click.echo(f"pullqueue: {escaped(queue_xml)}: {error}", err=True)
-        ctx.exit(_UNREADABLE)
+        raise UnusableFileError(f"{escaped(queue_xml)}: {error}") from None
     for message in dropped:
         click.echo(f"{escaped(queue_xml)}:{message}", err=True)
     name = str(output) if output else "queue.yaml"

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pullqueue.config.settings import PROFILES
+from pullqueue.errors import ConfigFileError
 from pullqueue.lint.reporters import FORMATS
 
 if TYPE_CHECKING:
     from pullqueue.lint.options import Arguments
+
+
+class UnusableFileError(click.ClickException):
+    """a file cannot be read or written: status 2, as of other linters"""
+
+    exit_code = 2
+
+
+@contextmanager
+def usable_files() -> Iterator[None]:
+    """Raise `UnusableFileError` where a file cannot be read or written."""
+    try:
+        yield
+    except ConfigFileError as error:
+        raise UnusableFileError(str(error)) from None
 
 
 @click.command
@@ -80,6 +98,7 @@ if TYPE_CHECKING:
     "--stdin-filename", default="<stdin>", metavar="NAME", help="File name of the input of `-`."
 )
 @click.pass_context
+@usable_files()
 def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as click passes them
     """Check queue.yaml files.
 
