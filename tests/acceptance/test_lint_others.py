@@ -114,4 +114,4 @@ def test_convert_refuses_other_files(folder: Path) -> None:
     (folder / "x").write_text("queue:")
     done = CliRunner().invoke(convert, ["x"])
     assert done.exit_code == 2
-    assert done.stderr.startswith("pullqueue: x: not XML: ")
+    assert done.stderr.startswith("Error: x: not XML: ")
