@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pullqueue.cloudtasks.errors import invalid
@@ -12,16 +13,12 @@ from pullqueue.engine.queue import Queue
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
 
-DEFAULT_LOCATION: Final = "us-central1"
-"""The one location that is listed; callers may use any."""
-
-_PARTS: Final = (
-    ("projects", re.compile(r"[A-Za-z0-9.:~-]{1,100}")),
-    ("locations", re.compile(r"[A-Za-z0-9-]{1,100}")),
-    ("queues", re.compile(r"[A-Za-z0-9-]{1,100}")),
-    ("tasks", re.compile(r"[A-Za-z0-9_-]{1,500}")),
-)
-_PATTERN: Final = "projects/PROJECT/locations/LOCATION/queues/QUEUE/tasks/TASK"
+_PARTS: Final = {
+    "project": "[A-Za-z0-9.:~-]{1,100}",
+    "location": "[A-Za-z0-9-]{1,100}",
+    "queue": "[A-Za-z0-9-]{1,100}",
+    "task": "[A-Za-z0-9_-]{1,500}",
+}
 
 
 class ResourceName(NamedTuple):
@@ -33,37 +30,34 @@ class ResourceName(NamedTuple):
     task: str = ""
 
     def __str__(self) -> str:
-        return "/".join(
-            f"{kind}/{part}" for (kind, _), part in zip(_PARTS, self, strict=True) if part
-        )
-
-    @property
-    def parent(self) -> ResourceName:
-        """The name of what holds this resource."""
-        depth = sum(map(bool, self)) - 1
-        return ResourceName(*self[:depth])
+        return "/".join(f"{kind}s/{part}" for kind, part in self._asdict().items() if part)
 
     @classmethod
-    def parse(cls, text: str, *, field: str, depth: int) -> ResourceName:
-        """Split a name of `depth` parts: 1 is a project, 2 a location, 3 a queue, 4 a task.
+    def parse(
+        cls, text: str, pattern: str, *, field: str, parent: ResourceName | None = None
+    ) -> ResourceName:
+        """Split a name of a pattern such as `projects/<project>/locations/<location>`.
 
         Raises:
-            StatusError: INVALID_ARGUMENT: it is not such a name.
+            StatusError: INVALID_ARGUMENT: it is not such a name, or not below `parent`.
         """
-        given = text.split("/")
-        kinds, values = given[::2], given[1::2]
-        expected = [kind for kind, _ in _PARTS[:depth]]
-        if (
-            kinds != expected
-            or len(values) != depth
-            or not all(valid.fullmatch(value) for (_, valid), value in zip(_PARTS, values))  # noqa: B905 - shorter by design
-        ):
-            pattern = "/".join(_PATTERN.split("/")[: 2 * depth])
+        match = _regex(pattern).fullmatch(text)
+        if match is None:
+            form = re.sub("<(.*?)>", lambda part: part[1].upper(), pattern)
+            allowed = "letters, digits and hyphens"
+            if form.endswith("TASK"):
+                allowed += " (TASK: underscores as well, 500 characters at most)"
+            raise invalid(f'{field} is "{text:.200}": use {form} with {allowed}', field=field)
+        if parent is not None and not text.startswith(f"{parent}/"):
             raise invalid(
-                f'{field} is "{text:.200}": use {pattern} with letters, digits and hyphens',
-                field=field,
+                f'{field} is "{text:.200}": it must begin with "{parent}", the parent', field=field
             )
-        return cls(*values)
+        return cls(**match.groupdict())
+
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
+    return re.compile(re.sub("<(.*?)>", lambda part: f"(?P<{part[1]}>{_PARTS[part[1]]})", pattern))
 
 
 class Call(NamedTuple):

@@ -27,14 +27,10 @@ HTTP_STATUS: Final[Mapping[str, int]] = MappingProxyType(
     }
 )
 """The HTTP status of each code of `google.rpc.Code` that is used here."""
-
-
-_API_CODES: Final = {
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    501: "UNIMPLEMENTED",
+_API_CODES: Final = {status: code for code, status in HTTP_STATUS.items()} | {
+    400: "INVALID_ARGUMENT"
 }
+"""The code of each status of an ApiError."""
 
 
 class StatusError(PullQueueError):
@@ -53,14 +49,10 @@ class StatusError(PullQueueError):
         `field` names the part of the request that the error is about.
         """
         self.code = code
+        self.http_status = HTTP_STATUS[code]
         self.field = field
         self.headers = headers or {}
         super().__init__(message)
-
-    @property
-    def http_status(self) -> int:
-        """The status of an HTTP response."""
-        return HTTP_STATUS[self.code]
 
     def envelope(self) -> dict[str, Any]:
         """Return the JSON that REST sends."""
@@ -70,13 +62,9 @@ class StatusError(PullQueueError):
             "status": self.code,
         }
         if self.field is not None:
-            violation = {"field": self.field, "description": str(self)}
-            error["details"] = [
-                {
-                    "@type": "type.googleapis.com/google.rpc.BadRequest",
-                    "fieldViolations": [violation],
-                }
-            ]
+            violations = [{"field": self.field, "description": str(self)}]
+            kind = "type.googleapis.com/google.rpc.BadRequest"
+            error["details"] = [{"@type": kind, "fieldViolations": violations}]
         return {"error": error}
 
 
@@ -91,10 +79,7 @@ def status_error_of(error: PullQueueError) -> StatusError:
         return error
     if isinstance(error, ApiError):
         code = _API_CODES.get(error.status, "INVALID_ARGUMENT")
-        return StatusError(
-            code,
-            f"{error} ({error.explanation})" if error.explanation else str(error),
-            field=error.location if code == "INVALID_ARGUMENT" else None,
-            headers=error.headers,
-        )
+        message = f"{error} ({error.explanation})" if error.explanation else str(error)
+        field = error.location if code == "INVALID_ARGUMENT" else None
+        return StatusError(code, message, field=field, headers=error.headers)
     return StatusError(codes_of(error).rpc_code, str(error))

@@ -18,10 +18,10 @@ DESCRIPTION: Final = "App Engine's pull queues under the API of Cloud Tasks."
 SERVICE: Final = "google.cloud.tasks.v2beta2.CloudTasks"
 LOCATIONS_SERVICE: Final = "google.cloud.location.Locations"
 
-_PROJECT = "projects/<project>"
-_LOCATION = f"{_PROJECT}/locations/<location>"
-_QUEUE = f"{_LOCATION}/queues/<queue>"
-_TASK = f"{_QUEUE}/tasks/<task>"
+PROJECT = "projects/<project>"
+LOCATION = f"{PROJECT}/locations/<location>"
+QUEUE = f"{LOCATION}/queues/<queue>"
+TASK = f"{QUEUE}/tasks/<task>"
 _CAPITAL = re.compile(r"(?<!^)([A-Z])")
 
 
@@ -57,65 +57,60 @@ class Method(NamedTuple):
         return f"{self.resource}{self.suffix}"
 
     @property
-    def depth(self) -> int:
-        """How many parts the resource's name has: 1 for a project, 4 for a task."""
-        return self.resource.count("<")
-
-    @property
     def function(self) -> str:
         """The name of the function that carries it out: `lease_tasks`."""
         return _CAPITAL.sub(r"_\1", self.name).lower()
 
 
 METHODS: Final = (
-    Method("ListQueues", "GET", "parent", _LOCATION, "/queues", "", "ListQueuesResponse"),
-    Method("GetQueue", "GET", "name", _QUEUE, "", "", "Queue", "queues.get"),
-    Method("CreateQueue", "POST", "parent", _LOCATION, "/queues", "queue", "Queue"),
-    Method("UpdateQueue", "PATCH", "queue.name", _QUEUE, "", "queue", "Queue"),
-    Method("DeleteQueue", "DELETE", "name", _QUEUE, "", "", "Empty", "queues.delete"),
-    Method("PurgeQueue", "POST", "name", _QUEUE, ":purge", "*", "Queue", "queues.purge"),
-    Method("PauseQueue", "POST", "name", _QUEUE, ":pause", "*", "Queue", "queues.pause"),
-    Method("ResumeQueue", "POST", "name", _QUEUE, ":resume", "*", "Queue", "queues.resume"),
+    Method("ListQueues", "GET", "parent", LOCATION, "/queues", "", "ListQueuesResponse"),
+    Method("GetQueue", "GET", "name", QUEUE, "", "", "Queue", "queues.get"),
+    Method("CreateQueue", "POST", "parent", LOCATION, "/queues", "queue", "Queue"),
+    Method("UpdateQueue", "PATCH", "queue.name", QUEUE, "", "queue", "Queue"),
+    Method("DeleteQueue", "DELETE", "name", QUEUE, "", "", "Empty", "queues.delete"),
+    Method("PurgeQueue", "POST", "name", QUEUE, ":purge", "*", "Queue", "queues.purge"),
+    Method("PauseQueue", "POST", "name", QUEUE, ":pause", "*", "Queue", "queues.pause"),
+    Method("ResumeQueue", "POST", "name", QUEUE, ":resume", "*", "Queue", "queues.resume"),
     Method(
-        *("GetIamPolicy", "POST", "resource", _QUEUE, ":getIamPolicy", "*", "Policy"),
+        *("GetIamPolicy", "POST", "resource", QUEUE, ":getIamPolicy", "*", "Policy"),
         permission="queues.getIamPolicy",
     ),
-    Method("SetIamPolicy", "POST", "resource", _QUEUE, ":setIamPolicy", "*", "Policy"),
+    Method("SetIamPolicy", "POST", "resource", QUEUE, ":setIamPolicy", "*", "Policy"),
     Method(
-        *("TestIamPermissions", "POST", "resource", _QUEUE, ":testIamPermissions", "*"),
+        *("TestIamPermissions", "POST", "resource", QUEUE, ":testIamPermissions", "*"),
         "TestIamPermissionsResponse",
     ),
     Method("UploadQueueYaml", "POST", "app_id", "", "api/queue/update", "http_body"),
-    Method("ListTasks", "GET", "parent", _QUEUE, "/tasks", "", "ListTasksResponse", "tasks.list"),
-    Method("GetTask", "GET", "name", _TASK, "", "", "Task", "tasks.get"),
-    Method("CreateTask", "POST", "parent", _QUEUE, "/tasks", "*", "Task", "tasks.create"),
-    Method("DeleteTask", "DELETE", "name", _TASK, "", "", "Empty", "tasks.delete"),
+    Method("ListTasks", "GET", "parent", QUEUE, "/tasks", "", "ListTasksResponse", "tasks.list"),
+    Method("GetTask", "GET", "name", TASK, "", "", "Task", "tasks.get"),
+    Method("CreateTask", "POST", "parent", QUEUE, "/tasks", "*", "Task", "tasks.create"),
+    Method("DeleteTask", "DELETE", "name", TASK, "", "", "Empty", "tasks.delete"),
     Method(
-        *("LeaseTasks", "POST", "parent", _QUEUE, "/tasks:lease", "*", "LeaseTasksResponse"),
+        *("LeaseTasks", "POST", "parent", QUEUE, "/tasks:lease", "*", "LeaseTasksResponse"),
         permission="tasks.lease",
     ),
     Method(
-        *("AcknowledgeTask", "POST", "name", _TASK, ":acknowledge", "*", "Empty"),
+        *("AcknowledgeTask", "POST", "name", TASK, ":acknowledge", "*", "Empty"),
         permission="tasks.acknowledge",
     ),
-    Method("RenewLease", "POST", "name", _TASK, ":renewLease", "*", "Task", "tasks.renewLease"),
-    Method("CancelLease", "POST", "name", _TASK, ":cancelLease", "*", "Task", "tasks.cancelLease"),
-    Method("RunTask", "POST", "name", _TASK, ":run", "*", "Task", "tasks.run"),
+    Method("RenewLease", "POST", "name", TASK, ":renewLease", "*", "Task", "tasks.renewLease"),
+    Method("CancelLease", "POST", "name", TASK, ":cancelLease", "*", "Task", "tasks.cancelLease"),
+    Method("RunTask", "POST", "name", TASK, ":run", "*", "Task", "tasks.run"),
     Method(
-        *("ListLocations", "GET", "name", _PROJECT, "/locations", "", "ListLocationsResponse"),
+        *("ListLocations", "GET", "name", PROJECT, "/locations", "", "ListLocationsResponse"),
         service=LOCATIONS_SERVICE,
     ),
-    Method("GetLocation", "GET", "name", _LOCATION, "", "", "Location", service=LOCATIONS_SERVICE),
+    Method("GetLocation", "GET", "name", LOCATION, "", "", "Location", service=LOCATIONS_SERVICE),
 )
 """Whoever is authenticated can call the methods without a permission: no acl is about them."""
 
 UNIMPLEMENTED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "getCmekConfig": ("GET", f"{_LOCATION}/cmekConfig"),
-        "updateCmekConfig": ("PATCH", f"{_LOCATION}/cmekConfig"),
-        "batchCreate": ("POST", f"{_QUEUE}/tasks:batchCreate"),
-        "batchDelete": ("POST", f"{_QUEUE}/tasks:batchDelete"),
-        "buffer": ("POST", f"{_TASK}:buffer"),
+        "getCmekConfig": ("GET", f"{LOCATION}/cmekConfig"),
+        "updateCmekConfig": ("PATCH", f"{LOCATION}/cmekConfig"),
+        "batchCreate": ("POST", f"{QUEUE}/tasks:batchCreate"),
+        "batchDelete": ("POST", f"{QUEUE}/tasks:batchDelete"),
+        "buffer": ("POST", f"{TASK}:buffer"),
     }
 )
 """Methods of Google's newest discovery document that are in no client library."""

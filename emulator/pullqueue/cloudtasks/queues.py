@@ -11,37 +11,39 @@ from typing import Any, Final
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue import config as queue_yaml
-from pullqueue.clock import to_usec
 from pullqueue.cloudtasks.access import check_permission
-from pullqueue.cloudtasks.calls import DEFAULT_LOCATION, Call, ResourceName
+from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import (
+    LARGEST_INT,
     Empty,
     Message,
     QueueMessage,
+    check_range,
     mask_paths,
     message_class,
-    page_position,
-    page_size,
+    page_of,
     page_token,
     whole_seconds,
-    write_timestamp,
 )
+from pullqueue.cloudtasks.methods import QUEUE
 from pullqueue.config.model import QueueMode, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_view import QueueState
 from pullqueue.errors import UnknownQueueError
 
+_DEFAULT_LOCATION: Final = "us-central1"
+"""The one location that is listed; callers may use any."""
 _MOST_LISTED: Final = 9800
 _PULL_TASKS_PER_SECOND: Final = 500
-_MAX_DURATION: Final = (315_576_000_000, 999_999_999)
-"""Seconds and nanoseconds of the longest `google.protobuf.Duration`."""
+_MAX_SECONDS, _MAX_NANOS = 315_576_000_000, 999_999_999
+"""The longest `google.protobuf.Duration`, as task_ttl: tasks have no lifetime."""
 _MAX_TOMBSTONE_SECONDS: Final = 9 * 86_400
-_LARGEST: Final = {
+_PUSH_LIMITS: Final = {
     "max_tasks_dispatched_per_second": 500,
     "max_burst_size": 500,
     "max_concurrent_tasks": 5000,
 }
-"""The limits of a push queue."""
 _RETRY_DURATIONS: Final = {
     "max_retry_duration": "task_age_limit_seconds",
     "min_backoff": "min_backoff_seconds",
@@ -49,25 +51,22 @@ _RETRY_DURATIONS: Final = {
 }
 _POSITION: Final = re.compile(r"[\w.-]{1,500}", re.ASCII)
 """The name of a queue."""
-_STATES: Final = dict(QueueMessage.State.items())
+_TARGETS: Final = {"pull_target": QueueMode.PULL, "app_engine_http_target": QueueMode.PUSH}
 _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 
 
 def list_queues(call: Call) -> Message:
     """ListQueues: a page of queues, in the order of their names."""
-    request = call.request
-    response = message_class("ListQueuesResponse")()
-    size = page_size(request.page_size, most=_MOST_LISTED)
-    start = page_position(request.page_token, _POSITION)
+    size, start = page_of(call.request, _POSITION, most=_MOST_LISTED)
     after = start[0] if start else ""
-    passes = _queue_filter(request.filter)
-    paths = _read_paths(request)
+    passes = _queue_filter(call.request.filter)
+    paths = _read_paths(call.request)
     queues = sorted(
         (queue for queue in call.emulator.queues if queue.name > after and passes(queue)),
         key=lambda queue: queue.name,
     )
-    for queue in queues[:size]:
-        response.queues.append(_queue_message(call, queue, paths))
+    response = message_class("ListQueuesResponse")()
+    response.queues.extend(_queue_message(call, queue, paths) for queue in queues[:size])
     if len(queues) > size:
         response.next_page_token = page_token(queues[size - 1].name)
     return response
@@ -80,14 +79,8 @@ def get_queue(call: Call) -> Message:
 
 def create_queue(call: Call) -> Message:
     """CreateQueue: make a queue at run time."""
-    message = call.request.queue
-    name = ResourceName.parse(message.name, field="queue.name", depth=3)
-    if name.parent != call.name:
-        raise invalid(
-            f'queue.name is "{name}": it must begin with "{call.name}", the parent',
-            field="queue.name",
-        )
-    return _created(call, name)
+    name = call.request.queue.name
+    return _created(call, ResourceName.parse(name, QUEUE, field="queue.name", parent=call.name))
 
 
 def update_queue(call: Call) -> Message:
@@ -142,7 +135,7 @@ def purge_queue(call: Call) -> Message:
 
 def list_locations(call: Call) -> Message:
     """ListLocations: the one location that is listed."""
-    name = call.name._replace(location=DEFAULT_LOCATION)
+    name = call.name._replace(location=_DEFAULT_LOCATION)
     return message_class("ListLocationsResponse")(locations=[_location(name)])
 
 
@@ -161,15 +154,13 @@ def _queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> 
         message.rate_limits.max_concurrent_tasks = -1
     else:
         _write_push_settings(message, settings)
-    _write_retry_config(message.retry_config, settings.retry_parameters)
-    message.state = _STATES[queue.state.name]
+    _write_retry_config(message.retry_config, settings.retry_parameters or RetryParameters())
+    message.state = QueueMessage.State.Value(queue.state.name)
     if queue.purged is not None:
-        write_timestamp(message.purge_time, to_usec(queue.purged))
-    lifetime_seconds = settings.task_lifetime_seconds
-    if lifetime_seconds in (None, _MAX_DURATION[0]):
-        message.task_ttl.seconds, message.task_ttl.nanos = _MAX_DURATION
-    else:
-        message.task_ttl.seconds = lifetime_seconds
+        message.purge_time.FromDatetime(queue.purged)
+    message.task_ttl.seconds = settings.task_lifetime_seconds or _MAX_SECONDS
+    if message.task_ttl.seconds == _MAX_SECONDS:
+        message.task_ttl.nanos = _MAX_NANOS
     tombstone = settings.tombstone_seconds
     message.tombstone_ttl.seconds = (
         call.emulator.limits.tombstone_seconds if tombstone is None else tombstone
@@ -185,56 +176,46 @@ def _queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> 
 
 def _created(call: Call, name: ResourceName) -> Message:
     message = call.request.queue
-    targets = {"pull_target": QueueMode.PULL, "app_engine_http_target": QueueMode.PUSH}
-    mode = targets.get(message.WhichOneof("target_type"))
+    mode = _TARGETS.get(message.WhichOneof("target_type"))
     if mode is None:
         raise invalid(
             "the queue has no pull_target or app_engine_http_target: set one", field="queue"
         )
     settings = _settings(message, QueueSettings(name=name.queue, mode=mode))
-    created = call.emulator.create_queue(settings)
-    return _queue_message(call._replace(name=name), created)
+    return _queue_message(call._replace(name=name), call.emulator.create_queue(settings))
 
 
 def _settings(message: Message, before: QueueSettings) -> QueueSettings:
     """Return the settings of a queue with those that a message changes; its mode stays."""
-    retry = before.retry_parameters or RetryParameters()
-    attempts = None
-    if message.retry_config.WhichOneof("num_attempts") == "max_attempts":
-        attempts = message.retry_config.max_attempts
-        if attempts <= 0:
-            field = "queue.retry_config.max_attempts"
-            raise invalid(f"max_attempts is {attempts}: give 1 or more", field=field)
-    retry = replace(retry, task_retry_limit=attempts)
-    settings = replace(
-        before,
-        task_lifetime_seconds=_ttl(message, "task_ttl", 1, _MAX_DURATION[0]),
-        tombstone_seconds=_ttl(message, "tombstone_ttl", 0, _MAX_TOMBSTONE_SECONDS),
-    )
+    retry = message.retry_config
+    attempts = retry.max_attempts if retry.WhichOneof("num_attempts") == "max_attempts" else None
+    if attempts is not None:
+        check_range(attempts, 1, LARGEST_INT, "queue.retry_config.max_attempts")
+    parameters = before.retry_parameters or RetryParameters()
+    changes: dict[str, Any] = {}
     if not before.is_pull:
-        settings = replace(settings, **_push_settings(message))
-        retry = _push_retry(message.retry_config, retry)
-    return replace(settings, retry_parameters=None if retry == RetryParameters() else retry)
+        changes = _push_settings(message)
+        parameters = _push_retry(retry)
+    parameters = replace(parameters, task_retry_limit=attempts)
+    return replace(
+        before,
+        task_lifetime_seconds=_ttl(message, "task_ttl", 1, _MAX_SECONDS),
+        tombstone_seconds=_ttl(message, "tombstone_ttl", 0, _MAX_TOMBSTONE_SECONDS),
+        retry_parameters=None if parameters == RetryParameters() else parameters,
+        **changes,
+    )
 
 
 def _ttl(message: Message, field: str, least: int, most: int) -> int | None:
     if not message.HasField(field):
         return None
-    seconds = whole_seconds(getattr(message, field), f"queue.{field}")
-    if not least <= seconds <= most:
-        raise invalid(
-            f"{field} is {seconds} seconds: give {least} to {most}", field=f"queue.{field}"
-        )
-    return seconds
+    return whole_seconds(getattr(message, field), f"queue.{field}", least=least, most=most)
 
 
 def _push_settings(message: Message) -> dict[str, Any]:
     limits = message.rate_limits
-    for field, most in _LARGEST.items():
-        value = getattr(limits, field)
-        if not 0 <= value <= most:
-            path = f"queue.rate_limits.{field}"
-            raise invalid(f"{path} is {value}: give 0 to {most}", field=path)
+    for field, most in _PUSH_LIMITS.items():
+        check_range(getattr(limits, field), 0, most, f"queue.rate_limits.{field}")
     routing = message.app_engine_http_target.app_engine_routing_override
     rate = limits.max_tasks_dispatched_per_second
     return {
@@ -245,22 +226,17 @@ def _push_settings(message: Message) -> dict[str, Any]:
     }
 
 
-def _push_retry(message: Message, retry: RetryParameters) -> RetryParameters:
-    seconds: dict[str, Any] = {}
+def _push_retry(message: Message) -> RetryParameters:
+    check_range(message.max_doublings, 0, LARGEST_INT, "queue.retry_config.max_doublings")
+    values: dict[str, Any] = {"max_doublings": message.max_doublings or None}
     for field, parameter in _RETRY_DURATIONS.items():
         if message.HasField(field):
             duration = getattr(message, field)
-            seconds[parameter] = whole_seconds(duration, f"queue.retry_config.{field}")
-            if field != "max_retry_duration":
-                seconds[parameter] += duration.nanos / 1e9
-    if message.max_doublings < 0:
-        field = "queue.retry_config.max_doublings"
-        raise invalid(f"max_doublings is {message.max_doublings}: give 0 or more", field=field)
-    return RetryParameters(
-        task_retry_limit=retry.task_retry_limit,
-        max_doublings=message.max_doublings or None,
-        **seconds,
-    )
+            seconds = whole_seconds(duration, f"queue.retry_config.{field}", most=_MAX_SECONDS)
+            # Only the age limit is in whole seconds.
+            fraction = 0 if field == "max_retry_duration" else duration.nanos / 1e9
+            values[parameter] = seconds + fraction
+    return RetryParameters(**values)
 
 
 def _write_push_settings(message: Message, settings: QueueSettings) -> None:
@@ -276,8 +252,7 @@ def _write_push_settings(message: Message, settings: QueueSettings) -> None:
     limits.max_concurrent_tasks = settings.max_concurrent_requests or 0
 
 
-def _write_retry_config(message: Message, retry: RetryParameters | None) -> None:
-    retry = retry or RetryParameters()
+def _write_retry_config(message: Message, retry: RetryParameters) -> None:
     if retry.task_retry_limit is None:
         message.unlimited_attempts = True
     else:
@@ -291,13 +266,12 @@ def _write_retry_config(message: Message, retry: RetryParameters | None) -> None
 
 def _write_statistics(message: Message, queue: Queue) -> None:
     message.SetInParent()
-    if not queue.settings.is_pull:
-        return
-    statistics = queue.fetch_statistics()
-    message.tasks_count = statistics.tasks
-    message.executed_last_minute_count = statistics.leased_last_minute
-    if statistics.oldest_eta is not None:
-        write_timestamp(message.oldest_estimated_arrival_time, to_usec(statistics.oldest_eta))
+    if queue.settings.is_pull:
+        statistics = queue.fetch_statistics()
+        message.tasks_count = statistics.tasks
+        message.executed_last_minute_count = statistics.leased_last_minute
+        if statistics.oldest_eta is not None:
+            message.oldest_estimated_arrival_time.FromDatetime(statistics.oldest_eta)
 
 
 def _read_paths(request: Message) -> list[str] | None:
@@ -315,13 +289,10 @@ def _queue_filter(text: str) -> Callable[[Queue], bool]:
     value = value.strip('"')
     if field == "name" and operator == ":":
         return lambda queue: value in queue.name
-    if field == "state" and value in _STATES:
-        state = _STATES[value]
-        return lambda queue: _STATES[queue.state.name] == state
-    if (field, operator, value) == ("pull_target", ":", "*"):
-        return lambda queue: queue.settings.is_pull
-    if (field, operator, value) == ("app_engine_http_target", ":", "*"):
-        return lambda queue: not queue.settings.is_pull
+    if field == "state" and value in QueueState.__members__:
+        return lambda queue: queue.state.name == value
+    if field in _TARGETS and (operator, value) == (":", "*"):
+        return lambda queue: queue.mode is _TARGETS[field]
     raise invalid(
         f'filter is "{text:.200}": use name:TEXT, state=RUNNING (or PAUSED, DISABLED), '
         "pull_target:* or app_engine_http_target:*",

@@ -79,10 +79,7 @@ class Service:
         text = reduce(getattr, method.field.split("."), request)
         if not text:
             raise invalid(f"{method.field} is missing", field=method.field)
-        if method.depth:
-            name = ResourceName.parse(text, field=method.field, depth=method.depth)
-        else:
-            name = ResourceName.parse(f"projects/{text}", field=method.field, depth=1)
+        name = ResourceName.parse(text, method.resource or "<project>", field=method.field)
         served = self._state.emulator.project
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:
             raise StatusError(

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate
+from collections.abc import Iterator
 from typing import Final
 
-from pullqueue.clock import from_usec
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import (
+    BASIC,
     FULL,
     Empty,
     Message,
     TaskMessage,
     message_class,
-    page_position,
-    page_size,
+    page_of,
     page_token,
-    timestamp_usec,
     whole_seconds,
-    write_task,
 )
-from pullqueue.config.model import QueueMode
+from pullqueue.cloudtasks.methods import TASK
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.store import fitting
 from pullqueue.errors import NameInUseError, UnknownTaskError
 from pullqueue.tasks import DeleteResult, NewTask, Task
 
@@ -32,21 +32,22 @@ _POSITION: Final = re.compile(r"(-?\d{1,18}) (\d{1,18})", re.ASCII)
 _TAG: Final = re.compile(r'tag\s*=\s*(?:"(?P<quoted>.*)"|(?P<plain>(?!").*))', re.DOTALL)
 """gcloud writes a tag in quotes and leaves quotes within it as they are."""
 _OLDEST_TAG: Final = re.compile(r"tag_function\s*=\s*oldest_tag\(\)")
+_SECONDS: Final = range(-62_135_596_800, LAST_USEC // USEC_PER_SECOND + 1)
+"""What a timestamp may hold: the years 1 to 9999."""
 
 
 def list_tasks(call: Call) -> Message:
     """ListTasks: a page of tasks, leased or not, in order of schedule time."""
     response = message_class("ListTasksResponse")()
-    if call.queue.mode is not QueueMode.PULL:
+    if not call.queue.settings.is_pull:
         return response
-    size = page_size(call.request.page_size, most=_MOST_LISTED)
-    start = page_position(call.request.page_token, _POSITION)
+    size, start = page_of(call.request, _POSITION, most=_MOST_LISTED)
     after = (int(start[1]), int(start[2])) if start else None
     found = call.queue.list_tasks(size + 1, after=after)
     tasks = found[:size]
-    if _is_full(call):
-        tasks = _fitting(tasks, call.emulator.limits.lease_payload_bytes)
-    _write_tasks(response.tasks, tasks, call)
+    if call.request.response_view == FULL:
+        tasks = fitting(tasks, call.emulator.limits.lease_payload_bytes)
+    response.tasks.extend(_task_messages(tasks, call))
     if len(tasks) < len(found):
         last = tasks[-1]
         response.next_page_token = page_token(f"{last.eta_usec} {last.sequence}")
@@ -55,44 +56,41 @@ def list_tasks(call: Call) -> Message:
 
 def get_task(call: Call) -> Message:
     """GetTask: one task, without a lease."""
-    return _task_message(_found(call), call)
+    return _task_message(_pull_queue(call).get_task(call.name.task), call)
 
 
 def create_task(call: Call) -> Message:
     """CreateTask: add a task."""
-    if call.queue.mode is not QueueMode.PULL:
+    queue, task = call.queue, call.request.task
+    if not queue.settings.is_pull:
         raise invalid(
-            f"queue {call.name.queue!r} is a push queue: only pull queues take tasks here",
+            f"queue {queue.name!r} is a push queue: only pull queues take tasks here",
             field="parent",
         )
-    task = call.request.task
     if task.WhichOneof("payload_type") not in (None, "pull_message"):
         raise invalid(
-            f"queue {call.name.queue!r} is a pull queue: set pull_message, no other payload",
+            f"queue {queue.name!r} is a pull queue: set pull_message, no other payload",
             field="task",
         )
+    name = None
+    if task.name:
+        name = ResourceName.parse(task.name, TASK, field="task.name", parent=call.name).task
     eta = None
     if task.HasField("schedule_time"):
-        eta_usec = timestamp_usec(task.schedule_time, "task.schedule_time")
+        eta_usec = _time_usec(task, "schedule_time")
         # A time that has passed means now, which the store decides.
-        eta = from_usec(eta_usec) if eta_usec > call.queue.now_usec() else None
-    new = NewTask(
-        payload=task.pull_message.payload,
-        name=_new_name(task.name, call.name),
-        tag=task.pull_message.tag or None,
-        eta=eta,
-    )
+        eta = from_usec(eta_usec) if eta_usec > queue.now_usec() else None
+    message = task.pull_message
+    new = NewTask(payload=message.payload, name=name, tag=message.tag or None, eta=eta)
     try:
-        added = call.queue.add_many([new])[0]
+        return _task_message(queue.add_many([new])[0], call)
     except NameInUseError as error:
         raise StatusError("ALREADY_EXISTS", str(error)) from None
-    return _task_message(added, call)
 
 
 def delete_task(call: Call) -> Message:
     """DeleteTask: delete a task, leased or not."""
-    _check_pull(call)
-    if call.queue.delete_tasks(call.name.task)[0] is not DeleteResult.DELETED:
+    if _pull_queue(call).delete_tasks(call.name.task)[0] is not DeleteResult.DELETED:
         raise _not_found(call)
     return Empty()
 
@@ -101,10 +99,10 @@ def lease_tasks(call: Call) -> Message:
     """LeaseTasks: lease the first available tasks, of one tag where a filter is given."""
     request = call.request
     limits = call.emulator.limits
+    full = request.response_view == FULL
     by_tag, tag = _tag_filter(request.filter)
-    full = _is_full(call)
     lease = call.queue.lease(
-        _lease_seconds(request),
+        _lease_seconds(call),
         request.max_tasks or 1,
         group_by_tag=by_tag,
         tag=tag,
@@ -117,21 +115,18 @@ def lease_tasks(call: Call) -> Message:
             f"more than {limits.leases_per_second} LeaseTasks calls in a second on queue "
             f"{call.name.queue!r}: lease more tasks at a time, or wait",
         )
-    response = message_class("LeaseTasksResponse")()
-    _write_tasks(response.tasks, lease.tasks, call)
-    return response
+    return message_class("LeaseTasksResponse")(tasks=_task_messages(lease.tasks, call))
 
 
 def acknowledge_task(call: Call) -> Message:
     """AcknowledgeTask: delete a task whose lease the caller holds."""
-    _check_pull(call)
-    call.queue.acknowledge(call.name.task, expected_eta_usec=_held_eta_usec(call))
+    _pull_queue(call).acknowledge(call.name.task, expected_eta_usec=_lease_end_usec(call))
     return Empty()
 
 
 def renew_lease(call: Call) -> Message:
     """RenewLease: let the lease that the caller holds end later, or earlier."""
-    return _modified(call, _lease_seconds(call.request))
+    return _modified(call, _lease_seconds(call))
 
 
 def cancel_lease(call: Call) -> Message:
@@ -141,32 +136,42 @@ def cancel_lease(call: Call) -> Message:
 
 def run_task(call: Call) -> Message:
     """RunTask: is for push tasks."""
-    _found(call)
+    _pull_queue(call).get_task(call.name.task)
     raise invalid(f"task {call.name.task!r} is a pull task: lease it instead", field="name")
 
 
 def _modified(call: Call, lease_seconds: int) -> Message:
-    _check_pull(call)
-    task = call.queue.modify_lease(
-        call.name.task, lease_seconds, expected_eta_usec=_held_eta_usec(call)
+    task = _pull_queue(call).modify_lease(
+        call.name.task, lease_seconds, expected_eta_usec=_lease_end_usec(call)
     )
     return _task_message(task, call)
 
 
-def _held_eta_usec(call: Call) -> int:
+def _lease_end_usec(call: Call) -> int:
     if not call.request.HasField("schedule_time"):
         raise invalid(
             "schedule_time is missing: give that of the lease, as LeaseTasks or RenewLease "
             "returned it",
             field="schedule_time",
         )
-    return timestamp_usec(call.request.schedule_time, "schedule_time")
+    return _time_usec(call.request, "schedule_time")
 
 
-def _lease_seconds(request: Message) -> int:
-    if not request.HasField("lease_duration"):
-        raise invalid('lease_duration is missing: give one such as "60s"', field="lease_duration")
-    return whole_seconds(request.lease_duration, "lease_duration")
+def _time_usec(message: Message, field: str) -> int:
+    """Return the microseconds since the epoch in a field; what is finer is cut off."""
+    time = getattr(message, field)
+    if time.seconds not in _SECONDS or not 0 <= time.nanos < 10**9:
+        raise invalid(
+            f"{field} is not a valid time: it must be in the years 1 to 9999", field=field
+        )
+    return int(time.ToMicroseconds())
+
+
+def _lease_seconds(call: Call) -> int:
+    request, field = call.request, "lease_duration"
+    if not request.HasField(field):
+        raise invalid(f'{field} is missing: give one such as "60s"', field=field)
+    return whole_seconds(request.lease_duration, field, most=call.emulator.limits.lease_seconds)
 
 
 def _tag_filter(text: str) -> tuple[bool, str | None]:
@@ -187,27 +192,11 @@ def _tag_filter(text: str) -> tuple[bool, str | None]:
     return True, re.sub(r"\\(.)", r"\1", match["quoted"], flags=re.DOTALL)
 
 
-def _new_name(text: str, queue: ResourceName) -> str | None:
-    if not text:
-        return None
-    name = ResourceName.parse(text, field="task.name", depth=4)
-    if name.parent != queue:
-        raise invalid(
-            f'task.name is "{text:.200}": it must begin with "{queue}", the parent',
-            field="task.name",
-        )
-    return name.task
-
-
-def _found(call: Call) -> Task:
-    _check_pull(call)
-    return call.queue.get_task(call.name.task)
-
-
-def _check_pull(call: Call) -> None:
-    """Check that the queue can have tasks: no push queue has any."""
-    if call.queue.mode is not QueueMode.PULL:
+def _pull_queue(call: Call) -> Queue:
+    """Return the queue of a task; a push queue has none here."""
+    if not call.queue.settings.is_pull:
         raise _not_found(call)
+    return call.queue
 
 
 def _not_found(call: Call) -> UnknownTaskError:
@@ -218,27 +207,24 @@ def _not_found(call: Call) -> UnknownTaskError:
     )
 
 
-def _is_full(call: Call) -> bool:
-    return bool(call.request.response_view == FULL)
-
-
 def _task_message(task: Task, call: Call) -> Message:
-    message = TaskMessage()
-    write_task(message, task, queue_path=_queue_path(call), full=_is_full(call))
-    return message
+    return next(_task_messages([task], call))
 
 
-def _write_tasks(repeated: Message, tasks: list[Task], call: Call) -> None:
-    queue_path, full = _queue_path(call), _is_full(call)
+def _task_messages(tasks: list[Task], call: Call) -> Iterator[Message]:
+    """Yield the messages of tasks; those in a view other than FULL have no payload."""
+    queue = str(call.name._replace(task=""))
+    full = call.request.response_view == FULL
     for task in tasks:
-        write_task(repeated.add(), task, queue_path=queue_path, full=full)
-
-
-def _queue_path(call: Call) -> str:
-    return str(call.name._replace(task=""))
-
-
-def _fitting(tasks: list[Task], most_bytes: int) -> list[Task]:
-    """Return the tasks from the first on whose payloads fit one response; one always does."""
-    sizes = accumulate(len(task.payload) for task in tasks)
-    return tasks[: max(1, sum(1 for size in sizes if size <= most_bytes))]
+        message = TaskMessage(name=f"{queue}/tasks/{task.name}", view=FULL if full else BASIC)
+        message.pull_message.SetInParent()
+        if full:
+            message.pull_message.payload = task.payload
+        if task.tag:
+            message.pull_message.tag = task.tag
+        message.schedule_time.seconds, usec = divmod(task.eta_usec, USEC_PER_SECOND)
+        message.schedule_time.nanos = usec * 1000
+        message.create_time.seconds = task.enqueued_usec // USEC_PER_SECOND
+        if task.retry_count:
+            message.status.attempt_dispatch_count = task.retry_count
+        yield message

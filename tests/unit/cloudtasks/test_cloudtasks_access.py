@@ -101,7 +101,7 @@ class TestAccess:
         for method in METHODS:
             if not method.permission or method.name == "CreateTask":
                 continue
-            fields = {method.field: PULL if method.depth == 3 else task["name"]}
+            fields = {method.field: PULL if method.resource.endswith("<queue>") else task["name"]}
             with refused("PERMISSION_DENIED", f"no permission cloudtasks.{method.permission} on "):
                 call(method.name, **fields)
         with refused("PERMISSION_DENIED", "no permission cloudtasks.queues.update on "):

@@ -71,7 +71,7 @@ class Requests:
         holder: Any = fields
         for name in holders:
             holder[name] = holder = fields.get(name) if isinstance(fields.get(name), dict) else {}
-        depth = method.depth
+        depth = method.resource.count("<")
         fitting = [name for name in NAMES if name.count("/") == 2 * depth - 1] or ["app"]
         holder[last] = self.random.choice(fitting if self.random.random() < 0.9 else NAMES)
         return method, fields

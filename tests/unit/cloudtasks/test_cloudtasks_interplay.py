@@ -59,7 +59,7 @@ class TestFaults:
         with refused("DEADLINE_EXCEEDED"):
             api.call("LeaseTasks", {"parent": PULL, "leaseDuration": "60s"})
         api.channel.close()
-        assert 9 < (clock.now_usec() - before) / 1e6 <= 10
+        assert 9 < (clock.now_usec() - before) / 1e6 < 11  # gRPC rounds the deadline up
 
 
 def test_what_others_see(call: Call, server: Server, emulator: Emulator) -> None:

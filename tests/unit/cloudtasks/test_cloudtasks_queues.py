@@ -242,7 +242,7 @@ class TestCreateQueue:
             ({"retryConfig": {"maxAttempts": -1}}, "INVALID_ARGUMENT", "max_attempts is -1"),
             ({"taskTtl": "0s"}, "INVALID_ARGUMENT", "task_ttl is 0 seconds"),
             ({"tombstoneTtl": "777601s"}, "INVALID_ARGUMENT", "give 0 to 777600"),
-            ({"tombstoneTtl": "-1s"}, "INVALID_ARGUMENT", "tombstone_ttl is negative"),
+            ({"tombstoneTtl": "-1s"}, "INVALID_ARGUMENT", "tombstone_ttl is -1 seconds"),
         ],
     )
     def test_what_is_not_valid(
@@ -262,7 +262,7 @@ class TestCreateQueue:
             ({"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}}, "is nan: give 0 to 500"),
             ({"rateLimits": {"maxConcurrentTasks": -1}}, "is -1: give 0 to 5000"),
             ({"retryConfig": {"maxDoublings": -1}}, "max_doublings is -1"),
-            ({"retryConfig": {"minBackoff": "-1s"}}, "min_backoff is negative"),
+            ({"retryConfig": {"minBackoff": "-1s"}}, "min_backoff is -1 seconds"),
         ],
     )
     def test_a_push_queue_that_is_not_valid(

@@ -217,9 +217,9 @@ class TestLeaseTasks:
         ("fields", "text"),
         [
             ({"leaseDuration": None}, "lease_duration is missing"),
-            ({"leaseDuration": "-1s"}, "lease_duration is negative"),
-            ({"leaseDuration": "-0.5s"}, "lease_duration is negative"),
-            ({"leaseDuration": "604801s"}, "lease_seconds is 604801"),
+            ({"leaseDuration": "-1s"}, "lease_duration is -1 seconds"),
+            ({"leaseDuration": "-0.5s"}, "lease_duration is -1 seconds"),
+            ({"leaseDuration": "604801s"}, "lease_duration is 604801 seconds: give 0 to 604800"),
             ({"maxTasks": 1001}, "max_tasks is 1001"),
             ({"maxTasks": -1}, "max_tasks is -1"),
             ({"filter": f"tag={'x' * 501}"}, "tag has 501 characters"),
