@@ -20,7 +20,7 @@ from pullqueue.api.encoding import encode
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import Message, message_class
-from pullqueue.cloudtasks.methods import METHODS, Method
+from pullqueue.cloudtasks.methods import LOCATIONS_SERVICE, METHODS, SERVICE, Method
 from pullqueue.cloudtasks.service import Service
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.errors import ServerAddressError
@@ -46,8 +46,15 @@ class GrpcServer:
         self._server = grpc.server(
             self._workers,
             handlers=[
-                grpc.method_handlers_generic_handler(name, _handlers(service, name))
-                for name in {method.service for method in METHODS}
+                grpc.method_handlers_generic_handler(
+                    name,
+                    {
+                        method.name: grpc.unary_unary_rpc_method_handler(_handler(service, method))
+                        for method in METHODS
+                        if method.service == name
+                    },
+                )
+                for name in (SERVICE, LOCATIONS_SERVICE)
             ],
             options=[
                 ("grpc.max_send_message_length", -1),
@@ -71,14 +78,6 @@ class GrpcServer:
         self._workers.shutdown()
 
 
-def _handlers(service: Callable[[], Service], name: str) -> dict[str, Any]:
-    return {
-        method.name: grpc.unary_unary_rpc_method_handler(_handler(service, method))
-        for method in METHODS
-        if method.service == name
-    }
-
-
 def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes, Any], bytes]:
     # Messages are parsed here, since grpc answers a malformed one with an INTERNAL error.
     request_class = message_class(method.request)
@@ -89,7 +88,8 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
         refused = caller = None
         message, response = request_class(), empty_pb2.Empty()
         try:
-            caller = called.authenticate(_token(context))
+            metadata = dict(context.invocation_metadata())
+            caller = called.authenticate(bearer_text(str(metadata.get("authorization", ""))))
             try:
                 message.ParseFromString(data)
             except DecodeError:
@@ -116,11 +116,6 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
     return handle
 
 
-def _token(context: Any) -> str:  # noqa: ANN401 - grpc has no types
-    metadata = dict(context.invocation_metadata())
-    return bearer_text(str(metadata.get("authorization", "")))
-
-
 def _deadline(context: Any) -> AbstractContextManager[None]:  # noqa: ANN401 - grpc has no types
     """Let faults know how long the caller waits."""
     seconds = context.time_remaining()
@@ -140,8 +135,7 @@ def _shown(message: Message, data: bytes) -> bytes:
 
 def _shortened(message: str) -> str:
     """Return a message cut to what fits the metadata of a response, where a byte may take three."""
-    if len(message.encode("utf-8", "replace")) * 3 <= _DETAILS_BYTES:
+    data = message.encode("utf-8", "replace")
+    if len(data) * 3 <= _DETAILS_BYTES:
         return message
-    return (
-        message.encode("utf-8", "replace")[: _DETAILS_BYTES // 3].decode("utf-8", "ignore") + "..."
-    )
+    return data[: _DETAILS_BYTES // 3].decode("utf-8", "ignore") + "..."

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -108,60 +109,53 @@ def _view(service: Callable[[], Service], method: Method) -> Callable[..., Respo
 
     def view(**parts: str) -> Response:
         called = service()
-        g.caller = called.authenticate(_token())
-        message = _message(method, pattern.format(**parts)) if pattern else _upload(method)
+        token = request.args.get("access_token") or request.args.get("oauth_token")
+        g.caller = called.authenticate(
+            token or bearer_text(request.headers.get("Authorization", ""))
+        )
+        message = _message(method, pattern.format(**parts))
         return _response(called.call(method, message, caller=g.caller))
 
     return view
-
-
-def _token() -> str:
-    for parameter in ("access_token", "oauth_token"):
-        if text := request.args.get(parameter):
-            return text
-    return bearer_text(request.headers.get("Authorization", ""))
-
-
-def _upload(method: Method) -> Message:
-    """Return the upload of a queue.yaml: the body is the file, or a JSON object that has it."""
-    from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - slow to import
-
-    data = bodies.read(request)
-    with suppress(ValueError, TypeError):
-        wrapped = msgspec.json.decode(data, type=_HttpBody)
-        data = wrapped.data
-    app_id = request.args.get("appId", "")
-    return message_class(method.request)(app_id=app_id, http_body={"data": data})
 
 
 def _message(method: Method, name: str) -> Message:
     """Return the request as a message.
 
     Raises:
-        ApiError: the body is not JSON.
-        StatusError: INVALID_ARGUMENT: a field is unknown, or its value is not valid.
+        StatusError: INVALID_ARGUMENT: the body is not JSON, a field is unknown, or its value is
+            not valid.
     """
     from google.protobuf.json_format import ParseDict  # noqa: PLC0415 - slow to import
 
     from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - the same
 
+    message = message_class(method.request)()
+    if not method.resource:
+        message.app_id = request.args.get("appId", "")
+        message.http_body.data = _uploaded()
+        return message
     values = _body() if method.body else {}
     if method.body not in ("", "*"):
         values = {method.body: values}
-    values |= _query(method)
-    message = message_class(method.request)()
+    values = _query(method) | values
+    *path, field = method.field.split(".")
+    reduce(getitem, path, values)[field] = name
     _check_base64(values, message.DESCRIPTOR)
     try:
         ParseDict(values, message)
     except Exception as error:  # noqa: BLE001 - it raises many kinds for odd values, SystemError too
         reason = str(error).partition("\n")[0]
         raise invalid(f"the request is not a valid {method.request}: {reason:.500}") from None
-    *path, field = method.field.split(".")
-    target = message
-    for part in path:
-        target = getattr(target, part)
-    setattr(target, field, name)
     return message
+
+
+def _uploaded() -> bytes:
+    """Return the queue.yaml of an upload: the body is the file, or a JSON object that has it."""
+    data = bodies.read(request)
+    with suppress(ValueError):
+        return msgspec.json.decode(data, type=_HttpBody).data
+    return data
 
 
 def _body() -> dict[str, Any]:
