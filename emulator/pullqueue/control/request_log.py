@@ -155,7 +155,7 @@ class RequestLog:
             answer = b"" if response.is_streamed else response.get_data()
         self.record(
             verb=request.method,
-            path=request.path,
+            path=g.get("log_path", request.path),
             query=request.query_string.decode("utf-8", "replace"),
             client=request.remote_addr or "",
             caller=g.get("caller"),

@@ -13,7 +13,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from pullqueue.engine.emulator import Emulator
@@ -72,7 +72,9 @@ class Bridge:
         request.max_content_length = _BODY_BYTES
         try:
             data = request.get_data(cache=False)
-            answer = self._server().answer(data, request.headers.get(_DEADLINE_HEADER))
+            server = self._server()
+            g.log_path = f"{BRIDGE_PATH} {server.name_of(data)}"
+            answer = server.answer(data, request.headers.get(_DEADLINE_HEADER))
         except RequestEntityTooLarge:
             answer = _failure(
                 _REQUEST_TOO_LARGE, f"the maximum size of a call is {_BODY_BYTES} bytes"

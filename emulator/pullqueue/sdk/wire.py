@@ -44,10 +44,8 @@ class CallServer:
 
         The deadline is how long the caller waits, in seconds.
         """
-        request = remote_api.Request()
-        try:
-            request.ParseFromString(data)
-        except DecodeError:
+        request = _parsed(data)
+        if request is None:
             return _failure(_Rpc.PARSE_ERROR, "the body is not a remote_api Request")
         if request.service_name == SERVICE:
             with call_deadline(_deadline_usec(deadline)):
@@ -60,6 +58,11 @@ class CallServer:
                 request.method, request.request, succeeded=_has_result(response)
             )
         return response
+
+    def name_of(self, data: bytes) -> str:
+        """Return service and method of a serialized request; empty if it cannot be read."""
+        request = _parsed(data)
+        return "" if request is None else f"{request.service_name}.{request.method}"
 
     def _answer(self, method: str, data: bytes) -> bytes:
         kinds = _messages_of(method)
@@ -126,6 +129,15 @@ def _has_result(response: bytes) -> bool:
         return bool(remote_api.Response.FromString(response).HasField("response"))
     except DecodeError:
         return False
+
+
+def _parsed(data: bytes) -> Any | None:
+    request = remote_api.Request()
+    try:
+        request.ParseFromString(data)
+    except DecodeError:
+        return None
+    return request
 
 
 def _messages_of(method: str) -> tuple[Any, Any] | None:

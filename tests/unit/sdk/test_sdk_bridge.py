@@ -330,6 +330,12 @@ class TestOtherServices:
         assert answer.response == b""
         assert not answer.HasField("rpc_error")
 
+    def test_the_log_names_calls(self, server: Server) -> None:
+        """The log of the server's requests has the service and method of each call."""
+        call(server, "Flush", b"", service="logservice")
+
+        assert server.state.requests.latest(1)[0].path == "/rpc_http logservice.Flush"
+
     def test_with_an_upstream(self, emulator: Emulator) -> None:
         """Calls to other services are passed on as they are, and so are their answers."""
         reply = remote_api.Response(response=b"from memcache").SerializeToString()
