@@ -56,11 +56,10 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
 def _configuration(item: pytest.Item, settings: Settings) -> QueueConfig:
     limit = settings.total_storage_limit
     try:
-        if settings.queues is not None:
-            return queue_config(
-                settings.queues, total_storage_limit=limit, profile=settings.profile
-            )
-        config = _read(item, settings)
+        if settings.queues is None:
+            config = _read(item, settings)
+        else:
+            config = queue_config(settings.queues, profile=settings.profile)
         if limit is not None:
             parsed = queue_config([], total_storage_limit=limit)
             config = replace(config, total_storage_limit_bytes=parsed.total_storage_limit_bytes)

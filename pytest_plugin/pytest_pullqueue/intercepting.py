@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
 import responses
@@ -13,6 +12,7 @@ from requests import PreparedRequest
 from responses.registries import FirstMatchRegistry
 from werkzeug.test import Client
 
+from pullqueue.address import is_loopback
 from pullqueue.api.tokens import Tokens
 from pullqueue.engine.emulator import Emulator
 from pullqueue.server.app import create_app
@@ -30,8 +30,6 @@ _TOKEN = re.compile(
 _TOKEN_INFO = re.compile(
     r"https://(oauth2|www)\.googleapis\.com/(oauth2/v[123]/tokeninfo|tokeninfo)(\?|$)"
 )
-_LOOPBACK = IPv4Network("127.0.0.0/8")
-_LOOPBACK_6 = IPv6Address("::1")
 _OAUTH_URL = "https://oauth2.googleapis.com/"
 
 _JWT_GRANT = b"grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer"
@@ -46,7 +44,7 @@ class _Registry(FirstMatchRegistry):
     def find(self, request: PreparedRequest) -> tuple[responses.BaseResponse | None, list[str]]:
         """Return the response for a request, or the reasons for which there is none."""
         match, reasons = super().find(request)
-        if match is None and _is_loopback(str(request.url)):
+        if match is None and is_loopback(urlsplit(str(request.url)).hostname or ""):
             return responses.PassthroughResponse(str(request.method), str(request.url)), []
         if match is None and reasons and _asks_for_token(request):
             reasons[-1] += (
@@ -54,16 +52,6 @@ class _Registry(FirstMatchRegistry):
                 "key: make a key with pullqueue_responses.credentials(email)"
             )
         return match, reasons
-
-
-def _is_loopback(url: str) -> bool:
-    """Return whether a URL leads to this machine: 127.0.0.0/8, ::1 or localhost."""
-    host = urlsplit(url).hostname or ""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host == "localhost"
-    return address in _LOOPBACK if isinstance(address, IPv4Address) else address == _LOOPBACK_6
 
 
 def _asks_for_token(request: PreparedRequest) -> bool:

@@ -141,7 +141,7 @@ def test_start_and_rate(pullqueue_emulator):
             "@pytest.mark.pullqueue has no argument 'auth': to check callers set acl=True*",
         ),
         ("config='a', queues=['b']", "@pytest.mark.pullqueue has both config and queues: *"),
-        ("queues='a'", "@pytest.mark.pullqueue: argument queues is 'a': give a list of *"),
+        ("queues='a'", "@pytest.mark.pullqueue: queues is 'a': give a list of *"),
         (
             "config='queue: []\\n', total_storage_limit='lots'",
             "@pytest.mark.pullqueue: total_storage_limit: *lots*",

@@ -6,13 +6,12 @@ import os
 import re
 import shlex
 from contextlib import closing
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT
+from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, is_loopback
 from pullqueue.cli._options import (
     found_file,
     host_and_port,
@@ -247,9 +246,9 @@ def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
     click.echo(f"Tasks are stored in {where}")
     if isinstance(emulator.clock, ManualClock):
         click.echo("The clock is manual: move it with `pullqueue clock advance 60`")
-    reachable = "" if not _is_loopback(host) else ", from this machine only"
+    reachable = "" if not is_loopback(host) else ", from this machine only"
     click.echo(f"Console: {server.url}/console/{reachable}")
-    if not _is_loopback(host):
+    if not is_loopback(host):
         click.echo(
             f"warning: {host} can be reached from other machines, and whoever reaches it can use "
             "every queue",
@@ -306,10 +305,3 @@ def _report_tasks_left(server: Server) -> None:
             "FILE` before",
             err=True,
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

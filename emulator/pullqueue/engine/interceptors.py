@@ -127,9 +127,9 @@ class Interceptors:
             self._all = tuple(entry for entry in self._all if entry[0] is not interceptor)
 
     @contextmanager
-    def installed(self, interceptor: Interceptor) -> Iterator[None]:
+    def installed(self, interceptor: Interceptor, *, bypassed: bool = True) -> Iterator[None]:
         """Add an interceptor for the length of a block."""
-        self.add(interceptor)
+        self.add(interceptor, bypassed=bypassed)
         try:
             yield
         finally:

@@ -293,12 +293,8 @@ class _AddedTasks:
 @contextmanager
 def remember_added(emulator: Emulator) -> Iterator[None]:
     """Keep the tasks added in the block, so that `assert_added` knows them once they are gone."""
-    added = _AddedTasks()
-    emulator.interceptors.add(added, bypassed=False)
-    try:
+    with emulator.interceptors.installed(_AddedTasks(), bypassed=False):
         yield
-    finally:
-        emulator.interceptors.remove(added)
 
 
 def _added_tasks(queue: Queue) -> tuple[list[Task], list[str]]:
