@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pullqueue.config.settings import PROFILES
+
 if TYPE_CHECKING:
-    from pullqueue.config.rules import Rule
+    from pullqueue.config.rules import Rule, RuleDocs
 
 _OFF = "off"
 _FIXES = {
@@ -28,31 +30,26 @@ def explain(rules: tuple[str, ...], *, listed: bool) -> None:
     What each finds and why, its severity, its fix, bad and good samples. A RULE is a name
     (push-key-on-pull), a code (QY301), the beginning of codes (QY3) or `all`.
     """
-    from pullqueue.config.rules import all_rules  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.rules import all_rules, docs_of  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.options import select  # noqa: PLC0415 - the same
 
     if listed:
-        click.echo("\n".join(_line_of(rule) for rule in all_rules()))
+        click.echo("\n".join(_line_of(rule, docs_of(rule)) for rule in all_rules()))
         return
     if not rules:
         raise click.UsageError("name a rule, such as QY301, or pass --list")
     chosen = dict.fromkeys(rule for name in rules for rule in select(name))
-    click.echo("\n".join(_explanation(rule) for rule in chosen), nl=False)
+    click.echo("\n".join(_explanation(rule, docs_of(rule)) for rule in chosen), nl=False)
 
 
-def _line_of(rule: Rule) -> str:
+def _line_of(rule: Rule, docs: RuleDocs) -> str:
     """Return a rule in one line: code, name, severity, what it finds."""
-    from pullqueue.config.rules import docs_of  # noqa: PLC0415 - the same
-
     level = _OFF if rule.opt_in else rule.severity.value
-    return f"{rule.code}  {rule.name:<22} {level:<8} {docs_of(rule).summary}"
+    return f"{rule.code}  {rule.name:<22} {level:<8} {docs.summary}"
 
 
-def _explanation(rule: Rule) -> str:
+def _explanation(rule: Rule, docs: RuleDocs) -> str:
     """Return all that a rule's documentation says."""
-    from pullqueue.config.rules import docs_of  # noqa: PLC0415 - the same
-
-    docs = docs_of(rule)
     facts = f"{_severity(rule)}\nFix: {_FIXES[rule.fixes]}"
     if rule.once:
         facts += "\nReported once per file."
@@ -67,8 +64,6 @@ def _explanation(rule: Rule) -> str:
 
 
 def _severity(rule: Rule) -> str:
-    from pullqueue.config.settings import PROFILES  # noqa: PLC0415 - the same
-
     default = rule.level(PROFILES[0])
     others = [
         f"{level.value if level else _OFF} in profile {profile}"

@@ -6,11 +6,6 @@ from pullqueue.config.document import Mapping, Node, Pair, Scalar, Sequence, Sou
 from pullqueue.config.findings import Edit
 
 
-def replace_scalar(scalar: Scalar, text: str) -> Edit:
-    """Write another value, in the place of one that may be quoted."""
-    return Edit(scalar.start, scalar.end, text)
-
-
 def rename_key(key: Scalar, name: str) -> Edit:
     """Write another key; quotes stay."""
     quote = key.style if key.style in {"'", '"'} else ""

@@ -8,7 +8,7 @@ soon as it passes a limit.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
@@ -62,13 +62,16 @@ def build_tree(text: str, reports: Reports) -> Node | None:
     return _TreeBuilder(text, reports).build()
 
 
-class _Open(NamedTuple):
+@dataclass(slots=True)
+class _Open:
     """A mapping or list whose end has not come yet."""
 
     node: Mapping | Sequence
-    pairs: dict[str, list[Pair]]
     known: bool
     """Whether its tag is one that has a meaning here."""
+    pairs: dict[str, list[Pair]] = field(default_factory=dict)
+    key: Scalar | None = None
+    """The key whose value comes next."""
 
 
 class _TreeBuilder:
@@ -78,7 +81,6 @@ class _TreeBuilder:
         self._text = text
         self._reports = reports
         self._stack: list[_Open] = []
-        self._pending_key: list[Scalar | None] = []
         self._root: Node | None = None
         self._nodes = 0
         self._anchored = False
@@ -125,37 +127,37 @@ class _TreeBuilder:
         known = event.tag in {None, "!", _COLLECTION_TAGS[kind]}
         if not known:
             self._refuse_tag(place, event.tag or "")
-        self._stack.append(_Open(node, {}, known))
-        self._pending_key.append(None)
+        self._stack.append(_Open(node, known))
 
     def _close(self, event: Event) -> None:
-        node, pairs, known = self._stack.pop()
-        self._pending_key.pop()
+        closed = self._stack.pop()
+        node = closed.node
         if isinstance(node, Mapping):
-            for same in pairs.values():
+            for same in closed.pairs.values():
                 node.pairs.append(same[0] if len(same) == 1 else self._merge_duplicates(same))
         node.end = _span_of(event).end if node.flow else max(node.end, _last_end(node))
-        self._place(node if known else Scalar(start=node.start, end=node.end, text="", opaque=True))
+        unknown = Scalar(start=node.start, end=node.end, text="", opaque=True)
+        self._place(node if closed.known else unknown)
 
     def _place(self, node: Node) -> None:
         if not self._stack:
             self._root = node
             return
-        parent, pairs, _ = self._stack[-1]
-        key = self._pending_key[-1]
+        opened = self._stack[-1]
+        parent, key = opened.node, opened.key
         if isinstance(parent, Sequence) or key is not None:
             self._refuse_sign(node)
         if isinstance(parent, Sequence):
             parent.items.append(node)
         elif key is None:
-            self._pending_key[-1] = node if isinstance(node, Scalar) else self._complex(node)
+            opened.key = node if isinstance(node, Scalar) else self._complex(node)
         else:
-            self._pending_key[-1] = None
+            opened.key = None
             parent.end = max(parent.end, node.end)
             if key.text == _MERGE_KEY and not key.style:
                 self._refuse_anchor(place_of(key), "merge key `<<`")
             elif key.kind != _COMPLEX:
-                pairs.setdefault(key.text, []).append(Pair(key, node))
+                opened.pairs.setdefault(key.text, []).append(Pair(key, node))
 
     def _merge_duplicates(self, pairs: list[Pair]) -> Pair:
         """Report a key that is defined several times; keep the first, with the lists of all."""

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from pullqueue.config.dialects import meant_key
 from pullqueue.config.document import Mapping, Node, Place, Scalar, Sequence, place_of
+from pullqueue.config.findings import Fix, Labels, Report
 from pullqueue.config.reader import ParseResult
 from pullqueue.config.settings import Settings
 from pullqueue.config.shape import Shape, Violation, check_shape
@@ -39,6 +40,14 @@ class Entry:
     def place(self) -> Place:
         """Where the value is."""
         return place_of(self.value)
+
+    def report(self, message: str, *, labels: Labels = (), fix: Fix | None = None) -> Report:
+        """Return a report on the value."""
+        return Report(self.place, message, self.path, labels=labels, fix=fix)
+
+    def report_key(self, message: str, *, labels: Labels = (), fix: Fix | None = None) -> Report:
+        """Return a report on the key."""
+        return Report(self.key_place, message, self.path, labels=labels, fix=fix)
 
     @property
     def text(self) -> str | None:

@@ -61,7 +61,7 @@ def acl_email_format(view: View) -> Iterator[Report]:
                 f'invalid {key} "{shorten(entry.text or "")}": use an e-mail address, for example '
                 "`worker@my-app.iam.gserviceaccount.com`"
             )
-            yield Report(at=entry.place, message=message, path=entry.path)
+            yield entry.report(message)
 
 
 @Rule("QY402", severity=Severity.WARNING, fixes=(UNSAFE,))
@@ -90,7 +90,7 @@ def acl_empty(view: View) -> Iterator[Report]:
         if not acl.value.items:
             fix = edit_fix("remove `acl`", delete_pair(view.source, queue.node, acl.key))
             message = "the acl is empty: add `- user_email: ADDRESS`, or remove it"
-            yield Report(at=acl.place, message=message, path=acl.path, fix=fix)
+            yield acl.report(message, fix=fix)
         for section in queue.acl_entries:
             if not section.node.pairs:
                 removal = delete_item(view.source, acl.value, section.node)
@@ -214,7 +214,7 @@ def acl_writer_only(view: View) -> Iterator[Report]:
         if _granted(view, queue) == {"writer_email"}:
             acl = queue.entries["acl"]
             message = "nobody can lease over REST: add `- user_email: ADDRESS`"
-            yield Report(at=acl.key_place, message=message, path=acl.path)
+            yield acl.report_key(message)
 
 
 @Rule("QY406", severity=Severity.INFO, levels={"rest": Severity.INFO}, opt_in=True, once=True)
@@ -248,7 +248,7 @@ def acl_no_writer(view: View) -> Iterator[Report]:
                 "nobody can insert over REST: add `- writer_email: ADDRESS`, unless only the "
                 "application adds tasks"
             )
-            yield Report(at=acl.key_place, message=message, path=acl.path)
+            yield acl.report_key(message)
 
 
 @Rule("QY407", severity=Severity.INFO, levels={"rest": Severity.INFO}, opt_in=True, once=True)
@@ -305,4 +305,4 @@ def acl_placeholder(view: View) -> Iterator[Report]:
         text = entry.text or ""
         if re.fullmatch(_EMAIL, text) and re.search(_PLACEHOLDER, text.lower()):
             message = f'"{shorten(text)}" is a placeholder: use the address of an account'
-            yield Report(at=entry.place, message=message, path=entry.path)
+            yield entry.report(message)

@@ -47,7 +47,7 @@ def pull_retry_limit_drops(view: View) -> Iterator[Report]:
                 "raise the limit, or remove it"
             )
             labels = ((queue.entries["mode"].place, "the queue is a pull queue"),)
-            yield Report(at=entry.place, message=message, path=entry.path, labels=labels)
+            yield entry.report(message, labels=labels)
 
 
 def _not_default(view: View) -> list[QueueView]:
@@ -146,7 +146,7 @@ def key_not_deployed(view: View) -> Iterator[Report]:
         message = f"`{entry.key.text}` is not deployed by current versions of gcloud"
         if entry.key.text == "acl":
             message += ": grant access with IAM roles instead"
-        yield Report(at=entry.key_place, message=message, path=entry.path)
+        yield entry.report_key(message)
 
 
 @Rule("QY506", severity=Severity.INFO, opt_in=True, once=True)
@@ -236,7 +236,7 @@ def bucket_size_default(view: View) -> Iterator[Report]:
                 f"a rate of {shorten(entry.text or '')} starts at most 5 tasks at once: set "
                 f"`bucket_size: {round(per_second / 5)}`, or as many as may start together"
             )
-            yield Report(at=entry.place, message=message, path=entry.path)
+            yield entry.report(message)
 
 
 @Rule("QY509", severity=Severity.WARNING)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from pullqueue.config.document import Scalar
-from pullqueue.config.edits import replace_scalar
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.text import shorten
 from pullqueue.config.view import View
@@ -96,7 +95,8 @@ def wrong_values(
 
 def write_fix(node: Scalar, text: str, *, safe: bool = False) -> Fix:
     """Return the fix that writes another value."""
-    return Fix(title=f"write `{shorten(text)}`", edits=(replace_scalar(node, text),), safe=safe)
+    edit = Edit(node.start, node.end, text)
+    return Fix(title=f"write `{shorten(text)}`", edits=(edit,), safe=safe)
 
 
 def edit_fix(title: str, edit: Edit | None) -> Fix | None:

@@ -66,7 +66,7 @@ def unknown_key(view: View) -> Iterator[Report]:
         for section, key in sections:
             if entry := section.entries.get(key):
                 message = f"`{key}` is not supported by the Java SDK's reader: remove it"
-                yield Report(at=entry.key_place, message=message, path=entry.path)
+                yield entry.report_key(message)
 
 
 def _unknown(unknown: UnknownKey) -> Report:
@@ -304,7 +304,7 @@ def null_value(view: View) -> Iterator[Report]:
                 message = f"`{name}` has no value and is ignored: set a value, or remove the key"
                 removal = delete_pair(view.source, section.node, entry.key)
                 fix = edit_fix(f"remove `{name}`", removal)
-                yield Report(at=entry.key_place, message=message, path=entry.path, fix=fix)
+                yield entry.report_key(message, fix=fix)
 
 
 def _sections(view: View) -> Iterator[tuple[Section, set[str]]]:

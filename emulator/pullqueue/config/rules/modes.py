@@ -94,7 +94,7 @@ def acl_on_push(view: View) -> Iterator[Report]:
         if entry is not None and queue.mode == "push" and not _looks_like_pull(queue):
             message = "`acl` has no effect on a push queue: remove it, or set `mode: pull`"
             fix = edit_fix("remove `acl`", delete_pair(view.source, queue.node, entry.key))
-            yield Report(at=entry.key_place, message=message, path=entry.path, fix=fix)
+            yield entry.report_key(message, fix=fix)
 
 
 def _looks_like_pull(queue: QueueView) -> bool:

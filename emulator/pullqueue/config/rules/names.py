@@ -80,7 +80,7 @@ def name_length(view: View) -> Iterator[Report]:
         length = len(queue.name or "")
         if length > _MAX_NAME and entry.path not in wrong:
             message = f"queue name has {length} characters; the maximum is {_MAX_NAME}"
-            yield Report(at=entry.place, message=message, path=entry.path)
+            yield entry.report(message)
 
 
 @Rule("QY203", levels=LENIENT)

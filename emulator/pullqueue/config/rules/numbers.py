@@ -85,7 +85,7 @@ def _implicit(entry: Entry, scalar: Scalar) -> Report:
     else:
         message = f"App Engine reads `{text}` as {effective}: put it in quotes"
         fix = write_fix(scalar, f'"{scalar.text}"')
-    return Report(at=entry.place, message=message, path=entry.path, fix=fix)
+    return entry.report(message, fix=fix)
 
 
 @Rule("QY214", loadable=False)
@@ -148,7 +148,7 @@ def integer_coerced(view: View) -> Iterator[Report]:
                 text, number = shorten(scalar.text), shorten(str(integer))
                 message = f"App Engine reads `{text}` as {number}: write the intended number"
                 fix = write_fix(scalar, str(integer), safe=True)
-                yield Report(at=entry.place, message=message, path=entry.path, fix=fix)
+                yield entry.report(message, fix=fix)
 
 
 @Rule("QY232", severity=Severity.WARNING, levels={"sdk": None, "java": None}, once=True)
@@ -184,4 +184,4 @@ def zero_becomes_default(view: View) -> Iterator[Report]:
                     f"`{entry.key.text}: {entry.text}` is deployed as {default}, the default: "
                     "write another number, or remove the key"
                 )
-                yield Report(at=entry.place, message=message, path=entry.path)
+                yield entry.report(message)

@@ -104,7 +104,7 @@ def rate_too_high(view: View) -> Iterator[Report]:
     for entry, per_second in rates(view):
         if per_second > _MAX_RATE:
             message = f"rate is {shorten(entry.text or '')}; the maximum is {_MAX_RATE}/s"
-            yield Report(at=entry.place, message=message, path=entry.path)
+            yield entry.report(message)
 
 
 @Rule("QY210", severity=Severity.WARNING, fixes=(SAFE,))
@@ -129,7 +129,7 @@ def rate_bare_zero(view: View) -> Iterator[Report]:
         if entry.text == "0" and entry.scalar:
             message = "`rate: 0` without a unit makes gcloud fail: write `0/s`"
             fix = write_fix(entry.scalar, "0/s", safe=True)
-            yield Report(at=entry.place, message=message, path=entry.path, fix=fix)
+            yield entry.report(message, fix=fix)
 
 
 @Rule("QY211", severity=Severity.INFO, once=True)
@@ -153,7 +153,7 @@ def queue_paused(view: View) -> Iterator[Report]:
     for entry, per_second in rates(view):
         if per_second == 0 and entry.text != "0":
             message = "a rate of zero pauses the queue: tasks wait until the rate is raised"
-            yield Report(at=entry.place, message=message, path=entry.path)
+            yield entry.report(message)
 
 
 @Rule("QY212", levels=LENIENT)
@@ -204,7 +204,7 @@ def max_concurrent_range(view: View) -> Iterator[Report]:
             limit = "minimum is 1" if number < 0 else f"maximum is {_MAX_CONCURRENT}"
             text = shorten(entry.text or "")
             message = f"max_concurrent_requests is {text}; the {limit}, and is deployed instead"
-            yield Report(at=entry.place, message=message, path=entry.path)
+            yield entry.report(message)
 
 
 @Rule("QY216", loadable=False)
@@ -302,7 +302,7 @@ def age_limit_range(view: View) -> Iterator[Report]:
             message = f"task_age_limit is {shorten(text)}; the minimum is 1s"
             if seconds is None:
                 message = f"task_age_limit is {shorten(text)}, not a finite time: use `30d` or less"
-            yield Report(at=entry.place, message=message, path=entry.path)
+            yield entry.report(message)
 
 
 @Rule("QY219", severity=Severity.WARNING, fixes=(SAFE,))
@@ -333,7 +333,7 @@ def age_limit_exponent(view: View) -> Iterator[Report]:
             plain = f"{seconds // 86_400}d" if seconds % 86_400 == 0 else f"{seconds}s"
             message = f"the exponent in `{text}` makes gcloud fail: write `{shorten(plain)}`"
             fix = write_fix(entry.scalar, plain, safe=True)
-            yield Report(at=entry.place, message=message, path=entry.path, fix=fix)
+            yield entry.report(message, fix=fix)
 
 
 @Rule("QY220", loadable=False, fixes=(UNSAFE,))
@@ -399,7 +399,7 @@ def backoff_order(view: View) -> Iterator[Report]:
                 f"max_backoff_seconds ({shorten(longest.text or '')}): swap them"
             )
             labels = ((longest.place, "max_backoff_seconds is here"),)
-            yield Report(at=shortest.place, message=message, path=shortest.path, labels=labels)
+            yield shortest.report(message, labels=labels)
 
 
 def _number(entry: Entry | None) -> float | None:
@@ -441,7 +441,7 @@ def _implied(entry: Entry, other: str, default: str) -> Report:
         f"{other} is not set and becomes {shorten(entry.text or '')} too, since its default "
         f"({default}) contradicts this value: set both"
     )
-    return Report(at=entry.place, message=message, path=entry.path)
+    return entry.report(message)
 
 
 @Rule("QY225", severity=Severity.INFO, once=True)
@@ -485,7 +485,7 @@ def doublings_pointless(view: View) -> Iterator[Report]:
                 f"max_doublings is {shorten(entry.text or '')}, but the longest backoff is reached "
                 f"after {needed} doublings: write a smaller number"
             )
-            yield Report(at=entry.place, message=message, path=entry.path)
+            yield entry.report(message)
 
 
 @Rule("QY226", loadable=False)
@@ -548,7 +548,7 @@ def storage_limit_format(view: View) -> Iterator[Report]:
         return
     if parse_storage_limit(entry.text) is None:
         message = f"total_storage_limit {shorten(entry.text)} is too large: use for example `120M`"
-        yield Report(at=entry.place, message=message, path=entry.path)
+        yield entry.report(message)
 
 
 @Rule("QY228", severity=Severity.WARNING)
@@ -574,7 +574,7 @@ def storage_limit_zero(view: View) -> Iterator[Report]:
     entry = view.top.get("total_storage_limit")
     if entry and entry.text is not None and parse_storage_limit(entry.text) == 0:
         message = "a total_storage_limit of zero refuses every task: raise it, or remove the key"
-        yield Report(at=entry.place, message=message, path=entry.path)
+        yield entry.report(message)
 
 
 _WORDS = dict.fromkeys(("true", "yes", "on"), "true") | dict.fromkeys(
@@ -658,4 +658,4 @@ def application_ignored(view: View) -> Iterator[Report]:
     if entry is not None and not view.violations("application-format"):
         fix = edit_fix("remove `application`", delete_pair(view.source, view.root, entry.key))
         message = "`application` has no effect, the deployment sets the project: remove it"
-        yield Report(at=entry.key_place, message=message, path=entry.path, fix=fix)
+        yield entry.report_key(message, fix=fix)

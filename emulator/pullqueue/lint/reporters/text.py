@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pullqueue.config.document import Source
-from pullqueue.config.findings import Finding, Severity
+from pullqueue.config.findings import Finding, Label, Severity
 from pullqueue.config.text import escaped
 from pullqueue.lint.report import RunReport
 
@@ -105,16 +105,14 @@ class _Painter:
 
 
 def _marks(finding: Finding, source: Source) -> list[_Mark]:
-    end = finding.end_column
-    if finding.end_line > finding.line:
-        end = len(source.line_text(finding.line)) + 1
-    marks = [_Mark(finding.line, finding.column, end, "", main=True)]
-    for label in finding.labels:
-        end = label.end_column
-        if label.end_line > label.line:
-            end = len(source.line_text(label.line)) + 1
-        marks.append(_Mark(label.line, label.column, end, label.message, main=False))
-    return marks
+    labels = [_mark(label, source, label.message, main=False) for label in finding.labels]
+    return [_mark(finding, source, "", main=True), *labels]
+
+
+def _mark(at: Finding | Label, source: Source, text: str, *, main: bool) -> _Mark:
+    """Return the mark of a place, of which only the first line is underlined."""
+    end = at.end_column if at.end_line == at.line else len(source.line_text(at.line)) + 1
+    return _Mark(at.line, at.column, end, text, main)
 
 
 def _window(text: str, marks: list[_Mark]) -> tuple[str, int]:
