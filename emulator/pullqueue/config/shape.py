@@ -18,6 +18,7 @@ from pullqueue.config.dialects import (
     path_text,
 )
 from pullqueue.config.document import Mapping, Node, Pair, Place, Scalar, Sequence, place_of
+from pullqueue.config.findings import Fix, Report
 from pullqueue.config.schema import Json, SchemaError, schema_errors
 from pullqueue.config.values import (
     as_boolean,
@@ -59,6 +60,10 @@ class Violation(NamedTuple):
     def where(self) -> str:
         """The path as messages and findings show it."""
         return path_text(self.path)
+
+    def report(self, message: str, *, hint: str | None = None, fix: Fix | None = None) -> Report:
+        """Return a report on the value."""
+        return Report(self.place, message, self.where, hint=hint, fix=fix)
 
     @property
     def name(self) -> str:

@@ -124,13 +124,10 @@ def acl_duplicate(view: View) -> Iterator[Report]:
     for queue, section, entry in _addresses(view):
         other = first.setdefault((queue.path, entry.key.text, entry.text), entry)
         if other is not entry:
-            yield Report(
-                at=entry.place,
-                message=f'duplicate {entry.key.text} "{shorten(entry.text or "")}": remove one',
-                path=entry.path,
-                labels=((other.place, "the first is here"),),
-                fix=edit_fix("remove the second", _removal(view, queue, section, entry)),
-            )
+            message = f'duplicate {entry.key.text} "{shorten(entry.text or "")}": remove one'
+            labels = ((other.place, "the first is here"),)
+            fix = edit_fix("remove the second", _removal(view, queue, section, entry))
+            yield entry.report(message, labels=labels, fix=fix)
 
 
 def _removal(view: View, queue: QueueView, section: Section, entry: Entry) -> Edit | None:

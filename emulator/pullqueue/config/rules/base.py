@@ -84,13 +84,9 @@ def wrong_values(
     for violation, node in view.wrong_scalars(rule):
         suggested = suggest(node.text) if suggest else None
         remedy = f"did you mean `{suggested}`?" if suggested else advice
-        yield Report(
-            at=violation.place,
-            message=f'invalid {violation.name} "{shorten(node.text)}": {remedy}',
-            path=violation.where,
-            hint=effective_hint(node),
-            fix=write_fix(node, suggested) if suggested else None,
-        )
+        message = f'invalid {violation.name} "{shorten(node.text)}": {remedy}'
+        fix = write_fix(node, suggested) if suggested else None
+        yield violation.report(message, hint=effective_hint(node), fix=fix)
 
 
 def write_fix(node: Scalar, text: str, *, safe: bool = False) -> Fix:

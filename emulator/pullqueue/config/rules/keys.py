@@ -252,7 +252,7 @@ def wrong_type(view: View) -> Iterator[Report]:
         what = f"`{violation.name}`" if violation.name else "this entry"
         message = f"{what} is {describe(violation.node)}: it must be {_wanted(violation.path)}"
         hint = _type_hint(violation)
-        yield Report(at=violation.place, message=message, path=violation.where, hint=hint)
+        yield violation.report(message, hint=hint)
 
 
 def _wanted(path: Path) -> str:

@@ -40,7 +40,7 @@ def name_format(view: View) -> Iterator[Report]:
         if len(text) > _MAX_NAME:
             message = f"queue name has {len(text)} characters; the maximum is {_MAX_NAME}"
         hint = _name_hint(node)
-        yield Report(at=violation.place, message=message, path=violation.where, hint=hint)
+        yield violation.report(message, hint=hint)
 
 
 def _name_hint(node: Scalar) -> str | None:
@@ -109,12 +109,8 @@ def duplicate_queue_name(view: View) -> Iterator[Report]:
         name = queue.name or ""
         other = first.setdefault(name, entry)
         if other is not entry:
-            yield Report(
-                at=entry.place,
-                message=f'duplicate queue name "{shorten(name)}": rename or remove one of them',
-                path=entry.path,
-                labels=((other.place, "the first is here"),),
-            )
+            message = f'duplicate queue name "{shorten(name)}": rename or remove one of them'
+            yield entry.report(message, labels=((other.place, "the first is here"),))
 
 
 def _named(view: View) -> Iterator[tuple[QueueView, Entry]]:
@@ -151,13 +147,11 @@ def similar_queue_name(view: View) -> Iterator[Report]:
         name = queue.name or ""
         other_name, other = first.setdefault(name.lower(), (name, entry))
         if other_name != name:
-            yield Report(
-                at=entry.place,
-                message=f'queue names "{shorten(name)}" and "{shorten(other_name)}" differ in '
-                "upper and lower case only",
-                path=entry.path,
-                labels=((other.place, "the other is here"),),
+            message = (
+                f'queue names "{shorten(name)}" and "{shorten(other_name)}" differ in '
+                "upper and lower case only"
             )
+            yield entry.report(message, labels=((other.place, "the other is here"),))
 
 
 @Rule("QY206", loadable=False, fixes=(UNSAFE,))

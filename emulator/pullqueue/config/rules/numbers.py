@@ -115,7 +115,7 @@ def integer_format(view: View) -> Iterator[Report]:
         hint = None
         if node.kind == "float":
             hint = "some YAML readers read it as a number, others as text"
-        yield Report(at=violation.place, message=message, path=violation.where, hint=hint)
+        yield violation.report(message, hint=hint)
 
 
 @Rule("QY215", severity=Severity.WARNING, fixes=(SAFE,))

@@ -50,7 +50,7 @@ def _out_of_range(view: View, rule: str) -> Iterator[Report]:
         negative = node.text.lstrip().startswith("-")
         limit = f"the minimum is {low}" if negative or high is None else f"the maximum is {high}"
         message = f"{violation.name} is {shorten(node.text)}; {limit}"
-        yield Report(at=violation.place, message=message, path=violation.where)
+        yield violation.report(message)
 
 
 @Rule("QY208", loadable=False, fixes=(UNSAFE,))
@@ -608,7 +608,7 @@ def resume_paused_value(view: View) -> Iterator[Report]:
         if word:
             message = f'resume_paused_queues is the text "{node.text}": remove the quotes'
         fix = write_fix(node, word, safe=True) if word else None
-        yield Report(at=violation.place, message=message, path=violation.where, fix=fix)
+        yield violation.report(message, fix=fix)
 
 
 @Rule("QY230", loadable=False)
