@@ -30,15 +30,16 @@ MAX_RESPONSE_BYTES: Final = 64 * MIB
 _MAX_HEAD_BYTES = 64 * KIB
 """Headers of a part, or of the request within it."""
 
-_PATHS = ("/batch", "/batch/taskqueue/v1beta1", "/batch/taskqueue/v1beta2")
 _BELOW = "/taskqueue/"
 """Where the paths of calls must begin; they cannot lead to another batch."""
-_INHERITED = ("Authorization",)
 _END_OF_HEAD = re.compile(rb"(?:\A|\r?\n)\r?\n")
 
 blueprint = Blueprint("batch", __name__)
 
 
+@blueprint.post("/batch")
+@blueprint.post("/batch/taskqueue/v1beta1")
+@blueprint.post("/batch/taskqueue/v1beta2")
 def call_batch() -> Response:
     """Carry out the calls of a batch in order."""
     boundary = f"batch_{secrets.token_hex(16)}"
@@ -51,10 +52,6 @@ def call_batch() -> Response:
         b"".join([*answers, f"--{boundary}--\r\n".encode()]),
         content_type=f"multipart/mixed; boundary={boundary}",
     )
-
-
-for _path in _PATHS:
-    blueprint.add_url_rule(_path, _path.replace("/", "_"), call_batch, methods=["POST"])
 
 
 def _parts(body: bytes) -> list[Message]:
@@ -116,8 +113,8 @@ def _call(part: Message, *, fits: bool) -> tuple[int, Headers, bytes]:
     if not fits:
         message = f"the batch's responses exceed {MAX_RESPONSE_BYTES} bytes: send smaller batches"
         raise ApiError(message, status=403, reason="responseTooLarge")
-    inherited = {name: request.headers[name] for name in _INHERITED if name in request.headers}
-    sent = inherited | dict(BytesParser().parsebytes(rest, headersonly=True).items())
+    sent = {"Authorization": request.headers.get("Authorization", "")}
+    sent |= dict(BytesParser().parsebytes(rest, headersonly=True).items())
     environ = _environ(words[0].upper(), words[1], sent, body)
     if not environ["PATH_INFO"].startswith(_BELOW):
         raise ApiError(NOT_FOUND, status=404)

@@ -24,12 +24,9 @@ def encode(value: object, *, indented: bool = True) -> bytes:
         body = msgspec.json.encode(value)
     except UnicodeEncodeError:  # half a surrogate pair: JSON can express it, UTF-8 cannot
         body = b"\xff"
-    if not body.isascii():
-        return _encode_in_ascii(msgspec.to_builtins(value), indented=indented)
-    return msgspec.json.format(body, indent=1) + b"\n" if indented else body
-
-
-def _encode_in_ascii(value: object, *, indented: bool) -> bytes:
+    if body.isascii():
+        return msgspec.json.format(body, indent=1) + b"\n" if indented else body
+    value = msgspec.to_builtins(value)
     if indented:
         return json.dumps(value, indent=1).encode() + b"\n"
     return json.dumps(value, separators=(",", ":")).encode()

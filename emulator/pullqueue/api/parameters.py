@@ -15,11 +15,8 @@ from pullqueue.api.errors import ApiError
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _INT32 = 2**31
-_BOOLEANS: Final = {
-    spelling: value
-    for value in (True, False)
-    for spelling in (str(value), str(value).lower(), str(value).upper())
-}
+_TRUE: Final = ("true", "True", "TRUE")
+_FALSE: Final = ("false", "False", "FALSE")
 _MAX_PARAMETERS = 1_000
 
 
@@ -60,12 +57,10 @@ class Parameters:
 
     def boolean(self, name: str, *, default: bool = False) -> bool:
         """Return a parameter that is true or false."""
-        value = self._values.get(name)
-        if value is None:
-            return default
-        if value not in _BOOLEANS:
+        value = self._values.get(name, str(default))
+        if value not in _TRUE + _FALSE:
             raise ApiError.parameter(messages.INVALID_BOOLEAN.format(value=value), name)
-        return _BOOLEANS[value]
+        return value in _TRUE
 
     def check_format(self) -> None:
         """Refuse every response format but plain JSON, that is `alt` and `callback`."""

@@ -241,6 +241,10 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     """Delete, release or requeue tasks by name, or all that match a filter."""
     found = state.emulator.queue(queue)
     exhausted = body.action == "requeue" or body.state == EXHAUSTED
+    if exhausted and body.action == "release":
+        raise ApiError("exhausted tasks have no lease to release: requeue or delete them")
+    if exhausted and body.state not in (UNSET, EXHAUSTED):
+        raise ApiError(f"state is {body.state!r}: only exhausted tasks can be requeued")
     if body.tasks is not UNSET:
         names = body.tasks
     elif body.state is UNSET and body.tag is UNSET and not body.search and not body.all:

@@ -335,6 +335,12 @@ def test_exhausted_tasks_are_requeued(control: ControlClient, emulator: Emulator
     assert queue.get_task("n0").payload == b"p0"
     assert queue.get_task("n99").retry_count == 0
     assert [task.name for task in queue.exhausted] == ["other"]
+    for body, message in (
+        ({"action": "release", "state": "exhausted"}, "exhausted tasks have no lease to release"),
+        ({"action": "requeue", "state": "leased"}, "only exhausted tasks can be requeued"),
+    ):
+        assert message in control.post(f"{LIMITED}/change", body).message
+    assert [task.name for task in queue.exhausted] == ["other"]
     queue.purge()
     reply = control.post(f"{LIMITED}/change", {"action": "requeue", "state": "exhausted"})
     assert reply.body["changed"] == 0
