@@ -26,6 +26,7 @@ _REASONS: Mapping[int, str] = {
     501: "notImplemented",
 }
 """What the envelope states for a status, unless an error has a reason of its own."""
+_ADVICE = "/discovery/v1/apis/taskqueue/v1beta2/rest and /_emulator/openapi.json list the routes"
 _TEXTS: Mapping[type[PullQueueError], str] = {
     TaskLeaseExpiredError: messages.LEASE_EXPIRED,
     UnknownQueueError: messages.QUEUE_NOT_FOUND,
@@ -101,7 +102,7 @@ def register_error_handlers(app: Flask) -> None:
     def refuse_request(error: HTTPException) -> Response:
         status = error.code or 500
         if status in (404, 405):
-            refusal = ApiError(error.name, status=status)
+            refusal = ApiError(error.name, status=status, explanation=_ADVICE)
         else:
             text = error.description or error.name
             refusal = ApiError(text, status=status, reason="badRequest")

@@ -147,7 +147,7 @@ def _describe(error: msgspec.ValidationError, value: object, model: type[Model])
         return f"{place} has no {name!r}", where
     if what.startswith("Object contains unknown field"):
         fields = ", ".join(sorted(schema.get("properties", ())))
-        return f"{place} has {name!r:.100}: give one of {fields}", where
+        return f"{place} has the unknown field {name!r:.100}: give one of {fields}", where
     if what.startswith("Invalid enum value") and "enum" in schema:
         what = f"give one of {', '.join(schema['enum'])}"
     else:

@@ -374,8 +374,11 @@ class TestRefusals:
         ],
     )
     def test_unknown_routes(self, client: FlaskClient, path: str) -> None:
-        """What is not there is not found, in the envelope."""
-        assert refusal(client.get(path))[:2] == (404, "notFound")
+        """What is not there is not found, in the envelope, with a hint where the routes are."""
+        response = client.get(path)
+
+        assert refusal(response)[:2] == (404, "notFound")
+        assert "/_emulator/openapi.json list the routes" in response.text
 
     @pytest.mark.parametrize("path", ["pull/tasks/a%2Fb", "pull/tasks/%F0%9F", "p%20q/tasks"])
     def test_odd_names_in_paths(self, call: Call, path: str) -> None:

@@ -59,7 +59,10 @@ def test_something_else_than_a_snapshot(control: ControlClient) -> None:
     reply = control.call("PUT", "/snapshot", {"queue": []})
 
     assert reply.status == 400
-    assert reply.message == "the body has 'queue': give one of format, queues, taken_usec"
+    assert (
+        reply.message
+        == "the body has the unknown field 'queue': give one of format, queues, taken_usec"
+    )
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_adding(control: ControlClient, emulator: Emulator) -> None:
         ({"eta": "2026-01-01"}, "eta is '2026-01-01', which has no time zone: give one such as"),
         ({"countdown": 1e300}, "1e\\+300 is not a valid duration"),
         ({"name": "a b"}, "name"),
-        ({"size": 1}, r"tasks\[0\] has 'size': give one of countdown, eta"),
+        ({"size": 1}, r"tasks\[0\] has the unknown field 'size': give one of countdown, eta"),
         ({"tag": 17}, r"tasks\[1\].tag is 17: expected text, got an integer"),
     ],
 )
