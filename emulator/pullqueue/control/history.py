@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from functools import partial
+from itertools import islice
 from typing import Annotated
 
 from msgspec import UNSET, Meta
@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import from_usec
 from pullqueue.control.depths import Depth
-from pullqueue.control.models import Bytes, Count, Maybe, Model, Time, given, iso
+from pullqueue.control.models import Bytes, Count, Maybe, Model, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import PageQuery
 from pullqueue.control.request_log import LoggedRequest
@@ -136,9 +136,8 @@ def list_events(state: ServerState, query: PageQuery) -> Events:
 @operation("GET", "/requests")
 def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     """List the latest requests to the API and their responses, newest first."""
-    requests = state.requests.latest(
-        query.limit + 1, before=given(query.before), matches=partial(_matches, query)
-    )
+    matching = (logged for logged in state.requests.latest() if _matches(query, logged))
+    requests = list(islice(matching, query.limit + 1))
     shown = requests[: query.limit]
     return Requests(
         requests=[Request.of(logged) for logged in shown],
@@ -147,6 +146,8 @@ def list_requests(state: ServerState, query: RequestQuery) -> Requests:
 
 
 def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
+    if query.before is not UNSET and logged.number >= query.before:
+        return False
     status = query.status.replace("xx", "..").replace("failed", "[45]..")
     if status and not re.fullmatch(status, str(logged.status)):
         return False
@@ -170,12 +171,10 @@ def clear_requests(state: ServerState) -> Count:
 @operation("GET", "/requests/{number}", key="request")
 def get_request(state: ServerState, number: str) -> Request:
     """Return one of the latest requests."""
-    known = number.isdecimal() and len(number) < 19
-    logged = state.requests.get(int(number)) if known else None
-    if logged is None:
-        message = f"request {number!r:.30} is not recorded: only the latest are"
-        raise ApiError(message, status=404)
-    return Request.of(logged)
+    for logged in state.requests.latest():
+        if str(logged.number) == number:
+            return Request.of(logged)
+    raise ApiError(f"request {number!r:.30} is not recorded: only the latest are", status=404)
 
 
 @operation("GET", "/depths")

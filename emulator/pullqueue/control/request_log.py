@@ -6,8 +6,6 @@ import logging
 import re
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
-from itertools import islice
 from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import unquote_plus
@@ -121,24 +119,10 @@ class RequestLog:
             "%s %s %d", verb, path, status, extra={"verb": verb, "path": path, "status": status}
         )
 
-    def latest(
-        self,
-        limit: int,
-        *,
-        before: int | None = None,
-        matches: Callable[[LoggedRequest], bool] = lambda _: True,
-    ) -> list[LoggedRequest]:
-        """Return the latest requests that match, newest first; `before` is the number of one."""
+    def latest(self, limit: int | None = None) -> list[LoggedRequest]:
+        """Return the latest requests, newest first."""
         with self._lock:
-            known = [
-                one for one in reversed(self._requests) if before is None or one.number < before
-            ]
-        return list(islice(filter(matches, known), limit))
-
-    def get(self, number: int) -> LoggedRequest | None:
-        """Return one request; None if it is not recorded."""
-        with self._lock:
-            return next((one for one in self._requests if one.number == number), None)
+            return list(reversed(self._requests))[:limit]
 
     def clear(self) -> int:
         """Delete the requests, but not their counts; return how many there were."""
