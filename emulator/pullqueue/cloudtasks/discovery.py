@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
+from google.protobuf.descriptor import FieldDescriptor
 
 from pullqueue.api import discovery
 from pullqueue.cloudtasks.messages import Message, message_class
@@ -21,12 +21,12 @@ _TEXTS: Final = {
 }
 """Messages that JSON has as text."""
 _SCALARS: Final = {
-    FieldDescriptorProto.TYPE_DOUBLE: {"type": "number", "format": "double"},
-    FieldDescriptorProto.TYPE_INT32: {"type": "integer", "format": "int32"},
-    FieldDescriptorProto.TYPE_INT64: {"type": "string", "format": "int64"},
-    FieldDescriptorProto.TYPE_BOOL: {"type": "boolean"},
-    FieldDescriptorProto.TYPE_STRING: {"type": "string"},
-    FieldDescriptorProto.TYPE_BYTES: {"type": "string", "format": "byte"},
+    FieldDescriptor.TYPE_DOUBLE: {"type": "number", "format": "double"},
+    FieldDescriptor.TYPE_INT32: {"type": "integer", "format": "int32"},
+    FieldDescriptor.TYPE_INT64: {"type": "string", "format": "int64"},
+    FieldDescriptor.TYPE_BOOL: {"type": "boolean"},
+    FieldDescriptor.TYPE_STRING: {"type": "string"},
+    FieldDescriptor.TYPE_BYTES: {"type": "string", "format": "byte"},
 }
 _RESOURCE: Final = re.compile("(?<=[a-z])(Queue|Task|Location)s?$")
 
@@ -142,19 +142,15 @@ def _schemas() -> dict[str, Any]:
 
 def _properties(message: Message) -> dict[str, Any]:
     """Return the fields of a message as JSON Schema has them, by their names in JSON."""
-    described = DescriptorProto()
-    message.CopyToProto(described)
-    properties = {}
-    for field, shape in zip(message.fields, described.field, strict=True):
-        value = _value(field)
-        if shape.label == FieldDescriptorProto.LABEL_REPEATED and not _is_map(field):
-            value = {"type": "array", "items": value}
-        properties[field.json_name] = value
-    return properties
+    return {field.json_name: _shape(field) for field in message.fields}
 
 
-def _is_map(field: Message) -> bool:
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
+def _shape(field: Message) -> dict[str, Any]:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        value = _value(field.message_type.fields_by_name["value"])
+        return {"type": "object", "additionalProperties": value}
+    value = _value(field)
+    return {"type": "array", "items": value} if field.default_value == [] else value
 
 
 def _value(field: Message) -> dict[str, Any]:
@@ -165,8 +161,6 @@ def _value(field: Message) -> dict[str, Any]:
         return _SCALARS[field.type]
     if message.full_name in _TEXTS:
         return {"type": "string", "format": _TEXTS[message.full_name]}
-    if _is_map(field):
-        return {"type": "object", "additionalProperties": _value(message.fields_by_name["value"])}
     if message.full_name == "google.protobuf.Any":
         return {"type": "object", "additionalProperties": {"type": "any"}}
     return {"$ref": message.name}

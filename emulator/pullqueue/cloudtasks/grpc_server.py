@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Final
@@ -20,7 +20,7 @@ from pullqueue.api.encoding import encode
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import Message, message_class
-from pullqueue.cloudtasks.methods import LOCATIONS_SERVICE, METHODS, SERVICE, Method
+from pullqueue.cloudtasks.methods import METHODS, Method
 from pullqueue.cloudtasks.service import Service
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.errors import ServerAddressError
@@ -28,6 +28,7 @@ from pullqueue.errors import ServerAddressError
 _WORKERS: Final = 20
 _GRACE_SECONDS: Final = 0.5
 _LONGEST_SECONDS: Final = 10**9
+"""How long a caller without a deadline waits."""
 _SHOWN_BYTES: Final = 4096
 _DETAILS_BYTES: Final = 4096
 """How long the message of an error may be: clients refuse metadata over 8 KB."""
@@ -43,19 +44,14 @@ class GrpcServer:
             ServerAddressError: the port is in use, or the address not one of this machine.
         """
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="pullqueue-grpc")
+        handlers = [
+            grpc.method_handlers_generic_handler(method.service, {method.name: rpc})
+            for method in METHODS
+            for rpc in [grpc.unary_unary_rpc_method_handler(_handler(service, method))]
+        ]
         self._server = grpc.server(
             self._workers,
-            handlers=[
-                grpc.method_handlers_generic_handler(
-                    name,
-                    {
-                        method.name: grpc.unary_unary_rpc_method_handler(_handler(service, method))
-                        for method in METHODS
-                        if method.service == name
-                    },
-                )
-                for name in (SERVICE, LOCATIONS_SERVICE)
-            ],
+            handlers=handlers,
             options=[
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_receive_message_length", service().request_bytes),
@@ -94,7 +90,9 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
                 message.ParseFromString(data)
             except DecodeError:
                 raise invalid(f"the request is not a valid {method.request}") from None
-            with _deadline(context):
+            remaining = context.time_remaining()
+            seconds = _LONGEST_SECONDS if remaining is None else min(remaining, _LONGEST_SECONDS)
+            with call_deadline(int(seconds * USEC_PER_SECOND)):
                 response = called.call(method, message, caller=caller)
         except StatusError as error:
             refused = error
@@ -114,14 +112,6 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
         return answer
 
     return handle
-
-
-def _deadline(context: Any) -> AbstractContextManager[None]:  # noqa: ANN401 - grpc has no types
-    """Let faults know how long the caller waits."""
-    seconds = context.time_remaining()
-    if seconds is None:
-        return nullcontext()
-    return call_deadline(int(min(seconds, _LONGEST_SECONDS) * USEC_PER_SECOND))
 
 
 def _shown(message: Message, data: bytes) -> bytes:

@@ -301,8 +301,5 @@ def _queue_filter(text: str) -> Callable[[Queue], bool]:
 
 
 def _location(name: ResourceName) -> Message:
-    return message_class("Location")(
-        name=str(name),
-        location_id=name.location,
-        labels={"cloud.googleapis.com/region": name.location},
-    )
+    labels = {"cloud.googleapis.com/region": name.location}
+    return message_class("Location")(name=str(name), location_id=name.location, labels=labels)
