@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import grpc
+import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from pullqueue.cloudtasks.messages import message_class
@@ -16,6 +18,8 @@ from pullqueue.server.lifecycle import Server
 
 LOCATION = "projects/app/locations/us-central1"
 PULL = f"{LOCATION}/queues/pull"
+Call = Callable[..., dict[str, Any]]
+"""Calls a method by its name, with the fields of its request."""
 _METHODS = {method.name: method for method in METHODS}
 
 
@@ -25,6 +29,11 @@ class ApiRefused(Exception):  # noqa: N818 - reads as what happened
     def __init__(self, code: str, message: str) -> None:
         self.code = code
         super().__init__(f"{code}: {message}")
+
+
+def refused(code: str, text: str = "") -> Any:
+    """Expect a call to be refused."""
+    return pytest.raises(ApiRefused, match=f"{code}: .*{text}")
 
 
 class RestApi:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from cloudtasks_api import GrpcApi, RestApi
+from cloudtasks_api import Call, GrpcApi, RestApi
 
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.server.lifecycle import Server
@@ -28,8 +27,6 @@ queue:
     min_backoff_seconds: 0.5
     max_doublings: 4
 """
-
-Call = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture

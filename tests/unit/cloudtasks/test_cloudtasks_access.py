@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi, RestApi
+from cloudtasks_api import LOCATION, PULL, ApiRefused, Call, GrpcApi, RestApi, refused
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.api.tokens import SCOPES as TASKQUEUE_SCOPES
@@ -31,7 +31,6 @@ WORKER, WRITER, OTHER = "worker@example.com", "writer@example.com", "other@examp
 PLATFORM = frozenset({"https://www.googleapis.com/auth/cloud-platform"})
 NO_POLICY = b64encode(b"\x00\x20\x01").decode()
 
-Call = Callable[..., dict[str, Any]]
 CallAs = Callable[[str | None], Call]
 
 
@@ -65,11 +64,6 @@ def call_as(request: pytest.FixtureRequest, server: Server) -> Iterator[CallAs]:
     yield call_as
     for channel in channels:
         channel.close()
-
-
-def refused(code: str, text: str = "") -> Any:
-    """Expect a call to be refused."""
-    return pytest.raises(ApiRefused, match=f"{code}: .*{text}")
 
 
 class TestAccess:

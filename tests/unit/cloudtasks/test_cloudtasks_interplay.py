@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi
+from cloudtasks_api import LOCATION, PULL, Call, GrpcApi, refused
 from control_client import ControlClient
 
-from pullqueue import DeadlineExceededError, Emulator, Limits, ManualClock, TransientError
+from pullqueue import DeadlineExceededError, Emulator, ManualClock, TransientError
 from pullqueue.engine.faults import Faults
 from pullqueue.server.lifecycle import Server
 
-Call = Callable[..., dict[str, Any]]
 MADE = f"{LOCATION}/queues/made"
-
-
-def refused(code: str, text: str = "") -> Any:
-    """Expect a call to be refused."""
-    return pytest.raises(ApiRefused, match=f"{code}: .*{text}")
 
 
 class TestFaults:
@@ -78,18 +69,3 @@ def test_what_others_see(call: Call, server: Server, emulator: Emulator) -> None
     assert (task["tag"], task["state"], task["retry_count"]) == ("red", "leased", 1)
     assert held["scheduleTime"] == task["eta"].replace("+00:00", "Z")
     assert [task.name for task in emulator.queue("pull").list_tasks()] == ["one"]
-
-
-class TestLeaseRate:
-    @pytest.fixture
-    def limits(self) -> Limits:
-        """Give the limits of a server."""
-        return Limits(leases_per_second=10)
-
-    def test_one_budget(self, call: Call, emulator: Emulator) -> None:
-        """Ten a second on a queue, through all interfaces together."""
-        for _ in range(10):
-            emulator.queue("pull").lease(60, 1)
-
-        with refused("RESOURCE_EXHAUSTED", "more than 10 LeaseTasks calls in a second"):
-            call("LeaseTasks", parent=PULL, leaseDuration="60s")
