@@ -186,6 +186,21 @@ def test_project_without_settings_is_passed_by(folder: Path) -> None:
     assert run().exit_code == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[tool]\npullqueue.lint.ignore = ["all"]\n',
+        '[tool."pullqueue".lint]\nignore = ["all"]\n',
+        '[ tool . pullqueue . lint ]\nignore = ["all"]\n',
+    ],
+)
+def test_settings_may_be_written_in_every_way_of_toml(folder: Path, text: str) -> None:
+    """The table is found whatever its notation."""
+    write("pyproject.toml", text)
+    write("queue.yaml", BAD)
+    assert run().exit_code == 0
+
+
 def test_settings_are_those_nearest_to_each_file(folder: Path) -> None:
     """Rules follow the file; what concerns the whole run follows the working directory."""
     write("pyproject.toml", '[tool.pullqueue.lint]\nselect = ["QY3"]\nfail-on = "never"\n')

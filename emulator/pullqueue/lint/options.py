@@ -23,7 +23,7 @@ NEVER = "never"
 OFF = "off"
 _FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 _LEVELS = (*(severity.value for severity in Severity), OFF)
-_TABLE = b"tool.pullqueue"
+_NAME = b"pullqueue"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -116,7 +116,7 @@ def read_project(path: Path, *, required: bool = True) -> Project | None:
         ConfigFileError: the file cannot be read, or has invalid settings.
     """
     data = read_bytes(path)
-    table = _table(path, data) if _TABLE in data else None
+    table = _table(path, data) if _NAME in data else None  # most files have no settings
     if table is None and required:
         raise _refusal(path, "the table [tool.pullqueue.lint] is missing")
     return None if table is None else _project(path, table)

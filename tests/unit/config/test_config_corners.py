@@ -227,3 +227,12 @@ def test_file_of_another_name_is_told_where_it_was_searched_for() -> None:
     (finding,) = check("queue:", file="app/sandbox-queue.yaml", settings=settings).findings
     message = 'gcloud does not accept "sandbox-queue.yaml" as a queue.yaml'
     assert finding.message.startswith(message)
+
+
+@pytest.mark.parametrize(("above", "hinted"), [("name: a", True), ("{name: a, rate: 1/s}", False)])
+def test_dash_in_front_of_the_second_key_has_its_hint(above: str, *, hinted: bool) -> None:
+    """An entry without a name after one that has only a name may be the rest of it."""
+    findings = look(f"queue:\n- {above}\n- mode: pull\n")
+    (missing,) = [finding for finding in findings if finding.rule == "missing-name"]
+    hint = "if these keys belong to the queue above, remove the dash"
+    assert missing.hint == (hint if hinted else None)

@@ -212,14 +212,17 @@ def missing_name(view: View) -> Iterator[Report]:
     Source: the Python SDK: "Missing required value [name]".
     """
     for violation in view.violations("missing-name"):
-        at = violation.key_place
+        at, hint = violation.key_place, None
         if violation.key is None and isinstance(violation.node, Mapping):
             section = Section(violation.node)
             at = section.place
             if is_misspelt(section, "name"):
                 continue
+            above = view.queue_at.get(int(violation.path[-1]) - 1)
+            if above and list(above.entries) == ["name"]:
+                hint = "if these keys belong to the queue above, remove the dash"
         message = "the queue has no name: add one, for example `name: mail-queue`"
-        yield Report(at=at, message=message, path=violation.where)
+        yield Report(at=at, message=message, path=violation.where, hint=hint)
 
 
 def is_misspelt(queue: Section, key: str) -> bool:
