@@ -158,11 +158,13 @@ def fetch_queue_stats(queue: Queue, response: Any) -> None:
     scanner.requests_in_flight = numbers.leased
 
 
-def prepare_transactional(emulator: Emulator, queue: Queue | None, adds: Sequence[Any]) -> None:
-    """Check the tasks of a transactional `BulkAdd`, and name those that have no name.
+def prepare_transactional(
+    emulator: Emulator, queue: Queue | None, adds: Sequence[Any], response: Any
+) -> None:
+    """Check the tasks of a transactional `BulkAdd`, name those without a name, and report them.
 
-    They are named now, since the caller gets the names before the commit stores the tasks.
-    `queue` is None for a push queue, whose tasks are not checked.
+    The caller gets the names before the commit stores the tasks. `queue` is None for a push queue,
+    whose tasks are not checked.
 
     Raises:
         InvalidTaskError: one of them could not be added.
@@ -171,18 +173,11 @@ def prepare_transactional(emulator: Emulator, queue: Queue | None, adds: Sequenc
         check_mode(queue, adds)
         queue.check([new_task(add) for add in adds])
     for add in adds:
-        if not add.task_name:
-            name = emulator.names() if queue is None else _free_name(emulator, queue)
-            add.task_name = name.encode()
-
-
-def report_names(adds: Iterable[Any], named: Iterable[bool], response: Any) -> None:
-    """Report the tasks of a transactional `BulkAdd` as added, with the names they were given."""
-    for add, has_own_name in zip(adds, named, strict=True):
         result = response.taskresult.add()
         result.result = _Error.OK
-        if not has_own_name:
-            result.chosen_task_name = add.task_name
+        if not add.task_name:
+            name = emulator.names() if queue is None else _free_name(emulator, queue)
+            add.task_name = result.chosen_task_name = name.encode()
 
 
 def _free_name(emulator: Emulator, queue: Queue) -> str:

@@ -275,16 +275,15 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
 
     def _known_pull_queue(self, name: str) -> Queue | None:
         self._reread()
-        found = (queue for queue in self._emulator.queues if queue.name == text_of(name))
-        return next((queue for queue in found if queue.mode is QueueMode.PULL), None)
+        pull = (queue for queue in self._emulator.queues if queue.mode is QueueMode.PULL)
+        return next((queue for queue in pull if queue.name == text_of(name)), None)
 
     def _enabled_queues(self) -> list[Queue]:
         return [queue for queue in self._emulator.queues if not queue.disabled]
 
     def _add_in_transaction(self, queue: Queue, request: Any, response: Any) -> None:
         """Pass tasks to the datastore, which sends each one back when it commits."""
-        named = [bool(add.task_name) for add in request.add_request]
-        calls.prepare_transactional(self._emulator, queue, request.add_request)
+        calls.prepare_transactional(self._emulator, queue, request.add_request, response)
         try:
             apiproxy_stub_map.MakeSyncCall(
                 DATASTORE, "AddActions", request, api_base_pb2.VoidProto()
@@ -292,7 +291,6 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
         except apiproxy_errors.ApplicationError as error:
             code = error.application_error + _Error.DATASTORE_ERROR
             raise apiproxy_errors.ApplicationError(code, error.error_detail) from error
-        calls.report_names(request.add_request, named, response)
 
 
 def in_transaction(request: Any) -> bool:

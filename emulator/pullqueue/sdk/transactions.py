@@ -43,11 +43,9 @@ class TransactionalStub(PullQueueStub):
         first = request.add_request[0]
         if not self.has_datastore or not first.HasField("transaction"):
             raise no_datastore()
-        named = [bool(add.task_name) for add in request.add_request]
         queue = self._pull_queue(first.queue_name, pull=first.mode == messages.TaskQueueMode.PULL)
-        calls.prepare_transactional(self._emulator, queue, request.add_request)
+        calls.prepare_transactional(self._emulator, queue, request.add_request, response)
         self._keep(first.transaction.SerializeToString(), request.add_request)
-        calls.report_names(request.add_request, named, response)
 
     def _keep(self, key: bytes, adds: Any) -> None:
         with self._pending_lock:
