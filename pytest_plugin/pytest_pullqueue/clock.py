@@ -38,9 +38,7 @@ def frozen(request: pytest.FixtureRequest, start: datetime | None) -> AbstractCo
         fixtures["time_machine"].move_to(start or ManualClock.DEFAULT_START, tick=False)
         return nullcontext()
     if find_spec("freezegun") is None:
-        pytest.fail(
-            "pullqueue_clock needs freezegun: pip install 'pullqueue[pytest]'", pytrace=False
-        )
+        pytest.fail("pullqueue_clock needs freezegun: pip install freezegun", pytrace=False)
     return freeze(start or ManualClock.DEFAULT_START)
 
 

@@ -197,7 +197,7 @@ def _pullqueue_responses_loaded() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("responses", "requests"):
             raise
-        message = "pullqueue_responses needs responses: pip install 'pullqueue[pytest]'"
+        message = "pullqueue_responses needs responses: pip install responses"
         raise pytest.fail.Exception(message, pytrace=False) from None
 
 

@@ -110,7 +110,7 @@ class TestApp:
         assert status == 1
         assert errors.endswith(
             f"pullqueue: {sys.executable} has no App Engine SDK: install it there with "
-            "pip install 'pullqueue[appengine]'\n"
+            "pip install appengine-python-standard\n"
         )
 
     def test_a_sitecustomize_of_the_users(self, folder: Path) -> None:

@@ -191,9 +191,7 @@ def test_without_freezegun(run: Run, pytester: pytest.Pytester) -> None:
     """)
 
     result.assert_outcomes(errors=1, passed=1)
-    result.stdout.fnmatch_lines(
-        ["pullqueue_clock needs freezegun: pip install 'pullqueue[[]pytest]'"]
-    )
+    result.stdout.fnmatch_lines(["pullqueue_clock needs freezegun: pip install freezegun"])
 
 
 def test_time_machine_that_was_not_moved(run: Run) -> None:

@@ -75,7 +75,7 @@ def freeze(start: datetime) -> Iterator[None]:
     try:
         import freezegun  # noqa: PLC0415 - costs 40 ms, and only some need it
     except ImportError:
-        message = "freezing time needs freezegun: pip install 'pullqueue[pytest]'"
+        message = "freezing time needs freezegun: pip install freezegun"
         raise ImportError(message) from None
     freezer: Any = freezegun.freeze_time(start)
     freezer.ignore = (*(x for x in freezer.ignore if x not in _TOO_BROAD), *_REAL_TIME_CALLERS)

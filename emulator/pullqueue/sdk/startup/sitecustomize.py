@@ -145,7 +145,7 @@ def _explain_a_missing_sdk() -> None:
         if isinstance(error, ModuleNotFoundError) and error.name in _SDK_PACKAGES:
             sys.stderr.write(
                 f"pullqueue: {sys.executable} has no App Engine SDK: install it there with "
-                "pip install 'pullqueue[appengine]'\n"
+                "pip install appengine-python-standard\n"
             )
 
     sys.excepthook = show_and_explain
