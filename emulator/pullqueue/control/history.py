@@ -44,12 +44,6 @@ class Event(Model):
         )
 
 
-class Events(Model):
-    """Events."""
-
-    events: list[Event]
-
-
 class Request(Model):
     """One request and its response."""
 
@@ -91,12 +85,6 @@ class Requests(Model):
     """The parameter `before` of the next page."""
 
 
-class Depths(Model):
-    """The depths of each queue."""
-
-    depths: dict[str, list[Depth]]
-
-
 class RequestQuery(PageQuery):
     """Which requests to return."""
 
@@ -114,21 +102,21 @@ class RequestQuery(PageQuery):
     ] = ""
 
 
-@operation("GET", "/queues/{queue}/tasks/{task}/history")
-def get_history(state: ServerState, queue: str, task: str) -> Events:
+@operation("GET", "/queues/{queue}/tasks/{task}/history", key="events")
+def get_history(state: ServerState, queue: str, task: str) -> list[Event]:
     """Return the history of the task of a name, from its beginning."""
     events = state.emulator.queue(queue).history(task)
-    return Events(events=[Event.of(event, queue) for event in events])
+    return [Event.of(event, queue) for event in events]
 
 
-@operation("GET", "/queues/{queue}/events")
-def list_queue_events(state: ServerState, queue: str, query: PageQuery) -> Events:
+@operation("GET", "/queues/{queue}/events", key="events")
+def list_queue_events(state: ServerState, queue: str, query: PageQuery) -> list[Event]:
     """List what happened in a queue, the latest first."""
     return _latest({queue: state.emulator.queue(queue).events()}, query.limit)
 
 
-@operation("GET", "/events")
-def list_events(state: ServerState, query: PageQuery) -> Events:
+@operation("GET", "/events", key="events")
+def list_events(state: ServerState, query: PageQuery) -> list[Event]:
     """List what happened in all queues, the latest first."""
     return _latest({queue.name: queue.events() for queue in state.pull_queues()}, query.limit)
 
@@ -177,14 +165,14 @@ def get_request(state: ServerState, number: str) -> Request:
     raise ApiError(f"request {number!r:.30} is not recorded: only the latest are", status=404)
 
 
-@operation("GET", "/depths")
-def list_depths(state: ServerState) -> Depths:
+@operation("GET", "/depths", key="depths")
+def list_depths(state: ServerState) -> dict[str, list[Depth]]:
     """Return the depths of the queues over the last hour, the current ones last."""
     state.depths.sample()
-    return Depths(depths=state.depths.read())
+    return state.depths.read()
 
 
-def _latest(by_queue: dict[str, list[EngineEvent]], limit: int) -> Events:
+def _latest(by_queue: dict[str, list[EngineEvent]], limit: int) -> list[Event]:
     latest = heapq.nlargest(
         limit,
         (
@@ -193,4 +181,4 @@ def _latest(by_queue: dict[str, list[EngineEvent]], limit: int) -> Events:
             for place, event in enumerate(events)
         ),
     )
-    return Events(events=[Event.of(event, name) for _, _, name, event in latest])
+    return [Event.of(event, name) for _, _, name, event in latest]
