@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
-from cloudtasks_interface import code_of, grpc_client
+from cloudtasks_interface import code_of, grpc_client, rest_client
 from google.api_core import exceptions
 from google.auth import jwt
 from google.auth.credentials import AnonymousCredentials
@@ -57,11 +57,7 @@ def client(
         with grpc_client(served.grpc_address) as client:
             yield client
     else:
-        yield tasks_v2beta2.CloudTasksClient(
-            transport="rest",
-            client_options={"api_endpoint": served.url},
-            credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
-        )
+        yield rest_client(served.url)
 
 
 def test_python(client: tasks_v2beta2.CloudTasksClient) -> None:
@@ -182,19 +178,18 @@ def test_python_asyncio(served: Served) -> None:
     assert left == 0
 
 
+def node(folder: Path, address: str, *token: str) -> subprocess.CompletedProcess[str]:
+    """Run a program on npm's client."""
+    client = npm_packages(NPM, folder) / "@google-cloud" / "tasks"
+    command = [program("node", package="nodejs"), str(NPM / "life.js"), str(client), address]
+    return subprocess.run(
+        [*command, *token], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
 def test_node(served: Served, tmp_path: Path) -> None:
     """npm's client over gRPC."""
-    packages = npm_packages(NPM, tmp_path)
-    run = subprocess.run(
-        [
-            program("node", package="nodejs"),
-            *(str(NPM / "life.js"), str(packages / "@google-cloud" / "tasks"), served.grpc_address),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    run = node(tmp_path, served.grpc_address)
     assert run.returncode == 0, run.stderr
     reported = json.loads(run.stdout)
 
@@ -418,10 +413,7 @@ def test_the_key_of_a_service_account(
     path = key_file(guarded, tmp_path, email)
     if transport == "rest":
         key = service_account.Credentials.from_service_account_file(path)  # type: ignore[no-untyped-call]
-        options = {"api_endpoint": guarded.url}
-        client = tasks_v2beta2.CloudTasksClient(
-            transport="rest", client_options=options, credentials=key
-        )
+        client = rest_client(guarded.url, key)
     else:
         # Its own channels are encrypted, so that it must be given one.
         key = jwt.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
@@ -448,13 +440,8 @@ def token_of(guarded: Served, email: str) -> str:
 
 def test_node_with_a_token(guarded: Served, tmp_path: Path) -> None:
     """In the metadata of each call."""
-    packages = npm_packages(NPM, tmp_path)
-    command = [program("node", package="nodejs"), str(NPM / "life.js")]
-    command += [str(packages / "@google-cloud" / "tasks"), guarded.grpc_address]
-    with_token = subprocess.run(
-        [*command, token_of(guarded, WORKER)], capture_output=True, text=True, check=False
-    )
-    without = subprocess.run(command, capture_output=True, text=True, check=False)
+    with_token = node(tmp_path, guarded.grpc_address, token_of(guarded, WORKER))
+    without = node(tmp_path, guarded.grpc_address)
 
     assert with_token.returncode == 0, with_token.stderr
     assert "UNAUTHENTICATED" in without.stderr

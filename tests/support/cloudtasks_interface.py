@@ -114,11 +114,12 @@ class CloudTasksInterface(Interface):
             return [_held(task) for task in self._client.lease_tasks(request=request).tasks]
 
 
-def rest_client(server: Server, **options: Any) -> tasks_v2beta2.CloudTasksClient:
+def rest_client(url: str, credentials: Any = None) -> tasks_v2beta2.CloudTasksClient:
     """Return Google's client on the REST interface of a server."""
-    options.setdefault("credentials", AnonymousCredentials())  # type: ignore[no-untyped-call]
     return tasks_v2beta2.CloudTasksClient(
-        transport="rest", client_options={"api_endpoint": server.url}, **options
+        transport="rest",
+        client_options={"api_endpoint": url},
+        credentials=credentials or AnonymousCredentials(),  # type: ignore[no-untyped-call]
     )
 
 
@@ -136,7 +137,7 @@ def cloudtasks_rest_interface() -> Iterator[Interface]:
     """Serve an emulator and give Google's client on its REST interface."""
     clock = ManualClock()
     with Server(Emulator(CONFIG, clock=clock, limits=LIMITS)) as server:
-        yield CloudTasksInterface(server.emulator, clock, rest_client(server))
+        yield CloudTasksInterface(server.emulator, clock, rest_client(server.url))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Final
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
@@ -47,7 +47,7 @@ def list_tasks(call: Call) -> Message:
     tasks = found[:size]
     if call.request.response_view == FULL:
         tasks = fitting(tasks, call.emulator.limits.lease_payload_bytes)
-    response.tasks.extend(_task_messages(tasks, call))
+    _write_tasks(response.tasks.add, tasks, call)
     if len(tasks) < len(found):
         last = tasks[-1]
         response.next_page_token = page_token(f"{last.eta_usec} {last.sequence}")
@@ -115,7 +115,9 @@ def lease_tasks(call: Call) -> Message:
             f"more than {limits.leases_per_second} LeaseTasks calls in a second on queue "
             f"{call.name.queue!r}: lease more tasks at a time, or wait",
         )
-    return message_class("LeaseTasksResponse")(tasks=_task_messages(lease.tasks, call))
+    response = message_class("LeaseTasksResponse")()
+    _write_tasks(response.tasks.add, lease.tasks, call)
+    return response
 
 
 def acknowledge_task(call: Call) -> Message:
@@ -208,15 +210,22 @@ def _not_found(call: Call) -> UnknownTaskError:
 
 
 def _task_message(task: Task, call: Call) -> Message:
-    return next(_task_messages([task], call))
+    message = TaskMessage()
+    _write_tasks(lambda: message, [task], call)
+    return message
 
 
-def _task_messages(tasks: list[Task], call: Call) -> Iterator[Message]:
-    """Yield the messages of tasks; those in a view other than FULL have no payload."""
+def _write_tasks(add: Callable[[], Message], tasks: list[Task], call: Call) -> None:
+    """Write tasks into the messages that `add` returns; only those of the FULL view have payloads.
+
+    Messages that are built on their own and copied into a response take half as long again.
+    """
     queue = str(call.name._replace(task=""))
     full = call.request.response_view == FULL
     for task in tasks:
-        message = TaskMessage(name=f"{queue}/tasks/{task.name}", view=FULL if full else BASIC)
+        message = add()
+        message.name = f"{queue}/tasks/{task.name}"
+        message.view = FULL if full else BASIC
         message.pull_message.SetInParent()
         if full:
             message.pull_message.payload = task.payload
@@ -227,4 +236,3 @@ def _task_messages(tasks: list[Task], call: Call) -> Iterator[Message]:
         message.create_time.seconds = task.enqueued_usec // USEC_PER_SECOND
         if task.retry_count:
             message.status.attempt_dispatch_count = task.retry_count
-        yield message
