@@ -153,7 +153,7 @@ def _message(method: Method, name: str) -> Message:
 def _uploaded() -> bytes:
     """Return the queue.yaml of an upload: the body is the file, or a JSON object that has it."""
     data = bodies.read(request)
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         return msgspec.json.decode(data, type=_HttpBody).data
     return data
 
@@ -185,10 +185,9 @@ def _check_base64(values: dict[str, Any], descriptor: Any) -> None:  # noqa: ANN
 def _query(method: Method) -> dict[str, Any]:
     """Return the query parameters that are fields of the request."""
     given = {name: value for name, value in request.args.items() if name not in _SYSTEM_PARAMETERS}
-    if given and method.body == "*":
-        name = next(iter(given))
-        raise invalid(f"unknown query parameter {name!r:.100}: send it in the body", field=name)
     for name, value in given.items():
+        if method.body in ("*", name):
+            raise invalid(f"unknown query parameter {name!r:.100}: send it in the body", field=name)
         if name.lower().endswith("mask"):
             # Both spellings of a field's name are accepted.
             given[name] = re.sub("_([a-z])", lambda match: match[1].upper(), value)

@@ -97,6 +97,15 @@ def test_base64(rest: RestApi, emulator: Emulator, payload: str) -> None:
     assert emulator.queue("pull").list_tasks()[0].payload in (b"\xfb\xef\xff", b"work", b"")
 
 
+@pytest.mark.parametrize("body", [b'{"a":' + b"[" * 100_000, b'{"data": "***"}', b"\xff"])
+def test_an_upload_that_is_not_valid(rest: RestApi, body: bytes) -> None:
+    """What is not a JSON object with a file is the file."""
+    status, answer = rest.send("POST", "api/queue/update?appId=app", body)
+
+    assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
+    assert answer["error"]["message"].startswith("queue.yaml:1:")
+
+
 def test_the_field_that_an_error_is_about(rest: RestApi) -> None:
     """It is in the details, as Google's APIs have it."""
     _, answer = rest.send("POST", f"{PULL}/tasks:lease", {})
@@ -130,6 +139,7 @@ def test_masks_in_a_query(rest: RestApi, name: str, mask: str) -> None:
         ("GET", f"{PULL}/tasks?pageSize=x"),
         ("GET", f"{PULL}/tasks?responseView=SOME"),
         ("POST", f"{PULL}/tasks:lease?maxTasks=1"),
+        ("PATCH", f"{PULL}?queue=x"),
         ("GET", f"{PULL}?alt=media"),
         ("GET", f"{PULL}?$alt=proto"),
         ("GET", f"{PULL}?fields=colors"),
