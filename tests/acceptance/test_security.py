@@ -249,7 +249,7 @@ def test_a_body_that_is_announced_too_large(server: Server) -> None:
     ("path", "mebibytes", "refusal"),
     [
         (TASKS, 16, b"HTTP/1.1 413"),
-        ("/rpc_http", 33, b"a call has at most"),  # in the words of its own protocol
+        ("/rpc_http", 33, b"the maximum size of a call is"),  # in the words of its own protocol
     ],
 )
 def test_each_route_has_its_limit(
