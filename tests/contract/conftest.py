@@ -18,8 +18,8 @@ INTERFACES: dict[str, InterfaceMaker] = {
     "rest": rest_interface,
     "sdk": sdk_interface,
     "bridge": bridge_interface,
-    "cloud-tasks-rest": cloudtasks_rest_interface,
-    "cloud-tasks-grpc": cloudtasks_grpc_interface,
+    "cloudtasks-rest": cloudtasks_rest_interface,
+    "cloudtasks-grpc": cloudtasks_grpc_interface,
 }
 
 
