@@ -48,7 +48,7 @@ def check_permission(queue: Queue, caller: str | None, permission: str) -> None:
         raise StatusError(
             "PERMISSION_DENIED",
             f"{caller!r} has no permission {_PREFIX}{permission} on queue {queue.name!r}: add it "
-            f"as {right} to the queue's acl in queue.yaml",
+            f"as {right} to the queue's acl in queue.yaml, or call SetIamPolicy",
         )
 
 

@@ -59,9 +59,9 @@ class _HttpBody(msgspec.Struct):
 
 
 def lazy_service(state: ServerState, *, acl: bool = False) -> Callable[[], Service]:
-    """Return what gives the service on the emulator of a server, imported when first asked for.
+    """Return what returns the service on the emulator of a server, imported when first called.
 
-    With `acl`, its callers need a token. It raises StatusError: UNIMPLEMENTED: the extra is not
+    With `acl`, its callers need a token. It raises StatusError (UNIMPLEMENTED) if the extra is not
     installed.
     """
 
@@ -120,12 +120,7 @@ def _view(service: Callable[[], Service], method: Method) -> Callable[..., Respo
 
 
 def _message(method: Method, name: str) -> Message:
-    """Return the request as a message.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT: the body is not JSON, a field is unknown, or its value is
-            not valid.
-    """
+    """Return the request as a message; `name` is that of its resource."""
     from google.protobuf.json_format import ParseDict  # noqa: PLC0415 - slow to import
 
     from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - the same

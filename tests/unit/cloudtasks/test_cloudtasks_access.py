@@ -197,7 +197,7 @@ class TestPolicies:
         call = call_as(WORKER)
         call("CreateQueue", parent=LOCATION, queue={"name": MADE, "pullTarget": {}})
         bindings = [{"role": "roles/cloudtasks.admin", "members": [f"user:{WORKER}"]}]
-        with refused("PERMISSION_DENIED"):
+        with refused("PERMISSION_DENIED", "in queue.yaml, or call SetIamPolicy"):
             call("GetIamPolicy", resource=MADE)
         call("SetIamPolicy", resource=MADE, policy={"bindings": bindings})
         emulator.reconfigure(emulator.config)
