@@ -4,6 +4,7 @@ nox                         build it, check it, and test the wheel on every Pyth
 nox -s build                build sdist and wheel into dist/ and check them
 nox -s "wheel(lowest-3.11)" test the wheel in dist/ with the oldest of what it depends on
 nox -s tests-3.13           test the checkout on a Python; arguments for pytest stand after --
+nox -s coverage             measure the branch coverage of the tests; twice as slow as the tests
 nox -s docs                 build the documentation into docs/_build/
 nox -s lint types security  format and style; types; faults of security in the source
 nox -s audit                known vulnerabilities in the newest of what it depends on
@@ -70,6 +71,15 @@ def tests(session: nox.Session) -> None:
     """Run the tests on the checkout, with the newest dependencies."""
     session.install("-e", ".[dev]")
     session.run("pytest", *_arguments(session))
+
+
+@nox.session(python=OLDEST)
+def coverage(session: nox.Session) -> None:
+    """Measure branch coverage, in the programs that tests start as well."""
+    session.install("-e", ".[dev]")
+    session.run("coverage", "run", "-m", "pytest", *_arguments(session))
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report", "--skip-covered", "--fail-under=95")
 
 
 def _arguments(session: nox.Session) -> list[str]:
