@@ -172,14 +172,15 @@ class Client:
             answer = json.loads(body)
             if "reason" in answer:
                 return ServerError(answer["reason"], status=status)
+            message = answer["error"]["message"]
             # The message may be that of the real service; the details are in `debugInfo`.
-            message = answer["error"]["errors"][0].get("debugInfo") or answer["error"]["message"]
+            details = answer["error"]["errors"][0].get("debugInfo") or message
         except (ValueError, LookupError, TypeError, AttributeError):
             return self._stranger()
         if message == HTTPStatus.NOT_FOUND.phrase:
             return self._stranger()  # our routes name what is missing
         kind = ServerError if status >= HTTPStatus.INTERNAL_SERVER_ERROR else RefusedError
-        return kind(str(message), status=status)
+        return kind(str(details), status=status)
 
     def _stranger(self) -> UnreachableError:
         return UnreachableError(

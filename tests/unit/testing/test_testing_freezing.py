@@ -156,7 +156,7 @@ def test_without_freezegun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "freezegun", None)
 
     with (
-        pytest.raises(ImportError, match=r"^freezing time needs freezegun: pip install 'pullqueue"),
+        pytest.raises(ImportError, match=r"^freezing time needs freezegun: pip install freezegun"),
         freeze(START),
     ):
         pass
