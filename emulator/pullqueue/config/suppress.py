@@ -34,14 +34,14 @@ class Directive:
         self.used: set[str] = set()
         """The names that suppressed something."""
 
-    def hides(self, rule: Rule, *, itself: bool = False) -> bool:
+    def hides(self, rule: Rule, *, unused: bool = False) -> bool:
         """Whether a rule's findings are suppressed; records which names did it.
 
-        A finding on the comment `itself` is suppressed by another name than `all` only.
+        With `unused`, that an unused comment is reported: `all` suppresses it if it is used itself.
         """
         names = [name for name, rules in self.rules.items() if rule in rules]
-        if itself:
-            names = [name for name in names if name.lower() != _ALL]
+        if unused:
+            names = [name for name in names if name.lower() != _ALL or name in self.used]
         self.used.update(names)
         return bool(names)
 
@@ -82,7 +82,7 @@ class Comments:
                 if name not in directive.used and any(rule in active for rule in rules)
             ]
             near = self._near(source.position(directive.place.start)[0])
-            if idle and not any(item.hides(rule, itself=item is directive) for item in near):
+            if idle and not any(item.hides(rule, unused=True) for item in near):
                 reports.append(_unused_report(source, directive, idle))
         return reports
 

@@ -18,6 +18,7 @@ _NO_SPACE_AFTER_DASH = re.compile(r"[ ]*(?:- +)*-([A-Za-z_]+)(:.*)?")
 _NO_SPACE_AFTER_COLON = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+):([^\s:/].*)")
 _WORD_AND_VALUE = re.compile(r"[ ]*(?:- +)*([A-Za-z_]+)(?:[ \t]+(\S.*))?")
 _QUEUE = re.compile(r"^queue:", re.MULTILINE)
+_END_MARKER = re.compile(r"^\.\.\.(?=\s)", re.MULTILINE)
 _UNCLOSED = {
     "while parsing a flow sequence": "]",
     "while parsing a flow mapping": "}",
@@ -31,7 +32,8 @@ def syntax_error(error: YAMLError, source: Source) -> tuple[str, Report]:
     if report := fault.tab():
         return "tab-indent", report
     report = (
-        fault.unclosed()
+        fault.after_end_marker()
+        or fault.unclosed()
         or fault.missing_space()
         or fault.second_colon()
         or fault.missing_dash()
@@ -89,6 +91,14 @@ class _Fault:
         fix = Fix(title="replace tabs by spaces", edits=edits, safe=True)
         message = "a tab is used for indentation: use spaces"
         return Report(at=Place(tab, tab + 1), message=message, fix=fix)
+
+    def after_end_marker(self) -> Report | None:
+        """Text after `...`."""
+        ends = _END_MARKER.search(self._source.text, 0, self._at)
+        if "<document start>" not in self._problem or not ends:
+            return None
+        message = "text after `...`, which ends the document: remove `...`"
+        return Report(at=Place(self._at, self._content(self._number).end), message=message)
 
     def unclosed(self) -> Report | None:
         """A quote or bracket without its end."""

@@ -1,4 +1,4 @@
-"""Every written case: one fault each, named with its line on the file's first line."""
+"""Every written case: its faults, one as a rule, are named with their lines on its first lines."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _EXPECT = re.compile(rb"# expect: (\S+)(?: line (\d+))?")
 
 def expected(case: Path) -> list[tuple[str, int]]:
     """Read what a case is written for."""
-    match = _EXPECT.search(case.read_bytes())
-    assert match is not None, f"{case.name} says nothing of what to expect"
-    return [(match[1].decode(), int(match[2]))] if match[2] else []
+    matches = list(_EXPECT.finditer(case.read_bytes()))
+    assert matches, f"{case.name} says nothing of what to expect"
+    return [(match[1].decode(), int(match[2])) for match in matches if match[2]]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
-def test_case_has_its_fault_and_no_other(case: Path) -> None:
-    """A case is reported for its one fault, at its line, or not at all."""
+def test_case_has_its_faults_and_no_others(case: Path) -> None:
+    """A case is reported for its faults, at their lines, or not at all."""
     findings = check(case.read_bytes(), file=case.name, settings=Settings()).findings
     assert [(finding.rule, finding.line) for finding in findings] == expected(case)
 
