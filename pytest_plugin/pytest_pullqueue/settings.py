@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -98,9 +99,11 @@ def check_ini(config: pytest.Config) -> None:
     Raises:
         SettingsError: there is one.
     """
-    # `inicfg` is deprecated since pytest 9, without a successor for names that nobody registered.
-    given = vars(config).get("_inicfg")
-    names = config.inicfg if given is None else given
+    with warnings.catch_warnings():
+        # Deprecated since pytest 9, without a successor for names that nobody registered. Where it
+        # is gone, pytest's own warning of such names remains.
+        warnings.simplefilter("ignore")
+        names = list(getattr(config, "inicfg", ()))
     for name in names:
         if name.startswith(f"{MARKER}_") and name not in INI_OPTIONS:
             raise SettingsError(
