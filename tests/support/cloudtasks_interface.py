@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
+from typing import Any, Unpack
 
 import grpc
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2beta2
 from google.cloud.tasks_v2beta2.services.cloud_tasks.transports import CloudTasksGrpcTransport
-from interfaces import CONFIG, LIMITS, Held, Interface, Refusal, Refused
+from interfaces import Held, Interface, Refusal, Refused, TaskFields, manual_emulator
 from requests import Response
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator
 from pullqueue.clock import from_usec, to_usec
 from pullqueue.server.lifecycle import Server
 
@@ -37,27 +37,15 @@ class CloudTasksInterface(Interface):
 
     zero_tasks_means_one = True
 
-    def __init__(
-        self, emulator: Emulator, clock: ManualClock, client: tasks_v2beta2.CloudTasksClient
-    ) -> None:
-        self.emulator = emulator
-        self._clock = clock
+    def __init__(self, emulator: Emulator, client: tasks_v2beta2.CloudTasksClient) -> None:
+        super().__init__(emulator)
         self._client = client
 
-    def add(
-        self,
-        payload: bytes,
-        *,
-        queue: str = "pull",
-        name: str | None = None,
-        tag: str | None = None,
-        eta: datetime | None = None,
-    ) -> str:
-        task: dict[str, Any] = {"pull_message": {"payload": payload, "tag": tag}}
-        if name is not None:
+    def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
+        task: dict[str, Any] = {"pull_message": {"payload": payload, "tag": fields.get("tag")}}
+        task["schedule_time"] = fields.get("eta")
+        if (name := fields.get("name")) is not None:
             task["name"] = _task_path(queue, name)
-        if eta is not None:
-            task["schedule_time"] = eta
         with _refusals():
             request = {"parent": _queue_path(queue), "task": task}
             added = self._client.create_task(request=request)
@@ -99,9 +87,6 @@ class CloudTasksInterface(Interface):
         with _refusals():
             return int(self._client.get_queue(request=request).stats.tasks_count)
 
-    def advance(self, seconds: float) -> None:
-        self._clock.advance(seconds)
-
     def _lease(self, queue: str, seconds: float, count: int, chosen: str) -> list[Held]:
         request = {
             "parent": _queue_path(queue),
@@ -135,20 +120,18 @@ def grpc_client(address: str) -> Iterator[tasks_v2beta2.CloudTasksClient]:
 @contextmanager
 def cloudtasks_rest_interface() -> Iterator[Interface]:
     """Serve an emulator and give Google's client on its REST interface."""
-    clock = ManualClock()
-    with Server(Emulator(CONFIG, clock=clock, limits=LIMITS)) as server:
-        yield CloudTasksInterface(server.emulator, clock, rest_client(server.url))
+    with Server(manual_emulator()) as server:
+        yield CloudTasksInterface(server.emulator, rest_client(server.url))
 
 
 @contextmanager
 def cloudtasks_grpc_interface() -> Iterator[Interface]:
     """Serve an emulator and give Google's client on its gRPC interface."""
-    clock = ManualClock()
     with (
-        Server(Emulator(CONFIG, clock=clock, limits=LIMITS), grpc_port=0) as server,
+        Server(manual_emulator(), grpc_port=0) as server,
         grpc_client(server.grpc_address) as client,
     ):
-        yield CloudTasksInterface(server.emulator, clock, client)
+        yield CloudTasksInterface(server.emulator, client)
 
 
 def code_of(error: exceptions.GoogleAPICallError) -> str:

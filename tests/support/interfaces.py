@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from typing import TypedDict, Unpack
 
 from stores import store_url
 
@@ -29,6 +30,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine.faults import movable_clock
 from pullqueue.tasks import DeleteResult, Task
 
 STORAGE_LIMIT_BYTES = 4000
@@ -85,23 +87,34 @@ class Held:
     retry_count: int
 
 
+class TaskFields(TypedDict, total=False):
+    """What a new task can have besides its payload."""
+
+    name: str | None
+    tag: str | None
+    eta: datetime | None
+
+
+def manual_emulator(store: str = "memory") -> Emulator:
+    """Return an emulator with the suite's queues, whose clock the suite moves."""
+    return Emulator(CONFIG, clock=ManualClock(), limits=LIMITS, store=store)
+
+
 class Interface(ABC):
     """One way to use an emulator."""
 
-    emulator: Emulator
     zero_tasks_means_one = False
     """Whether a lease of 0 tasks cannot be distinguished from one that names no number."""
 
+    def __init__(self, emulator: Emulator) -> None:
+        self.emulator = emulator
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        movable_clock(self.emulator).advance(seconds)
+
     @abstractmethod
-    def add(
-        self,
-        payload: bytes,
-        *,
-        queue: str = "pull",
-        name: str | None = None,
-        tag: str | None = None,
-        eta: datetime | None = None,
-    ) -> str:
+    def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
         """Add a task and give its name."""
 
     @abstractmethod
@@ -126,10 +139,6 @@ class Interface(ABC):
     def count(self, *, queue: str = "pull") -> int:
         """Count all tasks, leased ones included."""
 
-    @abstractmethod
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-
 
 InterfaceMaker = Callable[[], AbstractContextManager[Interface]]
 
@@ -137,21 +146,9 @@ InterfaceMaker = Callable[[], AbstractContextManager[Interface]]
 class PythonInterface(Interface):
     """The Python interface."""
 
-    def __init__(self, store: str = "memory") -> None:
-        self.clock = ManualClock()
-        self.emulator = Emulator(CONFIG, clock=self.clock, limits=LIMITS, store=store)
-
-    def add(
-        self,
-        payload: bytes,
-        *,
-        queue: str = "pull",
-        name: str | None = None,
-        tag: str | None = None,
-        eta: datetime | None = None,
-    ) -> str:
+    def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
         with _refusals():
-            return self._queue(queue).add(payload, name=name, tag=tag, eta=eta).name
+            return self._queue(queue).add(payload, **fields).name
 
     def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
         with _refusals():
@@ -179,9 +176,6 @@ class PythonInterface(Interface):
         with _refusals():
             return self._queue(queue).fetch_statistics().tasks
 
-    def advance(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-
     def _queue(self, name: str) -> Queue:
         return self.emulator.queue(name)
 
@@ -190,7 +184,7 @@ class PythonInterface(Interface):
 def python_interface(store: str = "memory") -> Iterator[Interface]:
     """Yield the Python interface to an emulator with an empty store of a kind."""
     with store_url(store) as url:
-        interface = PythonInterface(url)
+        interface = PythonInterface(manual_emulator(url))
         interface.emulator.reset()
         yield interface
         interface.emulator.close()

@@ -6,14 +6,12 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from http.client import HTTPConnection
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote, urlencode
 
-from interfaces import CONFIG, LIMITS, Held, Interface, Refusal, Refused
+from interfaces import Held, Interface, Refusal, Refused, TaskFields, manual_emulator
 
-from pullqueue import Emulator, ManualClock
 from pullqueue.clock import to_usec
 from pullqueue.server.lifecycle import Server
 
@@ -31,27 +29,16 @@ _TEXTS = {
 class RestInterface(Interface):
     """The Task Queue API, spoken by hand."""
 
-    def __init__(self, server: Server, clock: ManualClock) -> None:
-        self.emulator = server.emulator
-        self._clock = clock
+    def __init__(self, server: Server) -> None:
+        super().__init__(server.emulator)
         self._connection = HTTPConnection(server.host, server.port, timeout=5)
 
-    def add(
-        self,
-        payload: bytes,
-        *,
-        queue: str = "pull",
-        name: str | None = None,
-        tag: str | None = None,
-        eta: datetime | None = None,
-    ) -> str:
+    def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
         task = {"queueName": queue, "payloadBase64": urlsafe_b64encode(payload).decode()}
-        if name is not None:
-            task["id"] = name
-        if tag is not None:
-            task["tag"] = tag
-        if eta is not None:
+        if eta := fields.get("eta"):
             task["leaseTimestamp"] = str(to_usec(eta))
+        given = {"id": fields.get("name"), "tag": fields.get("tag")}
+        task |= {field: text for field, text in given.items() if text is not None}
         return str(self._call("POST", f"{queue}/tasks", body=task)["id"])
 
     def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
@@ -82,9 +69,6 @@ class RestInterface(Interface):
     def count(self, *, queue: str = "pull") -> int:
         return int(self._call("GET", f"{queue}?getStats=true")["stats"]["totalTasks"])
 
-    def advance(self, seconds: float) -> None:
-        self._clock.advance(seconds)
-
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
@@ -107,9 +91,8 @@ class RestInterface(Interface):
 @contextmanager
 def rest_interface() -> Iterator[Interface]:
     """Serve an emulator and give the interface to it."""
-    clock = ManualClock()
-    with Server(Emulator(CONFIG, clock=clock, limits=LIMITS)) as server:
-        interface = RestInterface(server, clock)
+    with Server(manual_emulator()) as server:
+        interface = RestInterface(server)
         yield interface
         interface.close()
 

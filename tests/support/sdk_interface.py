@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Unpack
 
-from interfaces import CONFIG, LIMITS, Held, Interface, Refusal, Refused
+from interfaces import Held, Interface, Refusal, Refused, TaskFields, manual_emulator
 
-from pullqueue import Emulator, ManualClock
 from pullqueue.clock import from_usec
 from pullqueue.sdk import connect, install
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, taskqueue
@@ -30,21 +28,9 @@ _REFUSALS: dict[type[Exception], Refusal] = {
 class SdkInterface(Interface):
     """`google.appengine.api.taskqueue`."""
 
-    def __init__(self, emulator: Emulator, clock: ManualClock) -> None:
-        self.emulator = emulator
-        self._clock = clock
-
-    def add(
-        self,
-        payload: bytes,
-        *,
-        queue: str = "pull",
-        name: str | None = None,
-        tag: str | None = None,
-        eta: datetime | None = None,
-    ) -> str:
+    def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
         with _refusals(tombstoned=Refusal.NAME_TAKEN):
-            task = taskqueue.Task(payload=payload, name=name, tag=tag, eta=eta, method="PULL")
+            task = taskqueue.Task(payload=payload, method="PULL", **fields)
             return str(task.add(queue).name)
 
     def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
@@ -78,25 +64,20 @@ class SdkInterface(Interface):
         with _refusals():
             return int(taskqueue.Queue(queue).fetch_statistics().tasks)
 
-    def advance(self, seconds: float) -> None:
-        self._clock.advance(seconds)
-
 
 @contextmanager
 def sdk_interface() -> Iterator[Interface]:
     """Put an emulator in the place of the service and give the interface to it."""
-    clock = ManualClock()
-    emulator = Emulator(CONFIG, clock=clock, limits=LIMITS)
+    emulator = manual_emulator()
     with install(emulator):
-        yield SdkInterface(emulator, clock)
+        yield SdkInterface(emulator)
 
 
 @contextmanager
 def bridge_interface() -> Iterator[Interface]:
     """Serve an emulator and let the client of this process call it."""
-    clock = ManualClock()
-    with Server(Emulator(CONFIG, clock=clock, limits=LIMITS)) as server, _client_of(server):
-        yield SdkInterface(server.emulator, clock)
+    with Server(manual_emulator()) as server, _client_of(server):
+        yield SdkInterface(server.emulator)
 
 
 @contextmanager
