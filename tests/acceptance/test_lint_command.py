@@ -10,34 +10,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner, Result
-
-from pullqueue.cli.lint import lint
-
-GOOD = "queue:\n- name: jobs\n  mode: pull\n"
-
-
-BAD = "queue:\n- name: jobs\n  mode: pull\n  rate: 5/s\n"
-
+from linting import BAD, GOOD, MAIN, run
 
 WARNED = "queue:\n- name: mail\n  rate: 0\n"
-
-
-MAIN = "from pullqueue.cli import main; raise SystemExit(main())"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, and an environment that says nothing of colour or CI."""
-    for name in ("GITHUB_ACTIONS", "NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
-    """Run `pullqueue lint`."""
-    return CliRunner().invoke(lint, arguments, input=stdin, catch_exceptions=False)
 
 
 @pytest.mark.parametrize(

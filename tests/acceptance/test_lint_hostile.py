@@ -14,42 +14,14 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from linting import MAIN, git, run, write
 
 from pullqueue.cli.convert import convert
-from pullqueue.cli.lint import lint
 from pullqueue.lint.reporters import FORMATS
 
 BAD = "queue:\n- name: jobs\n  mode: pull\n- name: mail\n  rate: 0\n"
 FIXED = BAD.replace("rate: 0", "rate: 0/s")
-MAIN = "from pullqueue.cli import main; raise SystemExit(main())"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, and an environment that says nothing of colour or CI."""
-    for name in ("GITHUB_ACTIONS", "NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(*arguments: str) -> Result:
-    """Run `pullqueue lint`."""
-    return CliRunner().invoke(lint, arguments, catch_exceptions=False)
-
-
-def git(*arguments: str) -> str:
-    """Run git in the working folder."""
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-    done = subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
-    return done.stdout.decode().strip()
-
-
-def write(path: Path, text: str | bytes) -> None:
-    """Write a file, and the folders it is in."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
 
 
 def write_object(objects: Path, kind: str, body: bytes) -> str:
@@ -224,9 +196,9 @@ def test_fix_does_not_write_through_a_link(folder: Path) -> None:
 
 
 def test_special_files_are_refused_at_once(folder: Path) -> None:
-    """FIFOs, sockets and devices are refused instead of read forever."""
+    """FIFOs, sockets and devices are refused instead of read forever; other files are checked."""
     os.mkfifo("fifo")
-    (folder / "sub").mkdir()
+    write(folder / "sub" / "other" / "queue.yaml", BAD)
     os.mkfifo("sub/queue.yaml")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
@@ -239,6 +211,7 @@ def test_special_files_are_refused_at_once(folder: Path) -> None:
             done = run(name)
             assert done.exit_code == 2
             assert f"is {kind}, not a regular file" in done.stderr
+            assert ("rate-bare-zero" in done.stdout) == (name == "sub")
 
 
 def test_special_files_are_not_read_as_settings(folder: Path) -> None:

@@ -13,15 +13,6 @@ from pullqueue.cli.explain import explain
 from pullqueue.cli.schema import schema
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, and an environment that says nothing of colour or CI."""
-    for name in ("GITHUB_ACTIONS", "NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_explain_prints_a_rules_documentation() -> None:
     """`explain` says what a rule finds, why, its fix, and how to do it right."""
     text = CliRunner().invoke(explain, ["QY301"]).stdout

@@ -9,26 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from pullqueue.cli.lint import lint
-
-GOOD = "queue:\n- name: jobs\n  mode: pull\n"
-BAD = "queue:\n- name: jobs\n  mode: pull\n  rate: 5/s\n"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, and an environment that says nothing of colour or CI."""
-    for name in ("GITHUB_ACTIONS", "NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
-    """Run `pullqueue lint`."""
-    return CliRunner().invoke(lint, arguments, input=stdin, catch_exceptions=False)
+from linting import BAD, GOOD, git, run, write
 
 
 def found(*arguments: str) -> list[tuple[str, str]]:
@@ -40,18 +21,6 @@ def found(*arguments: str) -> list[tuple[str, str]]:
 def files(*arguments: str) -> list[str]:
     """Run `pullqueue lint` and return the files with findings."""
     return [file for file, _ in found(*arguments)]
-
-
-def write(name: str, text: str) -> None:
-    """Write a file of the working folder, and the folders it is in."""
-    Path(name).parent.mkdir(parents=True, exist_ok=True)
-    Path(name).write_text(text)
-
-
-def git(*arguments: str) -> None:
-    """Run git in the working folder."""
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
 
 
 def test_what_git_ignores_is_left_out(folder: Path) -> None:
