@@ -82,8 +82,9 @@ def blocks_of(document: Path) -> list[Block]:
 
 
 def run_document(document: Path, folder: Path) -> None:
-    """Run a document's blocks in a folder that begins with the quickstart's queue.yaml."""
-    shutil.copy(_QUEUE_YAML, folder)
+    """Run a document's blocks in an empty folder; the quickstart's, if the document says so."""
+    if "samples/quickstart" in document.read_text("utf-8"):
+        shutil.copy(_QUEUE_YAML, folder)
     with _the_usual_port():
         runner = DocumentRunner(folder)
         try:
