@@ -100,7 +100,7 @@ def _nearest(item: pytest.Item) -> Path:
         if path.is_file():
             return path
     raise pytest.fail.Exception(
-        f"no queue.yaml in {item.path.parent} or above it, up to {folders[-1]}: give one with the "
+        f"no queue.yaml in {item.path.parent} or above it, up to {folders[-1]}: name one with the "
         f"ini option pullqueue_config, {_MARK}(config=...) or (queues=[...])",
         pytrace=False,
     )
@@ -147,7 +147,7 @@ def check_triggered(item: pytest.Item, faults: Faults) -> None:
 
 @contextmanager
 def _reports(item: pytest.Item, emulator: Emulator) -> Iterator[None]:
-    """Let the reports of a test's failures show the state of its queues."""
+    """Make the reports of a test's failures show the state of its queues."""
     plugins = item.config.pluginmanager
     if not plugins.has_plugin(_HOOKS):
         plugins.register(_Reports(), _HOOKS)

@@ -143,7 +143,7 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
                 f"{', '.join(sorted(_MARKER_ARGUMENTS))}"
             )
     if {"config", "queues"} <= marker.kwargs.keys():
-        raise SettingsError(f"{_WHERE} has both config and queues: give one of them")
+        raise SettingsError(f"{_WHERE} has both config and queues: use one of them")
     return {n: _checked(f"{_WHERE}: argument {n}", n, v) for n, v in marker.kwargs.items()}
 
 
@@ -157,11 +157,11 @@ def _checked(where: str, name: str, value: object) -> object:
     if name == "start":
         return _time(where, value)
     if name == "config" and not _is_config_source(value):
-        raise SettingsError(f"{wrong}give a path, the text of a queue.yaml, or a QueueConfig")
+        raise SettingsError(f"{wrong}pass a path, the text of a queue.yaml, or a QueueConfig")
     if name == "profile" and value not in _PROFILES:
         raise SettingsError(f"{wrong}use one of {', '.join(_PROFILES)}")
     if name in ("project", "store", "total_storage_limit") and not isinstance(value, str):
-        raise SettingsError(f"{wrong}give a string")
+        raise SettingsError(f"{wrong}use a string")
     return value
 
 

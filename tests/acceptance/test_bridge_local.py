@@ -57,7 +57,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def run(program: str, **variables: str) -> tuple[str, str]:
-    """Run a program and give its output and the last line of its errors."""
+    """Run a program and return its output and the last line of its errors."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", COMMON + program],
         env={**os.environ, "HTTP_HOST": "localhost", **variables},
@@ -119,12 +119,12 @@ def test_an_address_in_the_program(served: Served) -> None:
         (
             "http://h:1",
             "",
-            "the address is 'http://h:1', which is not a valid address: give HOST:PORT",
+            "the address is 'http://h:1', which is not a valid address: use HOST:PORT",
         ),
         (
             "",
             "nonsense",
-            "PULLQUEUE_EMULATOR_HOST is 'nonsense', which is not a valid address: give HOST",
+            "PULLQUEUE_EMULATOR_HOST is 'nonsense', which is not a valid address: use HOST",
         ),
     ],
 )

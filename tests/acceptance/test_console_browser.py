@@ -605,7 +605,7 @@ def test_faults(site: Site, emulator: Emulator) -> None:
     Select(site.find("#call")).select_by_visible_text("lease_tasks")
     site.fill("#times", "0")
     site.press("Set fault")
-    site.wait_for("0 is not valid: give a number from 1", "#times-wrong")
+    site.wait_for("0 is not valid: use a number from 1", "#times-wrong")
     site.fill("#times", "3")
     site.press("Set fault")
     site.wait_for("The fault is set.", "#status")

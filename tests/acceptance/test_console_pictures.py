@@ -63,7 +63,7 @@ PICTURES = {
 
 @pytest.fixture(scope="module")
 def console() -> Iterator[str]:
-    """Serve queues in the middle of a day's work, and give the console's address."""
+    """Serve queues in the middle of a day's work, and return the console's address."""
     clock = ManualClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
     with Server(Emulator.from_text(QUEUE_YAML, clock=clock)) as server:
         work(server, clock)

@@ -53,7 +53,7 @@ def here(arguments: list[str], data: Path) -> list[str]:
 
 @contextmanager
 def running(*command: str | Path, **environment: str) -> Iterator[tuple[Any, str]]:
-    """Run a program and give it, with the first line it prints."""
+    """Run a program and return it, with the first line it prints."""
     with subprocess.Popen(
         command,
         env={**os.environ, **environment},

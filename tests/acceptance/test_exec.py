@@ -148,7 +148,7 @@ class TestCommand:
 
             assert status == 2
             assert "pullqueue exec [OPTIONS] [QUEUE_YAML] -- COMMAND..." in errors
-            assert "there is no command: give one after `--`" in errors
+            assert "there is no command to run: write it after `--`" in errors
 
     def test_other_wrong_usage(self, folder: Path) -> None:
         """An upstream without a port is refused, and nothing is run."""
@@ -157,7 +157,7 @@ class TestCommand:
         )
 
         assert (status, output) == (2, "")
-        assert "'foo' is not a valid address: give HOST:PORT, such as localhost:8080" in errors
+        assert "'foo' is not a valid address: use HOST:PORT, such as localhost:8080" in errors
 
     def test_dashes_of_the_command(self, folder: Path) -> None:
         """Only the first pair of dashes is exec's own."""

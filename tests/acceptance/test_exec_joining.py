@@ -104,9 +104,9 @@ class TestJoining:
         ("address", "reason"),
         [
             ("127.0.0.1:1", "where no server responds"),
-            ("nonsense", "which is not a valid address: give HOST:PORT, such as localhost:8124"),
-            ("http://127.0.0.1:1", "which is not a valid address: give HOST:PORT"),
-            ("127.0.0.1:99999", "which is not a valid address: give HOST:PORT"),
+            ("nonsense", "which is not a valid address: use HOST:PORT, such as localhost:8124"),
+            ("http://127.0.0.1:1", "which is not a valid address: use HOST:PORT"),
+            ("127.0.0.1:99999", "which is not a valid address: use HOST:PORT"),
         ],
     )
     def test_nobody_there(self, folder: Path, address: str, reason: str) -> None:

@@ -61,7 +61,7 @@ class LanguageServer:
         self._send({"method": method, "params": params})
 
     def ask(self, method: str, params: Json) -> Any:
-        """Send a request and give the answer."""
+        """Send a request and return the answer."""
         number = next(self._numbers)
         self._send({"id": number, "method": method, "params": params})
         while True:
@@ -88,7 +88,7 @@ class LanguageServer:
         self._stdin.flush()
 
     def diagnose(self, uri: str, text: str) -> list[Json]:
-        """Open a file and give what the server finds in it."""
+        """Open a file and return what the server finds in it."""
         document = {"uri": uri, "languageId": "yaml", "version": 1, "text": text}
         self.notify("textDocument/didOpen", {"textDocument": document})
         while True:

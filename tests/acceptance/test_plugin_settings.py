@@ -141,7 +141,7 @@ def test_start_and_rate(pullqueue_emulator):
             "@pytest.mark.pullqueue has no argument 'auth': to check callers set acl=True*",
         ),
         ("config='a', queues=['b']", "@pytest.mark.pullqueue has both config and queues: *"),
-        ("queues='a'", "@pytest.mark.pullqueue: queues is 'a': give a list of *"),
+        ("queues='a'", "@pytest.mark.pullqueue: queues is 'a': pass a list of *"),
         (
             "config='queue: []\\n', total_storage_limit='lots'",
             "@pytest.mark.pullqueue: total_storage_limit: *lots*",
@@ -150,7 +150,7 @@ def test_start_and_rate(pullqueue_emulator):
             "config='queue:\\n- nam: x\\n'",
             "@pytest.mark.pullqueue(config=...):2:3: *nam*",
         ),
-        ("queues=[5]", "@pytest.mark.pullqueue: queues contains 5: give a queue name, or an *"),
+        ("queues=[5]", "@pytest.mark.pullqueue: queues contains 5: pass a queue name, or an *"),
         (
             "queues=['a', 'b', 'a']",
             '@pytest.mark.pullqueue: queues[[]2].name: duplicate queue name "a": *',
@@ -176,7 +176,7 @@ def test_start_and_rate(pullqueue_emulator):
             '@pytest.mark.pullqueue: total_storage_limit: invalid total_storage_limit "lots": *',
         ),
         ("config='gone.yaml'", "*gone.yaml*"),
-        ("config=['a']", "@pytest.mark.pullqueue: argument config is [[]'a']: give a path, *"),
+        ("config=['a']", "@pytest.mark.pullqueue: argument config is [[]'a']: pass a path, *"),
     ],
 )
 def test_bad_marker(run: Run, arguments: str, message: str) -> None:
@@ -249,16 +249,16 @@ def test_bad_fixture(run: Run) -> None:
     """)
 
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["the fixture pullqueue_config is {'queue': [[]]}: give a path*"])
+    result.stdout.fnmatch_lines(["the fixture pullqueue_config is {'queue': [[]]}: pass a path*"])
 
 
 def test_no_file(run: Run) -> None:
-    """Without any queue.yaml the report names the ways to give one."""
+    """Without any queue.yaml the report names the ways to name one."""
     result = run("def test_none(pullqueue_emulator): pass")
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["no queue.yaml in */test_no_file* or above it, up to *: give one with the ini option *"]
+        ["no queue.yaml in */test_no_file* or above it, up to *: name one with the ini option *"]
     )
 
 

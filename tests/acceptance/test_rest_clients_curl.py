@@ -23,7 +23,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def curl(*arguments: str) -> tuple[int, Any]:
-    """Run curl and give the status and the JSON of the answer."""
+    """Run curl and return the status and the JSON of the answer."""
     run = subprocess.run(
         [program("curl", package="curl"), "-sS", "-w", "\n%{http_code}", *arguments],
         capture_output=True,

@@ -52,7 +52,7 @@ def free_port() -> int:
 
 
 def read_until(process: subprocess.Popen[str], pattern: str) -> str:
-    """Read the error stream up to a line that matches, and give the match."""
+    """Read the error stream up to a line that matches, and return the match."""
     assert process.stderr is not None
     seen = ""
     for line in process.stderr:

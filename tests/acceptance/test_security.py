@@ -80,7 +80,7 @@ def send(
 
 
 def send_raw(server: Server, request: bytes) -> bytes:
-    """Send bytes as they are, and give what comes back until the server closes."""
+    """Send bytes as they are, and return what comes back until the server closes."""
     with socket.create_connection((server.host, server.port), timeout=30) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
@@ -375,7 +375,7 @@ class Forger:
         return ".".join(urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
 
     def ask(self, assertion: str) -> int:
-        """Ask for a token and give the status."""
+        """Ask for a token and return the status."""
         grant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
         body = json.dumps({"grant_type": grant, "assertion": assertion}).encode()
         return send(self._server, "POST", "/token", body).status

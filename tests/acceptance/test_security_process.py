@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
-    """Run a program in a folder, and give what was noted."""
+    """Run a program in a folder, and return what was noted."""
     done = subprocess.run(
         [sys.executable, "-c", f"{NOTING}{program}{TELLING}"],
         cwd=folder,

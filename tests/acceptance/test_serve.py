@@ -37,14 +37,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def call(url: str, verb: str = "GET", body: object = None) -> dict[str, Any]:
-    """Make a request and give the JSON of its answer."""
+    """Make a request and return the JSON of its answer."""
     data = None if body is None else json.dumps(body).encode()
     with urlopen(Request(url, data, method=verb), timeout=5) as response:  # noqa: S310
         return dict(json.load(response))
 
 
 def finished(*arguments: str, folder: Path) -> tuple[int, str, str]:
-    """Run serve where it is to refuse, and give status, output and errors."""
+    """Run serve where it is to refuse, and return status, output and errors."""
     process = start_serve(*arguments, folder=folder)
     output, errors = process.communicate(timeout=20)
     return process.returncode, output, errors
@@ -198,13 +198,13 @@ class TestRefusals:
             (
                 "--project",
                 "a b",
-                "'a b' is not a valid project id: give letters, digits and hyphens",
+                "'a b' is not a valid project id: use letters, digits and hyphens",
             ),
             ("--project", "", "'' is not a valid project id"),
-            ("--allow-host", "a b", "'a b' is not a valid host name: give one without a port"),
-            ("--allow-host", "queues:8124", "'queues:8124' is not a valid host name: give one"),
-            ("--api-upstream", "foo", "'foo' is not a valid address: give HOST:PORT"),
-            ("--api-upstream", "foo:0", "'foo:0' is not a valid address: give HOST:PORT"),
+            ("--allow-host", "a b", "'a b' is not a valid host name: use one without a port"),
+            ("--allow-host", "queues:8124", "'queues:8124' is not a valid host name: use one"),
+            ("--api-upstream", "foo", "'foo' is not a valid address: use HOST:PORT"),
+            ("--api-upstream", "foo:0", "'foo:0' is not a valid address: use HOST:PORT"),
         ],
     )
     def test_names_that_cannot_be(self, folder: Path, option: str, value: str, reason: str) -> None:
@@ -247,7 +247,7 @@ class TestOptions:
         assert moved["now"] == "2026-01-02T00:00:00+00:00"
 
     def test_leases_are_limited_as_in_production(self, folder: Path) -> None:
-        """More than ten leases in a second give nothing, by default."""
+        """More than ten leases in a second return nothing, by default."""
         lease = "taskqueue/v1beta2/projects/p/taskqueues/pull-queue/tasks"
         answers = {}
         for option in ("--lease-rate-limit", "--no-lease-rate-limit"):

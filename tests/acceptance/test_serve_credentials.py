@@ -57,7 +57,7 @@ def session(key: Path, url: str) -> AuthorizedSession:
 
 
 def credentials(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    """Run the command and give status, output and errors."""
+    """Run the command and return status, output and errors."""
     run = subprocess.run(
         [sys.executable, "-m", "pullqueue", "credentials", *arguments],
         capture_output=True,
@@ -328,9 +328,7 @@ class TestCredentials:
             status, output, errors = credentials("worker", "--url", served.url)
 
         assert (status, output) == (1, "")
-        assert (
-            errors == "pullqueue: email is 'worker': give an address, such as worker@example.com\n"
-        )
+        assert errors == "pullqueue: email is 'worker': use an address such as worker@example.com\n"
 
     def test_a_file_that_cannot_be_written(self, folder: Path, tmp_path: Path) -> None:
         """A folder that is not there is one clear line."""
@@ -355,7 +353,7 @@ class TestCredentials:
 
         assert status == 2
         assert (
-            "--url is 'ftp://host', which is not a valid address: give HOST:PORT, such as" in errors
+            "--url is 'ftp://host', which is not a valid address: use HOST:PORT, such as" in errors
         )
 
     def test_as_the_other_commands_find_it(self, folder: Path) -> None:

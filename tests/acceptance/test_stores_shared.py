@@ -109,7 +109,7 @@ def own_database() -> Iterator[dict[str, str]]:
 
 
 def postgres(verb: str, environment: dict[str, str]) -> str:
-    """Start or stop the database and give what is printed."""
+    """Start or stop the database and return what is printed."""
     run = subprocess.run(
         [POSTGRES, verb], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )

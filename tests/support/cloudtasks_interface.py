@@ -119,14 +119,14 @@ def grpc_client(address: str) -> Iterator[tasks_v2beta2.CloudTasksClient]:
 
 @contextmanager
 def cloudtasks_rest_interface() -> Iterator[Interface]:
-    """Serve an emulator and give Google's client on its REST interface."""
+    """Serve an emulator and return Google's client on its REST interface."""
     with Server(manual_emulator()) as server:
         yield CloudTasksInterface(server.emulator, rest_client(server.url))
 
 
 @contextmanager
 def cloudtasks_grpc_interface() -> Iterator[Interface]:
-    """Serve an emulator and give Google's client on its gRPC interface."""
+    """Serve an emulator and return Google's client on its gRPC interface."""
     with (
         Server(manual_emulator(), grpc_port=0) as server,
         grpc_client(server.grpc_address) as client,

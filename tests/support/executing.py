@@ -38,7 +38,7 @@ def start(*arguments: str, folder: Path, **variables: str) -> subprocess.Popen[s
 
 
 def run(*arguments: str, folder: Path, given: str = "", **variables: str) -> tuple[int, str, str]:
-    """Run `pullqueue exec` to its end and give status, output and errors."""
+    """Run `pullqueue exec` to its end and return status, output and errors."""
     process = start(*arguments, folder=folder, **variables)
     output, errors = process.communicate(given, timeout=30)
     return process.returncode, output, errors

@@ -115,7 +115,7 @@ class Interface(ABC):
 
     @abstractmethod
     def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
-        """Add a task and give its name."""
+        """Add a task and return its name."""
 
     @abstractmethod
     def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[str]:
-    """Serve one client with an answer that is sent as it is, and give the address."""
+    """Serve one client with an answer that is sent as it is, and return the address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -26,6 +26,6 @@ def answering(answer: bytes) -> Iterator[str]:
 
 @contextmanager
 def silent() -> Iterator[str]:
-    """Take connections, answer nothing, and give the address."""
+    """Take connections, answer nothing, and return the address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"

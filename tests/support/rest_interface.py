@@ -90,7 +90,7 @@ class RestInterface(Interface):
 
 @contextmanager
 def rest_interface() -> Iterator[Interface]:
-    """Serve an emulator and give the interface to it."""
+    """Serve an emulator and return the interface to it."""
     with Server(manual_emulator()) as server:
         interface = RestInterface(server)
         yield interface

@@ -67,7 +67,7 @@ class SdkInterface(Interface):
 
 @contextmanager
 def sdk_interface() -> Iterator[Interface]:
-    """Put an emulator in the place of the service and give the interface to it."""
+    """Put an emulator in the place of the service and return the interface to it."""
     emulator = manual_emulator()
     with install(emulator):
         yield SdkInterface(emulator)

@@ -182,7 +182,7 @@ class Worker:
         self._added = 0
 
     def work(self, *, adds: bool = True) -> int:
-        """Do one round, and give how many tasks were leased."""
+        """Do one round, and return how many tasks were leased."""
         queue = self._random.choice(QUEUES)
         if adds and self._random.random() < 0.6:
             for _ in range(self._random.randint(1, 5)):

@@ -68,7 +68,7 @@ class Client(Protocol):
         """Add a task of a name, which is its payload too."""
 
     def lease(self, count: int) -> list[str]:
-        """Lease tasks and give their names."""
+        """Lease tasks and return their names."""
 
     def delete(self, name: str) -> None:
         """Delete a task."""
@@ -88,7 +88,7 @@ class QueueClient:
         self._queue.add(name, name=name)
 
     def lease(self, count: int) -> list[str]:
-        """Lease tasks and give their names."""
+        """Lease tasks and return their names."""
         return [task.name for task in self._queue.lease_tasks(LEASE_SECONDS, count)]
 
     def delete(self, name: str) -> None:
@@ -115,7 +115,7 @@ class RestClient:
         self._call("POST", "tasks", {"queueName": "pull", "id": name, "payloadBase64": payload})
 
     def lease(self, count: int) -> list[str]:
-        """Lease tasks and give their names."""
+        """Lease tasks and return their names."""
         answer = self._call("POST", f"tasks/lease?leaseSecs={LEASE_SECONDS}&numTasks={count}")
         return [item["id"] for item in answer.get("items", [])]
 

@@ -43,7 +43,7 @@ def test_the_first_and_the_last_moment(moment: datetime) -> None:
 
 @pytest.mark.parametrize("moment", [datetime(2026, 1, 1), "2026-01-01", 5, None])  # noqa: DTZ001
 def test_a_moment_must_be_an_aware_datetime(moment: object) -> None:
-    """Naive datetimes and other things are refused, with an example of what to give."""
+    """Naive datetimes and other things are refused, with an example of what to pass."""
     with pytest.raises(ClockError, match=r"pass an aware one, such as datetime\(2026, 1, 1, tz"):
         to_usec(moment)
 

@@ -69,7 +69,7 @@ class Parameters:
             message = messages.INVALID_ENUM.format(value=alt, allowed="json")
             raise ApiError.parameter(message, "alt")
         if "callback" in self._values:
-            message = "callback is not supported: answers are JSON, never a script; leave it out"
+            message = "callback is not supported: responses are JSON, never a script; leave it out"
             raise ApiError.parameter(message, "callback")
 
 
@@ -82,7 +82,7 @@ def _parse(encoded: bytes) -> list[tuple[str, str]]:
             max_num_fields=_MAX_PARAMETERS,
         )
     except UnicodeDecodeError:
-        message = "the parameters are not UTF-8: encode them so"
+        message = "the parameters are not UTF-8: encode them in UTF-8"
         raise ApiError(message, reason="badRequest") from None
     except ValueError:
         message = f"more than {_MAX_PARAMETERS} parameters: leave out what the method does not know"

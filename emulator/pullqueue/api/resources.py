@@ -129,7 +129,7 @@ def text_field(body: Json, name: str) -> str | None:
     value = body.get(name)
     if value is None or isinstance(value, str):
         return value
-    raise ApiError(f"{name} is {value!r:.100}: give a JSON string")
+    raise ApiError(f"{name} is {value!r:.100}: use a JSON string")
 
 
 def integer_field(body: Json, name: str) -> int | None:
@@ -140,7 +140,7 @@ def integer_field(body: Json, name: str) -> int | None:
     if isinstance(value, str) and _INT64.fullmatch(value):
         value = int(value)
     if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise ApiError(f"{name} is {body[name]!r:.100}: give a 64-bit number in a JSON string")
+        raise ApiError(f"{name} is {body[name]!r:.100}: use a 64-bit number in a JSON string")
     return value
 
 

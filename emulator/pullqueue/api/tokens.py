@@ -178,7 +178,7 @@ class Tokens:
             raise GrantError(f"the JWT is valid for longer than {TOKEN_SECONDS} seconds")
         scope = claims.get("scope", "")
         if not isinstance(scope, str) or not scope.split():
-            message = f"scope of the JWT is {scope!r:.100}: give scopes, separated by blanks"
+            message = f"scope of the JWT is {scope!r:.100}: use scopes separated by spaces"
             raise GrantError(message, code="invalid_scope")
         return self.issue(email, frozenset(scope.split()))
 
@@ -244,7 +244,7 @@ class Tokens:
             return [_Key(*self._key_ids.loads(identifier))]
         except BadData:
             raise GrantError(
-                "the key is unknown: it is of another server, or of an earlier run without "
+                "the key is unknown: it belongs to another server, or of an earlier run without "
                 "--secret-file; get one with `pullqueue credentials`, or in a test by "
                 "credentials(email) of pullqueue_responses or pullqueue_server"
             ) from None

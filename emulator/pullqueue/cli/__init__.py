@@ -25,7 +25,7 @@ from pullqueue.errors import InvalidQueueConfigError, PullQueueError
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Run an emulator": {"serve": "serve", "exec": "exec"},
-    "Look into a running server": {
+    "Inspect a running server": {
         "queues": "queues",
         "stats": "queues",
         "tasks": "tasks",

@@ -143,7 +143,7 @@ class Client:
             self._connection.close()
             raise UnreachableError(
                 f"no pullqueue responds at {self.url} ({reason_of(error)}): start one with "
-                f"`pullqueue serve`, or give its address with --url or {ADDRESS_VARIABLE}"
+                f"`pullqueue serve`, or pass its address with --url or {ADDRESS_VARIABLE}"
             ) from None
         answer = Answer(response, self.url)
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
@@ -184,7 +184,7 @@ class Client:
 
     def _stranger(self) -> UnreachableError:
         return UnreachableError(
-            f"the server at {self.url} is not a pullqueue, or another version: give its address "
+            f"the server at {self.url} is not a pullqueue, or another version: pass its address "
             f"with --url or {ADDRESS_VARIABLE}"
         )
 

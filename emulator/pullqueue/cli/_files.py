@@ -28,7 +28,7 @@ def content_of(file: Path) -> bytes:
     """
     if str(file) == STDIN:
         if sys.stdin is None:
-            raise FileError("standard input is closed: give a file")
+            raise FileError("standard input is closed: name a file")
         return sys.stdin.buffer.read()
     try:
         return file.read_bytes()

@@ -50,7 +50,7 @@ class _Number(_FloatType):
         """Accept numbers from `least` to `most`; `what` and `example` are for the message."""
         self._least = least
         self._most = most
-        self._advice = f"give {what}, such as {example}"
+        self._advice = f"use {what}, such as {example}"
 
     def convert(
         self,
@@ -157,7 +157,7 @@ def project_id(_ctx: click.Context, _parameter: click.Parameter, value: str | No
     """
     if value is not None and not _PROJECT.fullmatch(value):
         raise click.BadParameter(
-            f"{value!r} is not a valid project id: give letters, digits and hyphens, such as my-app"
+            f"{value!r} is not a valid project id: use letters, digits and hyphens, such as my-app"
         )
     return value
 
@@ -186,7 +186,7 @@ def host_names(
     for value in values:
         if not _HOST_NAME.fullmatch(value):
             raise click.BadParameter(
-                f"{value!r} is not a valid host name: give one without a port, such as "
+                f"{value!r} is not a valid host name: use one without a port, such as "
                 "queues.internal"
             )
     return values
@@ -226,7 +226,7 @@ def found_file(folder: Path) -> Path:
 
 
 def _not_an_address(example: str) -> str:
-    return f"not a valid address: give HOST:PORT, such as {example}"
+    return f"not a valid address: use HOST:PORT, such as {example}"
 
 
 def _is_url(text: str) -> bool:

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     import yaml
 
 _LIMITS = Limits()
-_EXAMPLE = "give the names of queues, each with a list of tasks, such as `pull-queue: [work]`"
+_EXAMPLE = "write the names of queues, each with a list of tasks, such as `pull-queue: [work]`"
 _DEEPEST = 200
-_TOO_DEEP = "nested too deeply: give flatter data"
+_TOO_DEEP = "nested too deeply: use flatter data"
 _ADVICE: Final = {
-    "count": "give a whole number, 1 or more",
-    "countdown": "give a number of seconds",
-    "eta": "give a time with its time zone, such as 2026-01-01T00:00:00Z",
-    "name": "give text; put it in quotes",
-    "payload": "give text",
-    "payload_base64": "give base64",
-    "tag": "give text; put it in quotes",
+    "count": "use a whole number, 1 or more",
+    "countdown": "use a number of seconds",
+    "eta": "use a time with its time zone, such as 2026-01-01T00:00:00Z",
+    "name": "use text; put it in quotes",
+    "payload": "use text",
+    "payload_base64": "use base64",
+    "tag": "use text; put it in quotes",
 }
 """The fields of a task in a file, and what to write there."""
 
@@ -121,7 +121,7 @@ def _of_lines(text: str, name: str) -> Iterator[Seed]:
         try:
             fields = json.loads(line)
         except json.JSONDecodeError as error:
-            problem = f"not JSON ({error.msg}): give one object a line"
+            problem = f"not JSON ({error.msg}): write one object per line"
             raise place._replace(column=error.colno).refusal(problem) from None
         except ValueError:
             raise place.refusal("a number has too many digits: put it in quotes") from None
@@ -129,7 +129,7 @@ def _of_lines(text: str, name: str) -> Iterator[Seed]:
             raise place.refusal(_TOO_DEEP) from None
         if not isinstance(fields, dict) or not isinstance(queue := fields.pop("queue", None), str):
             raise place.refusal(
-                'not an object with a "queue": give one a line, each with its queue'
+                'not an object with a "queue": write one per line, each with its queue'
             )
         yield Seed(
             queue, place, place, *_checked(Entry(place, fields, dict.fromkeys(fields, place)))
@@ -249,7 +249,7 @@ class _Document:
         _, report = syntax_error(error, source)
         place = Place(self._name, *source.position(report.at.start))
         if getattr(error, "problem", "") == "but found another document":
-            return place.refusal("a second document begins here: give one")
+            return place.refusal("a second document begins here: keep one")
         return place.refusal(report.message)
 
 
@@ -262,7 +262,7 @@ def _checked(entry: Entry) -> tuple[Json, int]:
     fields = {name: value for name, value in entry.fields.items() if value is not None}
     for field in fields:
         if field not in _ADVICE:
-            message = f"a task has no {field!r:.60}: give one of {', '.join(sorted(_ADVICE))}"
+            message = f"a task has no {field!r:.60}: use one of {', '.join(sorted(_ADVICE))}"
             raise entry.places[field].refusal(message)
     task = _converted(entry, {**fields, **_as_text(entry, fields)})
     for one, other in (("name", "count"), ("payload", "payload_base64")):

@@ -32,11 +32,11 @@ def clock(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
 def advance(*, by: str, url: str | None, as_json: bool) -> None:
     """Move the clock forward BY a time span.
 
-    Give seconds, or a span such as 10min, 2h or 7d.
+    BY is a number of seconds, or a time span such as 10min, 2h or 7d.
     """
     match = _SPAN.fullmatch(by.strip())
     if match is None:
-        raise click.UsageError(f"BY is {by!r}: give seconds, or a span such as 10min, 2h or 7d")
+        raise click.UsageError(f"BY is {by!r}: use seconds, or a time span such as 10min, 2h or 7d")
     seconds = float(match[1]) * _SECONDS[match[2]]
     _show(Client(url).post("/clock", {"advance": seconds}), as_json=as_json)
 

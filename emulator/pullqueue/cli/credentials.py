@@ -25,7 +25,7 @@ from pullqueue.config.files import replace_file
     "--force", is_flag=True, help="Overwrite any file, not just keys that pullqueue made."
 )
 def credentials(*, email: str, url: str | None, output: Path | None, force: bool) -> None:
-    """Write the key file of a service account called EMAIL.
+    """Write the key file of the service account EMAIL.
 
     The running server makes the key and issues tokens for it until it stops; with --secret-file,
     after a restart as well. Use the file like one downloaded from Google: with google-auth, or as

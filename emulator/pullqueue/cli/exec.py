@@ -72,7 +72,7 @@ class _Exec(click.Command):
 
 def _no_command(ctx: click.Context) -> click.UsageError:
     return click.UsageError(
-        "there is no command: give one after `--`, as in `pullqueue exec queue.yaml -- "
+        "there is no command to run: write it after `--`, as in `pullqueue exec queue.yaml -- "
         "python main.py`",
         ctx,
     )
@@ -105,7 +105,7 @@ def exec(  # noqa: A001 - the command's name
     lease_rate_limit: bool,
     api_upstream: str | None,
 ) -> int:
-    """Run COMMAND with its task queue calls going to an emulator.
+    """Run COMMAND with its task queue calls sent to an emulator.
 
     A server with the queues of QUEUE_YAML is started for as long as the command runs, or the server
     that PULLQUEUE_EMULATOR_HOST names is used. App Engine's client libraries find it by the
@@ -190,7 +190,7 @@ def _check_answers(address: str) -> None:
     """
     if not is_host_and_port(address):
         raise ServerAddressError(
-            f"{ADDRESS_VARIABLE} is {address!r}, which is not a valid address: give HOST:PORT, "
+            f"{ADDRESS_VARIABLE} is {address!r}, which is not a valid address: use HOST:PORT, "
             "such as localhost:8124, or unset the variable"
         )
     try:

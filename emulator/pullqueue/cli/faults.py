@@ -29,7 +29,7 @@ def faults(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
 @faults.command("list")
 @server_options
 def list_faults(*, url: str | None, as_json: bool) -> None:
-    """List the faults that are set, like `faults` alone."""
+    """List the faults that are set, as `faults` alone does."""
     _list(url, as_json=as_json)
 
 
@@ -43,7 +43,9 @@ def list_faults(*, url: str | None, as_json: bool) -> None:
 @click.option(
     "--queue", help="Affect only calls on this queue. Default: all.", shell_complete=complete_queue
 )
-@click.option("--times", type=int, help="Maximum number of times the fault triggers. Default: any.")
+@click.option(
+    "--times", type=int, help="Maximum number of times the fault triggers. Default: always."
+)
 @click.option("--after", type=int, help="Number of calls that succeed first. Default: 0.")
 @click.option("--every", type=int, help="Trigger at every second, third... call. Default: 1.")
 @click.option(
@@ -76,7 +78,7 @@ def add(*, url: str | None, as_json: bool, **order: str | float | None) -> None:
 @click.argument("number", type=int)
 @server_options
 def remove(*, number: int, url: str | None, as_json: bool) -> None:
-    """Remove the fault of a NUMBER."""
+    """Remove the fault with this NUMBER."""
     _deleted(Client(url).delete(f"/faults/{number}"), as_json=as_json)
 
 

@@ -34,7 +34,7 @@ def usable_files() -> Iterator[None]:
 @click.command
 @click.argument("paths", nargs=-1, metavar="[FILE|FOLDER|-]...")
 @click.option(
-    "--profile", type=click.Choice(PROFILES), help="Whose reading of the format counts [gcloud]."
+    "--profile", type=click.Choice(PROFILES), help="Rules of which program to apply [gcloud]."
 )
 @click.option("--select", multiple=True, metavar="RULE", help="Check these rules only.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Do not check these rules.")
@@ -47,7 +47,7 @@ def usable_files() -> Iterator[None]:
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "info", "never"]),
-    help="Least severity that makes the exit status 1 [error].",
+    help="Lowest severity that makes the exit status 1 [error].",
 )
 @click.option(
     "--format",

@@ -115,7 +115,7 @@ def reset(*, yes: bool, url: str | None) -> None:
     """Delete all tasks, history and faults (asks for confirmation).
 
     Names of deleted tasks can be used again; requests and push tasks of apps are deleted, too.
-    Configuration and clock stay.
+    Configuration and clock are not changed.
     """
     client = Client(url)
     if not yes:

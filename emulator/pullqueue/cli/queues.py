@@ -21,7 +21,7 @@ _HEAD = (
 @click.command
 @server_options
 def queues(*, url: str | None, as_json: bool) -> None:
-    """List the queues and their numbers.
+    """List the queues and how many tasks they have.
 
     Of the TASKS, some are available (AVAIL), leased, or scheduled (SCHED), with an eta in the
     future. EXHAUSTED tasks have used up their leases. OLDEST: how long the first task has been
@@ -37,7 +37,7 @@ def queues(*, url: str | None, as_json: bool) -> None:
 
 @click.command
 @click.argument("names", nargs=-1, metavar="[QUEUE]...", shell_complete=complete_queue)
-@click.option("--watch", is_flag=True, help="Show the numbers repeatedly, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Show the statistics repeatedly, until Ctrl-C.")
 @click.option(
     "--interval",
     type=PAUSE_SECONDS,
@@ -50,7 +50,7 @@ def queues(*, url: str | None, as_json: bool) -> None:
 def stats(
     *, names: tuple[str, ...], watch: bool, interval: float, url: str | None, as_json: bool
 ) -> None:
-    """Show the numbers of the pull queues, or of some of them.
+    """Show the statistics of all pull queues, or of some.
 
     The columns are those of `pullqueue queues`. With --watch and --json, each line is a JSON
     document.

@@ -11,7 +11,7 @@ import click
     type=click.Choice(["2020-12", "7"]),
     default="2020-12",
     show_default=True,
-    help="The version of JSON Schema; editors and SchemaStore want 7.",
+    help="The version of JSON Schema; editors and SchemaStore use 7.",
 )
 @click.option(
     "--problem-matcher",

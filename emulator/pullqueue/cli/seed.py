@@ -41,7 +41,7 @@ def seed(*, file: Path, url: str | None, as_json: bool) -> None:
             count: 1000              # adds 1000 of them
 
     A task can have payload or payload_base64, name, tag, eta, countdown and count. A FILE whose
-    name ends in .jsonl has one task a line, each with its `queue`. If anything in FILE is not
+    name ends in .jsonl has one task per line, each with its `queue`. If anything in FILE is not
     valid, nothing is added.
     """  # noqa: D301 - the mark is click's
     data = content_of(file)

@@ -67,7 +67,7 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
     "secret_path",
     type=click.Path(path_type=Path, dir_okay=False),
     help="File with the secret that signs keys and tokens, which stay valid after a restart and "
-    "for every server with this file. It is made if it does not exist.",
+    "for every server with this file. It is created if it does not exist.",
 )
 @profile_option
 @click.option(
@@ -118,14 +118,14 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
     default="text",
     show_default=True,
     type=click.Choice(["text", "json"]),
-    help="Format of the log; json: one object a line.",
+    help="Format of the log; json: one object per line.",
 )
 @click.option(
     "--log-level",
     default="info",
     show_default=True,
     type=click.Choice(["debug", "info", "warning", "error"]),
-    help="Least level that is logged; debug includes every request.",
+    help="Lowest level that is logged; debug includes every request.",
 )
 def serve(
     *,

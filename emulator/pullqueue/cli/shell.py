@@ -14,7 +14,7 @@ _VARIABLE = "_PULLQUEUE_COMPLETE"
 @click.argument("command", nargs=-1)
 @click.pass_context
 def help(ctx: click.Context, *, command: tuple[str, ...]) -> None:  # noqa: A001 - the command's name
-    """Show the help on a COMMAND, such as `tasks list`."""
+    """Show the help of a COMMAND, such as `tasks list`."""
     shown = ctx.find_root()
     for name in command:
         group = shown.command

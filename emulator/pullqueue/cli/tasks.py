@@ -167,7 +167,7 @@ def add(
     PAYLOAD is its text; `-` reads it from standard input.
     """
     if (payload is None) == (file is None):
-        raise click.UsageError("give either a PAYLOAD or --file, and not both")
+        raise click.UsageError("pass either a PAYLOAD or --file, not both")
     if payload == STDIN:
         file = Path(STDIN)
     data = content_of(file) if file is not None else (payload or "").encode()
@@ -329,7 +329,7 @@ def _chosen(names: tuple[str, ...], **options: str | None) -> Json:
     """
     given = {name: value for name, value in options.items() if value is not None}
     if bool(given) == bool(names):
-        raise click.UsageError("give either names of tasks or options that select some")
+        raise click.UsageError("pass either names of tasks or options that select some")
     return given
 
 

@@ -51,7 +51,7 @@ def check_range(value: float, least: int, most: int, field: str, unit: str = "")
         StatusError: INVALID_ARGUMENT: it is not.
     """
     if not least <= value <= most:
-        raise invalid(f"{field} is {value}{unit}: give {least} to {most}", field=field)
+        raise invalid(f"{field} is {value}{unit}: use {least} to {most}", field=field)
 
 
 def whole_seconds(message: Duration, field: str, *, least: int = 0, most: int) -> int:
@@ -97,7 +97,7 @@ def page_of(
         start = None
     if start is None:
         raise invalid(
-            f'page_token is "{token:.60}": give the next_page_token of the page before',
+            f'page_token is "{token:.60}": use the next_page_token of the previous response',
             field="page_token",
         )
     return size, start

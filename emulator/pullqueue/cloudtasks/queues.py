@@ -107,13 +107,13 @@ def delete_queue(call: Call) -> Message:
 
 
 def pause_queue(call: Call) -> Message:
-    """PauseQueue: let no task be leased."""
+    """PauseQueue: prevent leases until the queue is resumed."""
     call.queue.pause()
     return _queue_message(call, call.queue)
 
 
 def resume_queue(call: Call) -> Message:
-    """ResumeQueue: let tasks be leased again."""
+    """ResumeQueue: permit leases again."""
     call.queue.resume()
     return _queue_message(call, call.queue)
 

@@ -127,7 +127,7 @@ def acknowledge_task(call: Call) -> Message:
 
 
 def renew_lease(call: Call) -> Message:
-    """RenewLease: let the lease that the caller holds end later, or earlier."""
+    """RenewLease: change the end of the caller's lease."""
     return _modified(call, _lease_seconds(call))
 
 
@@ -152,7 +152,7 @@ def _modified(call: Call, lease_seconds: int) -> Message:
 def _lease_end_usec(call: Call) -> int:
     if not call.request.HasField("schedule_time"):
         raise invalid(
-            "schedule_time is missing: give that of the lease, as LeaseTasks or RenewLease "
+            "schedule_time is missing: use that of the lease, as LeaseTasks or RenewLease "
             "returned it",
             field="schedule_time",
         )
@@ -172,7 +172,7 @@ def _time_usec(message: Message, field: str) -> int:
 def _lease_seconds(call: Call) -> int:
     request, field = call.request, "lease_duration"
     if not request.HasField(field):
-        raise invalid(f'{field} is missing: give one such as "60s"', field=field)
+        raise invalid(f'{field} is missing: use one such as "60s"', field=field)
     return whole_seconds(request.lease_duration, field, most=call.emulator.limits.lease_seconds)
 
 

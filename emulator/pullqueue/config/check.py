@@ -102,7 +102,7 @@ def _apply_comments(found: _Found, result: ParseResult, *, loading: bool) -> Non
 
 
 def _merged(reports: list[Report], source: Source) -> Iterator[Report]:
-    """Make one report of all that a rule gives as advice on a file."""
+    """Merge all advice of one rule on a file into one finding."""
     if not reports:
         return
     first, *others = sorted(reports, key=lambda report: report.at)

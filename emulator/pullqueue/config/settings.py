@@ -25,7 +25,7 @@ class Settings(NamedTuple):
     """What is looked for."""
 
     profile: str = "gcloud"
-    """Whose reading of the format counts."""
+    """Rules of which program to apply."""
     levels: Mapping[str, Severity | None] = MappingProxyType({})
     """Severities by name of rule, which override those of the profile; None: off."""
     at_least: Severity = Severity.INFO

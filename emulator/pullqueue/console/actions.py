@@ -297,14 +297,14 @@ def _task(form: Form, limits: Limits) -> tuple[Json, int]:
     if name and count > 1:
         form.errors.setdefault("name", "only one task can have this name: remove it, or the count")
     if form.text("eta") and form.text("countdown"):
-        form.errors.setdefault("eta", "give either an ETA or a delay")
+        form.errors.setdefault("eta", "enter either an ETA or a delay")
     task: Json = {"payload_base64": b64encode(payload).decode()}
     if form.text("eta"):
         try:
             time = datetime.fromisoformat(form.text("eta"))
             task["eta"] = (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
         except ValueError:
-            form.errors["eta"] = "not a valid time: give one such as 2026-01-01T00:00:00"
+            form.errors["eta"] = "not a valid time: use one such as 2026-01-01T00:00:00"
     form.check()
     fields = {"name": name, "tag": tag, "countdown": seconds}
     return task | {name: value for name, value in fields.items() if value not in ("", None)}, count

@@ -89,7 +89,7 @@ class Form:
         except ValueError:
             number = None
         if number is None or not least <= number <= most:
-            self.errors[name] = f"{text:.40} is not valid: give a number from {least:g} to {most:g}"
+            self.errors[name] = f"{text:.40} is not valid: use a number from {least:g} to {most:g}"
             return None
         return number
 

@@ -299,7 +299,7 @@ class Pages:
             "confirm",
             title="Reset the emulator?",
             text="Tasks, names, history, requests and faults of all queues are deleted. "
-            "Configuration and clock stay.",
+            "Configuration and clock are not changed.",
             verb="Reset",
             action=url_for("console.do_reset"),
             back=url_for("console.server"),
@@ -383,7 +383,7 @@ def _chosen(*names: str) -> dict[str, str]:
 def _start() -> int:
     text = request.args.get("offset", "0")
     if not (text.isdecimal() and len(text) < 10):
-        raise ApiError.parameter(f"offset is {text!r:.60}: give a number from 0", "offset")
+        raise ApiError.parameter(f"offset is {text!r:.60}: use a number from 0", "offset")
     return int(text)
 
 

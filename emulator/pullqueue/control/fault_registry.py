@@ -106,7 +106,7 @@ class FaultRegistry:
     def _options(self, new: NewFault) -> dict[str, object]:
         """Return the fields of a fault, with its defaults."""
         if new.kind not in KINDS:
-            raise ApiError(f"kind is {new.kind!r:.100}: give one of {', '.join(KINDS)}")
+            raise ApiError(f"kind is {new.kind!r:.100}: use one of {', '.join(KINDS)}")
         given: dict[str, object] = msgspec.to_builtins(new)
         for name in given:
             if name not in ("kind", *FIELDS[new.kind], *WHEN):
@@ -115,7 +115,7 @@ class FaultRegistry:
         for name, allowed in (("call", VERBS), ("error", tuple(ERRORS))):
             if name in FIELDS[new.kind] and options.get(name) not in allowed:
                 value = repr(options[name])[:100] if name in options else "missing"
-                raise ApiError(f"{name} is {value}: give one of {', '.join(allowed)}")
+                raise ApiError(f"{name} is {value}: use one of {', '.join(allowed)}")
         if new.kind == "latency" and not hasattr(self._emulator.clock, "move_to"):
             raise ApiError(
                 "latency moves the clock, and this one is the system's: start the server with "

@@ -260,7 +260,7 @@ def time_of(text: str, field_name: str, error: type[PullQueueError]) -> datetime
     if time is None or time.utcoffset() is None:
         what = "is not a valid time" if time is None else "has no time zone"
         message = (
-            f"{field_name} is {text!r:.60}, which {what}: give one such as 2026-01-01T00:00:00Z"
+            f"{field_name} is {text!r:.60}, which {what}: use one such as 2026-01-01T00:00:00Z"
         )
         raise error(message)
     return time

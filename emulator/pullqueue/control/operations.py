@@ -147,9 +147,9 @@ def _describe(error: msgspec.ValidationError, value: object, model: type[Model])
         return f"{place} has no {name!r}", where
     if what.startswith("Object contains unknown field"):
         fields = ", ".join(sorted(schema.get("properties", ())))
-        return f"{place} has the unknown field {name!r:.100}: give one of {fields}", where
+        return f"{place} has the unknown field {name!r:.100}: use one of {fields}", where
     if what.startswith("Invalid enum value") and "enum" in schema:
-        what = f"give one of {', '.join(schema['enum'])}"
+        what = f"use one of {', '.join(schema['enum'])}"
     else:
         words = re.sub(r"`(\w+)`", lambda match: _TYPES.get(match[1], match[1]), what)
         what = f"{words[:1].lower()}{words[1:]}"

@@ -248,7 +248,7 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     if body.tasks is not UNSET:
         names = body.tasks
     elif body.state is UNSET and body.tag is UNSET and not body.search and not body.all:
-        raise ApiError("neither tasks nor a filter: give tasks, state, tag, search or all")
+        raise ApiError("neither tasks nor a filter: send tasks, state, tag, search or all")
     else:
         names = [task.name for task in _matching(found, body, exhausted=exhausted)]
     failed: dict[str, str]
@@ -421,7 +421,7 @@ def _position(text: str | None) -> tuple[int, int] | None:
     except ValueError:
         position = None
     if position is None or any(number not in _SIGNED_64 for number in position):
-        message = f"after is {text!r:.60}: give what `next` said in the answer before"
+        message = f"after is {text!r:.60}: use the `next` of the previous response"
         raise ApiError.parameter(message, "after")
     return position
 

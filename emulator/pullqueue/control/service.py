@@ -193,7 +193,7 @@ def remove_fault(state: ServerState, number: str) -> Count:
     """Remove one fault."""
     if not (number.isdecimal() and len(number) < 19 and state.faults.remove(int(number))):
         numbers = ", ".join(str(fault.number) for fault in state.faults.list())
-        advice = f"give one of {numbers}" if numbers else "none is set"
+        advice = f"use one of {numbers}" if numbers else "none is set"
         message = f"there is no fault {number!r:.30}: {advice}"
         raise ApiError(message, status=404)
     return 1
@@ -223,6 +223,6 @@ def make_credentials(state: ServerState, body: CredentialsRequest) -> Json:
 
 def _email(text: str) -> str:
     if "@" not in text.strip("@"):
-        message = f"email is {text!r:.100}: give an address, such as worker@example.com"
+        message = f"email is {text!r:.100}: use an address such as worker@example.com"
         raise ApiError.parameter(message, "email")
     return text

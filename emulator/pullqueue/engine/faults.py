@@ -190,7 +190,7 @@ class Faults:
     or a `with` block removes it. `clear()` or a `with` block of `Faults` removes all of them.
 
     On each call one fault triggers at most: of several the one that was set first, as with
-    responses. One without `times` never lets a later fault of the same verb trigger.
+    responses. One without `times` prevents later faults of the same verb from triggering.
 
     `lease_tasks` includes leases by tag, `lease_tasks_by_tag` for these alone. The
     assertions of `pullqueue.testing` trigger no fault.
@@ -358,7 +358,7 @@ def _advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:
         return
     clock.advance(timedelta(microseconds=deadline_usec))
     raise DeadlineExceededError(
-        f"a fault lets the call take {usec / USEC_PER_SECOND:g} seconds, and its deadline is "
+        f"a fault makes the call take {usec / USEC_PER_SECOND:g} seconds, and its deadline is "
         f"{deadline_usec / USEC_PER_SECOND:g} seconds"
     )
 
@@ -375,21 +375,19 @@ def make_error(source: object, queue_name: str) -> Exception:
     if isinstance(source, PullQueueError):
         return source
     if isinstance(source, type) and issubclass(source, PullQueueError):
-        return _instance(source, f"{source.__doc__} (injected by the test)", queue_name)
+        return _instance(source, f"{source.__doc__} (injected by a fault)", queue_name)
     kind = source if isinstance(source, type) else type(source)
     same_name = getattr(errors, kind.__name__, None)
     if not (issubclass(kind, Exception) and kind.__module__.startswith(_SDK)):
         example = "TransientError" if same_name is None else kind.__name__
         raise TypeError(
-            f"{source!r} is not an error of pullqueue or of App Engine's SDK: give one of them, "
+            f"{source!r} is not an error of pullqueue or of App Engine's SDK: use one of them, "
             f"such as pullqueue.{example}"
         )
     if same_name is None:
         return cast("Exception", source() if isinstance(source, type) else source)
     message = "" if isinstance(source, type) else str(source)
-    return _instance(
-        same_name, message or f"{same_name.__doc__} (injected by the test)", queue_name
-    )
+    return _instance(same_name, message or f"{same_name.__doc__} (injected by a fault)", queue_name)
 
 
 def _instance(kind: type[PullQueueError], message: str, queue_name: str) -> PullQueueError:

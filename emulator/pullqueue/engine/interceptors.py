@@ -1,6 +1,6 @@
 """The one place in which the calls to a queue can be intercepted, whichever interface they use.
 
-Tools for tests add interceptors that let calls fail, wait or be counted; the queue itself knows
+Tools for tests add interceptors that make calls fail, delay or count them; the queue itself knows
 nothing of them. Without interceptors, a call costs one extra check.
 """
 

@@ -76,7 +76,7 @@ class Queue(QueueView):
             name, error = next(iter(refused.items()))
             state = why_in_use(existing=error is not TombstonedTaskError)
             raise error(
-                f"task {name!r} of queue {self.name!r} {state}: choose another name, or give none",
+                f"task {name!r} of queue {self.name!r} {state}: choose another name, or omit it",
                 queue_name=self.name,
                 task_name=name,
                 added=added,

@@ -239,7 +239,7 @@ def name_of(task: AnyTask | str) -> str:
     if not is_task(task):
         raise InvalidTaskNameError(f"{task!r} is neither a task nor a task name")
     if not isinstance(task.name, str):
-        raise InvalidTaskNameError(f"{task!r} has no name: add it first, or give it one")
+        raise InvalidTaskNameError(f"{task!r} has no name: add it first, or set its name")
     return task.name
 
 

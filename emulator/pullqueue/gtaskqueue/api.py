@@ -116,8 +116,8 @@ class TaskQueueApi:
 
     def _unreachable(self, reason: str) -> ApiError:
         return ApiError(
-            f"no task queue answers at {self._root} ({reason}): start one with `pullqueue serve`, "
-            f"or give its address by --api_host or {ADDRESS_VARIABLE}"
+            f"no task queue responds at {self._root} ({reason}): start one with `pullqueue serve`, "
+            f"or pass its address with --api_host or {ADDRESS_VARIABLE}"
         )
 
 

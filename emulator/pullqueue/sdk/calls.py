@@ -84,7 +84,7 @@ def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
     """
     if any(add.mode != _PULL for add in adds):
         raise InvalidQueueModeError(
-            f"queue {queue.name!r} is a pull queue: give its tasks method='PULL'",
+            f"queue {queue.name!r} is a pull queue: add its tasks with method='PULL'",
             queue_name=queue.name,
         )
 
@@ -204,7 +204,7 @@ def _text(data: bytes, what: str, error: type[InvalidTaskError]) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise error(f"{what} is {data!r}: give text in UTF-8") from None
+        raise error(f"{what} is {data!r}: use text in UTF-8") from None
 
 
 def _eta(eta_usec: int) -> Any:

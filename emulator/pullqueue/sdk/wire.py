@@ -121,7 +121,7 @@ def _answer_of(upstream: str, data: bytes) -> bytes:
         reason: object = f"status {response.status}"
     except (OSError, HTTPException) as error:
         reason = error
-    return _failure(_Rpc.UNKNOWN, f"the upstream {upstream} gave no answer: {reason}")
+    return _failure(_Rpc.UNKNOWN, f"the upstream {upstream} did not respond: {reason}")
 
 
 def _has_result(response: bytes) -> bool:

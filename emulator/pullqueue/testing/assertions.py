@@ -183,7 +183,7 @@ def assert_added(
         TypeError: `queue` is not a `Queue`, or `payload` is a dict or a list.
     """
     if isinstance(payload, dict | list):
-        raise TypeError(f"payload is {payload!r}: give json_payload({payload!r}), bytes or text")
+        raise TypeError(f"payload is {payload!r}: pass json_payload({payload!r}), bytes or text")
     wanted = _Wanted(payload, tag, name)
     with bypass_interceptors():
         tasks, unknown = _added_tasks(_checked(queue))
@@ -247,7 +247,7 @@ def _checked(queue: object) -> Queue:
     """Return a pull queue; whatever else is given is refused."""
     if not isinstance(queue, Queue):
         name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
-        raise TypeError(f"{queue!r} is not a Queue: give emulator.queue({name!r})")
+        raise TypeError(f"{queue!r} is not a Queue: pass emulator.queue({name!r})")
     if queue.mode is not QueueMode.PULL:
         raise InvalidQueueModeError(
             f"queue {queue.name!r} is a push queue, which has no tasks here: its tasks are in "

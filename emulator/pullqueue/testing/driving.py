@@ -59,11 +59,13 @@ def drain(
     `queues` are the queues to empty, or their names; all pull queues if it is None. Tasks in other
     queues are left alone.
 
-    Time passes as the worker lets it: `time.sleep` and `asyncio.sleep` advance the clock and return
-    at once; where nothing can be leased yet, the clock moves to the next event. A worker that loops
-    forever is stopped once the queues are empty: where it leases from the same queue in vain, or
-    sleeps, for the third time in a row. What the worker raises is not caught: it ends `drain`. To
-    restart a worker that fails, give one that catches.
+    `time.sleep` and `asyncio.sleep` advance the clock and return at once. When no task can be
+    leased yet, the clock moves to the next event. A worker that loops forever is stopped when the
+    queues are empty and it leases from the same queue in vain, or sleeps, for the third time in a
+    row.
+
+    Exceptions of the worker are not caught and end `drain`. To restart a worker that fails, pass a
+    function that catches its exceptions.
 
     Raises:
         AssertionError: after `max_calls` calls of the worker, or as many leases or sleeps of it,
@@ -179,7 +181,7 @@ class _Driver:
         if self._exceeded:
             raise AssertionError(
                 f"{name}: {self._exceeded}, and the queues are still not empty; if this is not an "
-                f"endless loop, give a higher max_calls\n{describe(self._emulator)}"
+                f"endless loop, pass a higher max_calls\n{describe(self._emulator)}"
             )
 
     def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
@@ -258,14 +260,14 @@ def _selected(emulator: Emulator, queues: Iterable[Queue | str] | None) -> list[
     if queues is None:
         return pull_queues(emulator)
     if isinstance(queues, str | Queue):
-        raise TypeError(f"queues is {queues!r}: give a list, queues=[{queues!r}]")
+        raise TypeError(f"queues is {queues!r}: pass a list, queues=[{queues!r}]")
     selected = [queue_of(emulator, queue) for queue in queues]
     if not selected:
-        raise ValueError("queues is empty: give at least one queue, or None for all pull queues")
+        raise ValueError("queues is empty: pass at least one queue, or None for all pull queues")
     for queue in selected:
         if queue.mode is not QueueMode.PULL:
             raise InvalidQueueModeError(
-                f"queue {queue.name!r} is a push queue, whose tasks no worker can lease: give "
+                f"queue {queue.name!r} is a push queue, whose tasks no worker can lease: pass "
                 "pull queues only",
                 queue_name=queue.name,
             )
@@ -279,7 +281,7 @@ def check_is_emulator(emulator: object) -> None:
         TypeError: it is.
     """
     if not isinstance(emulator, Emulator):
-        raise TypeError(f"{emulator!r} is not an Emulator: give the emulator, then the worker")
+        raise TypeError(f"{emulator!r} is not an Emulator: pass the emulator, then the worker")
 
 
 def refuse_lazy(result: object, name: str) -> None:
@@ -294,7 +296,7 @@ def refuse_lazy(result: object, name: str) -> None:
         raise TypeError(
             f"the {name} returned {result!r}, which was not awaited: "
             f"{'use `await drain_async(...)`, or ' if name == 'worker' else ''}"
-            f"give lambda: asyncio.run({name}())"
+            f"pass lambda: asyncio.run({name}())"
         )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(

@@ -69,7 +69,7 @@ def emulation(
         SdkMissingError: App Engine's SDK is not installed.
     """
     if config is not None and queues is not None:
-        raise TypeError("both config and queues are given: give one of them")
+        raise TypeError("both config and queues are set: use one of them")
     parsed = read_config(config) if queues is None else queue_config(queues)
     started = ManualClock.DEFAULT_START if start is None else parse_time(start)
     return Emulation.run(parsed, started, sdk=sdk, server=server)
@@ -178,14 +178,14 @@ def read_config(
         return source
     if not isinstance(source, str | os.PathLike | None):
         raise TypeError(
-            f"config is {source!r}: give a path, the text of a queue.yaml or a QueueConfig; names "
+            f"config is {source!r}: pass a path, the text of a queue.yaml or a QueueConfig; names "
             "of queues are given as queues=[...]"
         )
     if isinstance(source, str) and "\n" in source:
         return _parse(source, file=name, profile=profile)
     path = Path(source or "queue.yaml")
     if source is None and not path.exists():
-        raise ConfigFileError(f"no queue.yaml in {path.absolute().parent}: give config or queues")
+        raise ConfigFileError(f"no queue.yaml in {path.absolute().parent}: pass config or queues")
     return _parse(read_bytes(path), file=str(path), profile=profile)
 
 
@@ -199,7 +199,7 @@ def queue_config(
         InvalidQueueConfigError: an entry is not valid.
     """
     if isinstance(queues, str) or not isinstance(queues, Sequence):
-        raise TypeError(f"queues is {queues!r}: give a list of queue names or entries")
+        raise TypeError(f"queues is {queues!r}: pass a list of queue names or entries")
     tree: dict[str, object] = {"queue": [_entry(queue) for queue in queues]}
     if total_storage_limit is not None:
         tree["total_storage_limit"] = total_storage_limit
@@ -219,7 +219,7 @@ def _entry(queue: object) -> Mapping[str, object]:
         return {"mode": "pull", "name": queue}
     if isinstance(queue, Mapping):
         return {"mode": "pull", **queue}
-    raise TypeError(f"queues contains {queue!r}: give a queue name, or an entry as in queue.yaml")
+    raise TypeError(f"queues contains {queue!r}: pass a queue name, or an entry as in queue.yaml")
 
 
 def parse_time(value: object) -> datetime:
@@ -234,6 +234,6 @@ def parse_time(value: object) -> datetime:
         time = None
     if not isinstance(time, datetime) or time.utcoffset() is None:
         raise ClockError(
-            f"{value!r} is not a time with a time zone: give one, such as 2026-01-01T00:00Z"
+            f"{value!r} is not a time with a time zone: use one, such as 2026-01-01T00:00Z"
         )
     return time

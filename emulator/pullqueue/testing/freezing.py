@@ -97,7 +97,7 @@ def freeze(start: datetime) -> Iterator[None]:
 
 @contextmanager
 def _real_loop_time() -> Iterator[None]:
-    """Let event loops use the real time, so that `asyncio.sleep` ends.
+    """Make event loops use the real time, so that `asyncio.sleep` ends.
 
     freezegun has an option for that, but it makes an event loop each time, which opens sockets:
     suites that forbid sockets would fail.

@@ -60,7 +60,7 @@ class FixtureClock(MovableClock):
 
     @contextmanager
     def auto_advance(self) -> Iterator[None]:
-        """Let `time.sleep` and `asyncio.sleep` advance the clock instead of waiting.
+        """Make `time.sleep` and `asyncio.sleep` advance the clock instead of waiting.
 
         Only calls of the thread that enters the block do so. Of several coroutines that sleep at
         the same time, each continues when the clock has reached the end of its sleep.
@@ -111,7 +111,7 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
     limit = queue.retention
     if limit.leases is None:
         raise ValueError(
-            f"tasks of queue {queue.name!r} are never exhausted: give it a task_retry_limit "
+            f"tasks of queue {queue.name!r} are never exhausted: set a task_retry_limit "
             "in retry_parameters"
         )
     clock = movable_clock(queue)

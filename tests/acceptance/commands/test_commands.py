@@ -93,7 +93,7 @@ def test_payloads_from_files(
         assert emulator.queue("pull").get_task(f"in{place}").payload == b"\xff\n"
     monkeypatch.setattr(sys, "stdin", None)
     assert run("tasks", "add", "pull", "-").err == (
-        "pullqueue: standard input is closed: give a file\n"
+        "pullqueue: standard input is closed: name a file\n"
     )
     assert run("tasks", "add", "pull").status == 2
 
@@ -163,7 +163,7 @@ def test_faults(run: Run) -> None:
     assert run("faults", "remove", "1").err == "pullqueue: there is no fault '1': none is set\n"
     run("faults", "add", "latency", "add", "--seconds", "2")
     assert "latency  add   2 s later  always" in run("faults").out
-    assert "there is no fault '1': give one of 3" in run("faults", "remove", "1").err
+    assert "there is no fault '1': use one of 3" in run("faults", "remove", "1").err
 
 
 def test_the_help_on_faults_names_them_all(run: Run) -> None:

@@ -93,12 +93,12 @@ def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         *("http://", "http://h:0", "http://h:99999", "http://a b"),
     ):
         assert run("queues", "--url", address).err.endswith(
-            f"pullqueue: --url is {address!r}, which is not a valid address: give HOST:PORT, such "
+            f"pullqueue: --url is {address!r}, which is not a valid address: use HOST:PORT, such "
             "as localhost:8124\n"
         )
     monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", "a b:1")
     assert run("queues").err.endswith(
-        "pullqueue: PULLQUEUE_EMULATOR_HOST is 'a b:1', which is not a valid address: give "
+        "pullqueue: PULLQUEUE_EMULATOR_HOST is 'a b:1', which is not a valid address: use "
         "HOST:PORT, such as localhost:8124, or unset the variable\n"
     )
 
@@ -112,7 +112,7 @@ def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None
 
     assert done.status == 3
     assert done.err == (
-        f"pullqueue: the server at {url} is not a pullqueue, or another version: give its address "
+        f"pullqueue: the server at {url} is not a pullqueue, or another version: pass its address "
         "with --url or PULLQUEUE_EMULATOR_HOST\n"
     )
 
@@ -132,7 +132,7 @@ def test_numbers_that_are_none(run: Run, order: tuple[str, ...]) -> None:
     done = run(*order)
 
     assert done.status == 2
-    assert f"{order[-1]!r} is not valid: give a number of seconds" in done.err
+    assert f"{order[-1]!r} is not valid: use a number of seconds" in done.err
 
 
 def test_a_full_disk(emulator: Emulator) -> None:
@@ -195,7 +195,7 @@ def test_help_and_version(run: Run) -> None:
     assert sections == [
         "Options:",
         "Run an emulator:",
-        "Look into a running server:",
+        "Inspect a running server:",
         "Change a running server:",
         "Check queue.yaml:",
         "Shell:",

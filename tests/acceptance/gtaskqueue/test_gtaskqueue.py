@@ -142,10 +142,10 @@ def test_no_server(run: Run) -> None:
 
     assert (done.exit_code, nowhere.exit_code) == (1, 2)
     assert done.stderr == (
-        "Error: no task queue answers at http://127.0.0.1:9 (connection refused): start one with "
-        "`pullqueue serve`, or give its address by --api_host or PULLQUEUE_EMULATOR_HOST\n"
+        "Error: no task queue responds at http://127.0.0.1:9 (connection refused): start one with "
+        "`pullqueue serve`, or pass its address with --api_host or PULLQUEUE_EMULATOR_HOST\n"
     )
-    assert "Error: --api_host is 'localhost', which is not a valid address: give" in nowhere.stderr
+    assert "Error: --api_host is 'localhost', which is not a valid address: use" in nowhere.stderr
 
 
 def test_another_server(run: Run, server: Server) -> None:
@@ -153,4 +153,4 @@ def test_another_server(run: Run, server: Server) -> None:
     done = run("getqueue", f"--api_host={server.url}/console")
 
     assert done.exit_code == 1
-    assert f"no task queue answers at {server.url}/console (status 404 " in done.stderr
+    assert f"no task queue responds at {server.url}/console (status 404 " in done.stderr

@@ -307,7 +307,7 @@ def test_a_program_that_cannot_be_started(queue: Queue, pull: Pull, tmp_path: Pa
     ("flag", "reason"),
     [
         ("--taskqueue_name=pul", "Queue not found. (queue 'pul' is not in "),
-        ("--api_host=http://127.0.0.1:9", "no task queue answers at "),
+        ("--api_host=http://127.0.0.1:9", "no task queue responds at "),
     ],
 )
 def test_no_queue_to_empty(pull: Pull, flag: str, reason: str) -> None:

@@ -136,7 +136,7 @@ class TestToken:
         )
 
     def test_an_unknown_one(self, guarded: FlaskClient) -> None:
-        """A token the emulator did not give is not good."""
+        """A token the emulator did not issue is not valid."""
         response = guarded.get(f"{ROOT}/limited", headers={"Authorization": "Bearer x"})
 
         assert refusal(response) == (401, "authError", "Invalid Credentials")

@@ -29,7 +29,7 @@ def send(
     path: str = "/batch/taskqueue/v1beta2",
     zipped: bool = False,
 ) -> list[Message]:
-    """Send a batch and give the parts of the answer."""
+    """Send a batch and return the parts of the answer."""
     body = "".join([*parts, "--sep--\r\n"]).encode()
     response = client.post(
         path,

@@ -164,7 +164,7 @@ class TestParameters:
             ("alt=", "Invalid string value: ''. Allowed values: [json]"),
             (
                 "callback=f",
-                "callback is not supported: answers are JSON, never a script; leave it out",
+                "callback is not supported: responses are JSON, never a script; leave it out",
             ),
             ("prettyPrint=2", "Invalid boolean value: '2'."),
         ],

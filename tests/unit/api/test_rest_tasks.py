@@ -98,19 +98,19 @@ class TestInsert:
         [
             ({}, "payloadBase64 must be specified."),
             ({"payloadBase64": None}, "payloadBase64 must be specified."),
-            ({"payloadBase64": 5}, "payloadBase64 is 5: give a JSON string"),
-            ({"payloadBase64": "", "tag": 5}, "tag is 5: give a JSON string"),
+            ({"payloadBase64": 5}, "payloadBase64 is 5: use a JSON string"),
+            ({"payloadBase64": "", "tag": 5}, "tag is 5: use a JSON string"),
             (
                 {"payloadBase64": "", "leaseTimestamp": "soon"},
-                "leaseTimestamp is 'soon': give a 64-bit number in a JSON string",
+                "leaseTimestamp is 'soon': use a 64-bit number in a JSON string",
             ),
             (
                 {"payloadBase64": "", "leaseTimestamp": 2**63},
-                f"leaseTimestamp is {2**63}: give a 64-bit number in a JSON string",
+                f"leaseTimestamp is {2**63}: use a 64-bit number in a JSON string",
             ),
             (
                 {"payloadBase64": "", "leaseTimestamp": True},
-                "leaseTimestamp is True: give a 64-bit number in a JSON string",
+                "leaseTimestamp is True: use a 64-bit number in a JSON string",
             ),
             (
                 {"payloadBase64": "", "leaseTimestamp": 2**63 - 1},

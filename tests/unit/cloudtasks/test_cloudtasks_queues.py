@@ -217,24 +217,24 @@ class TestCreateQueue:
             ({"retryConfig": {"maxAttempts": 0}}, "INVALID_ARGUMENT", "max_attempts is 0"),
             ({"retryConfig": {"maxAttempts": -1}}, "INVALID_ARGUMENT", "max_attempts is -1"),
             ({"taskTtl": "0s"}, "INVALID_ARGUMENT", "task_ttl is 0 seconds"),
-            ({"tombstoneTtl": "777601s"}, "INVALID_ARGUMENT", "give 0 to 777600"),
+            ({"tombstoneTtl": "777601s"}, "INVALID_ARGUMENT", "use 0 to 777600"),
             ({"tombstoneTtl": "-1s"}, "INVALID_ARGUMENT", "tombstone_ttl is -1 seconds"),
             ({"httpTarget": {}}, "INVALID_ARGUMENT", "no pull_target or app_engine_http_target"),
             ({"pullTarget": None}, "INVALID_ARGUMENT", "no pull_target or app_engine_http_target"),
             (
                 PUSH | {"rateLimits": {"maxBurstSize": 501}},
                 "INVALID_ARGUMENT",
-                "501: give 0 to 500",
+                "501: use 0 to 500",
             ),
             (
                 PUSH | {"rateLimits": {"maxConcurrentTasks": -1}},
                 "INVALID_ARGUMENT",
-                "give 0 to 5000",
+                "use 0 to 5000",
             ),
             (
                 PUSH | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}},
                 "INVALID_ARGUMENT",
-                "is nan: give 0 to 500",
+                "is nan: use 0 to 500",
             ),
             (
                 PUSH | {"retryConfig": {"maxDoublings": -1}},

@@ -196,7 +196,7 @@ class TestLeaseTasks:
             ({"leaseDuration": None}, "lease_duration is missing"),
             ({"leaseDuration": "-1s"}, "lease_duration is -1 seconds"),
             ({"leaseDuration": "-0.5s"}, "lease_duration is -1 seconds"),
-            ({"leaseDuration": "604801s"}, "lease_duration is 604801 seconds: give 0 to 604800"),
+            ({"leaseDuration": "604801s"}, "lease_duration is 604801 seconds: use 0 to 604800"),
             ({"maxTasks": 1001}, "max_tasks is 1001"),
             ({"maxTasks": -1}, "max_tasks is -1"),
             ({"filter": f"tag={'x' * 501}"}, "tag has 501 characters"),
@@ -389,7 +389,7 @@ class TestOtherMethods:
         """Only what an answer had is one; nor is a negative size valid."""
         with refused("INVALID_ARGUMENT", "page_token is"):
             call("ListTasks", parent=PULL, pageToken=token)
-        with refused("INVALID_ARGUMENT", "page_size is -1: give 0 to 2147483647"):
+        with refused("INVALID_ARGUMENT", "page_size is -1: use 0 to 2147483647"):
             call("ListTasks", parent=PULL, pageSize=-1)
 
     def test_a_push_queue_has_no_tasks(self, call: Call) -> None:

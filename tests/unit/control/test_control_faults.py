@@ -95,7 +95,7 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ({"kind": "fail"}, "call is missing: give one of add, lease_tasks"),
+        ({"kind": "fail"}, "call is missing: use one of add, lease_tasks"),
         ({"kind": "fail", "call": "add", "queue": "no"}, "queue 'no' is not in"),
         (
             {"kind": "empty_leases", "call": "add"},
@@ -106,8 +106,8 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
             {"kind": "latency", "call": "add", "seconds": 1e300},
             "1e+300 is not a valid duration: pass a finite",
         ),
-        ({"kind": "explode"}, "kind is 'explode': give one of fail, lose_answer"),
-        ({"kind": "fail", "call": "add", "error": "KeyError"}, "error is 'KeyError': give one of"),
+        ({"kind": "explode"}, "kind is 'explode': use one of fail, lose_answer"),
+        ({"kind": "fail", "call": "add", "error": "KeyError"}, "error is 'KeyError': use one of"),
         ({"call": "add"}, "the body has no 'kind'"),
         (
             {"kind": "fail", "call": "add", "probability": 0},

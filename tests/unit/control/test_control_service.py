@@ -160,12 +160,12 @@ def test_the_clock(control: ControlClient) -> None:
     assert moved.body["now"] == "2026-01-02T00:00:00+00:00"
     assert "never goes back" in control.post("/clock", {"advance": -1}).message
     assert (
-        "is not a valid time: give one such as"
+        "is not a valid time: use one such as"
         in control.post("/clock", {"move_to": "noon"}).message
     )
     for body in ({}, {"advance": 1, "move_to": "2026-01-03T00:00:00Z"}):
         assert "either advance or move_to" in control.post("/clock", body).message
-    assert "'seconds': give one of advance, move_to" in (
+    assert "'seconds': use one of advance, move_to" in (
         control.post("/clock", {"advance": 1, "seconds": 1}).message
     )
 

@@ -112,9 +112,7 @@ class TestAddMany:
             queue.add_many([NewTask(name=name) for name in ("new", "here", "gone")])
 
         error = excinfo.value
-        assert str(error) == (
-            "task 'here' of queue 'pull' exists: choose another name, or give none"
-        )
+        assert str(error) == ("task 'here' of queue 'pull' exists: choose another name, or omit it")
         assert (error.queue_name, error.task_name) == ("pull", "here")
         assert [task.name for task in error.added] == ["new"]
         assert error.refused == {"here": TaskAlreadyExistsError, "gone": TombstonedTaskError}
@@ -229,7 +227,7 @@ class TestLease:
         assert [task.name for task in queue.lease_tasks_by_tag(60, 10, "")] == ["empty"]
 
     def test_nothing_is_due(self, queue: Queue) -> None:
-        """An empty queue, an unknown tag and a future task give nothing."""
+        """An empty queue, an unknown tag and a future task return nothing."""
         assert queue.lease_tasks_by_tag(60, 10) == []
         queue.add(tag="red", eta=START + timedelta(seconds=1))
 
@@ -438,7 +436,9 @@ class TestDelete:
 
         assert queue.delete_tasks([OtherTask(b"", "here")]) == [DeleteResult.DELETED]
         assert queue.delete_tasks(OtherTask(b"", "here")) == [DeleteResult.TOMBSTONED]
-        with pytest.raises(InvalidTaskNameError, match="has no name: add it first, or give it one"):
+        with pytest.raises(
+            InvalidTaskNameError, match="has no name: add it first, or set its name"
+        ):
             queue.delete_tasks([OtherTask(b"", None)])
         with pytest.raises(InvalidTaskNameError, match="is neither a task nor a task name"):
             queue.delete_tasks([WithoutPayload("here")])  # type: ignore[list-item]

@@ -24,7 +24,7 @@ def pull(payload: Any = b"", **options: Any) -> Any:
 
 
 def bulk_add(*adds: dict[str, Any]) -> list[int]:
-    """Send a BulkAdd past the client's checks and give the results."""
+    """Send a BulkAdd past the client's checks and return the results."""
     request = messages.TaskQueueBulkAddRequest()
     for fields in adds:
         defaults = {"queue_name": b"pull", "task_name": b"", "eta_usec": 0, "mode": 1}
@@ -161,7 +161,7 @@ def test_a_batch_with_an_invalid_task_adds_nothing() -> None:
 @pytest.mark.parametrize(
     ("fields", "code", "text"),
     [
-        ({"tag": b"\xff"}, 27, r"tag is b'\xff': give text in UTF-8"),
+        ({"tag": b"\xff"}, 27, r"tag is b'\xff': use text in UTF-8"),
         ({"tag": b"x" * 501}, 27, "tag has 501 characters"),
         ({"task_name": b"a b"}, 5, "task name is 'a b'"),
         ({"task_name": b"\xff"}, 5, r"task name is b'\xff'"),
@@ -171,7 +171,7 @@ def test_a_batch_with_an_invalid_task_adds_nothing() -> None:
         ({"body": b"x" * 2**20 + b"x"}, 4, "payload has 1048577 bytes"),
         ({"queue_name": b"nowhere"}, 1, "queue 'nowhere' is not in"),
         ({"queue_name": b"push"}, 21, "queue 'push' is a push queue"),
-        ({"mode": 0}, 21, "queue 'pull' is a pull queue: give its tasks method='PULL'"),
+        ({"mode": 0}, 21, "queue 'pull' is a pull queue: add its tasks with method='PULL'"),
     ],
 )
 def test_an_invalid_task_is_refused_with_a_sentence(

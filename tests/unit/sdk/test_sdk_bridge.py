@@ -32,7 +32,7 @@ def server(emulator: Emulator) -> Iterator[Server]:
 def post(
     server: Server, body: bytes | Iterator[bytes], *, deadline: str = "60"
 ) -> tuple[int, str, bytes]:
-    """Post a body to the route and give status, content type and body."""
+    """Post a body to the route and return status, content type and body."""
     connection = HTTPConnection(server.host, server.port, timeout=10)
     connection.request("POST", "/rpc_http", body, {"X-Google-RPC-Service-Deadline": deadline})
     response = connection.getresponse()
@@ -42,7 +42,7 @@ def post(
 
 
 def call(server: Server, method: str, message: Any, *, service: str = "taskqueue") -> Any:
-    """Make a call and give the response as it is on the wire."""
+    """Make a call and return the response as it is on the wire."""
     data = message if isinstance(message, bytes) else message.SerializeToString()
     wire = remote_api.Request(
         service_name=service, method=method, request=data, request_id="any ticket"
@@ -360,12 +360,12 @@ class TestOtherServices:
                 answer = call(server, "Get", b"", service="memcache")
 
         assert answer.rpc_error.code == RpcError.UNKNOWN
-        assert f"the upstream {upstream} gave no answer" in answer.rpc_error.detail
+        assert f"the upstream {upstream} did not respond" in answer.rpc_error.detail
 
 
 @contextmanager
 def _upstream(seen: list[bytes], reply: bytes | None) -> Iterator[str]:
-    """Serve a stand-in for other bundled services and give its address."""
+    """Serve a stand-in for other bundled services and return its address."""
     app = Flask(__name__)
 
     @app.post("/rpc_http")

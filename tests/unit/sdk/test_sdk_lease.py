@@ -148,7 +148,7 @@ class TestModify:
             assert task._eta_usec == clock.now_usec() + seconds * 1_000_000
 
     def test_give_back(self) -> None:
-        """0 seconds give the task back; the next lease counts on."""
+        """0 seconds release the task; the next lease is counted."""
         add(b"work")
         queue = taskqueue.Queue("pull")
         (task,) = queue.lease_tasks(60, 1)

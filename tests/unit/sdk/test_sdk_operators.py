@@ -16,7 +16,7 @@ APP = b"s~app"
 
 
 def call(method: str, **fields: Any) -> Any:
-    """Make a call by its name and give its response."""
+    """Make a call by its name and return its response."""
     response = getattr(messages, f"TaskQueue{method}Response")()
     request = getattr(messages, f"TaskQueue{method}Request")(**fields)
     apiproxy_stub_map.MakeSyncCall("taskqueue", method, request, response)

@@ -273,7 +273,7 @@ class TestInvalidRequests:
         target: str,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """They give no error of the server's, no traceback, and cost others nothing."""
+        """They cause no error of the server, no traceback, and cost others nothing."""
         answer = exchange(server, f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
         assert answer[:10] in (b"HTTP/1.1 4", b"")

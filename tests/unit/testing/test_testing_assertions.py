@@ -131,7 +131,7 @@ def test_added_says_how_many_tasks(queue: Queue) -> None:
 def test_added_refuses_a_payload_that_no_task_has(queue: Queue) -> None:
     """A dict is never the payload of a task, so `count=0` would always hold."""
     payload: Any = {"n": 1}
-    with pytest.raises(TypeError, match=r"payload is \{'n': 1\}: give json_payload\(\{'n': 1\}\)"):
+    with pytest.raises(TypeError, match=r"payload is \{'n': 1\}: pass json_payload\(\{'n': 1\}\)"):
         assert_added(queue, payload=payload, count=0)
 
 
@@ -265,13 +265,13 @@ def test_push_queues(emulator: Emulator, assertion: Callable[[object], None]) ->
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("jobs", r"^'jobs' is not a Queue: give emulator\.queue\('jobs'\)$"),
-        (None, r"^None is not a Queue: give emulator\.queue\('NAME'\)$"),
-        (SimpleNamespace(name="jobs"), r"is not a Queue: give emulator\.queue\('jobs'\)$"),
+        ("jobs", r"^'jobs' is not a Queue: pass emulator\.queue\('jobs'\)$"),
+        (None, r"^None is not a Queue: pass emulator\.queue\('NAME'\)$"),
+        (SimpleNamespace(name="jobs"), r"is not a Queue: pass emulator\.queue\('jobs'\)$"),
     ],
 )
 def test_what_is_no_queue(assertion: Callable[[object], None], value: object, message: str) -> None:
-    """A name, or a queue of another library, is refused with what to give instead."""
+    """A name, or a queue of another library, is refused with what to pass instead."""
     with pytest.raises(TypeError, match=message):
         assertion(value)
 
@@ -279,7 +279,7 @@ def test_what_is_no_queue(assertion: Callable[[object], None], value: object, me
 @pytest.mark.parametrize("assertion", ASSERTIONS[1:])
 def test_an_emulator_for_a_queue(emulator: Emulator, assertion: Callable[[object], None]) -> None:
     """Only `assert_empty` knows what is meant by an emulator."""
-    with pytest.raises(TypeError, match=r" is not a Queue: give emulator\.queue\('NAME'\)$"):
+    with pytest.raises(TypeError, match=r" is not a Queue: pass emulator\.queue\('NAME'\)$"):
         assertion(emulator)
 
 

@@ -197,8 +197,8 @@ async def _wait() -> None:
 @pytest.mark.parametrize(
     ("setup", "check", "message"),
     [
-        (_wait, lambda: None, "the setup returned .* give lambda: asyncio.run"),
-        (lambda: None, _wait, "the check returned .* give lambda: asyncio.run"),
+        (_wait, lambda: None, "the setup returned .* pass lambda: asyncio.run"),
+        (lambda: None, _wait, "the check returned .* pass lambda: asyncio.run"),
     ],
 )
 def test_functions_that_nothing_would_await(
@@ -216,7 +216,7 @@ def test_functions_that_nothing_would_await(
 def test_a_queue_instead_of_an_emulator(queue: Queue, app: App) -> None:
     """The message says what belongs there."""
     wrong: Any = queue
-    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: give the emulator, then"):
+    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then"):
         crash_test(wrong, app.work, setup=app.start, check=app.check)
-    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: give the emulator, then"):
+    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then"):
         drain(wrong, app.work)

@@ -273,8 +273,8 @@ def test_an_endless_worker_of_some_queues(emulator: Emulator, queue: Queue, limi
 @pytest.mark.parametrize(
     ("queues", "error", "message"),
     [
-        ("work", TypeError, r"^queues is 'work': give a list, queues=\['work'\]$"),
-        ([], ValueError, "^queues is empty: give at least one queue"),
+        ("work", TypeError, r"^queues is 'work': pass a list, queues=\['work'\]$"),
+        ([], ValueError, "^queues is empty: pass at least one queue"),
         (["wrok"], UnknownQueueError, "did you mean 'work'"),
         (["pushed"], InvalidQueueModeError, "^queue 'pushed' is a push queue, whose tasks no"),
     ],
@@ -289,7 +289,7 @@ def test_queues_that_cannot_be_emptied(
 
 def test_a_queue_for_queues(emulator: Emulator, queue: Queue) -> None:
     """A queue instead of a list of them is refused, too."""
-    with pytest.raises(TypeError, match=r"give a list, queues=\[Queue\('work'\)\]$"):
+    with pytest.raises(TypeError, match=r"pass a list, queues=\[Queue\('work'\)\]$"):
         drain(emulator, lambda: None, queues=queue)  # type: ignore[arg-type] # what is proved
 
 

@@ -70,7 +70,7 @@ def test_start(start: datetime | str) -> None:
 @pytest.mark.parametrize("start", ["noon", "2027-01-01", datetime(2027, 1, 1), 7])  # noqa: DTZ001
 def test_a_start_that_is_none(start: datetime) -> None:
     """It is refused before the block."""
-    with pytest.raises(ClockError, match="is not a time with a time zone: give one, such as"):
+    with pytest.raises(ClockError, match="is not a time with a time zone: use one, such as"):
         emulation(queues=[], start=start)
 
 
@@ -84,7 +84,7 @@ def test_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         with emulation(source) as emulated:
             assert [queue.name for queue in emulated.emulator.queues] == ["jobs", "default"]
     path.unlink()
-    with pytest.raises(ConfigFileError, match=r"^no queue.yaml in .*: give config or queues$"):
+    with pytest.raises(ConfigFileError, match=r"^no queue.yaml in .*: pass config or queues$"):
         emulation()
 
 
@@ -107,8 +107,8 @@ def test_exactly_these_queues() -> None:
             r'^queues\[0\].name: invalid queue name "no good": ',
         ),
         (["a", {"name": "b", "rate": "1/s"}], InvalidQueueConfigError, r"^queues\[1\].rate: "),
-        ([5], TypeError, "^queues contains 5: give a queue name, or an entry as in queue.yaml$"),
-        ("jobs", TypeError, "^queues is 'jobs': give a list of queue names or entries$"),
+        ([5], TypeError, "^queues contains 5: pass a queue name, or an entry as in queue.yaml$"),
+        ("jobs", TypeError, "^queues is 'jobs': pass a list of queue names or entries$"),
     ],
 )
 def test_queues_that_are_not_valid(queues: list[str], error: type[Exception], message: str) -> None:
@@ -121,7 +121,7 @@ def test_queues_that_are_not_valid(queues: list[str], error: type[Exception], me
 
 def test_config_and_queues() -> None:
     """One of them is too much."""
-    with pytest.raises(TypeError, match=r"^both config and queues are given: give one of them$"):
+    with pytest.raises(TypeError, match=r"^both config and queues are set: use one of them$"):
         emulation(YAML, queues=["jobs"])
 
 

@@ -102,7 +102,7 @@ def test_a_failed_call_does_nothing(faults: Faults, queue: Queue) -> None:
     """The error comes instead of the call."""
     faults.fail("add", TransientError)
 
-    with pytest.raises(TransientError, match=re.escape("try it again (injected by the test)")):
+    with pytest.raises(TransientError, match=re.escape("try it again (injected by a fault)")):
         queue.add()
 
     assert_empty(queue)
@@ -144,7 +144,7 @@ def test_an_error_of_the_sdk(faults: Faults, queue: Queue, name: str, *, made: b
     kind = getattr(taskqueue, name)
     faults.fail("add", kind("no luck") if made else kind)
 
-    message = "^no luck$" if made else "injected by the test"
+    message = "^no luck$" if made else "injected by a fault"
     with pytest.raises(getattr(pullqueue, name), match=message):
         queue.add()
 

@@ -68,7 +68,7 @@ def acl_email_format(view: View) -> Iterator[Report]:
 def acl_empty(view: View) -> Iterator[Report]:
     """An `acl`, or an entry of it, is empty.
 
-    It gives nobody access.
+    It does not grant access to anybody.
 
     Bad:
         queue:
@@ -186,7 +186,7 @@ def _granted(view: View, queue: QueueView) -> set[str]:
 
 @Rule("QY405", severity=Severity.WARNING)
 def acl_writer_only(view: View) -> Iterator[Report]:
-    """The `acl` lets some accounts insert, and none lease.
+    """The `acl` allows accounts to insert tasks, but none to lease them.
 
     An address that inserts and leases must be in the list twice.
 
@@ -216,7 +216,7 @@ def acl_writer_only(view: View) -> Iterator[Report]:
 
 @Rule("QY406", severity=Severity.INFO, levels={"rest": Severity.INFO}, opt_in=True, once=True)
 def acl_no_writer(view: View) -> Iterator[Report]:
-    """The `acl` lets some accounts lease over REST, and none insert.
+    """The `acl` allows accounts to lease tasks over REST, but none to insert them.
 
     Right where the tasks come from the application itself, which needs no entry; on in the
     profile `rest` only.

@@ -1,4 +1,4 @@
-"""Gives an app access to bundled services outside App Engine, with no change to the app.
+"""Connect an app to bundled services outside App Engine, without changes to the app.
 
 The SDK makes a call only where App Engine's front end gave a ticket for the request that is being
 handled. The emulator checks no ticket, so any will do, but the SDK must have one.
