@@ -81,6 +81,7 @@ def _view(
     default = known if version == "v1beta1" else {}
 
     def view(project: str, taskqueue: str, task: str = "") -> Response:
+        g.logged = {"method": route.method_id, "queue": taskqueue}
         body = bodies.read(request)
         parameters = Parameters(request.query_string, bodies.as_form(request, body))
         parameters.check_format()

@@ -28,7 +28,6 @@ _SCALARS: Final = {
     FieldDescriptor.TYPE_STRING: {"type": "string"},
     FieldDescriptor.TYPE_BYTES: {"type": "string", "format": "byte"},
 }
-_RESOURCE: Final = re.compile("(?<=[a-z])(Queue|Task|Location)s?$")
 
 
 def document(root_url: str) -> dict[str, Any]:
@@ -61,26 +60,13 @@ def document(root_url: str) -> dict[str, Any]:
 def _resources() -> dict[str, Any]:
     resources: dict[str, Any] = {}
     for method in METHODS:
-        # `ListTasks` of a queue is a method of its tasks: the collection is in the suffix.
-        path = f"{method.resource}{method.suffix.partition(':')[0]}"
-        *outer, last = re.findall("(?<![<a-z])[a-z]+(?![a-z>])", path)
-        name = _method_name(method)
-        if not method.resource:
-            (*outer, last), name = outer, last
+        *outer, last, name = method.method_id.split(".")
         level = resources
         for part in outer:
             level = level.setdefault(part, {}).setdefault("resources", {})
         methods = level.setdefault(last, {}).setdefault("methods", {})
-        identifier = ".".join([NAME, *outer, last, name])
-        methods[name] = {"id": identifier, **_method(method)}
+        methods[name] = {"id": f"{NAME}.{method.method_id}", **_method(method)}
     return resources
-
-
-def _method_name(method: Method) -> str:
-    if method.verb == "PATCH":
-        return "patch"
-    name = _RESOURCE.sub("", method.name)
-    return f"{name[0].lower()}{name[1:]}"
 
 
 def _method(method: Method) -> dict[str, Any]:

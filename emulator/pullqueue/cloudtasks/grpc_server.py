@@ -98,6 +98,9 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
             refused = error
         answer: bytes = response.SerializeToString()
         called.requests.record(
+            interface="gRPC",
+            method=method.method_id,
+            queue=f"{method.resource_of(message)}/////".split("/")[5],
             verb="POST",
             path=f"/{method.service}/{method.name}",
             client=unquote(context.peer()).partition(":")[2],

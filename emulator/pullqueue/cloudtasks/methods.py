@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import reduce
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pullqueue.cloudtasks.messages import Message
 
 NAME: Final = "cloudtasks"
 VERSION: Final = "v2beta2"
@@ -23,6 +27,7 @@ LOCATION = f"{PROJECT}/locations/<location>"
 QUEUE = f"{LOCATION}/queues/<queue>"
 TASK = f"{QUEUE}/tasks/<task>"
 _CAPITAL = re.compile(r"(?<!^)([A-Z])")
+_COLLECTION = re.compile("(?<=[a-z])(Queue|Task|Location)s?$")
 
 
 class Method(NamedTuple):
@@ -55,6 +60,21 @@ class Method(NamedTuple):
     def path(self) -> str:
         """The path below the API's version, as Flask's routes write it."""
         return f"{self.resource}{self.suffix}"
+
+    @property
+    def method_id(self) -> str:
+        """Its name in Google's documentation: `projects.locations.queues.tasks.lease`."""
+        # `ListTasks` of a queue is a method of its tasks: the collection is in the suffix.
+        path = f"{self.resource}{self.suffix.partition(':')[0]}"
+        parts = re.findall("(?<![<a-z])[a-z]+(?![a-z>])", path)
+        if self.resource:
+            name = "patch" if self.verb == "PATCH" else _COLLECTION.sub("", self.name)
+            parts.append(f"{name[0].lower()}{name[1:]}")
+        return ".".join(parts)
+
+    def resource_of(self, request: Message) -> str:
+        """Return the name of the resource in a request."""
+        return str(reduce(getattr, self.field.split("."), request))
 
     @property
     def function(self) -> str:

@@ -108,6 +108,7 @@ def _view(service: Callable[[], Service], method: Method) -> Callable[..., Respo
     pattern = re.sub("<(.*?)>", r"{\1}", method.resource)
 
     def view(**parts: str) -> Response:
+        g.logged = {"method": method.method_id, "queue": parts.get("queue", "")}
         called = service()
         token = request.args.get("access_token") or request.args.get("oauth_token")
         g.caller = called.authenticate(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -76,7 +75,7 @@ class Service:
             raise StatusError("INTERNAL", "the emulator failed: see its log") from error
 
     def _resource(self, method: Method, request: Message) -> ResourceName:
-        text = reduce(getattr, method.field.split("."), request)
+        text = method.resource_of(request)
         if not text:
             raise invalid(f"{method.field} is missing", field=method.field)
         name = ResourceName.parse(text, method.resource or "<project>", field=method.field)

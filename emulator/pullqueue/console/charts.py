@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import cycle
@@ -16,7 +17,6 @@ RANGES: Final = {"5": "5 min", "15": "15 min", "60": "1 h"}
 """What a chart can show, in minutes, and how that is written."""
 _COLUMNS = 60
 _MINUTE = timedelta(minutes=1)
-_COUNTED = ("added", "leases", "deleted")
 
 
 class Column(NamedTuple):
@@ -42,7 +42,7 @@ class Chart(NamedTuple):
     """The range, one of RANGES."""
     columns: list[Column]
     rates: dict[str, int]
-    """Tasks added, leased, deleted and exhausted in the last minute."""
+    """Tasks added and deleted in the last minute, through this server."""
 
 
 def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
@@ -62,6 +62,7 @@ def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
     leased = _steps(xs, [HEIGHT - depth["leased"] * HEIGHT / ceiling for depth in depths])
     tasks = _steps(xs, [HEIGHT - depth["tasks"] * HEIGHT / ceiling for depth in depths])
     now = depths[-1]
+    before = depths[max(bisect_right(times, times[-1] - _MINUTE) - 1, 0)]
     return Chart(
         tasks=" ".join(tasks),
         leased=f"{xs[0]:.1f},{HEIGHT} {' '.join(leased)} {xs[-1]:.1f},{HEIGHT}",
@@ -70,7 +71,7 @@ def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
         f"{now['leased']} of them leased; {highest} at most",
         minutes=minutes,
         columns=_columns(xs, times, depths),
-        rates=_rates(times, depths),
+        rates={name: now[name] - before[name] for name in ("added", "deleted")},
     )
 
 
@@ -103,18 +104,6 @@ def _columns(
         if end > column:
             found.append(Column(x, end * WIDTH / _COLUMNS - x, text))
     return found
-
-
-def _rates(times: Sequence[datetime], depths: Sequence[Json]) -> dict[str, int]:
-    """Return how many tasks were added, leased, deleted and exhausted in the last minute."""
-    end = times[-1] - _MINUTE
-    places = [place for place, time in enumerate(times) if time <= end]
-    before = depths[places[-1] if places else 0]
-    now = depths[-1]
-    rates = {name: now[name] - before[name] for name in _COUNTED}
-    # What has left the queue and was not deleted used up its leases.
-    gone = before["tasks"] - now["tasks"] + rates["added"] - rates["deleted"]
-    return {**rates, "exhausted": max(0, gone)}
 
 
 def _ceiling(highest: int) -> int:

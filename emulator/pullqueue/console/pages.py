@@ -410,11 +410,14 @@ def _api_path(queue: str, task: str) -> str:
 
 
 def _curl(logged: Json) -> str:
-    """Return a command that sends a request again."""
+    """Return a command that sends a request again; empty where curl cannot, or not all is known."""
+    body = logged["body"]
+    if logged["interface"] != "REST" or ("json" not in views_of(body) and body["bytes"]):
+        return ""
     query = f"?{logged['query']}" if logged["query"] else ""
     parts = ["curl", "-X", logged["verb"], f"{request.host_url.rstrip('/')}{logged['path']}{query}"]
-    if logged["body"]["text"]:
-        parts += ["-H", "Content-Type: application/json", "-d", logged["body"]["text"]]
+    if body["bytes"]:
+        parts += ["-H", "Content-Type: application/json", "-d", body["text"]]
     return shlex.join(parts)
 
 

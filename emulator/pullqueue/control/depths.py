@@ -28,9 +28,10 @@ class Depth(Model):
     tasks: Count
     available: Count
     leased: Count
-    added: Annotated[Count, Meta(description="Tasks added since the first depth.")]
-    leases: Annotated[Count, Meta(description="Tasks leased since then.")]
-    deleted: Annotated[Count, Meta(description="Tasks deleted since then.")]
+    added: Annotated[
+        Count, Meta(description="Tasks added through this server since the first depth.")
+    ]
+    deleted: Annotated[Count, Meta(description="Tasks deleted through it since then.")]
 
 
 class DepthHistory:
@@ -75,8 +76,6 @@ class DepthHistory:
         match call.method:
             case "insert":
                 counts["added"] += len(result.added)
-            case "lease":
-                counts["leases"] += len(result.tasks)
             case "delete_tasks":
                 counts["deleted"] += result.count(DeleteResult.DELETED)
             case "acknowledge":
@@ -98,7 +97,6 @@ class DepthHistory:
                     available=numbers.available,
                     leased=numbers.leased,
                     added=counts["added"],
-                    leases=counts["leases"],
                     deleted=counts["deleted"],
                 )
         return depths

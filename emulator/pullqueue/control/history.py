@@ -49,6 +49,9 @@ class Request(Model):
 
     number: Count
     time: Time
+    interface: str
+    method: str
+    queue: str
     verb: str
     path: str
     query: str
@@ -65,6 +68,9 @@ class Request(Model):
         return cls(
             number=logged.number,
             time=from_usec(logged.usec).isoformat(),
+            interface=logged.interface,
+            method=logged.method,
+            queue=logged.queue,
             verb=logged.verb,
             path=logged.path,
             query=logged.query,
@@ -98,7 +104,8 @@ class RequestQuery(PageQuery):
         ),
     ] = ""
     search: Annotated[
-        str, Meta(description="Only requests with this in verb, path, query, body or response.")
+        str,
+        Meta(description="Only requests with this in method, verb, path, query, body or response."),
     ] = ""
 
 
@@ -139,10 +146,10 @@ def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
     status = query.status.replace("xx", "..").replace("failed", "[45]..")
     if status and not re.fullmatch(status, str(logged.status)):
         return False
-    if query.queue and f"/{query.queue}/" not in f"{logged.path}/":
+    if query.queue not in ("", logged.queue):
         return False
     text = query.search.casefold()
-    shown = f"{logged.verb} {logged.path}?{logged.query}"
+    shown = f"{logged.interface} {logged.method} {logged.verb} {logged.path}?{logged.query}"
     return (
         text in shown.casefold()
         or text.encode() in logged.body.lower()

@@ -82,6 +82,7 @@ class Queue(Model):
     oldest_age_seconds: float | None
     leased_last_minute: Count
     leased_last_hour: Count
+    exhausted_last_minute: Count
     bytes_stored: Count
     settings: dict[str, Any]
 
@@ -92,6 +93,8 @@ class Queue(Model):
         oldest = numbers.pop("oldest_eta")
         age = None if oldest is None else (from_usec(queue.now_usec()) - oldest).total_seconds()
         is_due = age is not None and age >= 0
+        exhausted = queue.exhausted if queue.mode is QueueMode.PULL else []
+        minute_ago = queue.now_usec() - 60 * USEC_PER_SECOND
         settings = {
             name: value
             for name, value in asdict(queue.settings).items()
@@ -103,7 +106,8 @@ class Queue(Model):
             state=queue.state,
             created=queue.created,
             disabled=queue.disabled,
-            exhausted=len(queue.exhausted) if queue.mode is QueueMode.PULL else 0,
+            exhausted=len(exhausted),
+            exhausted_last_minute=sum(task.eta_usec > minute_ago for task in exhausted),
             oldest_eta=iso(oldest),
             oldest_age_seconds=age if is_due else None,
             settings=settings,

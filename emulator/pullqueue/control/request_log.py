@@ -1,4 +1,4 @@
-"""The latest requests and their responses, and the number of requests of each kind."""
+"""The latest requests and calls with their responses, and the number of each kind."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 import threading
 from collections import Counter, deque
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
 from flask import Flask, Response, g, request
 
 from pullqueue.engine.emulator import Emulator
 
-_VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "CALL"})
 """Those that are counted by name: a client can make up any number of others."""
 _KEPT = 1_000
 _EXCERPT_BYTES = 4_096
@@ -36,13 +36,20 @@ _log = logging.getLogger("pullqueue.requests")
 
 
 class LoggedRequest(NamedTuple):
-    """One request to the API."""
+    """One request to an API, or one call of Google's SDK."""
 
     number: int
     """Counted from 1 since the server started."""
     usec: int
     """When it was answered, by the emulator's clock, in microseconds since the epoch."""
+    interface: str
+    """REST, gRPC or SDK."""
+    method: str
+    """Its name in the documentation of the API, such as `tasks.lease`; empty if it has none."""
+    queue: str
+    """The name of the queue it is about; empty if it is about none."""
     verb: str
+    """That of HTTP; CALL within the process."""
     path: str
     query: str
     client: str
@@ -50,6 +57,7 @@ class LoggedRequest(NamedTuple):
     caller: str | None
     """The e-mail address of its token, where tokens are required."""
     status: int
+    """That of HTTP; for calls of the SDK, that of the same result over REST."""
     seconds: float
     """Duration."""
     body_bytes: int
@@ -72,6 +80,7 @@ class RequestLog:
         """Requests by verb and status."""
         self.seconds = 0.0
         """Duration of all of them together."""
+        emulator.call_logs.append(self.record)
 
     def register(self, app: Flask) -> None:
         """Record every request of an application, except those of the emulator's own routes."""
@@ -83,13 +92,16 @@ class RequestLog:
         *,
         verb: str,
         path: str,
-        query: str = "",
-        client: str,
-        caller: str | None,
         status: int,
         seconds: float,
         body: bytes,
         answer: bytes,
+        interface: str = "REST",
+        method: str = "",
+        queue: str = "",
+        query: str = "",
+        client: str = "",
+        caller: str | None = None,
         body_bytes: int | None = None,
     ) -> None:
         """Record one request; `body_bytes` is its size where the body itself is not recorded."""
@@ -99,6 +111,9 @@ class RequestLog:
             logged = LoggedRequest(
                 number=self._count,
                 usec=self._emulator.clock.now_usec(),
+                interface=interface,
+                method=method,
+                queue=queue,
                 verb=verb,
                 path=path,
                 query=_shown_query(query),
@@ -137,18 +152,19 @@ class RequestLog:
         answer = g.get("response_body")
         if answer is None:
             answer = b"" if response.is_streamed else response.get_data()
-        self.record(
-            verb=request.method,
-            path=g.get("log_path", request.path),
-            query=request.query_string.decode("utf-8", "replace"),
-            client=request.remote_addr or "",
-            caller=g.get("caller"),
-            status=response.status_code,
-            seconds=perf_counter() - g.started,
-            body=g.get("body", b""),
-            answer=answer,
-            body_bytes=None if "body" in g else g.get("zipped_bytes"),
-        )
+        recorded: dict[str, Any] = {
+            "verb": request.method,
+            "path": request.path,
+            "query": request.query_string.decode("utf-8", "replace"),
+            "client": request.remote_addr or "",
+            "caller": g.get("caller"),
+            "status": response.status_code,
+            "seconds": perf_counter() - g.started,
+            "body": g.get("body", b""),
+            "answer": answer,
+            "body_bytes": None if "body" in g else g.get("zipped_bytes"),
+        }
+        self.record(**recorded | g.get("logged", {}))  # what the view knows better
         return response
 
 

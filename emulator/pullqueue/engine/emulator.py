@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -59,6 +59,8 @@ class Emulator:
         self.project = project
         self.interceptors = Interceptors()
         self.names = names or random_names()
+        self.call_logs: list[Callable[..., None]] = []
+        """Record the calls of Google's SDK in this process; servers add their request logs."""
         self._store = _factory(store)(
             clock=self.clock,
             limits=self.limits,

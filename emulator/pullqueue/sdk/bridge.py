@@ -72,9 +72,9 @@ class Bridge:
         request.max_content_length = _BODY_BYTES
         try:
             data = request.get_data(cache=False)
-            server = self._server()
-            g.log_path = f"{BRIDGE_PATH} {server.name_of(data)}"
-            answer = server.answer(data, request.headers.get(_DEADLINE_HEADER))
+            g.logged = {}
+            deadline = request.headers.get(_DEADLINE_HEADER)
+            answer = self._server().answer(data, g.logged, deadline)
         except RequestEntityTooLarge:
             answer = _failure(
                 _REQUEST_TOO_LARGE, f"the maximum size of a call is {_BODY_BYTES} bytes"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+from time import perf_counter
+from typing import Any
+
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import DeadlineExceededError, OverQuotaError, PullQueueError
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc
 
+_SHOWN_BYTES = 4096
 DEADLINE_SECONDS = 60.0
 """The deadline of a call that names none, as in the SDK's client on App Engine."""
 
@@ -20,8 +25,13 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
 
     def _MakeCallImpl(self) -> None:
         self._state = apiproxy_rpc.RPC.RUNNING
+        started = perf_counter()
         with call_deadline(round((self.deadline or DEADLINE_SECONDS) * USEC_PER_SECOND)):
             self._CaptureTrace(self._SendRequest)
+        if logs := self.stub.call_logs:
+            call = logged_call(self.call, self.request, self.response, self.exception)
+            for record in logs:
+                record(**call, verb="CALL", path=self.call, seconds=perf_counter() - started)
 
     def _WaitImpl(self) -> bool:
         self._state = apiproxy_rpc.RPC.FINISHING
@@ -38,6 +48,34 @@ def text_of(data: bytes | str) -> str:
     A name that is not in UTF-8 is replaced by one that nothing has.
     """
     return data if isinstance(data, str) else data.decode(errors="replace")
+
+
+def logged_call(method: str, request: Any, response: Any, error: Any) -> dict[str, Any]:
+    """Return what a request log records of a call, and of its response or error."""
+    first = next(iter(getattr(request, "add_request", ())), request)
+    name = getattr(first, "queue_name", b"")
+    status: int = HTTPStatus.OK
+    if error is not None:
+        cause = error.__cause__
+        is_ours = isinstance(cause, PullQueueError)
+        status = codes_of(cause).http_status if is_ours else HTTPStatus.BAD_REQUEST
+    return {
+        "interface": "SDK",
+        "method": f"taskqueue.{method}",
+        # Statistics are those of several queues.
+        "queue": text_of(name if isinstance(name, bytes) else next(iter(name), b"")),
+        "status": status,
+        "body": _shown(request),
+        "answer": _shown(response) if error is None else str(error).encode(),
+    }
+
+
+def _shown(message: Any) -> bytes:
+    """Return a message as text, or, where it is long, as it is on the wire."""
+    if message.ByteSize() > _SHOWN_BYTES:
+        data: bytes = message.SerializeToString()
+        return data
+    return str(message).encode()
 
 
 def sdk_error(error: PullQueueError) -> Exception:

@@ -101,6 +101,11 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
 
     # -- what the apiproxy asks ------------------------------------------------------------------
 
+    @property
+    def call_logs(self) -> list[Callable[..., None]]:
+        """What records the calls."""
+        return self._emulator.call_logs
+
     def CreateRPC(self) -> EagerRPC:
         """Return a call that runs as soon as it is started."""
         return EagerRPC(stub=self)

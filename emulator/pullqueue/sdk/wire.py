@@ -12,7 +12,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
-from pullqueue.sdk.protocol import DEADLINE_SECONDS
+from pullqueue.sdk.protocol import DEADLINE_SECONDS, logged_call
 from pullqueue.sdk.stub import DATASTORE, SERVICE
 from pullqueue.sdk.transactions import TransactionalStub
 
@@ -39,17 +39,20 @@ class CallServer:
         self._stub = TransactionalStub.over(emulator)
         self._stub.has_datastore = upstream is not None
 
-    def answer(self, data: bytes, deadline: str | None = None) -> bytes:
+    def answer(self, data: bytes, logged: dict[str, Any], deadline: str | None = None) -> bytes:
         """Answer a serialized request with a serialized response.
 
-        The deadline is how long the caller waits, in seconds.
+        Into `logged` goes what the request log records of it. The deadline is how long the caller
+        waits, in seconds.
         """
         request = _parsed(data)
         if request is None:
             return _failure(_Rpc.PARSE_ERROR, "the body is not a remote_api Request")
+        name = f"{request.service_name}.{request.method}"
+        logged |= {"interface": "SDK", "method": name, "path": f"{BRIDGE_PATH} {name}"}
         if request.service_name == SERVICE:
             with call_deadline(_deadline_usec(deadline)):
-                return self._answer(request.method, request.request)
+                return self._answer(request.method, request.request, logged)
         if self._upstream is None:
             return _answer_alone(request)
         response = _answer_of(self._upstream, data)
@@ -59,12 +62,7 @@ class CallServer:
             )
         return response
 
-    def name_of(self, data: bytes) -> str:
-        """Return service and method of a serialized request; empty if it cannot be read."""
-        request = _parsed(data)
-        return "" if request is None else f"{request.service_name}.{request.method}"
-
-    def _answer(self, method: str, data: bytes) -> bytes:
+    def _answer(self, method: str, data: bytes, logged: dict[str, Any]) -> bytes:
         kinds = _messages_of(method)
         if kinds is None:
             return _failure(_Rpc.CALL_NOT_FOUND, f"the task queue service has no call {method!r}")
@@ -75,7 +73,9 @@ class CallServer:
         try:
             self._stub.MakeSyncCall(SERVICE, method, call, result)
         except apiproxy_errors.Error as error:
+            logged |= logged_call(method, call, result, error)
             return _refusal(error)
+        logged |= logged_call(method, call, result, None)
         if method == "BulkAdd":
             _warn_of_push(call)
         return _serialized(remote_api.Response(response=result.SerializeToString()))

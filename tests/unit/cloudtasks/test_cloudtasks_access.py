@@ -162,6 +162,10 @@ class TestAccess:
         client = server.state.requests.latest(1)[0]
 
         assert (status, client.caller, client.query) == (200, WORKER, "access_token=(hidden)")
+        assert (client.interface, client.method, client.queue) == (
+            *("REST", "projects.locations.queues.get"),
+            "pull",
+        )
 
 
 class TestPolicies:
@@ -281,6 +285,10 @@ def test_the_request_log(server: Server) -> None:
         "/google.cloud.tasks.v2beta2.CloudTasks/CreateTask",
         200,
         WORKER,
+    )
+    assert (created.interface, created.method, created.queue) == (
+        *("gRPC", "projects.locations.queues.tasks.create"),
+        "pull",
     )
     assert created.client.startswith("127.0.0.1:")
     assert b'"tag": "red"' in created.body

@@ -145,7 +145,7 @@ def test_payload_forms() -> None:
 def depth(time: str, tasks: int, leased: int = 0, **counts: int) -> dict[str, object]:
     """Return a depth as the control routes send it."""
     numbers = {"tasks": tasks, "leased": leased, "available": tasks - leased}
-    counted = {"added": 0, "leases": 0, "deleted": 0, **counts}
+    counted = {"added": 0, "deleted": 0, **counts}
     return {"time": f"2026-01-01T{time}+00:00", **numbers, **counted}
 
 
@@ -195,14 +195,14 @@ def test_the_values_of_a_chart() -> None:
 
 
 def test_throughput() -> None:
-    """What left the queue in the last minute and was not deleted is exhausted."""
+    """What was added and deleted in the last minute is counted."""
     depths = [
         depth("00:00:00", 10, added=10),
-        depth("00:01:00", 10, added=15, leases=5, deleted=5),
-        depth("00:02:00", 11, added=25, leases=12, deleted=12),
+        depth("00:01:00", 10, added=15, deleted=5),
+        depth("00:02:00", 11, added=25, deleted=12),
     ]
 
-    assert chart_of(depths).rates == {"added": 10, "leases": 7, "deleted": 7, "exhausted": 2}
+    assert chart_of(depths).rates == {"added": 10, "deleted": 7}
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,7 @@ def test_requests_are_remembered(control: ControlClient, server: Server) -> None
 
     assert [one["status"] for one in listed["requests"]] == [404, 200]
     assert (first["verb"], first["path"], first["status"]) == ("POST", f"{QUEUE}/tasks", 200)
+    assert (first["method"], first["queue"]) == ("tasks.insert", "pull")
     assert first["body"]["text"] == '{"payloadBase64": "YQ=="}'
     assert json.loads(first["answer"]["text"])["payloadBase64"] == "YQ=="
     assert control.get(f"/requests/{first['number']}").body["request"] == first
@@ -413,6 +414,21 @@ def test_depths(control: ControlClient, server: Server, clock: ManualClock) -> N
 
     assert [depth["tasks"] for depth in depths] == [1, 2, 3, 3, 3]
     assert depths[-1]["time"] == "2026-01-01T00:00:15+00:00"
+
+
+def test_exhausted_in_the_last_minute(
+    control: ControlClient, emulator: Emulator, clock: ManualClock
+) -> None:
+    """They are counted from the store, so that several servers return the same number."""
+    queue = emulator.queue("limited")
+    for seconds in (30, 40):
+        queue.add()
+        queue.lease_tasks(0, 1)
+        clock.advance(seconds)
+
+    shown = control.get("/queues/limited").body["queue"]
+
+    assert (shown["exhausted"], shown["exhausted_last_minute"]) == (2, 1)
 
 
 def test_metrics(control: ControlClient, server: Server) -> None:

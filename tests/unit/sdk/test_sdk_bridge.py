@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.sdk.imports import messages, remote_api
+from pullqueue.sdk.imports import messages, remote_api, taskqueue
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults
 
@@ -111,6 +111,45 @@ def test_an_error_of_the_call() -> None:
 
     assert answer.rpc_error.code == RpcError.OVER_QUOTA
     assert "total_storage_limit" in answer.rpc_error.detail
+
+
+def test_calls_are_in_the_request_log(server: Server) -> None:
+    """By method and queue, as text; a refused one has the status of the same error over REST."""
+    call(server, "BulkAdd", add_request(task_name=b"mine"))
+    call(server, "BulkAdd", add_request(queue_name=b"nowhere"))
+
+    refused, added = server.state.requests.latest()
+    assert (added.interface, added.method, added.queue) == ("SDK", "taskqueue.BulkAdd", "pull")
+    assert (added.verb, added.status, added.client) == ("POST", 200, "127.0.0.1")
+    assert b'task_name: "mine"' in added.body
+    assert b"taskresult" in added.answer
+    assert (refused.queue, refused.status) == ("nowhere", 404)
+    assert b"queue 'nowhere' is not in" in refused.answer
+
+
+@pytest.mark.usefixtures("stub")
+def test_calls_in_process_are_in_the_request_log(server: Server) -> None:
+    """Those of the client in the process that serves the emulator are recorded as well."""
+    queue = taskqueue.Queue("pull")
+    queue.add(taskqueue.Task(payload="x" * 5000, method="PULL"))
+    queue.lease_tasks(60, 10)
+    queue.fetch_statistics()
+    with pytest.raises(taskqueue.UnknownQueueError):
+        taskqueue.Queue("nowhere").purge()
+
+    purged, counted, leased, added = server.state.requests.latest()
+    assert (leased.interface, leased.method, leased.queue, leased.verb, leased.status) == (
+        *("SDK", "taskqueue.QueryAndOwnTasks", "pull"),
+        *("CALL", 200),
+    )
+    assert leased.body.startswith(b'queue_name: "pull"\nlease_seconds: 60')
+    assert (added.method, len(added.body), added.body_bytes > 5000) == (
+        *("taskqueue.BulkAdd", 4096),
+        True,
+    )
+    assert (counted.method, counted.queue) == ("taskqueue.FetchQueueStats", "pull")
+    assert (purged.method, purged.queue, purged.status) == ("taskqueue.PurgeQueue", "nowhere", 404)
+    assert server.state.requests.counts["CALL", 200] == 3
 
 
 def test_a_percent_sign_in_a_detail(server: Server) -> None:
