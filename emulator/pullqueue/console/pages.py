@@ -202,7 +202,7 @@ class Pages:
             requests=listed["requests"],
             following=listed["next"],
             is_first=not before,
-            queues=self._pull_queues(),
+            queues=sorted({*self._pull_queues(), *filter(None, [chosen["queue"]])}),
             statuses=("failed", "2xx", "4xx", "5xx"),
             chosen=chosen,
             query=query,

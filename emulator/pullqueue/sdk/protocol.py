@@ -12,7 +12,7 @@ from pullqueue.error_codes import codes_of
 from pullqueue.errors import DeadlineExceededError, OverQuotaError, PullQueueError
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc
 
-_SHOWN_BYTES = 4096
+_SHOWN_BYTES = 64 * 1024
 DEADLINE_SECONDS = 60.0
 """The deadline of a call that names none, as in the SDK's client on App Engine."""
 
