@@ -6,9 +6,15 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from pullqueue import Emulator, ManualClock
+
+if TYPE_CHECKING:
+    from pullqueue.server.lifecycle import Server
 
 # A background job of a shell (`cmd &`, nohup) ignores SIGINT, and programs started by tests would
 # inherit that.
@@ -26,6 +32,36 @@ def _time_zone() -> Iterator[None]:
     if before is not None:
         os.environ["TZ"] = before
     time.tzset()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Return a clock that is at 2026-01-01."""
+    return ManualClock()
+
+
+@pytest.fixture
+def queue_yaml(tmp_path: Path, config_text: str) -> Path:
+    """Return a queue.yaml with the text of the module's fixture `config_text`."""
+    path = tmp_path / "queue.yaml"
+    path.write_text(config_text)
+    return path
+
+
+@pytest.fixture
+def emulator(queue_yaml: Path, clock: ManualClock) -> Emulator:
+    """Return an emulator of that file."""
+    return Emulator.from_file(queue_yaml, clock=clock)
+
+
+@pytest.fixture
+def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
+    """Yield a running server of that emulator."""
+    from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - for these tests only
+    from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - the same
+
+    with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
+        yield server
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from flask import Blueprint, Response, redirect
-from werkzeug.wrappers import Response as BaseResponse
 
 from pullqueue.console.actions import Actions
-from pullqueue.console.control import Control
 from pullqueue.console.formatting import FILTERS
-from pullqueue.console.forms import Notices
+from pullqueue.console.forms import Notices, carry_out
 from pullqueue.console.pages import Pages
 from pullqueue.control.state import ServerState
 
@@ -22,6 +22,7 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
 }
 _QUEUE = "/queues/<queue>"
 _TASK = f"{_QUEUE}/tasks/<task>"
@@ -37,20 +38,10 @@ def blueprint(state: ServerState) -> Blueprint:
         static_folder="static",
     )
     notices = Notices()
-    control = Control(state)
-    pages = Pages(control, notices)
-    _add_pages(console, pages)
-    _add_actions(console, Actions(control, notices))
-    console.after_request(_secured)
-    for name, function in FILTERS.items():
-        console.add_app_template_filter(function, name)
-    return console
-
-
-def _add_pages(console: Blueprint, pages: Pages) -> None:
+    pages, actions = Pages(state, notices), Actions(state)
     for path, view in (
         ("/", pages.queues),
-        ("/queues", _to_console),
+        ("/queues", lambda: redirect("/console/")),
         (_QUEUE, pages.queue),
         (f"{_QUEUE}/purge", pages.confirm_purge),
         (_TASK, pages.task),
@@ -68,34 +59,31 @@ def _add_pages(console: Blueprint, pages: Pages) -> None:
     ):
         console.add_url_rule(path, view_func=view, methods=["GET"])
     console.add_url_rule("/change/confirm", view_func=pages.confirm_change, methods=["POST"])
-    console.register_error_handler(Exception, pages.refusal)
-
-
-def _add_actions(console: Blueprint, actions: Actions) -> None:
-    for path, view in (
-        (f"{_QUEUE}/add", actions.add),
-        (f"{_QUEUE}/lease", actions.lease),
-        (f"{_QUEUE}/purge", actions.purge),
-        (f"{_TASK}/extend", actions.extend),
-        (f"{_TASK}/release", actions.release),
-        ("/change", actions.change),
-        ("/requests/clear", actions.clear_requests),
-        ("/faults", actions.set_fault),
-        ("/faults/remove", actions.remove_fault),
-        ("/clock", actions.move_clock),
-        ("/server/reload", actions.reload),
-        ("/server/reset", actions.reset),
-        ("/server/snapshot", actions.load_snapshot),
+    for path, page, action in (
+        (f"{_QUEUE}/add", "queue", actions.add),
+        (f"{_QUEUE}/lease", "queue", actions.lease),
+        (f"{_QUEUE}/purge", "queue", actions.purge),
+        (f"{_TASK}/extend", "task", actions.extend),
+        (f"{_TASK}/release", "task", actions.release),
+        ("/change", "queues", actions.change),
+        ("/requests/clear", "requests", actions.clear_requests),
+        ("/faults", "faults", actions.set_fault),
+        ("/faults/remove", "faults", actions.remove_fault),
+        ("/clock", "clock", actions.move_clock),
+        ("/server/reload", "server", actions.reload),
+        ("/server/reset", "server", actions.reset),
+        ("/server/snapshot", "server", actions.load_snapshot),
     ):
-        console.add_url_rule(path, f"do_{view.__name__}", view_func=view, methods=["POST"])
+        view = partial(carry_out, notices, action, page)
+        console.add_url_rule(path, f"do_{action.__name__}", view, methods=["POST"])
+    console.register_error_handler(Exception, pages.refusal)
+    console.after_request(_secured)
+    for filter_ in FILTERS:
+        console.add_app_template_filter(filter_)
+    return console
 
 
 def _secured(response: Response) -> Response:
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
-    response.headers.setdefault("Cache-Control", "no-store")
     return response
-
-
-def _to_console() -> BaseResponse:
-    return redirect("/console/")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 from base64 import b64decode
-from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from shlex import quote
+from typing import Final
 
 from pullqueue.api.encoding import Json
 
@@ -121,15 +120,5 @@ def hex_dump(data: bytes) -> str:
     return "\n".join(lines)
 
 
-FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "span": span,
-    "instant": instant,
-    "between": between,
-    "until": until,
-    "size": size,
-    "number": number,
-    "limit": limit,
-    "quoted": shlex.quote,
-    "preview": preview,
-}
-"""The filters of the templates."""
+FILTERS: Final = (span, instant, between, until, size, number, limit, quote, preview)
+"""The filters of the templates, by their names."""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 from urllib.parse import urlsplit
 
-from flask import redirect, request
+from flask import redirect, request, url_for
 from werkzeug.wrappers import Response
 
+from pullqueue.api.encoding import Json
+from pullqueue.control.state import TOKEN_FIELD
 from pullqueue.errors import PullQueueError
+from pullqueue.limits import Limits
 
 _KEPT = 100
-_Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +67,26 @@ class FormError(Exception):
         super().__init__(*errors.values())
 
 
+_NUMBERS: Mapping[str, tuple[type[int | float], float, float]] = {
+    "count": (int, 1, 10_000),
+    "countdown": (float, 0, Limits().eta_seconds_ahead),
+    "lease_seconds": (float, 0, Limits().lease_seconds),
+    "max_tasks": (int, 1, Limits().tasks_per_lease),
+    "by": (float, 0, 1e9),
+    "seconds": (float, 0, 1e9),
+    "times": (int, 1, 1e9),
+    "after": (int, 0, 1e9),
+    "every": (int, 1, 1e9),
+    "seed": (int, 0, 1e9),
+    "probability": (float, 0, 1),
+}
+"""The fields that are numbers: type, least and greatest value."""
+
+
 class Form:
     """The form of the current request; collects what is wrong with its fields."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.values = request.form.to_dict()
         self.errors: dict[str, str] = {}
 
@@ -77,21 +94,25 @@ class Form:
         """Return a field."""
         return self.values.get(name, "").strip()
 
-    def number(
-        self, name: str, kind: Callable[[str], _Number], *, least: float, most: float
-    ) -> _Number | None:
-        """Return a number; None if the field is empty or not valid."""
-        text = self.text(name)
-        if not text:
-            return None
-        try:
-            number = kind(text)
-        except ValueError:
-            number = None
-        if number is None or not least <= number <= most:
-            self.errors[name] = f"{text:.40} is not valid: use a number from {least:g} to {most:g}"
-            return None
-        return number
+    def given(self, *names: str) -> Json:
+        """Return the fields that are not empty, numbers as such.
+
+        Raises:
+            FormError: one is not valid, or `errors` has something already.
+        """
+        found: Json = {name: text for name in names if (text := self.text(name))}
+        for name in found.keys() & _NUMBERS.keys():
+            kind, least, most = _NUMBERS[name]
+            try:
+                found[name] = kind(text := found[name])
+            except ValueError:
+                found[name] = math.nan
+            if not least <= found[name] <= most:
+                allowed = f"use a number from {least} to {most:.15g}"
+                self.errors[name] = f"{text:.40} is not valid: {allowed}"
+        if self.errors:
+            raise FormError(self.errors)
+        return found
 
     def attempt(self, name: str, check: Callable[[], object]) -> None:
         """Record the error of a field that a check raises."""
@@ -100,16 +121,27 @@ class Form:
         except PullQueueError as error:
             self.errors.setdefault(name, str(error))
 
-    def check(self) -> None:
-        """Raise FormError if any field is wrong."""
-        if self.errors:
-            raise FormError(self.errors)
 
+def carry_out(
+    notices: Notices, action: Callable[..., Notice | str], page: str, **values: str
+) -> Response:
+    """Carry out a form and redirect to the page it was on, with the result or what is wrong.
 
-def back_to(default: str, notice_key: str) -> Response:
-    """Redirect to the page the form was on, if it names a page of the console, with a notice."""
-    parts = urlsplit(request.form.get("back", ""))
-    here = parts.path.startswith("/console/") and not (parts.scheme or parts.netloc)
-    address = f"{parts.path}?{parts.query}" if here and parts.query else parts.path
-    address = address if here else default
-    return redirect(f"{address}{'&' if '?' in address else '?'}notice={notice_key}", 303)
+    That page is one of the console that the form names, or else `page`.
+    """
+    form = Form()
+    try:
+        result = action(form, **values)
+        notice = Notice(text=result) if isinstance(result, str) else result
+    except (FormError, PullQueueError) as error:
+        field = str(error).partition(" ")[0]  # of messages such as "eta is ..."
+        errors = {field: str(error)} if field in form.values else {}
+        errors = dict(error.errors) if isinstance(error, FormError) else errors
+        text = str(error) if len(errors) < 2 else f"{len(errors)} fields are wrong."
+        kept = {name: value for name, value in form.values.items() if name != TOKEN_FIELD}
+        notice = Notice(text=text, is_error=True, form=action.__name__, values=kept, errors=errors)
+    back = urlsplit(request.form.get("back", ""))
+    address = f"{back.path}?{back.query}".rstrip("?")
+    if not back.path.startswith("/console/") or back.scheme or back.netloc:
+        address = url_for(f"console.{page}", _external=False, **values)
+    return redirect(f"{address}{'&' if '?' in address else '?'}notice={notices.put(notice)}", 303)

@@ -6,7 +6,8 @@ import json
 import logging
 import shlex
 from base64 import b64decode
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from flask import Response, render_template, request, url_for
@@ -14,14 +15,15 @@ from werkzeug.exceptions import HTTPException
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.console.actions import changes_of_form
+from pullqueue.clock import ManualClock, from_usec
+from pullqueue.console.actions import changes_of_form, pull_queues
 from pullqueue.console.charts import RANGES, chart_of
-from pullqueue.console.control import Control
+from pullqueue.console.control import ask
 from pullqueue.console.formatting import views_of
 from pullqueue.console.forms import FormError, Notice, Notices
 from pullqueue.control.fault_registry import ERRORS
 from pullqueue.control.fault_schema import FIELDS, KINDS, WHEN
-from pullqueue.control.state import TOKEN_FIELD
+from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import VERBS
 from pullqueue.error_codes import codes_of
@@ -61,33 +63,25 @@ _CONFIRMED = 10
 _log = logging.getLogger("pullqueue.console")
 
 
-class _Gone(NamedTuple):
-    """What is known of a task that is not there any more."""
-
-    text: str
-    is_exhausted: bool = False
-    task: Json | None = None
-    """As it was at its end."""
-
-
 class Pages:
     """One method for each page."""
 
-    def __init__(self, control: Control, notices: Notices) -> None:
-        self._control = control
+    def __init__(self, state: ServerState, notices: Notices) -> None:
+        self._state = state
+        self._ask = partial(ask, state)
         self._notices = notices
 
     def queues(self) -> Response:
         """All queues."""
-        queues = self._control.ask("listQueues")["queues"]
-        depths = self._control.ask("listDepths")["depths"]
+        queues = self._ask("listQueues")["queues"]
+        depths = self._ask("listDepths")["depths"]
         chosen = _chosen("search", "sort", "order")
-        key = chosen["sort"] if chosen["sort"] in _QUEUE_COLUMNS else ""
-        found = [queue for queue in queues if chosen["search"].lower() in queue["name"].lower()]
-        if key:
+        text, key = chosen.get("search", "").lower(), chosen.get("sort", "")
+        found = [queue for queue in queues if text in queue["name"].lower()]
+        if key in _QUEUE_COLUMNS:
             found.sort(
                 key=lambda queue: (queue[key] is not None, queue[key]),
-                reverse=chosen["order"] == "desc",
+                reverse=chosen.get("order") == "desc",
             )
         return self._page(
             "queues",
@@ -98,60 +92,54 @@ class Pages:
             columns=_QUEUE_COLUMNS,
             charts={name: chart_of(series, "60") for name, series in depths.items()},
             chosen=chosen,
-            query={name: text for name, text in chosen.items() if text},
         )
 
     def queue(self, queue: str) -> Response:
         """One queue and its tasks."""
-        shown = self._control.ask("getQueue", queue=queue)["queue"]
-        chosen = _chosen("state", "tag", "search", "sort", "order", "range")
-        chosen["limit"] = request.args.get("limit") or _PAGE_SIZE
-        query = {name: text for name, text in chosen.items() if text}
+        shown = self._ask("getQueue", queue=queue)["queue"]
+        chosen = {"limit": _PAGE_SIZE, **_chosen(*_TASK_QUERY, "order", "range")}
         listed: Json = {"tasks": [], "total": 0}
         depths = None
         start = _start()
         if shown["mode"] == "pull":
-            asked = {name: query[name] for name in _TASK_QUERY if name in query}
-            asked |= {"offset": str(start)}
-            if chosen["order"]:
-                asked["descending"] = "true" if chosen["order"] == "desc" else "false"
-            listed = self._control.ask("listTasks", asked, queue=queue)
-            depths = self._control.ask("listDepths")["depths"].get(queue)
+            asked = _chosen(*_TASK_QUERY) | {"limit": chosen["limit"], "offset": str(start)}
+            asked["descending"] = "true" if chosen.get("order") == "desc" else "false"
+            listed = self._ask("listTasks", asked, queue=queue)
+            depths = self._ask("listDepths")["depths"].get(queue)
         return self._page(
             "queue",
             queue=shown,
-            chart=chart_of(depths, chosen["range"]) if depths else None,
+            chart=chart_of(depths, chosen.get("range", "")) if depths else None,
             ranges=RANGES,
             columns=_TASK_COLUMNS,
             tasks=listed["tasks"],
             paging=_paging(start, listed, int(chosen["limit"])),
             stale_seconds=_STALE_SECONDS,
             chosen=chosen,
-            query=query,
             states=_STATES,
             page_sizes=sorted({*_PAGE_SIZES, chosen["limit"]}, key=int),
         )
 
     def task(self, queue: str, task: str) -> Response:
         """One task and its history; if it is gone, what is recorded of it."""
-        events = self._control.ask("getHistory", queue=queue, task=task)["events"]
+        events = self._ask("getHistory", queue=queue, task=task)["events"]
         found: Json | None = None
-        gone: _Gone | None = None
+        gone: Json = {}
         try:
-            found = self._control.ask("getTask", queue=queue, task=task)["task"]
+            found = self._ask("getTask", queue=queue, task=task)["task"]
         except PullQueueError as error:
             gone = self._gone(queue, task, events, error)
-        shown = gone.task if gone else found
+        shown = found or gone["task"]
         views = views_of(shown["payload"]) if shown else {}
         view = request.args.get("view", "")
         return self._page(
             "task",
-            queue=self._control.ask("getQueue", queue=queue)["queue"],
+            queue=self._ask("getQueue", queue=queue)["queue"],
             name=task,
             task=found,
             shown=shown,
             gone=gone,
-            stored=_api_path(queue, task),
+            stored=f"{request.host_url}_emulator/queues/{quote(queue)}/tasks/{quote(task)}",
             events=events,
             views=views,
             view=view if view in views else next(iter(views), ""),
@@ -159,32 +147,28 @@ class Pages:
 
     def payload(self, queue: str, task: str) -> Response:
         """A task's payload as a file, which no browser shows as a page."""
-        found = self._control.ask("getTask", queue=queue, task=task)["task"]
+        found = self._ask("getTask", queue=queue, task=task)["task"]
         return _download(b64decode(found["payload"]["base64"]), quote(task))
 
     def exhausted(self) -> Response:
         """The tasks that used up their leases."""
-        chosen = _chosen("queue", "tag", "search")
-        query = {name: text for name, text in chosen.items() if text}
-        start = _start()
-        listed = self._control.ask("listExhausted", {**query, "offset": str(start)})
+        chosen, start = _chosen("queue", "tag", "search"), _start()
+        listed = self._ask("listExhausted", {**chosen, "offset": str(start)})
         return self._page(
             "exhausted",
             tasks=listed["tasks"],
             paging=_paging(start, listed, int(_PAGE_SIZE)),
-            queues=self._pull_queues(),
+            queues=pull_queues(self._ask),
             chosen=chosen,
-            query=query,
         )
 
     def download_exhausted(self) -> Response:
         """The exhausted tasks that match, as lines that `pullqueue seed` reads."""
         chosen = _chosen("queue", "tag", "search")
-        query = {name: text for name, text in chosen.items() if text}
         lines: list[str] = []
         while True:
-            page = {**query, "payload": "full", "limit": "1000", "offset": str(len(lines))}
-            tasks = self._control.ask("listExhausted", page)["tasks"]
+            page = {**chosen, "payload": "full", "limit": "1000", "offset": str(len(lines))}
+            tasks = self._ask("listExhausted", page)["tasks"]
             lines += map(_seed_line, tasks)
             if len(tasks) < 1_000:
                 break
@@ -192,25 +176,21 @@ class Pages:
 
     def requests(self) -> Response:
         """The latest requests to the API."""
-        before = request.args.get("before", "")
         chosen = _chosen("queue", "status", "search")
-        query = {name: text for name, text in chosen.items() if text}
-        asked = {"limit": "50", **query, **({"before": before} if before else {})}
-        listed = self._control.ask("listRequests", asked)
+        listed = self._ask("listRequests", {"limit": "50", **chosen, **_chosen("before")})
         return self._page(
             "requests",
             requests=listed["requests"],
             following=listed["next"],
-            is_first=not before,
-            queues=sorted({*self._pull_queues(), *filter(None, [chosen["queue"]])}),
+            is_first="before" not in request.args,
+            queues=pull_queues(self._ask),
             statuses=("failed", "2xx", "4xx", "5xx"),
             chosen=chosen,
-            query=query,
         )
 
     def request(self, number: str) -> Response:
         """One request, what was sent and what was answered."""
-        found = self._control.ask("getRequest", number=number)["request"]
+        found = self._ask("getRequest", number=number)["request"]
         shown = {part: next(iter(views_of(found[part]).values())) for part in ("body", "answer")}
         return self._page("request", logged=found, shown=shown, curl=_curl(found))
 
@@ -218,26 +198,27 @@ class Pages:
         """The faults that are set, and a form for another."""
         return self._page(
             "faults",
-            faults=self._control.ask("listFaults")["faults"],
+            faults=self._ask("listFaults")["faults"],
             kinds=KINDS,
             fields=FIELDS,
             when=WHEN,
             calls=VERBS,
             errors_of_calls=list(ERRORS),
-            queues=self._pull_queues(),
+            queues=pull_queues(self._ask),
         )
 
     def clock(self) -> Response:
         """The clock."""
-        return self._page("clock")
+        return self._page("clock", clock=self._ask("getClock"))
 
     def server(self) -> Response:
         """Configuration, limits, snapshots."""
-        return self._page("server", version=self._control.ask("getVersion"))
+        config, version = self._ask("getConfig"), self._ask("getVersion")
+        return self._page("server", config=config, version=version)
 
     def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""
-        tasks = self._control.ask("getQueue", queue=queue)["queue"]["tasks"]
+        tasks = self._ask("getQueue", queue=queue)["queue"]["tasks"]
         return self._page(
             "confirm",
             title=f"Purge {queue}?",
@@ -249,7 +230,7 @@ class Pages:
 
     def confirm_delete(self, queue: str, task: str) -> Response:
         """Ask before a task is deleted."""
-        found = self._control.ask("getTask", queue=queue, task=task)["task"]
+        found = self._ask("getTask", queue=queue, task=task)["task"]
         return self._page(
             "confirm",
             title=f"Delete {task}?",
@@ -263,20 +244,17 @@ class Pages:
 
     def confirm_change(self) -> Response:
         """Ask before the selected tasks, or all that match, are deleted."""
-        changes = changes_of_form(self._control)
+        changes = changes_of_form(self._ask)
         count, shown = 0, []
         for queue, change in changes:
-            names = change.get("tasks")
-            fields: dict[str, str] = {
-                name: change[name] for name in ("state", "tag", "search") if name in change
-            }
-            if names is None:
-                listed = self._control.ask("listTasks", {**fields, "offset": "0"}, queue=queue)
-                count += listed["total"]
-                shown += listed["tasks"]
-            else:
+            if names := change.get("tasks"):
                 count += len(names)
                 shown += [{"name": name, "queue": queue} for name in names]
+                continue
+            fields: dict[str, str] = {k: v for k, v in change.items() if k not in ("action", "all")}
+            listed = self._ask("listTasks", {**fields, "offset": "0"}, queue=queue)
+            count += listed["total"]
+            shown += listed["tasks"]
         return self._page(
             "confirm",
             title=f"Delete {count_tasks(count)}?",
@@ -325,59 +303,60 @@ class Pages:
             status, text = codes_of(error).http_status, str(error)
         else:
             _log.error("a page failed because of a bug in the console", exc_info=error)
-        surroundings = self._control.surroundings()
-        return self._rendered("refusal", text=text, status=status, **surroundings)
+        now_usec = self._state.emulator.clock.now_usec()  # the store may not respond
+        return self._page("refusal", text=text, status=status, now_usec=now_usec)
 
-    def _gone(self, queue: str, name: str, events: list[Json], error: PullQueueError) -> _Gone:
-        """Say what became of a task; a name that nothing is known of is refused."""
-        kind = events[-1]["kind"] if events else None
-        exhausted: Json | None = None
-        if kind in (None, EventKind.EXHAUSTED.value):
-            listed = self._control.ask(
-                "listQueueExhausted",
-                {"search": name, "payload": "full", "limit": "1000"},
-                queue=queue,
-            )
-            exhausted = next((task for task in listed["tasks"] if task["name"] == name), None)
-        if kind is None and exhausted is None and isinstance(error, UnknownTaskError):
+    def _gone(self, queue: str, name: str, events: list[Json], error: PullQueueError) -> Json:
+        """Return what became of a task; a name that nothing is known of is refused."""
+        last = events[-1] if events else {"kind": None}
+        task: Json | None = None
+        if last["kind"] in (None, EventKind.EXHAUSTED.value):
+            query = {"search": name, "payload": "full", "limit": "1000"}
+            listed = self._ask("listQueueExhausted", query, queue=queue)["tasks"]
+            task = next((task for task in listed if task["name"] == name), None)
+        if last["kind"] is None and task is None and isinstance(error, UnknownTaskError):
             raise error
-        if kind == EventKind.EXHAUSTED.value or exhausted:
-            leases = (exhausted or events[-1])["retry_count"]
-            many = "1 lease" if leases == 1 else f"{leases} leases"
-            return _Gone(
-                f"Task {name} is exhausted after {many}.", is_exhausted=True, task=exhausted
-            )
-        if kind == EventKind.DELETED.value:
-            return _Gone(f"Task {name} was deleted.")
-        return _Gone(f"{error}.")
+        is_exhausted = task is not None or last["kind"] == EventKind.EXHAUSTED.value
+        text = f"{error}."
+        if is_exhausted:
+            leases = (task or last)["retry_count"]
+            text = f"Task {name} is exhausted after {leases} lease{'' if leases == 1 else 's'}."
+        elif last["kind"] == EventKind.DELETED.value:
+            text = f"Task {name} was deleted."
+        return {"text": text, "is_exhausted": is_exhausted, "task": task}
 
-    def _pull_queues(self) -> list[str]:
-        queues = self._control.ask("listQueues")["queues"]
-        return [queue["name"] for queue in queues if queue["mode"] == "pull"]
-
-    def _page(self, template: str, /, *, status: int = 200, **values: Any) -> Response:  # noqa: ANN401 - for the template
-        config, clock = self._control.ask("getConfig"), self._control.ask("getClock")
-        return self._rendered(template, status=status, config=config, clock=clock, **values)
-
-    def _rendered(self, template: str, /, *, status: int, **values: Any) -> Response:  # noqa: ANN401 - for the template
+    def _page(
+        self,
+        template: str,
+        /,
+        *,
+        status: int = 200,
+        now_usec: int | None = None,
+        **values: Any,  # noqa: ANN401 - for the template
+    ) -> Response:
+        emulator, file = self._state.emulator, self._state.config_file
+        now = from_usec(emulator.now_usec() if now_usec is None else now_usec).isoformat()
         notice = self._notices.take(request.args.get("notice"))
-        html = render_template(
-            f"console/{template}.html",
-            notice=notice,
-            form=notice or Notice(text=""),
-            here=_here(),
-            token=self._control.token,
-            token_field=TOKEN_FIELD,
-            page=template,
-            status=status,
-            **values,
-        )
+        # The address of this page, without the notice, for forms to come back to.
+        kept = urlencode({name: text for name, text in request.args.items() if name != "notice"})
+        known = {
+            "config": {"file": emulator.config.file, "problem": file.problem if file else None},
+            "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},
+            "notice": notice,
+            "form": notice or Notice(text=""),
+            "here": f"{request.path}?{kept}".rstrip("?"),
+            "token": self._state.token,
+            "token_field": TOKEN_FIELD,
+            "page": template,
+            "status": status,
+        }
+        html = render_template(f"console/{template}.html", **known | values)
         return Response(html, status, content_type="text/html; charset=utf-8")
 
 
 def _chosen(*names: str) -> dict[str, str]:
-    """Return parameters of the page; "" where they are missing."""
-    return {name: request.args.get(name, "") for name in names}
+    """Return those parameters of the page that are not empty."""
+    return {name: text for name in names if (text := request.args.get(name))}
 
 
 def _start() -> int:
@@ -397,16 +376,6 @@ def _paging(start: int, listed: Json, size: int) -> dict[str, int | None]:
         "previous": max(0, start - size) if start else None,
         "next": end if end < listed["total"] else None,
     }
-
-
-def _here() -> str:
-    """Return the address of this page, without the notice, for forms to come back to."""
-    kept = {name: value for name, value in request.args.items() if name != "notice"}
-    return f"{request.path}?{urlencode(kept)}" if kept else request.path
-
-
-def _api_path(queue: str, task: str) -> str:
-    return f"{request.host_url}_emulator/queues/{quote(queue)}/tasks/{quote(task)}"
 
 
 def _curl(logged: Json) -> str:

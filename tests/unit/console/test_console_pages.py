@@ -191,6 +191,64 @@ def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) ->
     assert granted.count("(not recorded: it may contain credentials)") == 2
 
 
+def test_payload_views(client: FlaskClient, state: ServerState) -> None:
+    """JSON, text and hexadecimal, the best first; bytes only as hexadecimal."""
+    state.emulator.queue("pull").add(b'{"a":1}', name="json")
+    state.emulator.queue("pull").add(b"\xff\x00A", name="bytes")
+
+    for address, shown in (
+        ("json", "{\n  &#34;a&#34;: 1\n}"),
+        ("json?view=text", "{&#34;a&#34;:1}"),
+        ("json?view=hex", "00000000  7b"),
+        ("bytes", "00000000  ff0041"),
+    ):
+        text = client.get(f"/console/queues/pull/tasks/{address}").text
+
+        assert f'<pre class="payload" tabindex="0">{shown}' in text
+
+
+def test_requests_are_filtered(client: FlaskClient, state: ServerState) -> None:
+    """By queue, status and text; the method of an API is one of the texts."""
+    path = "/taskqueue/v1beta2/projects/p/taskqueues"
+    client.post(f"{path}/pull/tasks", json={"payloadBase64": "YQ=="})
+    client.get(f"{path}/nope")
+    client.get("/v2beta2/projects/p/locations/l/queues/pull")
+    for query, numbers in (
+        ("queue=pull", ["4", "2", "1"]),
+        ("queue=nope", ["3"]),
+        ("status=failed", ["3"]),
+        ("status=2xx", ["4", "2", "1"]),
+        ("search=payloadbase64", ["2"]),
+        ("search=projects.locations.queues.get", ["4"]),
+    ):
+        text = client.get(f"/console/requests?{query}").text
+
+        assert re.findall(r'id="request-(\d+)"', text) == numbers, query
+
+
+def test_curl_is_offered_where_it_works(client: FlaskClient, state: ServerState) -> None:
+    """Not for calls of the SDK or gRPC, nor for bodies that are not JSON or not all recorded."""
+    path = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
+    client.post(path, json={"payloadBase64": "YQ=="})
+    client.post(path, json={"payloadBase64": "A" * 5000})
+    client.post("/batch", data=b"--b--", content_type="multipart/mixed; boundary=b")
+    for interface in ("SDK", "gRPC"):
+        state.requests.record(
+            interface=interface,
+            verb="POST",
+            path="/x",
+            status=200,
+            seconds=0,
+            body=b"{}",
+            answer=b"{}",
+        )
+
+    shown = [client.get(f"/console/requests/{number}").text for number in range(1, 7)]
+
+    assert ["Copy as curl" in text for text in shown] == [True, True, False, False, False, False]
+    assert f"curl -X POST http://localhost{path} -H" in shown[1]
+
+
 def test_payloads_are_downloads(client: FlaskClient) -> None:
     """They come as files of bytes, which no browser runs."""
     answer = client.get("/console/queues/pull/tasks/a/payload")
@@ -301,7 +359,7 @@ def test_half_a_pair_of_surrogates(state: ServerState, client: FlaskClient) -> N
     assert r"\ud800" in answer.text
 
 
-@pytest.mark.parametrize("page", ["/", "/server", "/nowhere"])
+@pytest.mark.parametrize("page", ["/", "/server", "/queues/pull"])
 def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
     """The page that says so needs nothing of the store."""
     emulator = Emulator.from_text(CONFIG, clock=ManualClock(), store=f"sqlite:///{tmp_path}/tasks")

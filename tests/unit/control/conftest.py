@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from control_client import ControlClient
 
-from pullqueue import Emulator, ManualClock
-from pullqueue.control.config_file import ConfigFile
 from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """\
@@ -26,30 +21,9 @@ queue:
 
 
 @pytest.fixture
-def queue_yaml(tmp_path: Path) -> Path:
-    """Return a queue.yaml."""
-    path = tmp_path / "queue.yaml"
-    path.write_text(QUEUE_YAML)
-    return path
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """Return a clock that is at 2026-01-01."""
-    return ManualClock()
-
-
-@pytest.fixture
-def emulator(queue_yaml: Path, clock: ManualClock) -> Emulator:
-    """Return an emulator of that file."""
-    return Emulator.from_file(queue_yaml, clock=clock)
-
-
-@pytest.fixture
-def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
-    """Yield a running server of that emulator."""
-    with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
-        yield server
+def config_text() -> str:
+    """Return the text of queue.yaml."""
+    return QUEUE_YAML
 
 
 @pytest.fixture

@@ -134,6 +134,15 @@
     }
   });
 
+  // While the server does not respond, a form stays as it is: the browser would show an error page.
+  document.addEventListener("submit", async (event) => {
+    if (!lost || event.target.method === "dialog") return;
+    event.preventDefault();
+    await refresh();
+    if (!lost) event.target.requestSubmit(event.submitter);
+    else scrollTo(0, 0);
+  });
+
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input:not([type=checkbox]), textarea, select, dialog");
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
