@@ -119,12 +119,12 @@ def test_an_address_in_the_program(served: Served) -> None:
         (
             "http://h:1",
             "",
-            "the address is 'http://h:1', which is not a valid address: use HOST:PORT",
+            'the address is "http://h:1", which is not a valid address: use HOST:PORT',
         ),
         (
             "",
             "nonsense",
-            "PULLQUEUE_EMULATOR_HOST is 'nonsense', which is not a valid address: use HOST",
+            'PULLQUEUE_EMULATOR_HOST is "nonsense", which is not a valid address: use HOST',
         ),
     ],
 )

@@ -149,7 +149,7 @@ class TestApp:
         _, output, errors = run(*python(program), folder=folder)
 
         assert output.startswith("CallNotFoundError "), errors
-        assert "pullqueue has no service 'memcache'" in output
+        assert 'pullqueue has no service "memcache"' in output
         assert "'memcache'" in output
 
     @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ class TestJoining:
             )
 
         assert (status, output) == (3, "")
-        assert "where the server refuses the request: the Host header is 'elsewhere'" in errors
+        assert 'where the server refuses the request: the Host header is "elsewhere"' in errors
         assert "start the server with --allow-host NAME" in errors
 
     def test_a_server_without_the_sdk(

@@ -299,13 +299,13 @@ def test_failure_shows_the_queues(run: Run) -> None:
         [
             "*- pullqueue -*",
             "the time is 2026-01-01T00:00:00+00:00",
-            "queue 'pull-queue': 1 available, 1 leased",
-            "  available 'two' payload b''",
-            "  leased    'one' tag 'parse' leased once until 2026-01-01T00:01:00+00:00 *work'",
+            'queue "pull-queue": 1 available, 1 leased',
+            "  available \"two\" payload b''",
+            '  leased    "one" tag "parse" leased once until 2026-01-01T00:01:00+00:00 *work\'',
             "  events:",
-            "    2026-01-01T00:00:00+00:00 'one' added",
-            "    2026-01-01T00:00:00+00:00 'two' added",
-            "    2026-01-01T00:00:00+00:00 'one' leased until 2026-01-01T00:01:00+00:00",
+            '    2026-01-01T00:00:00+00:00 "one" added',
+            '    2026-01-01T00:00:00+00:00 "two" added',
+            '    2026-01-01T00:00:00+00:00 "one" leased until 2026-01-01T00:01:00+00:00',
         ]
     )
     result.stdout.no_fnmatch_line("*unseen*")
@@ -380,8 +380,8 @@ def test_a_failed_assertion_shows_the_state_once(run: Run) -> None:
 
     result.assert_outcomes(failed=1)
     lines = result.stdout.lines
-    assert sum("queue 'pull-queue': 1 available" in line for line in lines) == 1
-    assert sum("queue 'other': 1 available" in line for line in lines) == 1
+    assert sum('queue "pull-queue": 1 available' in line for line in lines) == 1
+    assert sum('queue "other": 1 available' in line for line in lines) == 1
 
 
 def test_a_message_that_shows_everything_has_no_section(run: Run) -> None:
@@ -403,4 +403,4 @@ def test_a_message_that_shows_everything_has_no_section(run: Run) -> None:
 
     result.assert_outcomes(failed=2)
     result.stdout.no_fnmatch_line("*- pullqueue -*")
-    assert sum("queue 'pull-queue': 1 available" in line for line in result.stdout.lines) == 1
+    assert sum('queue "pull-queue": 1 available' in line for line in result.stdout.lines) == 1

@@ -38,7 +38,7 @@ def test_the_bug_of_the_sample_is_found(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             "*crash_test: the worker does not survive 2 of 6 crashes",
-            "*killed after call 2, delete_tasks(*) on queue 'receipts':",
+            '*killed after call 2, delete_tasks(*) on queue "receipts":',
             "*AssertionError: assert [[][]] == [[]1, 2]",
         ]
     )

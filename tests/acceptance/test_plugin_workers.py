@@ -230,11 +230,11 @@ def test_bad(queue, pullqueue_emulator, pullqueue_clock):
             "*def check():",
             '*assert saved == {b"1"}',
             "*crash_test: the worker does not survive 2 of 6 crashes",
-            "*killed after call 2, delete_tasks([[]'one']) on queue 'pull-queue':",
-            "*    2. delete_tasks([[]'one']) on queue 'pull-queue'",
-            "*'one' leased until 2026-*",
-            "*'one' deleted",
-            "*answer lost of call 2, delete_tasks([[]'one']) on queue 'pull-queue':",
+            '*killed after call 2, delete_tasks([[]"one"]) on queue "pull-queue":',
+            '*    2. delete_tasks([[]"one"]) on queue "pull-queue"',
+            '*"one" leased until 2026-*',
+            '*"one" deleted',
+            '*answer lost of call 2, delete_tasks([[]"one"]) on queue "pull-queue":',
         ]
     )
     result.stdout.no_fnmatch_line("*intercepted(*")
@@ -252,9 +252,9 @@ def test_fails(queue):
     result.stdout.fnmatch_lines(
         [
             '>*assert_added(queue, tag="y")',
-            "E*expected at least one task with tag='y' added to queue 'pull-queue', but found 0",
+            'E*expected at least one task with tag="y" added to queue "pull-queue", but found 0',
             "E*nearest misses:",
-            "E*tag is 'x': '*' tag 'x' payload b'a'",
+            'E*tag is "x": "*" tag "x" payload b\'a\'',
         ]
     )
     result.stdout.no_fnmatch_line("*raise AssertionError*")

@@ -94,7 +94,7 @@ class Authorizer:
         """Check that the acl of a queue grants a right to the holder of a token (403)."""
         if not grants(queue, token.email, right):
             explanation = (
-                f"{token.email!r} is not a {right.value} in the acl of queue {queue.name!r}: add "
+                f'"{token.email}" is not a {right.value} in the acl of queue "{queue.name}": add '
                 "it there in queue.yaml"
             )
             raise ApiError(messages.FORBIDDEN, status=403, explanation=explanation)

@@ -18,6 +18,7 @@ from pullqueue.api import bodies
 from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import BAD_BATCH, NOT_FOUND
+from pullqueue.config.text import shorten
 from pullqueue.limits import KIB, MIB
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def _call(part: Message, *, fits: bool) -> tuple[int, Headers, bytes]:
     line, _, rest = head.partition(b"\n")
     words = line.decode("latin-1").split()
     if len(words) not in (2, 3):
-        raise _malformed(f"{line[:100]!r} is not a request line: send `GET /path HTTP/1.1`")
+        shown = shorten(line.decode("latin-1"))
+        raise _malformed(f'"{shown}" is not a request line: send `GET /path HTTP/1.1`')
     if not fits:
         message = f"the batch's responses exceed {MAX_RESPONSE_BYTES} bytes: send smaller batches"
         raise ApiError(message, status=403, reason="responseTooLarge")

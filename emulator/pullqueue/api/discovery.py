@@ -13,6 +13,7 @@ from flask import Blueprint, Response, request
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import NOT_FOUND
+from pullqueue.config.text import shorten
 
 NAME: Final = "taskqueue"
 VERSIONS: Final = ("v1beta1", "v1beta2")
@@ -54,7 +55,7 @@ def blueprint(*others: Api) -> Blueprint:
         api = apis.get((name, version))
         if api is None:
             known = ", ".join(" ".join(api) for api in apis)
-            explanation = f"there is no API {name!r} {version!r} here, only {known}"
+            explanation = f'there is no API "{shorten(name)} {shorten(version)}" here, only {known}'
             raise ApiError(NOT_FOUND, status=404, explanation=explanation)
         return Response(encode(api.document(request.host_url)), content_type=JSON_TYPE)
 

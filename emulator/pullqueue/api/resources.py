@@ -7,6 +7,7 @@ that is not valid raises ApiError.
 from __future__ import annotations
 
 import binascii
+import json
 import re
 from string import ascii_letters, ascii_lowercase, digits
 from typing import Final, NamedTuple
@@ -15,6 +16,7 @@ from pullqueue.api import messages
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.config.text import shorten
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError
 from pullqueue.tasks import NewTask, Task
@@ -129,7 +131,7 @@ def text_field(body: Json, name: str) -> str | None:
     value = body.get(name)
     if value is None or isinstance(value, str):
         return value
-    raise ApiError(f"{name} is {value!r:.100}: use a JSON string")
+    raise ApiError(f"{name} is {shorten(json.dumps(value))}: use a JSON string")
 
 
 def integer_field(body: Json, name: str) -> int | None:
@@ -140,7 +142,9 @@ def integer_field(body: Json, name: str) -> int | None:
     if isinstance(value, str) and _INT64.fullmatch(value):
         value = int(value)
     if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise ApiError(f"{name} is {body[name]!r:.100}: use a 64-bit number in a JSON string")
+        raise ApiError(
+            f"{name} is {shorten(json.dumps(body[name]))}: use a 64-bit number in a JSON string"
+        )
     return value
 
 

@@ -13,6 +13,7 @@ from pullqueue.api.handlers import RequestContext, Result
 from pullqueue.api.parameters import Parameters
 from pullqueue.api.resources import Project
 from pullqueue.config.model import QueueMode
+from pullqueue.config.text import shorten
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidQueueModeError, UnknownQueueError
@@ -131,7 +132,8 @@ def _project(emulator: Emulator, text: str) -> Project:
     project = Project.of(text)
     if emulator.project is not None and project.app_id != Project.of(emulator.project).app_id:
         raise UnknownQueueError(
-            f"project {text!r} is not served here, only {emulator.project!r}: name that one",
+            f'project "{shorten(text)}" is not served here, only "{emulator.project}": name '
+            "that one",
             queue_name="",
         )
     return project
@@ -141,7 +143,7 @@ def _queue(emulator: Emulator, name: str) -> Queue:
     queue = emulator.queue(name)
     if queue.mode is not QueueMode.PULL:
         raise InvalidQueueModeError(
-            f"queue {name!r} is a push queue: the REST API works with pull queues only; set "
+            f'queue "{name}" is a push queue: the REST API works with pull queues only; set '
             "`mode: pull` in queue.yaml",
             queue_name=name,
         )

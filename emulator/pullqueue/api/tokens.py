@@ -9,6 +9,7 @@ imported when a key is used for the first time.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections import deque
 from contextlib import suppress
@@ -20,6 +21,7 @@ from itsdangerous import BadData, URLSafeSerializer
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.config.text import shorten
 from pullqueue.errors import PullQueueError
 from pullqueue.extras import install_command
 
@@ -171,14 +173,15 @@ class Tokens:
         email = claims["iss"]
         if claims.get("sub", email) != email:
             raise GrantError(
-                f"{email!r} cannot act for {claims['sub']!r}: leave the subject out",
+                f'"{email}" cannot act for "{claims["sub"]}": leave the subject out',
                 code="unauthorized_client",
             )
         if int(claims["exp"]) - int(claims["iat"]) > TOKEN_SECONDS + _LEEWAY_SECONDS:
             raise GrantError(f"the JWT is valid for longer than {TOKEN_SECONDS} seconds")
         scope = claims.get("scope", "")
         if not isinstance(scope, str) or not scope.split():
-            message = f"scope of the JWT is {scope!r:.100}: use scopes separated by spaces"
+            shown = shorten(json.dumps(scope))
+            message = f"scope of the JWT is {shown}: use scopes separated by spaces"
             raise GrantError(message, code="invalid_scope")
         return self.issue(email, frozenset(scope.split()))
 

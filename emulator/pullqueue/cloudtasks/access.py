@@ -47,7 +47,7 @@ def check_permission(queue: Queue, caller: str | None, permission: str) -> None:
         right = "user_email or writer_email" if permission in _ENQUEUER else "user_email"
         raise StatusError(
             "PERMISSION_DENIED",
-            f"{caller!r} has no permission {_PREFIX}{permission} on queue {queue.name!r}: add it "
+            f'"{caller}" has no permission {_PREFIX}{permission} on queue "{queue.name}": add it '
             f"as {right} to the queue's acl in queue.yaml, or call SetIamPolicy",
         )
 

@@ -82,6 +82,6 @@ class Service:
         served = self._state.emulator.project
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:
             raise StatusError(
-                "NOT_FOUND", f"project {name.project!r} is not served here, only {served!r}"
+                "NOT_FOUND", f'project "{name.project}" is not served here, only "{served}"'
             )
         return name

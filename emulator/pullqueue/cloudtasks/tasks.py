@@ -23,6 +23,7 @@ from pullqueue.cloudtasks.messages import (
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import fitting
+from pullqueue.engine.task_errors import unknown_task
 from pullqueue.errors import NameInUseError, UnknownTaskError
 from pullqueue.tasks import DeleteResult, NewTask, Task
 
@@ -64,12 +65,12 @@ def create_task(call: Call) -> Message:
     queue, task = call.queue, call.request.task
     if not queue.settings.is_pull:
         raise invalid(
-            f"queue {queue.name!r} is a push queue: only pull queues take tasks here",
+            f'queue "{queue.name}" is a push queue: only pull queues take tasks here',
             field="parent",
         )
     if task.WhichOneof("payload_type") not in (None, "pull_message"):
         raise invalid(
-            f"queue {queue.name!r} is a pull queue: set pull_message, no other payload",
+            f'queue "{queue.name}" is a pull queue: set pull_message, no other payload',
             field="task",
         )
     name = None
@@ -113,7 +114,7 @@ def lease_tasks(call: Call) -> Message:
         raise StatusError(
             "RESOURCE_EXHAUSTED",
             f"more than {limits.leases_per_second} LeaseTasks calls in a second on queue "
-            f"{call.name.queue!r}: lease more tasks at a time, or wait",
+            f'"{call.name.queue}": lease more tasks at a time, or wait',
         )
     response = message_class("LeaseTasksResponse")()
     _write_tasks(response.tasks.add, lease.tasks, call)
@@ -139,7 +140,7 @@ def cancel_lease(call: Call) -> Message:
 def run_task(call: Call) -> Message:
     """RunTask: is for push tasks."""
     _pull_queue(call).get_task(call.name.task)
-    raise invalid(f"task {call.name.task!r} is a pull task: lease it instead", field="name")
+    raise invalid(f'task "{call.name.task}" is a pull task: lease it instead', field="name")
 
 
 def _modified(call: Call, lease_seconds: int) -> Message:
@@ -202,11 +203,7 @@ def _pull_queue(call: Call) -> Queue:
 
 
 def _not_found(call: Call) -> UnknownTaskError:
-    return UnknownTaskError(
-        f"queue {call.name.queue!r} has no task {call.name.task!r}",
-        queue_name=call.name.queue,
-        task_name=call.name.task,
-    )
+    return unknown_task(call.name.queue, call.name.task)
 
 
 def _task_message(task: Task, call: Call) -> Message:

@@ -59,7 +59,7 @@ def help_(ctx: click.Context, *, command: str | None) -> None:
     group = ctx.find_root()
     if command is not None and command not in gtaskqueue.commands:
         names = ", ".join(sorted(gtaskqueue.commands))
-        raise click.UsageError(f"there is no command {command!r}: use one of {names}", group)
+        raise click.UsageError(f'there is no command "{command}": use one of {names}', group)
     if command is not None:
         group = click.Context(gtaskqueue.commands[command], parent=group, info_name=command)
     click.echo(group.get_help())

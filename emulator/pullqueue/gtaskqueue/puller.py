@@ -31,9 +31,9 @@ def _program(_: click.Context, _option: click.Parameter, text: str) -> list[str]
     try:
         command = shlex.split(text)
     except ValueError as error:
-        raise click.BadParameter(f"{text!r}: {error}") from None
+        raise click.BadParameter(f'"{text}": {error}') from None
     if not command or shutil.which(command[0]) is None:
-        raise click.BadParameter(f"the program of {text!r} is not found: check its spelling")
+        raise click.BadParameter(f'the program of "{text}" is not found: check its spelling')
     return command
 
 

@@ -57,7 +57,7 @@ def connect(address: str | None = None) -> None:
         if not is_host_and_port(given):
             name = "the address" if address else ADDRESS_VARIABLE
             raise ServerAddressError(
-                f"{name} is {given!r}, which is not a valid address: use HOST:PORT, such as "
+                f'{name} is "{given}", which is not a valid address: use HOST:PORT, such as '
                 f"localhost:{DEFAULT_PORT}"
             )
         host, _, port = given.rpartition(":")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pullqueue.clock import from_usec, to_usec
+from pullqueue.config.text import shorten
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.error_codes import codes_of
@@ -64,7 +65,7 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
     except InvalidTaskError as error:
         if len(adds) == 1:
             raise
-        _log.warning("queue %r: a batch of %d was not added: %s", queue.name, len(adds), error)
+        _log.warning('queue "%s": a batch of %d was not added: %s', queue.name, len(adds), error)
         codes = [_code_of(queue, add) for add in adds]
     names = (task.name for task in added)
     for add, code in zip(adds, codes, strict=True):
@@ -84,7 +85,7 @@ def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
     """
     if any(add.mode != _PULL for add in adds):
         raise InvalidQueueModeError(
-            f"queue {queue.name!r} is a pull queue: add its tasks with method='PULL'",
+            f'queue "{queue.name}" is a pull queue: add its tasks with method="PULL"',
             queue_name=queue.name,
         )
 
@@ -204,7 +205,8 @@ def _text(data: bytes, what: str, error: type[InvalidTaskError]) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise error(f"{what} is {data!r}: use text in UTF-8") from None
+        text = shorten(data.decode(errors="backslashreplace"))
+        raise error(f'{what} is "{text}": use text in UTF-8') from None
 
 
 def _eta(eta_usec: int) -> Any:

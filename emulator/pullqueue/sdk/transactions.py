@@ -74,4 +74,4 @@ class TransactionalStub(PullQueueStub):
                 self.MakeSyncCall(SERVICE, "Add", add, messages.TaskQueueAddResponse())
             except apiproxy_errors.Error as error:
                 name = add.task_name.decode()
-                _log.warning("task %r of a committed transaction is not added: %s", name, error)
+                _log.warning('task "%s" of a committed transaction is not added: %s', name, error)

@@ -8,6 +8,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.config.text import shorten
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.sdk.environment import BRIDGE_PATH
@@ -65,11 +66,13 @@ class CallServer:
     def _answer(self, method: str, data: bytes, logged: dict[str, Any]) -> bytes:
         kinds = _messages_of(method)
         if kinds is None:
-            return _failure(_Rpc.CALL_NOT_FOUND, f"the task queue service has no call {method!r}")
+            return _failure(
+                _Rpc.CALL_NOT_FOUND, f'the task queue service has no call "{shorten(method)}"'
+            )
         call, result = kinds[0](), kinds[1]()
         fault = _fill(call, data)
         if fault is not None:
-            return _failure(_Rpc.PARSE_ERROR, f"the request of {method!r} {fault}")
+            return _failure(_Rpc.PARSE_ERROR, f'the request of "{method}" {fault}')
         try:
             self._stub.MakeSyncCall(SERVICE, method, call, result)
         except apiproxy_errors.Error as error:
@@ -91,7 +94,7 @@ def _deadline_usec(text: str | None) -> int:
 def _warn_of_push(call: Any) -> None:
     if call.add_request and call.add_request[0].mode == messages.TaskQueueMode.PUSH:
         name = call.add_request[0].queue_name.decode()
-        _log.warning("queue %r is a push queue: its tasks are kept, and not run", name)
+        _log.warning('queue "%s" is a push queue: its tasks are kept, and not run', name)
 
 
 def _answer_alone(request: Any) -> bytes:
@@ -104,8 +107,8 @@ def _answer_alone(request: Any) -> bytes:
         return _serialized(remote_api.Response(response=b""))
     return _failure(
         _Rpc.CALL_NOT_FOUND,
-        f"pullqueue has no service {request.service_name!r}, only 'taskqueue': start it with "
-        "--api-upstream HOST:PORT to pass calls to other services on",
+        f'pullqueue has no service "{shorten(request.service_name)}", only "taskqueue": start it '
+        "with --api-upstream HOST:PORT to pass calls to other services on",
     )
 
 

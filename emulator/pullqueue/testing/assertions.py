@@ -25,6 +25,7 @@ from pullqueue.testing.describing import (
     describe_payload,
     describe_queue,
     describe_task,
+    in_python,
     pull_queues,
 )
 
@@ -109,7 +110,7 @@ def assert_empty(queue: Queue | Emulator) -> None:
         queues = pull_queues(queue) if isinstance(queue, Emulator) else [_checked(queue)]
         full = [(q, count) for q in queues if (count := q.fetch_statistics().tasks)]
         if full:
-            what = [f"queue {q.name!r} is not empty: it has {count_tasks(n)}" for q, n in full]
+            what = [f'queue "{q.name}" is not empty: it has {count_tasks(n)}' for q, n in full]
             _fail("\n".join(what), *(q for q, _ in full))
 
 
@@ -159,7 +160,7 @@ def assert_exhausted(
         if found != (count if count is not None else max(found, 1)):
             limit = queue.retention.leases
             rule = "has no task_retry_limit" if limit is None else f"permits {limit} leases"
-            _fail(f"task {name!r} of queue {queue.name!r}, which {rule}, is not exhausted", queue)
+            _fail(f'task "{name}" of queue "{queue.name}", which {rule}, is not exhausted', queue)
 
 
 def assert_added(
@@ -183,7 +184,7 @@ def assert_added(
         TypeError: `queue` is not a `Queue`, or `payload` is a dict or a list.
     """
     if isinstance(payload, dict | list):
-        raise TypeError(f"payload is {payload!r}: pass json_payload({payload!r}), bytes or text")
+        raise TypeError(f"payload is {payload}: pass json_payload({payload}), bytes or text")
     wanted = _Wanted(payload, tag, name)
     with bypass_interceptors():
         tasks, unknown = _added_tasks(_checked(queue))
@@ -192,7 +193,7 @@ def assert_added(
     if found == (count if count is not None else max(found, 1)):
         return
     expected = "at least one task" if count is None else count_tasks(count)
-    lines = [f"expected {expected}{wanted} added to queue {queue.name!r}, but found {found}"]
+    lines = [f'expected {expected}{wanted} added to queue "{queue.name}", but found {found}']
     lines += _misses(wanted, tasks, queue.now_usec())
     if unknown:
         lines.append(f"  {count_tasks(len(unknown))} left the queue with unknown payload and tag")
@@ -215,9 +216,9 @@ class _Wanted:
         """Return in what a task differs."""
         found = []
         if self.name is not None and task.name != self.name:
-            found.append(f"name is {task.name!r}")
+            found.append(f'name is "{task.name}"')
         if self.tag is not None and task.tag != (None if self.tag is UNTAGGED else self.tag):
-            found.append("it has no tag" if task.tag is None else f"tag is {task.tag!r}")
+            found.append("it has no tag" if task.tag is None else f"tag is {in_python(task.tag)}")
         payload = self.payload.encode() if isinstance(self.payload, str) else self.payload
         if payload is not None and payload != task.payload:
             found.append(f"payload is {describe_payload(task.payload)}")
@@ -225,7 +226,7 @@ class _Wanted:
 
     def __str__(self) -> str:
         parts = [("name", self.name), ("tag", self.tag), ("payload", self.payload)]
-        given = [f"{word}={value!r}" for word, value in parts if value is not None]
+        given = [f"{word}={in_python(value)}" for word, value in parts if value is not None]
         return f" with {', '.join(given)}" if given else ""
 
 
@@ -247,10 +248,12 @@ def _checked(queue: object) -> Queue:
     """Return a pull queue; whatever else is given is refused."""
     if not isinstance(queue, Queue):
         name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
-        raise TypeError(f"{queue!r} is not a Queue: pass emulator.queue({name!r})")
+        raise TypeError(
+            f"{in_python(queue)} is not a Queue: pass emulator.queue({in_python(name)})"
+        )
     if queue.mode is not QueueMode.PULL:
         raise InvalidQueueModeError(
-            f"queue {queue.name!r} is a push queue, which has no tasks here: its tasks are in "
+            f'queue "{queue.name}" is a push queue, which has no tasks here: its tasks are in '
             "App Engine's own stub, see its get_filtered_tasks()",
             queue_name=queue.name,
         )
@@ -260,7 +263,7 @@ def _checked(queue: object) -> Queue:
 def _check_count(state: str, queue: Queue, found: int, count: int | None) -> None:
     if found != (count if count is not None else max(found, 1)):
         expected = "at least one" if count is None else str(count)
-        _fail(f"expected {expected} {state} in queue {queue.name!r}, but found {found}", queue)
+        _fail(f'expected {expected} {state} in queue "{queue.name}", but found {found}', queue)
 
 
 def _fail(message: str, *queues: Queue) -> None:

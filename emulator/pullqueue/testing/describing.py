@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
@@ -49,7 +50,7 @@ def describe_queue(queue: Queue) -> Iterator[str]:
     now_usec = queue.now_usec()
     exhausted = queue.exhausted
     events = queue.events()
-    yield f"queue {queue.name!r}: {_summary(queue)}"
+    yield f'queue "{queue.name}": {_summary(queue)}'
     for state in TaskState:
         tasks = queue.list_tasks(limit=_TASKS_SHOWN + 1, state=state)
         yield from _shown(f"  {state.value:<9}", (describe_task(t, now_usec) for t in tasks))
@@ -72,9 +73,9 @@ def _summary(queue: Queue) -> str:
 
 def describe_task(task: Task, now_usec: int) -> str:
     """Return a task in one line."""
-    parts = [repr(task.name)]
+    parts = [in_python(task.name)]
     if task.tag is not None:
-        parts.append(f"tag {task.tag!r}")
+        parts.append(f"tag {in_python(task.tag)}")
     if task.retry_count:
         times = {1: "once", 2: "twice"}.get(task.retry_count, f"{task.retry_count} times")
         parts.append(f"leased {times}")
@@ -97,21 +98,26 @@ def describe_call(call: QueueCall) -> str:
     """Return a call as it is written in Python."""
     arguments = [_short(argument) for argument in call.arguments]
     if call.verb == "lease_tasks_by_tag" and call.options.get("tag") is not None:
-        arguments.append(f"tag={call.options['tag']!r}")
-    return f"{call.verb}({', '.join(arguments)}) on queue {call.queue.name!r}"
+        arguments.append(f"tag={in_python(call.options['tag'])}")
+    return f'{call.verb}({", ".join(arguments)}) on queue "{call.queue.name}"'
 
 
 def _short(argument: object) -> str:
     if isinstance(argument, Task):
-        return repr(argument.name)
+        return in_python(argument.name)
     if isinstance(argument, list | tuple):
         names = [_short(getattr(item, "name", None) or item) for item in argument[:3]]
         return f"[{', '.join(names)}{', ...' if len(argument) > 3 else ''}]"
-    return repr(argument)
+    return in_python(argument)
+
+
+def in_python(value: object) -> str:
+    """Return a value as it is written in Python, text in double quotes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def _describe_event(event: Event) -> str:
-    text = f"{event.time.isoformat()} {event.task_name!r} {event.kind.value}"
+    text = f'{event.time.isoformat()} "{event.task_name}" {event.kind.value}'
     return text if event.until is None else f"{text} until {event.until.isoformat()}"
 
 

@@ -19,7 +19,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.errors import InternalError, InvalidQueueModeError
 from pullqueue.tasks import DeleteResult
-from pullqueue.testing.describing import describe, pull_queues
+from pullqueue.testing.describing import describe, in_python, pull_queues
 from pullqueue.testing.moving import next_event, sleeping
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -115,8 +115,8 @@ async def drain_async(
             result = worker()
             if not inspect.isawaitable(result):
                 raise TypeError(
-                    f"drain_async: the worker returned {result!r}, which cannot be awaited: "
-                    "use drain() for a worker that is not asynchronous"
+                    f"drain_async: the worker returned {in_python(result)}, which cannot be "
+                    "awaited: use drain() for a worker that is not asynchronous"
                 )
             await interrupter.run(result)
     driver.check("drain_async")
@@ -260,14 +260,14 @@ def _selected(emulator: Emulator, queues: Iterable[Queue | str] | None) -> list[
     if queues is None:
         return pull_queues(emulator)
     if isinstance(queues, str | Queue):
-        raise TypeError(f"queues is {queues!r}: pass a list, queues=[{queues!r}]")
+        raise TypeError(f"queues is {in_python(queues)}: pass a list, queues=[{in_python(queues)}]")
     selected = [queue_of(emulator, queue) for queue in queues]
     if not selected:
         raise ValueError("queues is empty: pass at least one queue, or None for all pull queues")
     for queue in selected:
         if queue.mode is not QueueMode.PULL:
             raise InvalidQueueModeError(
-                f"queue {queue.name!r} is a push queue, whose tasks no worker can lease: pass "
+                f'queue "{queue.name}" is a push queue, whose tasks no worker can lease: pass '
                 "pull queues only",
                 queue_name=queue.name,
             )
@@ -281,7 +281,9 @@ def check_is_emulator(emulator: object) -> None:
         TypeError: it is.
     """
     if not isinstance(emulator, Emulator):
-        raise TypeError(f"{emulator!r} is not an Emulator: pass the emulator, then the worker")
+        raise TypeError(
+            f"{in_python(emulator)} is not an Emulator: pass the emulator, then the worker"
+        )
 
 
 def refuse_lazy(result: object, name: str) -> None:
@@ -294,13 +296,13 @@ def refuse_lazy(result: object, name: str) -> None:
         result.close()  # or Python would warn that it was never awaited
     if inspect.isawaitable(result):
         raise TypeError(
-            f"the {name} returned {result!r}, which was not awaited: "
+            f"the {name} returned {in_python(result)}, which was not awaited: "
             f"{'use `await drain_async(...)`, or ' if name == 'worker' else ''}"
             f"pass lambda: asyncio.run({name}())"
         )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(
-            f"the {name} returned {result!r}, which was not iterated: iterate it, as with "
+            f"the {name} returned {in_python(result)}, which was not iterated: iterate it, as with "
             f"lambda: list({name}())"
         )
 

@@ -111,7 +111,7 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
     limit = queue.retention
     if limit.leases is None:
         raise ValueError(
-            f"tasks of queue {queue.name!r} are never exhausted: set a task_retry_limit "
+            f'tasks of queue "{queue.name}" are never exhausted: set a task_retry_limit '
             "in retry_parameters"
         )
     clock = movable_clock(queue)

@@ -132,7 +132,7 @@ def test_help() -> None:
     assert shown.stdout.count("[pullqueue's") == 2
     assert "listtasks" in everything.stdout
     assert unknown.exit_code == 2
-    assert "there is no command 'lease': use one of clear, " in unknown.stderr
+    assert 'there is no command "lease": use one of clear, ' in unknown.stderr
 
 
 def test_no_server(run: Run) -> None:

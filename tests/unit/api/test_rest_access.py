@@ -93,7 +93,7 @@ class TestAcl:
 
         assert refusal(response) == (403, "forbidden", "Forbidden")
         assert response.get_json()["error"]["errors"][0]["debugInfo"] == (
-            "'worker@example.com' is not a user_email in the acl of queue 'pull': "
+            '"worker@example.com" is not a user_email in the acl of queue "pull": '
             "add it there in queue.yaml"
         )
 

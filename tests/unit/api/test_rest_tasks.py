@@ -102,7 +102,7 @@ class TestInsert:
             ({"payloadBase64": "", "tag": 5}, "tag is 5: use a JSON string"),
             (
                 {"payloadBase64": "", "leaseTimestamp": "soon"},
-                "leaseTimestamp is 'soon': use a 64-bit number in a JSON string",
+                'leaseTimestamp is "soon": use a 64-bit number in a JSON string',
             ),
             (
                 {"payloadBase64": "", "leaseTimestamp": 2**63},
@@ -110,7 +110,7 @@ class TestInsert:
             ),
             (
                 {"payloadBase64": "", "leaseTimestamp": True},
-                "leaseTimestamp is True: use a 64-bit number in a JSON string",
+                "leaseTimestamp is true: use a 64-bit number in a JSON string",
             ),
             (
                 {"payloadBase64": "", "leaseTimestamp": 2**63 - 1},
@@ -217,7 +217,7 @@ class TestLease:
         )
 
         assert status == 400
-        assert message == "tag 'red' is given without groupByTag: add groupByTag=true"
+        assert message == 'tag "red" is given without groupByTag: add groupByTag=true'
 
     def test_a_moment_too_far_ahead(self, call: Call) -> None:
         """It is reported by the name of the field it is in."""

@@ -461,5 +461,5 @@ class TestProject:
     def test_another_project(self, call: Call) -> None:
         """It is not found."""
         assert call("GetQueue", name=PULL)["name"] == PULL
-        with refused("NOT_FOUND", "project 'other' is not served here"):
+        with refused("NOT_FOUND", 'project "other" is not served here'):
             call("ListQueues", parent="projects/other/locations/us-central1")

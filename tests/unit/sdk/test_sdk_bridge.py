@@ -156,15 +156,15 @@ def test_a_percent_sign_in_a_detail(server: Server) -> None:
     """The SDK's client takes details of call errors for a format, so a percent sign is doubled."""
     answer = call(server, "100%", b"")
 
-    assert answer.rpc_error.detail == "the task queue service has no call '100%%'"
+    assert answer.rpc_error.detail == 'the task queue service has no call "100%%"'
 
 
 @pytest.mark.parametrize(
     ("method", "message", "code", "detail"),
     [
-        ("Nonsense", b"", RpcError.CALL_NOT_FOUND, "has no call 'Nonsense'"),
-        ("BulkAdd", b"\xff", RpcError.PARSE_ERROR, "'BulkAdd' is not a message of its kind"),
-        ("PurgeQueue", b"", RpcError.PARSE_ERROR, "'PurgeQueue' lacks queue_name"),
+        ("Nonsense", b"", RpcError.CALL_NOT_FOUND, 'has no call "Nonsense"'),
+        ("BulkAdd", b"\xff", RpcError.PARSE_ERROR, '"BulkAdd" is not a message of its kind'),
+        ("PurgeQueue", b"", RpcError.PARSE_ERROR, '"PurgeQueue" lacks queue_name'),
     ],
 )
 def test_a_call_that_is_none(
@@ -218,7 +218,7 @@ def test_push_tasks_are_kept_and_not_run(server: Server, caplog: pytest.LogCaptu
 
     results = messages.TaskQueueBulkAddResponse.FromString(answer.response)
     assert results.taskresult[0].result == 0
-    assert "queue 'default' is a push queue: its tasks are kept, and not run" in caplog.text
+    assert 'queue "default" is a push queue: its tasks are kept, and not run' in caplog.text
     assert count_push_tasks(server) == 1
 
 
@@ -358,8 +358,8 @@ class TestOtherServices:
         answer = call(server, "Get", b"", service="memcache")
 
         assert answer.rpc_error.code == RpcError.CALL_NOT_FOUND
-        assert "pullqueue has no service 'memcache'" in answer.rpc_error.detail
-        assert "'memcache'" in answer.rpc_error.detail
+        assert 'pullqueue has no service "memcache"' in answer.rpc_error.detail
+        assert '"memcache"' in answer.rpc_error.detail
         assert "--api-upstream HOST:PORT" in answer.rpc_error.detail
 
     def test_the_log_of_an_app(self, server: Server) -> None:

@@ -36,11 +36,11 @@ def test_empty(queue: Queue) -> None:
         assert_empty(queue)
 
     assert str(caught.value).splitlines() == [
-        "queue 'work' is not empty: it has 1 task",
-        "queue 'work': 1 scheduled",
-        "  scheduled 'one' from 2026-01-01T01:00:00+00:00 (in 1:00:00) payload b'later'",
+        'queue "work" is not empty: it has 1 task',
+        'queue "work": 1 scheduled',
+        "  scheduled \"one\" from 2026-01-01T01:00:00+00:00 (in 1:00:00) payload b'later'",
         "  events:",
-        "    2026-01-01T00:00:00+00:00 'one' added",
+        '    2026-01-01T00:00:00+00:00 "one" added',
     ]
 
 
@@ -55,13 +55,13 @@ def test_available_and_leased(queue: Queue, clock: ManualClock) -> None:
     assert_available(queue, 2)
     assert_leased(queue, count=1)
     with pytest.raises(
-        AssertionError, match=r"^expected 3 available in queue 'work', but found 2\n"
+        AssertionError, match=r'^expected 3 available in queue "work", but found 2\n'
     ):
         assert_available(queue, 3)
 
     clock.advance(60)
     with pytest.raises(
-        AssertionError, match=r"^expected at least one leased in queue 'work', but found 0\n"
+        AssertionError, match=r'^expected at least one leased in queue "work", but found 0\n'
     ):
         assert_leased(queue)
 
@@ -71,7 +71,7 @@ def test_exhausted(limited: Queue, queue: Queue) -> None:
     task = limited.add(name="one")
     with pytest.raises(
         AssertionError,
-        match=r"^task 'one' of queue 'limited', which permits 2 leases, is not exhausted\n",
+        match=r'^task "one" of queue "limited", which permits 2 leases, is not exhausted\n',
     ):
         assert_exhausted(limited, task)
     with pytest.raises(AssertionError, match=r"which has no task_retry_limit, is not"):
@@ -83,7 +83,7 @@ def test_exhausted(limited: Queue, queue: Queue) -> None:
     assert_exhausted(limited)
     assert_exhausted(limited, task)
     assert_exhausted(limited, "one", 1)
-    with pytest.raises(AssertionError, match=r"^expected 2 exhausted in queue 'limited', but"):
+    with pytest.raises(AssertionError, match=r'^expected 2 exhausted in queue "limited", but'):
         assert_exhausted(limited, count=2)
 
 
@@ -110,20 +110,20 @@ def test_added_shows_the_nearest_misses(queue: Queue) -> None:
 
     head, *misses = str(caught.value).splitlines()
     assert head == (
-        "expected 1 task with tag='x', payload=json_payload({'n': 2}) added to queue 'work', "
+        'expected 1 task with tag="x", payload=json_payload({\'n\': 2}) added to queue "work", '
         "but found 0"
     )
     assert misses == [
         "  nearest misses:",
-        "    payload is b'{\"n\": 1}': 'near' tag 'x' payload b'{\"n\": 1}'",
-        "    it has no tag, payload is b'a': 'far' payload b'a'",
+        '    payload is b\'{"n": 1}\': "near" tag "x" payload b\'{"n": 1}\'',
+        "    it has no tag, payload is b'a': \"far\" payload b'a'",
     ]
 
 
 def test_added_says_how_many_tasks(queue: Queue) -> None:
     """A number other than one is followed by a plural."""
     with pytest.raises(
-        AssertionError, match=r"^expected 2 tasks with tag='x' added to queue 'work'"
+        AssertionError, match=r'^expected 2 tasks with tag="x" added to queue "work"'
     ):
         assert_added(queue, tag="x", count=2)
 
@@ -142,7 +142,7 @@ def test_added_shows_a_few_misses_only(queue: Queue) -> None:
     for _ in range(7):
         queue.add(tag="y", name=None)
 
-    with pytest.raises(AssertionError, match=r"tag is 'y'") as caught:
+    with pytest.raises(AssertionError, match=r'tag is "y"') as caught:
         assert_added(queue, tag="x")
     assert str(caught.value).endswith("    and 2 more")
 
@@ -240,12 +240,12 @@ def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) 
 
     lines = str(caught.value).splitlines()
     assert lines[:2] == [
-        "queue 'work' is not empty: it has 1 task",
-        "queue 'limited' is not empty: it has 2 tasks",
+        'queue "work" is not empty: it has 1 task',
+        'queue "limited" is not empty: it has 2 tasks',
     ]
     assert [line for line in lines if line.startswith("queue ")][2:] == [
-        "queue 'work': 1 available",
-        "queue 'limited': 2 available",
+        'queue "work": 1 available',
+        'queue "limited": 2 available',
     ]
 
 
@@ -256,7 +256,7 @@ ASSERTIONS = [assert_empty, assert_available, assert_leased, assert_exhausted, a
 def test_push_queues(emulator: Emulator, assertion: Callable[[object], None]) -> None:
     """No assertion passes judgement on a push queue, whose tasks are not here."""
     with pytest.raises(
-        InvalidQueueModeError, match=r"^queue 'pushed' is a push queue, .* get_filtered_tasks\(\)$"
+        InvalidQueueModeError, match=r'^queue "pushed" is a push queue, .* get_filtered_tasks\(\)$'
     ):
         assertion(emulator.queue("pushed"))
 
@@ -265,9 +265,9 @@ def test_push_queues(emulator: Emulator, assertion: Callable[[object], None]) ->
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("jobs", r"^'jobs' is not a Queue: pass emulator\.queue\('jobs'\)$"),
-        (None, r"^None is not a Queue: pass emulator\.queue\('NAME'\)$"),
-        (SimpleNamespace(name="jobs"), r"is not a Queue: pass emulator\.queue\('jobs'\)$"),
+        ("jobs", r'^"jobs" is not a Queue: pass emulator\.queue\("jobs"\)$'),
+        (None, r'^None is not a Queue: pass emulator\.queue\("NAME"\)$'),
+        (SimpleNamespace(name="jobs"), r'is not a Queue: pass emulator\.queue\("jobs"\)$'),
     ],
 )
 def test_what_is_no_queue(assertion: Callable[[object], None], value: object, message: str) -> None:
@@ -279,7 +279,7 @@ def test_what_is_no_queue(assertion: Callable[[object], None], value: object, me
 @pytest.mark.parametrize("assertion", ASSERTIONS[1:])
 def test_an_emulator_for_a_queue(emulator: Emulator, assertion: Callable[[object], None]) -> None:
     """Only `assert_empty` knows what is meant by an emulator."""
-    with pytest.raises(TypeError, match=r" is not a Queue: pass emulator\.queue\('NAME'\)$"):
+    with pytest.raises(TypeError, match=r' is not a Queue: pass emulator\.queue\("NAME"\)$'):
         assertion(emulator)
 
 
@@ -288,7 +288,7 @@ def test_untagged(queue: Queue) -> None:
     queue.add(name="red", tag="red")
     assert_added(queue, tag=UNTAGGED, count=0)
     with pytest.raises(
-        AssertionError, match=r"(?s)task with tag=UNTAGGED added.*tag is 'red': 'red'"
+        AssertionError, match=r'(?s)task with tag=UNTAGGED added.*tag is "red": "red"'
     ):
         assert_added(queue, tag=UNTAGGED)
     queue.add(name="empty", tag="")
@@ -308,8 +308,8 @@ def test_a_state_that_is_shown_already(emulator: Emulator, queue: Queue, limited
 
     rest = describe_rest(emulator, str(caught.value))
 
-    assert "'one'" not in rest
-    assert "'two'" in rest
+    assert '"one"' not in rest
+    assert '"two"' in rest
     with pytest.raises(AssertionError) as both:
         assert_empty(emulator)
     assert describe_rest(emulator, str(both.value)) == ""

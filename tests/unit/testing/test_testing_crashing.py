@@ -73,21 +73,21 @@ def test_a_worker_that_loses_work(emulator: Emulator, app: App) -> None:
         (Crash.ANSWER_LOST, 4),
     ]
     assert failures[0].calls == (
-        "lease_tasks(60, 1) on queue 'work'",
-        "delete_tasks('one') on queue 'work'",
+        'lease_tasks(60, 1) on queue "work"',
+        'delete_tasks("one") on queue "work"',
     )
     lines = str(caught.value).splitlines()
     assert lines[:8] == [
         "crash_test: the worker does not survive 4 of 12 crashes",
         "",
-        "killed after call 2, delete_tasks('one') on queue 'work':",
+        'killed after call 2, delete_tasks("one") on queue "work":',
         "  AssertionError: check returned False",
         "  calls until then:",
-        "    1. lease_tasks(60, 1) on queue 'work'",
-        "    2. delete_tasks('one') on queue 'work'",
+        '    1. lease_tasks(60, 1) on queue "work"',
+        '    2. delete_tasks("one") on queue "work"',
         "  the time is 2026-01-01T00:03:00+00:00",
     ]
-    assert re.search(r"'one' leased until .*\n +.*'one' deleted", str(caught.value))
+    assert re.search(r'"one" leased until .*\n +.*"one" deleted', str(caught.value))
     assert caught.value.__cause__ is failures[0].error
 
 

@@ -199,7 +199,7 @@ def test_a_worker_that_gets_nowhere(
 
     with pytest.raises(
         AssertionError,
-        match=rf"(?s)^drain: {message}, and the queues are still not empty; if .*'stays'",
+        match=rf'(?s)^drain: {message}, and the queues are still not empty; if .*"stays"',
     ):
         drain(emulator, lambda: work(queue), max_calls=9)
     assert not emulator.interceptors
@@ -273,10 +273,10 @@ def test_an_endless_worker_of_some_queues(emulator: Emulator, queue: Queue, limi
 @pytest.mark.parametrize(
     ("queues", "error", "message"),
     [
-        ("work", TypeError, r"^queues is 'work': pass a list, queues=\['work'\]$"),
+        ("work", TypeError, r'^queues is "work": pass a list, queues=\["work"\]$'),
         ([], ValueError, "^queues is empty: pass at least one queue"),
         (["wrok"], UnknownQueueError, "did you mean 'work'"),
-        (["pushed"], InvalidQueueModeError, "^queue 'pushed' is a push queue, whose tasks no"),
+        (["pushed"], InvalidQueueModeError, '^queue "pushed" is a push queue, whose tasks no'),
     ],
 )
 def test_queues_that_cannot_be_emptied(
@@ -513,7 +513,7 @@ class TestAsync:
                 await asyncio.sleep(1)
 
         with pytest.raises(
-            AssertionError, match=r"(?s)^drain_async: the worker has \w+ 9 times, .*'stays'"
+            AssertionError, match=r'(?s)^drain_async: the worker has \w+ 9 times, .*"stays"'
         ):
             self.run(emulator, poll, max_calls=9)
 

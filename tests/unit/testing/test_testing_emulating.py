@@ -108,7 +108,7 @@ def test_exactly_these_queues() -> None:
         ),
         (["a", {"name": "b", "rate": "1/s"}], InvalidQueueConfigError, r"^queues\[1\].rate: "),
         ([5], TypeError, "^queues contains 5: pass a queue name, or an entry as in queue.yaml$"),
-        ("jobs", TypeError, "^queues is 'jobs': pass a list of queue names or entries$"),
+        ("jobs", TypeError, '^queues is "jobs": pass a list of queue names or entries$'),
     ],
 )
 def test_queues_that_are_not_valid(queues: list[str], error: type[Exception], message: str) -> None:

@@ -63,7 +63,7 @@ def test_exhaust_without_a_limit(queue: Queue) -> None:
     """A queue without a retry limit keeps its tasks forever, so it is refused."""
     queue.add(name="one")
 
-    with pytest.raises(ValueError, match=r"^tasks of queue 'work' are never exhausted: set a"):
+    with pytest.raises(ValueError, match=r'^tasks of queue "work" are never exhausted: set a'):
         exhaust(queue, "one")
 
 
