@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from pullqueue import Emulator, ManualClock
 
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 # A background job of a shell (`cmd &`, nohup) ignores SIGINT, and programs started by tests would
 # inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Every run tries other examples, so a few each time are many over a week.
+LONG = bool(os.environ.get("PULLQUEUE_TEST_LONG"))
+settings.register_profile(
+    "pullqueue",
+    max_examples=1000 if LONG else 40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("pullqueue")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -9,8 +9,12 @@ import pytest
 
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Leave plugins that change every run out of users' suites, unless a test gives them by -p."""
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:randomly")
+    """Leave plugins that change every run out of users' suites, unless a test gives them by -p.
+
+    Importing hypothesis would take as long as the rest of such a run.
+    """
+    blocked = "-p no:asyncio -p no:hypothesispytest -p no:randomly"
+    monkeypatch.setenv("PYTEST_ADDOPTS", blocked)
     return pytester
 
 

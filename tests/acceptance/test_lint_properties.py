@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pullqueue.cli.lint import lint
@@ -98,7 +98,6 @@ def right_files(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 @given(ANYTHING, st.sampled_from(PROFILES), st.sampled_from(sorted(FORMATS)))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_is_checked_fixed_and_reported(text: str, profile: str, name: str) -> None:
     """No text at all makes the linter fail, whatever is asked for."""
     options = LintOptions(settings=Settings(profile=profile, strict=True), fix=True, unsafe=True)
@@ -118,7 +117,6 @@ def test_any_bytes_are_checked(data: bytes) -> None:
 
 
 @given(ANYTHING)
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 def test_the_command_ends_with_0_or_1(text: str) -> None:
     """The command itself fails on no text at all."""
     done = CliRunner().invoke(
@@ -138,7 +136,6 @@ def test_right_file_has_no_error_and_loads(drawn: tuple[str, list[str]]) -> None
 
 
 @given(ANYTHING, st.booleans())
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_fixes_are_idempotent_and_make_nothing_worse(text: str, unsafe: bool) -> None:  # noqa: FBT001 - drawn
     """A fixed file can be read, has no new fault, and is not fixed a second time."""
     given_text = text.encode(errors="replace").decode()

@@ -79,14 +79,12 @@ def accepted_by_google(text: str) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
-    logging.getLogger().setLevel(logging.CRITICAL)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
 
 
 @given(files())
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_sdk_profile_agrees_with_googles_library(text: str) -> None:
     """A file loads in the profile `sdk` exactly when Google's library accepts it."""
     assume(not ON_PURPOSE.search(text))

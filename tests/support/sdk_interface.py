@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Unpack
 
+import pytest
+from google.appengine.runtime import context
 from interfaces import Held, Interface, Refusal, Refused, TaskFields, manual_emulator
 
 from pullqueue.clock import from_usec
@@ -84,25 +87,24 @@ def bridge_interface() -> Iterator[Interface]:
 def _client_of(server: Server) -> Iterator[None]:
     stub_map = apiproxy_stub_map.apiproxy
     variables = dict(os.environ)
-    connect(f"{server.host}:{server.port}")
-    os.environ["HTTP_HOST"] = "localhost"
-    stub = stub_map.GetStub("taskqueue")
-    before = taskqueue.taskqueue.time
     clock = server.emulator.clock
-    # What a process of its own would have: the time of the server's machine.
-    taskqueue.taskqueue.time = SimpleNamespace(
-        time=lambda: clock.now_usec() / 1e6, mktime=before.mktime
-    )
-    try:
-        yield
-    finally:
-        taskqueue.taskqueue.time = before
-        stub.http.clear()
-        stub.thread_pool.shutdown()
-        stub_map.SetDefaultStub(None)
-        sitecustomize.variables.clear()
-        os.environ.clear()
-        os.environ.update(variables)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context, "get", context.get)  # connect() replaces it
+        connect(f"{server.host}:{server.port}")
+        os.environ["HTTP_HOST"] = "localhost"
+        # What a process of its own would have: the time of the server's machine.
+        now = SimpleNamespace(time=lambda: clock.now_usec() / 1e6, mktime=time.mktime)
+        patch.setattr(taskqueue.taskqueue, "time", now)
+        stub = stub_map.GetStub("taskqueue")
+        try:
+            yield
+        finally:
+            stub.http.clear()
+            stub.thread_pool.shutdown()
+            stub_map.SetDefaultStub(None)
+            sitecustomize.variables.clear()
+            os.environ.clear()
+            os.environ.update(variables)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rest_app import CONFIG
 from werkzeug.test import TestResponse
@@ -138,10 +138,6 @@ def client(emulator: Emulator) -> FlaskClient:
     return create_app(emulator).test_client()
 
 
-fuzzing = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@fuzzing
 @given(calls=st.lists(requests(), min_size=1, max_size=5))
 def test_calls_of_the_api(
     client: FlaskClient, emulator: Emulator, calls: list[dict[str, Any]]
@@ -159,7 +155,6 @@ def test_calls_of_the_api(
             assert snapshot(emulator) == before
 
 
-@fuzzing
 @given(
     verb=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE"]),
     path=st.text(max_size=30)
@@ -187,7 +182,6 @@ def test_any_request(
             check(response)
 
 
-@fuzzing
 @given(
     claims=st.dictionaries(
         st.sampled_from(["iss", "aud", "exp", "iat", "scope", "sub", "x"]), odd_value

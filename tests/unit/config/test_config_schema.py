@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pullqueue.config.check import check
@@ -79,7 +79,6 @@ def test_schema_is_valid_in_both_drafts(draft: str) -> None:
 
 
 @given(FILES)
-@settings(deadline=None)
 def test_drafts_agree(data: Json) -> None:
     """The schema says the same in draft 7 as in draft 2020-12."""
     seven = jsonschema.Draft7Validator(json.loads(draft_7())).is_valid(data)

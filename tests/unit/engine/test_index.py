@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -91,7 +91,6 @@ TestIndex = IndexMachine.TestCase
 TestIndexOfSmallChunks = SmallChunks.TestCase
 
 
-@settings(deadline=None)
 @given(entries)
 def test_chunks_stay_small(content: set[Entry]) -> None:
     """No chunk grows beyond twice its size, so that no operation shifts more."""

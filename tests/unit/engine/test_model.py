@@ -290,5 +290,5 @@ def test_engine_and_model_agree(store: str, examples: int) -> None:
         machine = type("Machine", (EngineMachine,), {"store": url})
         examples *= 20 if LONG else 1
         run_state_machine_as_test(
-            machine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)
+            machine, settings=settings(max_examples=examples, stateful_step_count=40)
         )
