@@ -7,6 +7,7 @@ import re
 
 from pullqueue.config.document import Scalar
 from pullqueue.config.model import SECONDS_PER_UNIT, Rate
+from pullqueue.config.text import closest
 
 BYTES_PER_UNIT = {"B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
@@ -95,6 +96,11 @@ _WEEKS = frozenset({"w", "wk", "week", "weeks"})
 _ANY_RATE = r"([0-9]*\.?[0-9]+)\s*(?:(?:/|per)\s*([A-Za-z]+))?"
 _ANY_DURATION = r"([0-9]*\.?[0-9]+)\s*([A-Za-z]*)"
 _ANY_SIZE = r"([0-9]*\.?[0-9]+)\s*([BKMGTbkmgt])(?:i?[Bb])?"
+
+
+def suggested_mode(text: str) -> str | None:
+    """Return the mode meant by `PULL` or `pul`."""
+    return closest(text.strip().lower(), ("pull", "push"))
 
 
 def suggested_rate(text: str) -> str | None:

@@ -11,6 +11,7 @@ from pullqueue.config.findings import Fix, Labels, Report
 from pullqueue.config.reader import ParseResult
 from pullqueue.config.settings import Settings
 from pullqueue.config.shape import Shape, Violation, check_shape
+from pullqueue.config.text import shorten
 from pullqueue.config.values import as_integer, as_number
 
 
@@ -53,6 +54,11 @@ class Entry:
     def text(self) -> str | None:
         """The text App Engine sees; None where there is no single known value."""
         return self.scalar.effective_text if self.scalar else None
+
+    @property
+    def shown(self) -> str:
+        """The text App Engine sees, as messages show it."""
+        return shorten(self.text or "")
 
     @property
     def integer(self) -> int | None:

@@ -12,7 +12,8 @@ from pullqueue.config.rules import (  # noqa: F401 - each adds its rules
     keys,
     modes,
     names,
-    numbers,
+    rates,
+    retries,
     values,
 )
 from pullqueue.config.rules.base import Rule, RuleDocs, Sample, defined_rules, docs_of

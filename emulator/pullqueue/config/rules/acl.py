@@ -58,7 +58,7 @@ def acl_email_format(view: View) -> Iterator[Report]:
         if not re.fullmatch(_EMAIL, entry.text or ""):
             key = entry.key.text
             message = (
-                f'invalid {key} "{shorten(entry.text or "")}": use an e-mail address, for example '
+                f'invalid {key} "{entry.shown}": use an e-mail address, for example '
                 "`worker@my-app.iam.gserviceaccount.com`"
             )
             yield entry.report(message)
@@ -124,7 +124,7 @@ def acl_duplicate(view: View) -> Iterator[Report]:
     for queue, section, entry in _addresses(view):
         other = first.setdefault((queue.path, entry.key.text, entry.text), entry)
         if other is not entry:
-            message = f'duplicate {entry.key.text} "{shorten(entry.text or "")}": remove one'
+            message = f'duplicate {entry.key.text} "{entry.shown}": remove one'
             labels = ((other.place, "the first is here"),)
             fix = edit_fix("remove the second", _removal(view, queue, section, entry))
             yield entry.report(message, labels=labels, fix=fix)

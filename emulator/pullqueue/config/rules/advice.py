@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import LENIENT, Levels, Rule
-from pullqueue.config.rules.values import rates
+from pullqueue.config.rules.rates import rates
 from pullqueue.config.text import shorten
 from pullqueue.config.view import QueueView, View
 
@@ -233,7 +233,7 @@ def bucket_size_default(view: View) -> Iterator[Report]:
     for entry, per_second in rates(view):
         if per_second > _HIGH_RATE and entry.path.rpartition(".")[0] not in sized:
             message = (
-                f"a rate of {shorten(entry.text or '')} starts at most 5 tasks at once: set "
+                f"a rate of {entry.shown} starts at most 5 tasks at once: set "
                 f"`bucket_size: {round(per_second / 5)}`, or as many as may start together"
             )
             yield entry.report(message)

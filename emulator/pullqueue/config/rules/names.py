@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pullqueue.config.document import Scalar
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, effective_hint, wrong_values
-from pullqueue.config.text import closest, shorten
+from pullqueue.config.text import shorten
 from pullqueue.config.view import Entry, QueueView, View
 
 _MAX_NAME = 100
-_MODES = ("pull", "push")
 
 
 @Rule("QY201", loadable=False)
@@ -155,7 +154,7 @@ def similar_queue_name(view: View) -> Iterator[Report]:
 
 
 @Rule("QY206", loadable=False, fixes=(UNSAFE,))
-def mode_value(view: View) -> Iterator[Report]:
+def mode_value(view: View) -> Iterable[Report]:
     """`mode` is neither `push` nor `pull`.
 
     Upper case is not accepted. YAML 1.1 reads `no` and `off` as false.
@@ -172,11 +171,7 @@ def mode_value(view: View) -> Iterator[Report]:
 
     Source: the Python SDK's queueinfo.
     """
-
-    def suggest(text: str) -> str | None:
-        return closest(text.strip().lower(), _MODES)
-
-    yield from wrong_values(view, "mode-value", "use `pull` or `push`", suggest)
+    return wrong_values(view, "mode-value")
 
 
 @Rule("QY207", severity=Severity.WARNING)

@@ -1,0 +1,175 @@
+"""Rules on how fast a push queue runs its tasks: `rate`, `bucket_size` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pullqueue.config.findings import Report, Severity
+from pullqueue.config.rules.base import (
+    LENIENT,
+    SAFE,
+    UNSAFE,
+    Rule,
+    out_of_range,
+    write_fix,
+    wrong_values,
+)
+from pullqueue.config.values import parse_rate
+from pullqueue.config.view import Entry, View
+
+_MAX_RATE = 500
+_MAX_CONCURRENT = 5000
+
+
+@Rule("QY208", loadable=False, fixes=(UNSAFE,))
+def rate_format(view: View) -> Iterable[Report]:
+    """`rate` is not a number, a slash and a unit.
+
+    The units are `s`, `m`, `h` and `d`, in lower case and without spaces. No sign, no exponent,
+    a digit before the dot.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 1/min
+
+    Good:
+        queue:
+        - name: mail
+          rate: 1/m
+
+    Source: the Python SDK's pattern for rates.
+    """
+    return wrong_values(view, "rate-format")
+
+
+def rates(view: View) -> Iterator[tuple[Entry, float]]:
+    """Yield the rates that can be read, in tasks per second, except those on pull queues."""
+    for queue in view.queues:
+        entry = queue.get("rate")
+        rate = parse_rate(entry.text or "") if entry and queue.mode != "pull" else None
+        if entry and rate:
+            yield entry, rate.per_second
+
+
+@Rule("QY209", levels=LENIENT)
+def rate_too_high(view: View) -> Iterator[Report]:
+    """`rate` is over 500 tasks per second.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 30001/m
+
+    Good:
+        queue:
+        - name: mail
+          rate: 500/s
+
+    Source: gcloud's checks before a deployment; documentation.
+    """
+    for entry, per_second in rates(view):
+        if per_second > _MAX_RATE:
+            message = f"rate is {entry.shown}; the maximum is {_MAX_RATE}/s"
+            yield entry.report(message)
+
+
+@Rule("QY210", severity=Severity.WARNING, fixes=(SAFE,))
+def rate_bare_zero(view: View) -> Iterator[Report]:
+    """`rate: 0` has no unit.
+
+    Google's library accepts it, and gcloud fails on it with a Python traceback.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 0
+
+    Good:
+        queue:
+        - name: mail
+          rate: 0/s
+
+    Source: gcloud's deployment of queues.
+    """
+    for entry, _ in rates(view):
+        if entry.text == "0" and entry.scalar:
+            message = "`rate: 0` without a unit makes gcloud fail: write `0/s`"
+            fix = write_fix(entry.scalar, "0/s", safe=True)
+            yield entry.report(message, fix=fix)
+
+
+@Rule("QY211", severity=Severity.INFO, once=True)
+def queue_paused(view: View) -> Iterator[Report]:
+    """The rate is zero: the queue is paused.
+
+    Tasks can be added, and none runs.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 0/s
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+
+    Source: documentation.
+    """
+    for entry, per_second in rates(view):
+        if per_second == 0 and entry.text != "0":
+            message = "a rate of zero pauses the queue: tasks wait until the rate is raised"
+            yield entry.report(message)
+
+
+@Rule("QY212", levels=LENIENT)
+def bucket_size_range(view: View) -> Iterable[Report]:
+    """`bucket_size` is below 0 or over 500.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 500/s
+          bucket_size: 1000
+
+    Good:
+        queue:
+        - name: mail
+          rate: 500/s
+          bucket_size: 500
+
+    Source: gcloud's checks before a deployment; documentation.
+    """
+    return out_of_range(view, "bucket-size-range")
+
+
+@Rule("QY213", severity=Severity.WARNING)
+def max_concurrent_range(view: View) -> Iterator[Report]:
+    """`max_concurrent_requests` is below 1 or over 5000.
+
+    The deployment uses the nearest number in this range, without a message.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          max_concurrent_requests: 5001
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+          max_concurrent_requests: 5000
+
+    Source: gcloud's deployment of queues.
+    """
+    for queue in view.queues:
+        entry = queue.get("max_concurrent_requests")
+        number = entry.integer if entry else None
+        if entry and number is not None and not 0 <= number <= _MAX_CONCURRENT:
+            limit = "minimum is 1" if number < 0 else f"maximum is {_MAX_CONCURRENT}"
+            message = (
+                f"max_concurrent_requests is {entry.shown}; the {limit}, and is deployed instead"
+            )
+            yield entry.report(message)

@@ -1,0 +1,297 @@
+"""Rules on `retry_parameters`: limits and backoffs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pullqueue.config.findings import Report, Severity
+from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, out_of_range, write_fix, wrong_values
+from pullqueue.config.text import shorten
+from pullqueue.config.values import (
+    is_age_limit,
+    parse_age_limit,
+)
+from pullqueue.config.view import Entry, Section, View
+
+_DEFAULT_MIN_BACKOFF = 0.1
+_DEFAULT_MAX_BACKOFF = 3600.0
+_SLACK = 30
+
+
+@Rule("QY216", loadable=False)
+def retry_range(view: View) -> Iterable[Report]:
+    """A number of `retry_parameters` is negative or too large.
+
+    `task_retry_limit` and `max_doublings` have a maximum of 2147483647.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            task_retry_limit: -1
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            min_backoff_seconds: -1
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            task_retry_limit: 7
+            min_backoff_seconds: 1
+
+    Source: the Python SDK: "must not be less than zero"; a larger number fails in its stub.
+    """
+    return out_of_range(view, "retry-range")
+
+
+@Rule("QY217", loadable=False, fixes=(UNSAFE,))
+def age_limit_format(view: View) -> Iterable[Report]:
+    """`task_age_limit` is not a number and a unit.
+
+    The units are `s`, `m`, `h` and `d`, in lower case; one number and one unit.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            task_age_limit: 1w
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            task_age_limit: 7d
+
+    Source: the Python SDK's queueinfo; gcloud fails on `1_0s`, `nans` and `infd`.
+    """
+    return wrong_values(view, "age-limit-format")
+
+
+def _age_limits(view: View) -> Iterator[tuple[Entry, str]]:
+    """The age limits whose format is right, whatever their number."""
+    for _, retry in view.retries:
+        entry = retry.get("task_age_limit")
+        if entry is not None and entry.text is not None and is_age_limit(entry.text):
+            yield entry, entry.text
+
+
+@Rule("QY218", loadable=False)
+def age_limit_range(view: View) -> Iterator[Report]:
+    """`task_age_limit` is less than a second.
+
+    It is truncated to whole seconds, and 0 is refused.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            task_age_limit: 0.5s
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            task_age_limit: 1s
+
+    Source: the Python SDK's checks before a deployment.
+    """
+    for entry, text in _age_limits(view):
+        seconds = parse_age_limit(text)
+        if not seconds:
+            message = f"task_age_limit is {shorten(text)}; the minimum is 1s"
+            if seconds is None:
+                message = f"task_age_limit is {shorten(text)}, not a finite time: use `30d` or less"
+            yield entry.report(message)
+
+
+@Rule("QY219", severity=Severity.WARNING, fixes=(SAFE,))
+def age_limit_exponent(view: View) -> Iterator[Report]:
+    """`task_age_limit` has an exponent.
+
+    Google's library reads it; gcloud fails on it with a Python traceback.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            task_age_limit: 1e1d
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            task_age_limit: 10d
+
+    Source: gcloud's deployment of queues, run.
+    """
+    for entry, text in _age_limits(view):
+        seconds = parse_age_limit(text)
+        if "e" in text.lower() and seconds and entry.scalar:
+            plain = f"{seconds // 86_400}d" if seconds % 86_400 == 0 else f"{seconds}s"
+            message = f"the exponent in `{text}` makes gcloud fail: write `{shorten(plain)}`"
+            fix = write_fix(entry.scalar, plain, safe=True)
+            yield entry.report(message, fix=fix)
+
+
+@Rule("QY220", loadable=False, fixes=(UNSAFE,))
+def backoff_format(view: View) -> Iterable[Report]:
+    """A backoff is not a finite number of seconds.
+
+    Without a unit; `.nan`, `.inf` and truth values are accepted by Google's library and mean
+    nothing.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            min_backoff_seconds: 10s
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            min_backoff_seconds: 10
+
+    Source: the Python SDK's queueinfo, run.
+    """
+    return wrong_values(view, "backoff-format")
+
+
+def _backoffs(view: View) -> Iterator[tuple[Section, Entry | None, Entry | None]]:
+    for queue, retry in view.retries:
+        if queue.mode != "pull":
+            yield retry, retry.get("min_backoff_seconds"), retry.get("max_backoff_seconds")
+
+
+@Rule("QY222")
+def backoff_order(view: View) -> Iterator[Report]:
+    """`min_backoff_seconds` is greater than `max_backoff_seconds`.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            min_backoff_seconds: 60
+            max_backoff_seconds: 10
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            min_backoff_seconds: 10
+            max_backoff_seconds: 60
+
+    Source: the Python SDK's checks before a deployment.
+    """
+    for _, shortest, longest in _backoffs(view):
+        low, high = _number(shortest), _number(longest)
+        if shortest and longest and low is not None and high is not None and low > high >= 0:
+            message = (
+                f"min_backoff_seconds ({shortest.shown}) is greater than "
+                f"max_backoff_seconds ({longest.shown}): swap them"
+            )
+            labels = ((longest.place, "max_backoff_seconds is here"),)
+            yield shortest.report(message, labels=labels)
+
+
+def _number(entry: Entry | None) -> float | None:
+    return entry.number if entry else None
+
+
+@Rule("QY223", severity=Severity.INFO, once=True)
+def backoff_implied(view: View) -> Iterator[Report]:
+    """One backoff is set beyond the default of the other.
+
+    The default is changed to the same value, so that every backoff has the same length.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            min_backoff_seconds: 7200
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            min_backoff_seconds: 7200
+            max_backoff_seconds: 14400
+
+    Source: the Python SDK's translation of retry parameters.
+    """
+    for _, shortest, longest in _backoffs(view):
+        if shortest and not longest and (shortest.number or 0) > _DEFAULT_MAX_BACKOFF:
+            yield _implied(shortest, "max_backoff_seconds", "3600")
+        elif longest and not shortest and 0 < (longest.number or 0) < _DEFAULT_MIN_BACKOFF:
+            yield _implied(longest, "min_backoff_seconds", "0.1")
+
+
+def _implied(entry: Entry, other: str, default: str) -> Report:
+    message = (
+        f"{other} is not set and becomes {entry.shown} too, since its default "
+        f"({default}) contradicts this value: set both"
+    )
+    return entry.report(message)
+
+
+@Rule("QY225", severity=Severity.INFO, once=True)
+def doublings_pointless(view: View) -> Iterator[Report]:
+    """`max_doublings` is far more than it takes to reach the longest backoff.
+
+    Reported where the longest backoff is reached at least 30 doublings earlier: such a number is
+    meant for something else.
+
+    Bad:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            min_backoff_seconds: 1
+            max_backoff_seconds: 60
+            max_doublings: 99999
+
+    Good:
+        queue:
+        - name: mail
+          rate: 5/s
+          retry_parameters:
+            min_backoff_seconds: 1
+            max_backoff_seconds: 60
+            max_doublings: 6
+
+    Source: documentation of backoff; numbers like this were seen in public repositories.
+    """
+    for retry, shortest, longest in _backoffs(view):
+        entry = retry.get("max_doublings")
+        low = shortest.number if shortest else _DEFAULT_MIN_BACKOFF
+        high = longest.number if longest else _DEFAULT_MAX_BACKOFF
+        if entry is None or low is None or high is None or low <= 0 or high < low:
+            continue
+        needed = 0
+        while low < high:
+            low, needed = low * 2, needed + 1
+        if (entry.integer or 0) > needed + _SLACK:
+            message = (
+                f"max_doublings is {entry.shown}, but the longest backoff is reached "
+                f"after {needed} doublings: write a smaller number"
+            )
+            yield entry.report(message)
