@@ -134,7 +134,7 @@ class TestApp:
 
         _, output, _ = run(*python(program), folder=folder)
 
-        assert output == "queue 'pul' is not in queue.yaml: did you mean 'pull'?\n"
+        assert output == 'queue "pul" is not in queue.yaml: did you mean "pull"?\n'
 
     def test_other_services(self, folder: Path) -> None:
         """Calls to other services fail with a message that says what this server is."""

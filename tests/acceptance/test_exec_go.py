@@ -57,7 +57,7 @@ def test_every_call(app: Path, folder: Path) -> None:
     reported = json.loads(output)
     (over,), (unknown,) = reported.pop("lease that is over"), reported.pop("unknown queue")
     assert over.startswith("API error 11 (taskqueue: TOMBSTONED_TASK): ")
-    assert unknown.startswith("API error 1 (taskqueue: UNKNOWN_QUEUE): queue 'pul' is not in ")
+    assert unknown.startswith('API error 1 (taskqueue: UNKNOWN_QUEUE): queue "pul" is not in ')
     assert reported == {
         "added": "mine",
         "taken": ["taskqueue: task has already been added", "<nil>"],

@@ -327,7 +327,7 @@ def test_failure_shows_the_faults(run: Run) -> None:
     result.stdout.fnmatch_lines(
         [
             "*- pullqueue -*",
-            "fault fail('lease_tasks', TransientError): triggered on 1 of 1 calls",
+            'fault fail("lease_tasks", TransientError): triggered on 1 of 1 calls',
             "fault empty_leases(times=1): triggered on 0 of 0 calls",
         ]
     )
@@ -357,7 +357,7 @@ def test_refusals_are_shown_where_the_test_asked(run: Run) -> None:
     )
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([">*add(*name=*a b*", "E *task name is 'a b': use letters *"])
+    result.stdout.fnmatch_lines([">*add(*name=*a b*", 'E *task name is "a b": use letters *'])
     result.stdout.no_fnmatch_line("*engine*queue.py*")
     result.stdout.no_fnmatch_line("*engine*interceptors.py*")
     result.stdout.no_fnmatch_line("*assertions.py*")

@@ -457,7 +457,7 @@ def test_strict_faults(run: Run, pytester: pytest.Pytester) -> None:
         [
             "*ERROR at teardown of test_never_triggered*",
             "strict_faults: never triggered:",
-            "  fail('add', TransientError, times=2): triggered on 0 of 0 calls",
+            '  fail("add", TransientError, times=2): triggered on 0 of 0 calls',
         ]
     )
     result.stdout.no_fnmatch_line("  empty_leases*")

@@ -322,7 +322,7 @@ def test_exactly_the_queues_of_the_marker(run: Run) -> None:
         @pytest.mark.pullqueue(queues=["jobs", "mails"])
         def test_marker(pullqueue_emulator):
             assert [queue.name for queue in pullqueue_emulator.queues] == ["jobs", "mails"]
-            with pytest.raises(UnknownQueueError, match="^queue 'job' is not in queues: did you"):
+            with pytest.raises(UnknownQueueError, match='^queue "job" is not in queues: did you'):
                 pullqueue_emulator.queue("job")
 
         @pytest.mark.pullqueue(queues=[])

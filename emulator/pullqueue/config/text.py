@@ -26,6 +26,12 @@ def shorten(text: str, *, limit: int = 60) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
+def quoted(value: object, *, limit: int = 100) -> str:
+    """Return a value as messages show it: text in double quotes, on one line, and not too long."""
+    shown = shorten(str(value), limit=limit)
+    return f'"{shown}"' if isinstance(value, str) else shown
+
+
 def reason_of(error: BaseException) -> str:
     """Return what the operating system reports, for use within a sentence."""
     text = getattr(error, "strerror", None) or str(error)

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta
 
 from pullqueue import errors
 from pullqueue.api.errors import ApiError
+from pullqueue.config.text import quoted
 from pullqueue.control.fault_schema import FIELDS, KINDS, WHEN
 from pullqueue.control.models import Count, Maybe, Model, Positive
 from pullqueue.engine import faults as engine
@@ -106,15 +107,15 @@ class FaultRegistry:
     def _options(self, new: NewFault) -> dict[str, object]:
         """Return the fields of a fault, with its defaults."""
         if new.kind not in KINDS:
-            raise ApiError(f"kind is {new.kind!r:.100}: use one of {', '.join(KINDS)}")
+            raise ApiError(f"kind is {quoted(new.kind)}: use one of {', '.join(KINDS)}")
         given: dict[str, object] = msgspec.to_builtins(new)
         for name in given:
             if name not in ("kind", *FIELDS[new.kind], *WHEN):
-                raise ApiError(f"a fault of kind {new.kind!r} has no {name!r}: leave it out")
+                raise ApiError(f"a fault of kind {new.kind} has no {quoted(name)}: leave it out")
         options = {**_DEFAULTS.get(new.kind, {}), **given}
         for name, allowed in (("call", VERBS), ("error", tuple(ERRORS))):
             if name in FIELDS[new.kind] and options.get(name) not in allowed:
-                value = repr(options[name])[:100] if name in options else "missing"
+                value = quoted(options[name]) if name in options else "missing"
                 raise ApiError(f"{name} is {value}: use one of {', '.join(allowed)}")
         if new.kind == "latency" and not hasattr(self._emulator.clock, "move_to"):
             raise ApiError(

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import from_usec
+from pullqueue.config.text import quoted
 from pullqueue.control.depths import Depth
 from pullqueue.control.models import Bytes, Count, Maybe, Model, Time, iso
 from pullqueue.control.operations import operation
@@ -169,7 +170,7 @@ def get_request(state: ServerState, number: str) -> Request:
     for logged in state.requests.latest():
         if str(logged.number) == number:
             return Request.of(logged)
-    raise ApiError(f"request {number!r:.30} is not recorded: only the latest are", status=404)
+    raise ApiError(f"request {quoted(number)} is not recorded: only the latest are", status=404)
 
 
 @operation("GET", "/depths", key="depths")

@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode
+from pullqueue.config.text import quoted
 from pullqueue.engine import queue as engine
 from pullqueue.engine.queue_view import QueueState
 from pullqueue.errors import PullQueueError
@@ -264,7 +265,7 @@ def time_of(text: str, field_name: str, error: type[PullQueueError]) -> datetime
     if time is None or time.utcoffset() is None:
         what = "is not a valid time" if time is None else "has no time zone"
         message = (
-            f"{field_name} is {text!r:.60}, which {what}: use one such as 2026-01-01T00:00:00Z"
+            f"{field_name} is {quoted(text)}, which {what}: use one such as 2026-01-01T00:00:00Z"
         )
         raise error(message)
     return time

@@ -20,6 +20,7 @@ import msgspec
 from pullqueue.api.bodies import not_json
 from pullqueue.api.encoding import JSON_TYPE, Json
 from pullqueue.api.errors import ApiError
+from pullqueue.config.text import quoted
 from pullqueue.control.models import Model
 from pullqueue.control.state import ServerState
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -144,10 +145,10 @@ def _describe(error: msgspec.ValidationError, value: object, model: type[Model])
     name = what.partition("`")[2].rstrip("`")
     schema = _schema_at(model, where)
     if what.startswith("Object missing required field"):
-        return f"{place} has no {name!r}", where
+        return f"{place} has no {quoted(name)}", where
     if what.startswith("Object contains unknown field"):
         fields = ", ".join(sorted(schema.get("properties", ())))
-        return f"{place} has the unknown field {name!r:.100}: use one of {fields}", where
+        return f"{place} has the unknown field {quoted(name)}: use one of {fields}", where
     if what.startswith("Invalid enum value") and "enum" in schema:
         what = f"use one of {', '.join(schema['enum'])}"
     else:
@@ -163,7 +164,7 @@ def _shown(value: Any, where: str) -> str:  # noqa: ANN401 - any JSON
             value = value[int(number)] if number else value[name]
     except (LookupError, TypeError):  # msgspec names no keys of mappings: `[...]`
         return ""
-    return f" is {value!r:.100}"
+    return f" is {quoted(value)}"
 
 
 def _schema_at(model: type[Model], where: str) -> Json:
@@ -185,4 +186,4 @@ def _schema_at(model: type[Model], where: str) -> Json:
 
 def _unknown_parameter(name: str, known: Sequence[str]) -> ApiError:
     takes = f"this route takes {', '.join(known)}" if known else "this route takes none"
-    return ApiError.parameter(f"there is no parameter {name!r:.100}: {takes}", name)
+    return ApiError.parameter(f"there is no parameter {quoted(name)}: {takes}", name)

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import duration_usec, from_usec
 from pullqueue.config.model import QueueMode
+from pullqueue.config.text import quoted
 from pullqueue.control import models
 from pullqueue.control.models import (
     EXHAUSTED,
@@ -220,7 +221,7 @@ def delete_task(state: ServerState, queue: str, task: str) -> models.Count:
     """Delete one task, leased or not."""
     result = state.emulator.queue(queue).delete_tasks(task)[0]
     if result is not DeleteResult.DELETED:
-        message = f"task {task!r} of queue {queue!r} {not_deleted(result)}"
+        message = f"task {quoted(task)} of queue {quoted(queue)} {not_deleted(result)}"
         raise ApiError(message, status=404)
     return 1
 
@@ -244,7 +245,7 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     if exhausted and body.action == "release":
         raise ApiError("exhausted tasks have no lease to release: requeue or delete them")
     if exhausted and body.state not in (UNSET, EXHAUSTED):
-        raise ApiError(f"state is {body.state!r}: only exhausted tasks can be requeued")
+        raise ApiError(f"state is {body.state}: only exhausted tasks can be requeued")
     if body.tasks is not UNSET:
         names = body.tasks
     elif body.state is UNSET and body.tag is UNSET and not body.search and not body.all:
@@ -421,7 +422,7 @@ def _position(text: str | None) -> tuple[int, int] | None:
     except ValueError:
         position = None
     if position is None or any(number not in _SIGNED_64 for number in position):
-        message = f"after is {text!r:.60}: use the `next` of the previous response"
+        message = f"after is {quoted(text)}: use the `next` of the previous response"
         raise ApiError.parameter(message, "after")
     return position
 

@@ -14,6 +14,7 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.tokens import DEFAULT_SCOPES
 from pullqueue.clock import ManualClock, from_usec
+from pullqueue.config.text import quoted
 from pullqueue.control import models
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_registry import Fault, NewFault
@@ -194,7 +195,7 @@ def remove_fault(state: ServerState, number: str) -> Count:
     if not (number.isdecimal() and len(number) < 19 and state.faults.remove(int(number))):
         numbers = ", ".join(str(fault.number) for fault in state.faults.list())
         advice = f"use one of {numbers}" if numbers else "none is set"
-        message = f"there is no fault {number!r:.30}: {advice}"
+        message = f"there is no fault {quoted(number)}: {advice}"
         raise ApiError(message, status=404)
     return 1
 
@@ -223,6 +224,6 @@ def make_credentials(state: ServerState, body: CredentialsRequest) -> Json:
 
 def _email(text: str) -> str:
     if "@" not in text.strip("@"):
-        message = f"email is {text!r:.100}: use an address such as worker@example.com"
+        message = f"email is {quoted(text)}: use an address such as worker@example.com"
         raise ApiError.parameter(message, "email")
     return text

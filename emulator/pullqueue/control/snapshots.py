@@ -14,6 +14,7 @@ from msgspec import Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueSettings
+from pullqueue.config.text import quoted
 from pullqueue.control.models import Count, Model, Signed64
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
@@ -171,7 +172,7 @@ def _check_unique(contents: dict[str, QueueContents]) -> None:
     for name, each in contents.items():
         names = {task.name for task in each.tasks}
         if len(names) < len(each.tasks) or not names.isdisjoint(each.tombstones):
-            raise ApiError(f"the snapshot of queue {name!r} has a task twice: save it again")
+            raise ApiError(f"the snapshot of queue {quoted(name)} has a task twice: save it again")
     sequences = [task.sequence for each in contents.values() for task in each.tasks]
     if len(set(sequences)) < len(sequences):
         raise ApiError("the snapshot has two tasks of one sequence: save it again")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pullqueue import config as queue_yaml
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
+from pullqueue.config.text import quoted
 from pullqueue.engine import validation
 from pullqueue.engine.interceptors import Interceptors
 from pullqueue.engine.memory.store import MemoryStore
@@ -177,7 +178,7 @@ class Emulator:
                 self._store.change_queue_record(name, settings=settings.to_json())
                 self._load()
                 return self._queues[name]
-        raise QueueNameInUseError(f"queue {name!r} {reason}: choose another name", queue_name=name)
+        raise QueueNameInUseError(f'queue "{name}" {reason}: choose another name', queue_name=name)
 
     def update_queue(self, settings: QueueSettings) -> Queue:
         """Change the settings of a queue; one of queue.yaml has them until it is reconfigured.
@@ -366,12 +367,12 @@ class Emulator:
 
         names = sorted(self._queues)
         close = difflib.get_close_matches(str(name), names, n=1)
-        listed = ", ".join(map(repr, names[:_NAMES_LISTED]))
+        listed = ", ".join(map(quoted, names[:_NAMES_LISTED]))
         more = len(names) - _NAMES_LISTED
         hint = f"it has {listed}" + (f" and {more} more" if more > 0 else "")
         if close:
-            hint = f"did you mean {close[0]!r}?"
-        return f"queue {name!r} is not in {self._config.file}: {hint}"
+            hint = f"did you mean {quoted(close[0])}?"
+        return f"queue {quoted(name)} is not in {self._config.file}: {hint}"
 
 
 def _factory(store: StoreFactory | str) -> StoreFactory:

@@ -11,6 +11,7 @@ from typing import Self, TypedDict, Unpack, cast
 
 from pullqueue import errors
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, from_usec
+from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, VERBS, QueueCall
 from pullqueue.engine.queue import Queue
@@ -66,13 +67,13 @@ class _Selection:
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
-            raise ValueError(f"times={self.times!r}: must be 1 or more")
+            raise ValueError(f"times is {self.times}: must be 1 or more")
         if self.after < 0:
-            raise ValueError(f"after={self.after!r}: must be 0 or more")
+            raise ValueError(f"after is {self.after}: must be 0 or more")
         if self.every < 1:
-            raise ValueError(f"every={self.every!r}: must be 1 (each call) or more")
+            raise ValueError(f"every is {self.every}: must be 1 (each call) or more")
         if not 0 < self.probability <= 1:
-            raise ValueError(f"probability={self.probability!r}: must be more than 0, at most 1")
+            raise ValueError(f"probability is {self.probability}: must be more than 0, at most 1")
 
 
 class Fault:
@@ -254,7 +255,7 @@ class Faults:
         clock = movable_clock(self._emulator)
         usec = duration_usec(by)
         if usec < 0:
-            raise ClockError(f"latency is {by!r}: must be 0 or more")
+            raise ClockError(f"latency is {by}: must be 0 or more")
 
         def effect(call: QueueCall, call_next: CallNext) -> object:
             result = call_next()
@@ -305,13 +306,13 @@ class Faults:
 
     def _set(self, method: str, verb: str, effect: Effect, when: When, *arguments: object) -> Fault:
         if verb not in VERBS:
-            raise ValueError(f"there is no call {verb!r}: use one of {', '.join(VERBS)}")
+            raise ValueError(f"there is no call {quoted(verb)}: use one of {', '.join(VERBS)}")
         options: dict[str, object] = dict(when)
         if options.get("queue") is not None:
             options["queue"] = queue_of(self._emulator, when["queue"]).name
         selection = _Selection(**options)  # type: ignore[arg-type] # named in When
-        shown = [repr(verb), *map(_shown, arguments)] if arguments else []
-        shown += [f"{name}={value!r}" for name, value in options.items()]
+        shown = list(map(_shown, [verb, *arguments])) if arguments else []
+        shown += [f"{name}={_shown(value)}" for name, value in options.items()]
         verbs = LEASE_VERBS if verb == "lease_tasks" else frozenset({verb})
         fault = Fault(f"{method}({', '.join(shown)})", verbs, selection, effect)
         self._faults.append(fault.set_in(self._emulator))
@@ -381,8 +382,8 @@ def make_error(source: object, queue_name: str) -> Exception:
     if not (issubclass(kind, Exception) and kind.__module__.startswith(_SDK)):
         example = "TransientError" if same_name is None else kind.__name__
         raise TypeError(
-            f"{source!r} is not an error of pullqueue or of App Engine's SDK: use one of them, "
-            f"such as pullqueue.{example}"
+            f"{kind.__name__} is not an error of pullqueue or of App Engine's SDK: use one of "
+            f"them, such as pullqueue.{example}"
         )
     if same_name is None:
         return cast("Exception", source() if isinstance(source, type) else source)
@@ -403,6 +404,8 @@ def _instance(kind: type[PullQueueError], message: str, queue_name: str) -> Pull
 def _shown(argument: object) -> str:
     if isinstance(argument, type):
         return argument.__name__
+    if isinstance(argument, str):
+        return quoted(argument)
     return f"{argument:g}" if isinstance(argument, float) else repr(argument)
 
 
@@ -415,7 +418,7 @@ def movable_clock(owner: Emulator | Queue) -> MovableClock:
     clock = owner.clock
     if not isinstance(clock, MovableClock):
         raise ClockError(
-            f"cannot move the time of {owner!r}, whose clock is a {type(clock).__name__}: make the "
+            f"cannot move the time of {owner}, whose clock is a {type(clock).__name__}: make the "
             "emulator with clock=ManualClock(), or use the fixtures of the pytest plugin"
         )
     clock.advance(0)

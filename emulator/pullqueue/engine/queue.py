@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.config.text import quoted
 from pullqueue.engine import validation
 from pullqueue.engine.interceptors import interceptable
 from pullqueue.engine.queue_view import AnyTask, QueueView, is_task, name_of
@@ -76,7 +77,7 @@ class Queue(QueueView):
             name, error = next(iter(refused.items()))
             state = why_in_use(existing=error is not TombstonedTaskError)
             raise error(
-                f"task {name!r} of queue {self.name!r} {state}: choose another name, or omit it",
+                f'task "{name}" of queue "{self.name}" {state}: choose another name, or omit it',
                 queue_name=self.name,
                 task_name=name,
                 added=added,
@@ -154,12 +155,14 @@ class Queue(QueueView):
         self._check_usable()
         if self._record.paused:
             raise QueuePausedError(
-                f"queue {self.name!r} is paused: resume it to lease its tasks",
+                f'queue "{self.name}" is paused: resume it to lease its tasks',
                 queue_name=self.name,
             )
         validation.tag_bytes(tag, self._limits)
         if tag is not None and not group_by_tag:
-            raise InvalidTagError(f"tag {tag!r} requires group_by_tag: set it, or remove the tag")
+            raise InvalidTagError(
+                f"tag {quoted(tag)} requires group_by_tag: set it, or remove the tag"
+            )
         lease = self._store.lease(
             self.name,
             LeaseRequest(
@@ -189,7 +192,7 @@ class Queue(QueueView):
             InvalidLeaseTimeError: `lease_seconds` is out of range.
         """
         if not isinstance(task, Task):
-            raise InvalidTaskError(f"{task!r} is not a task: pass one that was leased")
+            raise InvalidTaskError(f"{quoted(task)} is not a task: pass one that was leased")
         return self.modify_lease(task.name, lease_seconds, expected_eta_usec=task.eta_usec)
 
     @interceptable
@@ -306,19 +309,19 @@ class Queue(QueueView):
 
     def _check_exists(self) -> None:
         if self._record.deleted_usec is not None:
-            raise UnknownQueueError(f"queue {self.name!r} was deleted", queue_name=self.name)
+            raise UnknownQueueError(f'queue "{self.name}" was deleted', queue_name=self.name)
 
     def _check_usable(self) -> None:
         self._check_exists()
         if not self._settings.is_pull:
             raise InvalidQueueModeError(
-                f"queue {self.name!r} is a push queue: only queues with `mode: pull` in queue.yaml "
+                f'queue "{self.name}" is a push queue: only queues with `mode: pull` in queue.yaml '
                 "can be used this way",
                 queue_name=self.name,
             )
         if self._disabled:
             raise QueueDisabledError(
-                f"queue {self.name!r} is disabled, since it is no longer in queue.yaml: put it "
+                f'queue "{self.name}" is disabled, since it is no longer in queue.yaml: put it '
                 "back to use its tasks",
                 queue_name=self.name,
             )
@@ -331,7 +334,7 @@ class Queue(QueueView):
             return
         self._rate_warning_usec = now_usec + 60 * USEC_PER_SECOND
         logging.getLogger("pullqueue.engine").warning(
-            "queue %r: more than %s lease calls in a second; the excess returns no tasks",
+            'queue "%s": more than %s lease calls in a second; the excess returns no tasks',
             self.name,
             self._limits.leases_per_second,
         )

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
+from pullqueue.config.text import quoted
 from pullqueue.engine import validation
 from pullqueue.engine.events import Event
 from pullqueue.engine.interceptors import Interceptors, interceptable
@@ -237,9 +238,9 @@ def name_of(task: AnyTask | str) -> str:
     if isinstance(task, str):
         return task
     if not is_task(task):
-        raise InvalidTaskNameError(f"{task!r} is neither a task nor a task name")
+        raise InvalidTaskNameError(f"{quoted(task)} is neither a task nor a task name")
     if not isinstance(task.name, str):
-        raise InvalidTaskNameError(f"{task!r} has no name: add it first, or set its name")
+        raise InvalidTaskNameError(f"{quoted(task)} has no name: add it first, or set its name")
     return task.name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pullqueue.config.text import quoted
 from pullqueue.errors import (
     OverQuotaError,
     TaskLeaseExpiredError,
@@ -14,7 +15,7 @@ from pullqueue.tasks import Task, TaskState
 def unknown_task(queue_name: str, task_name: str) -> UnknownTaskError:
     """Return the error for a task that the queue does not have."""
     return UnknownTaskError(
-        f"queue {queue_name!r} has no task {task_name!r}",
+        f"queue {quoted(queue_name)} has no task {quoted(task_name)}",
         queue_name=queue_name,
         task_name=task_name,
     )
@@ -23,8 +24,8 @@ def unknown_task(queue_name: str, task_name: str) -> UnknownTaskError:
 def tombstoned_task(queue_name: str, task_name: str) -> TombstonedTaskError:
     """Return the error for a task that is gone; a tombstone does not record why."""
     return TombstonedTaskError(
-        f"task {task_name!r} of queue {queue_name!r} was deleted, or exhausted after its last "
-        "lease",
+        f"task {quoted(task_name)} of queue {quoted(queue_name)} was deleted, or exhausted after "
+        "its last lease",
         queue_name=queue_name,
         task_name=task_name,
     )
@@ -42,7 +43,7 @@ def lease_lost(task: Task, now_usec: int) -> TaskLeaseExpiredError:
         expired = "its lease has expired" if task.retry_count else "it was never leased"
         reason = f"{expired}; lease it again"
     return TaskLeaseExpiredError(
-        f"task {task.name!r} of queue {task.queue_name!r} is not leased by the caller: {reason}",
+        f'task "{task.name}" of queue "{task.queue_name}" is not leased by the caller: {reason}',
         queue_name=task.queue_name,
         task_name=task.name,
     )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.config.text import quoted
 from pullqueue.engine.store import ValidatedTask
 from pullqueue.errors import (
     ClockError,
@@ -55,7 +56,7 @@ def validated_tasks(
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DuplicateTaskNameError(
-            f"task name {twice!r} occurs twice in one batch: names are unique in a queue"
+            f"task name {quoted(twice)} occurs twice in one batch: names are unique in a queue"
         )
     etas_usec = [task.eta_usec for task in validated if task.eta_usec is not None]
     if etas_usec:
@@ -71,7 +72,7 @@ def queue_name(name: str) -> str:
     """
     if not _QUEUE_NAME.fullmatch(name):
         raise InvalidQueueNameError(
-            f"invalid queue name {name!r:.120}: use letters, digits and hyphens (1 to 100 "
+            f"invalid queue name {quoted(name)}: use letters, digits and hyphens (1 to 100 "
             "characters)",
             queue_name=name,
         )
@@ -91,13 +92,13 @@ def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:
         or not 0 <= lease_seconds <= limits.lease_seconds
     ):
         raise InvalidLeaseTimeError(
-            f"lease_seconds is {lease_seconds!r}: it must be a number of seconds from 0 to "
+            f"lease_seconds is {quoted(lease_seconds)}: it must be a number of seconds from 0 to "
             f"{limits.lease_seconds}"
         )
     length_usec = int(lease_seconds * USEC_PER_SECOND)
     if now_usec + length_usec > LAST_USEC:
         raise InvalidLeaseTimeError(
-            f"lease_seconds is {lease_seconds!r}: a lease from {from_usec(now_usec).isoformat()} "
+            f"lease_seconds is {lease_seconds}: a lease from {from_usec(now_usec).isoformat()} "
             "on would end after the year 9999; use a shorter one, or an earlier clock"
         )
     return length_usec
@@ -115,7 +116,8 @@ def max_tasks(count: object, limits: Limits) -> int:
         or not 1 <= count <= limits.tasks_per_lease
     ):
         raise InvalidMaxTasksError(
-            f"max_tasks is {count!r}: it must be an integer from 1 to {limits.tasks_per_lease}"
+            f"max_tasks is {quoted(count)}: it must be an integer from 1 to "
+            f"{limits.tasks_per_lease}"
         )
     return count
 
@@ -127,7 +129,7 @@ def list_limit(count: object) -> int:
         InvalidMaxTasksError: it is not an integer from 0 on.
     """
     if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _LARGEST_COUNT:
-        raise InvalidMaxTasksError(f"limit is {count!r}: it must be an integer, 0 or more")
+        raise InvalidMaxTasksError(f"limit is {quoted(count)}: it must be an integer, 0 or more")
     return count
 
 
@@ -140,21 +142,21 @@ def tag_bytes(tag: object, limits: Limits) -> int:
     if tag is None:
         return 0
     if not isinstance(tag, str):
-        raise InvalidTagError(f"tag is {tag!r}: it must be text, or None for no tag")
+        raise InvalidTagError(f"tag is {quoted(tag)}: it must be text, or None for no tag")
     if len(tag) > limits.tag_characters:
         raise InvalidTagError(
-            f"tag has {len(tag)} characters ({tag[:20]!r}...); the maximum is "
+            f"tag has {len(tag)} characters ({quoted(tag, limit=20)}); the maximum is "
             f"{limits.tag_characters}"
         )
     try:
         return len(tag.encode())
     except UnicodeEncodeError:
-        raise InvalidTagError(f"tag is {tag!r}: it cannot be encoded in UTF-8") from None
+        raise InvalidTagError(f"tag is {quoted(tag)}: it cannot be encoded in UTF-8") from None
 
 
 def _validated(task: object, limits: Limits) -> ValidatedTask:
     if not isinstance(task, NewTask):
-        raise InvalidTaskError(f"{task!r} is not a task to add: pass a pullqueue.NewTask")
+        raise InvalidTaskError(f"{quoted(task)} is not a task to add: pass a pullqueue.NewTask")
     given: tuple[object, object, object, object] = task  # not what its annotations promise
     payload, name, tag, eta = given
     data = _payload(payload, limits)
@@ -187,12 +189,12 @@ def _name(name: object, limits: Limits) -> str | None:
         return None
     if not isinstance(name, str) or not _is_task_name(name):
         raise InvalidTaskNameError(
-            f"task name is {name!r}: use letters A-Z a-z, digits, _ and -, or no name to have one "
-            "generated"
+            f"task name is {quoted(name)}: use letters A-Z a-z, digits, _ and -, or no name to "
+            "have one generated"
         )
     if len(name) > limits.task_name_characters:
         raise InvalidTaskNameError(
-            f"task name has {len(name)} characters ({name[:20]!r}...); the maximum is "
+            f"task name has {len(name)} characters ({quoted(name, limit=20)}); the maximum is "
             f"{limits.task_name_characters}"
         )
     return name

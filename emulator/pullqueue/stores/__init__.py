@@ -41,7 +41,7 @@ def store_from_url(url: str) -> StoreFactory:
         return sqlite_store(url)
     if scheme != "postgresql":
         raise StoreError(
-            f"store {without_password(url)!r} is unknown: use memory, sqlite:///FILE or "
+            f'store "{without_password(url)}" is unknown: use memory, sqlite:///FILE or '
             "postgresql://USER@HOST/DATABASE"
         )
     try:

@@ -17,6 +17,7 @@ from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from pullqueue.config.text import quoted
 from pullqueue.errors import StoreError
 from pullqueue.stores import without_password
 from pullqueue.stores.rows import Row
@@ -83,18 +84,18 @@ def parsed(url: str) -> Address:
     except (psycopg.ProgrammingError, ValueError):
         # The error may quote a part of the password, if that has a character that is not valid.
         raise StoreError(
-            f"store {without_password(url)!r} cannot be read: use "
+            f'store "{without_password(url)}" cannot be read: use '
             "postgresql://USER:PASSWORD@HOST:PORT/DATABASE?connections=NUMBER, with special "
             "characters as %XX"
         ) from None
     shown = without_password(base)
     if not (schema.isidentifier() and schema.isascii()):
         raise StoreError(
-            f"store {shown}: schema is {schema!r}; use letters, digits and underscores"
+            f"store {shown}: schema is {quoted(schema)}; use letters, digits and underscores"
         )
     if not connections.isascii() or not connections.isdigit() or int(connections) < 1:
         raise StoreError(
-            f"store {shown}: connections is {connections!r}; it must be an integer, 1 or more"
+            f"store {shown}: connections is {quoted(connections)}; it must be an integer, 1 or more"
         )
     return Address(arguments, schema.lower(), int(connections), shown)
 
@@ -278,7 +279,7 @@ def _migrate(connection: Connection, address: Address, scripts: Sequence[str]) -
     found = {row[0] for row in connection.execute(tables, [address.schema])}
     if found and "schema_version" not in found:
         raise StoreError(
-            f"schema {address.schema!r} of {address.shown} belongs to another program: use another "
+            f'schema "{address.schema}" of {address.shown} belongs to another program: use another '
             "one, as in ?schema=NAME"
         )
     if not found:
@@ -287,7 +288,7 @@ def _migrate(connection: Connection, address: Address, scripts: Sequence[str]) -
     ((version,),) = connection.execute("SELECT number FROM schema_version").fetchall()
     if version > len(scripts):
         raise StoreError(
-            f"schema {address.schema!r} of {address.shown} was written by a newer pullqueue "
+            f'schema "{address.schema}" of {address.shown} was written by a newer pullqueue '
             f"(version {version}, known here: {len(scripts)}): upgrade pullqueue, or use another "
             "schema"
         )

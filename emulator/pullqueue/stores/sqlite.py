@@ -360,8 +360,8 @@ class SqliteStore(SqlStore[SqliteSession]):
         """Notice that the file is gone, which SQLite does not: it would go on without it."""
         if _identity(self._path) != self._identity:
             raise InternalError(
-                f"the store's file {str(self._path)!r} was deleted or replaced while it was in "
-                "use: put it back, or restart the server"
+                f'store file "{self._path}" was deleted or replaced while it was in use: '
+                "put it back, or restart the server"
             )
 
     def _catch_up(self, session: SqliteSession) -> None:

@@ -28,12 +28,12 @@ def parsed(url: str) -> tuple[Path, str]:
     address, _, query = url.partition("?")
     _, slashes, name = address.partition(":///")
     if not slashes or not name or name == ":memory:":
-        raise StoreError(f"store {url!r} has no file: use sqlite:///FILE, or memory")
+        raise StoreError(f'store "{url}" has no file: use sqlite:///FILE, or memory')
     options = dict(parse_qsl(query, keep_blank_values=True))
     synchronous = options.pop("synchronous", "normal")
     if options or synchronous not in _SYNCHRONOUS:
         raise StoreError(
-            f"store {url!r} has an unknown option: only synchronous=normal and synchronous=full "
+            f'store "{url}" has an unknown option: only synchronous=normal and synchronous=full '
             "are allowed"
         )
     # What a symbolic link leads to: the log is beside the file itself.
@@ -98,11 +98,11 @@ def _check(path: Path, *, newest: int) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if owner != _APPLICATION_ID:
             raise StoreError(
-                f"{str(path)!r} is the database of another program: use another file for the store"
+                f'"{path}" is the database of another program: use another file for the store'
             )
         if version > newest:
             raise StoreError(
-                f"{str(path)!r} was written by a newer pullqueue (schema {version}, known here: "
+                f'"{path}" was written by a newer pullqueue (schema {version}, known here: '
                 f"{newest}): upgrade pullqueue, or use another file"
             )
         (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -141,19 +141,19 @@ def _reason(path: Path, error: Exception) -> str:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return (
-            f"{str(path)!r} is in use by another process: stop it, or use another file; "
+            f'"{path}" is in use by another process: stop it, or use another file; '
             "several servers can share a postgresql:// store"
         )
     if code is not None and code & 0xFF == sqlite3.SQLITE_NOTADB:
-        return f"{str(path)!r} is not an SQLite database: use another file for the store"
+        return f'"{path}" is not an SQLite database: use another file for the store'
     if code is not None and code & 0xFF == sqlite3.SQLITE_CORRUPT:
         return _damaged(path, str(error))
     detail = getattr(error, "strerror", None) or error
-    return f"{str(path)!r} cannot be opened as a store: {detail}"
+    return f'"{path}" cannot be opened as a store: {detail}'
 
 
 def _damaged(path: Path, detail: str) -> str:
     return (
-        f"{str(path)!r} is damaged ({detail.splitlines()[-1]}): restore it from a copy, or use "
+        f'"{path}" is damaged ({detail.splitlines()[-1]}): restore it from a copy, or use '
         "another file"
     )

@@ -119,7 +119,7 @@ def test_stats(run: Run, emulator: Emulator) -> None:
     """The pull queues, or those that are named."""
     assert "push" not in run("stats").out
     assert len(run("stats", "other").out.splitlines()) == 2
-    assert run("stats", "nope").err.startswith("pullqueue: queue 'nope' is not in ")
+    assert run("stats", "nope").err.startswith('pullqueue: queue "nope" is not in ')
     assert json.loads(run("stats", "--json").out)["queues"][1]["name"] == "other"
 
 
@@ -160,10 +160,10 @@ def test_faults(run: Run) -> None:
     assert run("faults", "list", "--json") == run("faults", "--json")
     assert run("faults", "remove", "1").out == "1 removed\n"
     assert run("faults", "clear").out == "1 removed\n"
-    assert run("faults", "remove", "1").err == "pullqueue: there is no fault '1': none is set\n"
+    assert run("faults", "remove", "1").err == 'pullqueue: there is no fault "1": none is set\n'
     run("faults", "add", "latency", "add", "--seconds", "2")
     assert "latency  add   2 s later  always" in run("faults").out
-    assert "there is no fault '1': use one of 3" in run("faults", "remove", "1").err
+    assert 'there is no fault "1": use one of 3' in run("faults", "remove", "1").err
 
 
 def test_the_help_on_faults_names_them_all(run: Run) -> None:
@@ -191,8 +191,8 @@ def test_refusals_say_what_was_wrong(run: Run) -> None:
     done = run("tasks", "list", "pul")
 
     assert done.status == 1
-    assert "queue 'pul' is not in" in done.err
-    assert "did you mean 'pull'?" in done.err
+    assert 'queue "pul" is not in' in done.err
+    assert 'did you mean "pull"?' in done.err
 
 
 def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:

@@ -43,7 +43,7 @@ def test_snapshots(
     assert emulator.queue("pull").get_task("a").payload == b"work"
     file.write_text("{}")
     assert run("snapshot", "load", str(file)).err == (
-        f"pullqueue: {file} cannot be loaded: it has no 'format'; nothing was changed\n"
+        f'pullqueue: {file} cannot be loaded: it has no "format"; nothing was changed\n'
     )
     file.write_text("queue:")
     assert f"{file} cannot be loaded: it is not JSON: " in run("snapshot", "load", str(file)).err
@@ -146,7 +146,7 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
         ("a.yaml", "pull: [{eta: soon}]\n", "1:14: eta is 'soon': use a time with its time"),
         ("a.yaml", "pull: [{countdown: .inf}]\n", "1:20: countdown is inf: use a number of"),
         ("a.yaml", "pull: [{tag: 17}]\n", "1:14: tag is 17: use text; put it in quotes"),
-        ("a.yaml", "pull: [{name: a b}]\n", "1:15: task name is 'a b': use letters"),
+        ("a.yaml", "pull: [{name: a b}]\n", '1:15: task name is "a b": use letters'),
         ("a.yaml", f"pull: [{{tag: {'t' * 501}}}]\n", "1:14: tag has 501 characters"),
         ("a.yaml", f"pull:\n- {'p' * (1 << 20)}p\n", "2:3: payload has 1048577 bytes"),
         ("a.yaml", "pull: [a\n", "1:7: `[` is not closed: add `]`"),
@@ -166,7 +166,7 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
             "1:1: a number has too many digits",
         ),
         ("a.jsonl", f"\n{'[' * 99_999}", "2:1: nested too deeply: use flatter data"),
-        ("a.yaml", "pull: [a]\nnope: [a]\n", "2:1: queue 'nope' is not in"),
+        ("a.yaml", "pull: [a]\nnope: [a]\n", '2:1: queue "nope" is not in'),
         ("a.yaml", "push: [a]\n", "1:1: queue 'push' is a push queue: name one with `mode: pull`"),
     ],
 )

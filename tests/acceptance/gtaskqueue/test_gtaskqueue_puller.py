@@ -306,7 +306,7 @@ def test_a_program_that_cannot_be_started(queue: Queue, pull: Pull, tmp_path: Pa
 @pytest.mark.parametrize(
     ("flag", "reason"),
     [
-        ("--taskqueue_name=pul", "Queue not found. (queue 'pul' is not in "),
+        ("--taskqueue_name=pul", 'Queue not found. (queue "pul" is not in '),
         ("--api_host=http://127.0.0.1:9", "no task queue responds at "),
     ],
 )

@@ -112,7 +112,7 @@ class TestGetQueue:
 
     def test_an_unknown_queue(self, call: Call) -> None:
         """The message names those there are."""
-        with refused("NOT_FOUND", "did you mean 'pull'"):
+        with refused("NOT_FOUND", 'did you mean "pull"'):
             call("GetQueue", name=f"{LOCATION}/queues/pul")
 
 
@@ -344,7 +344,7 @@ class TestDeleteQueue:
 
         assert call("DeleteQueue", name=MADE) == {}
         for method in ("GetQueue", "DeleteQueue"):
-            with refused("NOT_FOUND", "queue 'made'"):
+            with refused("NOT_FOUND", 'queue "made"'):
                 call(method, name=MADE)
         with refused("ALREADY_EXISTS", "was deleted not long ago"):
             call("CreateQueue", parent=LOCATION, queue=queue)
@@ -379,7 +379,7 @@ class TestPause:
         call("PauseQueue", name=PULL)
         task = call("CreateTask", parent=PULL, task={})
 
-        with refused("FAILED_PRECONDITION", "queue 'pull' is paused"):
+        with refused("FAILED_PRECONDITION", 'queue "pull" is paused'):
             call("LeaseTasks", parent=PULL, leaseDuration="60s")
         with pytest.raises(QueuePausedError):
             emulator.queue("pull").lease_tasks(60, 1)

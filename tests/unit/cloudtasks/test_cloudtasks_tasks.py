@@ -83,10 +83,10 @@ class TestCreateTask:
     def test_a_name_in_use(self, call: Call, clock: ManualClock) -> None:
         """It is refused as long as the task is there, and 7 days longer."""
         create(call, "one")
-        with refused("ALREADY_EXISTS", "'one'"):
+        with refused("ALREADY_EXISTS", '"one"'):
             create(call, "one")
         call("DeleteTask", name=task_path("one"))
-        with refused("ALREADY_EXISTS", "'one'"):
+        with refused("ALREADY_EXISTS", '"one"'):
             create(call, "one")
         clock.advance(timedelta(days=7))
 
@@ -306,7 +306,7 @@ class TestHeldLeases:
             call("CancelLease", name=task["name"], scheduleTime=task["scheduleTime"])
 
         assert [task.name for task in emulator.queue("limited").exhausted] == ["one"]
-        with refused("NOT_FOUND", "'one'"):
+        with refused("NOT_FOUND", '"one"'):
             call("GetTask", name=task_path("one", "limited"))
         with refused("ALREADY_EXISTS"):
             create(call, "one", queue="limited")
@@ -347,7 +347,7 @@ class TestOtherMethods:
     @pytest.mark.parametrize("queue", ["pull", "push"])
     def test_a_task_that_is_not_there(self, call: Call, method: str, queue: str) -> None:
         """It is not found."""
-        with refused("NOT_FOUND", "'one'"):
+        with refused("NOT_FOUND", '"one"'):
             call(method, name=task_path("one", queue))
 
     def test_run(self, call: Call) -> None:

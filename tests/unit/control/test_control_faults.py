@@ -96,19 +96,19 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
     ("order", "message"),
     [
         ({"kind": "fail"}, "call is missing: use one of add, lease_tasks"),
-        ({"kind": "fail", "call": "add", "queue": "no"}, "queue 'no' is not in"),
+        ({"kind": "fail", "call": "add", "queue": "no"}, 'queue "no" is not in'),
         (
             {"kind": "empty_leases", "call": "add"},
-            "a fault of kind 'empty_leases' has no 'call': leave",
+            'a fault of kind empty_leases has no "call": leave',
         ),
-        ({"kind": "fail", "call": "add", "seconds": 1}, "a fault of kind 'fail' has no 'seconds'"),
+        ({"kind": "fail", "call": "add", "seconds": 1}, 'a fault of kind fail has no "seconds"'),
         (
             {"kind": "latency", "call": "add", "seconds": 1e300},
             "1e+300 is not a valid duration: pass a finite",
         ),
-        ({"kind": "explode"}, "kind is 'explode': use one of fail, lose_answer"),
-        ({"kind": "fail", "call": "add", "error": "KeyError"}, "error is 'KeyError': use one of"),
-        ({"call": "add"}, "the body has no 'kind'"),
+        ({"kind": "explode"}, 'kind is "explode": use one of fail, lose_answer'),
+        ({"kind": "fail", "call": "add", "error": "KeyError"}, 'error is "KeyError": use one of'),
+        ({"call": "add"}, 'the body has no "kind"'),
         (
             {"kind": "fail", "call": "add", "probability": 0},
             "probability is 0: expected a number > 0",

@@ -36,9 +36,9 @@ def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
     [
         (
             {"format": "pullqueue-snapshot/9"},
-            "format is 'pullqueue-snapshot/9': use one of pullqueue-snapshot/1",
+            'format is "pullqueue-snapshot/9": use one of pullqueue-snapshot/1',
         ),
-        ({"queues": {"other": {}}}, "queues[...] has no 'tasks'"),
+        ({"queues": {"other": {}}}, 'queues[...] has no "tasks"'),
         ({"queues": None}, "queues is None: expected an object, got null"),
     ],
 )
@@ -61,7 +61,7 @@ def test_something_else_than_a_snapshot(control: ControlClient) -> None:
     assert reply.status == 400
     assert (
         reply.message
-        == "the body has the unknown field 'queue': use one of format, queues, taken_usec"
+        == 'the body has the unknown field "queue": use one of format, queues, taken_usec'
     )
 
 
@@ -157,7 +157,7 @@ def test_a_snapshot_of_other_queues(control: ControlClient) -> None:
     reply = control.call("PUT", "/snapshot", saved)
 
     assert reply.status == 404
-    assert "queue 'elsewhere' is not in" in reply.message
+    assert 'queue "elsewhere" is not in' in reply.message
 
 
 def test_queues_in_snapshots(control: ControlClient, emulator: Emulator) -> None:

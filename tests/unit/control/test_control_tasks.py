@@ -37,7 +37,7 @@ def test_queues_with_their_numbers(control: ControlClient, emulator: Emulator) -
     assert queues["pull"]["leased"] == queues["pull"]["leased_last_minute"] == 1
     assert queues["limited"]["settings"]["retry_parameters"]["task_retry_limit"] == 1
     assert control.get("/queues/pull").body["queue"] == queues["pull"]
-    assert control.get("/queues/pul").message.startswith("queue 'pul' is not in")
+    assert control.get("/queues/pul").message.startswith('queue "pul" is not in')
 
 
 def test_adding(control: ControlClient, emulator: Emulator) -> None:
@@ -75,13 +75,13 @@ def test_adding(control: ControlClient, emulator: Emulator) -> None:
         ({"payload": "a", "payload_base64": "YQ=="}, "task 0 has both payload and payload_base64"),
         (
             {"payload_base64": "?"},
-            r"tasks\[1\].payload_base64 is '\?': invalid base64 encoded string",
+            r'tasks\[1\].payload_base64 is "\?": invalid base64 encoded string',
         ),
-        ({"eta": "tomorrow"}, "eta is 'tomorrow', which is not a valid time: use one such as"),
-        ({"eta": "2026-01-01"}, "eta is '2026-01-01', which has no time zone: use one such as"),
+        ({"eta": "tomorrow"}, 'eta is "tomorrow", which is not a valid time: use one such as'),
+        ({"eta": "2026-01-01"}, 'eta is "2026-01-01", which has no time zone: use one such as'),
         ({"countdown": 1e300}, "1e\\+300 is not a valid duration"),
         ({"name": "a b"}, "name"),
-        ({"size": 1}, r"tasks\[0\] has the unknown field 'size': use one of countdown, eta"),
+        ({"size": 1}, r'tasks\[0\] has the unknown field "size": use one of countdown, eta'),
         ({"tag": 17}, r"tasks\[1\].tag is 17: expected text, got an integer"),
     ],
 )
@@ -129,13 +129,13 @@ def test_paging_and_filters(control: ControlClient, emulator: Emulator) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("limit=0", "limit is '0': expected an integer >= 1"),
-        ("limit=many", "limit is 'many': expected an integer, got text"),
-        ("state=gone", "state is 'gone': use one of"),
-        ("after=x", "after is 'x': use the `next` of the previous response"),
-        (f"after={2**63}-1", "after is '9223372036854775808-1': use the `next` of"),
-        (f"after=1-{2**63}", "after is '1-9223372036854775808': use the `next` of"),
-        ("page=2", "there is no parameter 'page': this route takes after, descending, limit"),
+        ("limit=0", 'limit is "0": expected an integer >= 1'),
+        ("limit=many", 'limit is "many": expected an integer, got text'),
+        ("state=gone", 'state is "gone": use one of'),
+        ("after=x", 'after is "x": use the `next` of the previous response'),
+        (f"after={2**63}-1", 'after is "9223372036854775808-1": use the `next` of'),
+        (f"after=1-{2**63}", 'after is "1-9223372036854775808": use the `next` of'),
+        ("page=2", 'there is no parameter "page": this route takes after, descending, limit'),
     ],
 )
 def test_parameters_that_are_not_valid(control: ControlClient, query: str, message: str) -> None:
@@ -190,11 +190,11 @@ def test_the_life_of_a_task(control: ControlClient, clock: ManualClock) -> None:
 
     assert names(leased) == ["a"]
     assert left == 25.0
-    assert stale.message.startswith("task 'a' of queue 'pull' is not leased by the caller")
+    assert stale.message.startswith('task "a" of queue "pull" is not leased by the caller')
     assert deleted.body == {"deleted": 1}
     assert (again.status, again.message) == (
         404,
-        "task 'a' of queue 'pull' was deleted or exhausted before",
+        'task "a" of queue "pull" was deleted or exhausted before',
     )
     events = control.get(f"{TASKS}/a/history").body["events"]
     assert [event["kind"] for event in events] == [

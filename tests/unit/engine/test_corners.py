@@ -299,7 +299,7 @@ class TestConfiguration:
             replace(settings_of(), name="qq"),
         )
 
-        with pytest.raises(UnknownQueueError, match=r"did you mean 'qqq'\?$"):
+        with pytest.raises(UnknownQueueError, match=r'did you mean "qqq"\?$'):
             Emulator(QueueConfig(queues=queues)).queue("qqqr")
 
     def test_a_queue_knows_its_clock(self, queue: Queue, clock: ManualClock) -> None:
@@ -461,7 +461,7 @@ def test_the_rate_is_logged(clock: ManualClock, caplog: pytest.LogCaptureFixture
     (record,) = caplog.records
     assert record.name == "pullqueue.engine"
     assert record.getMessage() == (
-        "queue 'q': more than 1 lease calls in a second; the excess returns no tasks"
+        'queue "q": more than 1 lease calls in a second; the excess returns no tasks'
     )
 
 

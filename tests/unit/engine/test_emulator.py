@@ -56,11 +56,11 @@ def test_every_app_has_a_default_queue(emulator: Emulator) -> None:
 
 def test_an_unknown_queue(emulator: Emulator) -> None:
     """The message offers the nearest name, or all there are."""
-    with pytest.raises(UnknownQueueError, match="did you mean 'pull-queue'") as excinfo:
+    with pytest.raises(UnknownQueueError, match='did you mean "pull-queue"') as excinfo:
         emulator.queue("pull_queue")
     with pytest.raises(
         UnknownQueueError,
-        match=r"queue 'x' is not in queue\.yaml: it has 'default', 'other', 'pull-queue'",
+        match=r'queue "x" is not in queue\.yaml: it has "default", "other", "pull-queue"',
     ):
         emulator.queue("x")
     assert excinfo.value.queue_name == "pull_queue"
@@ -117,7 +117,7 @@ class TestReconfigure:
         assert [queue.name for queue in emulator.queues] == ["pull-queue", "default", "other"]
         assert queue.disabled
         assert queue.list_tasks() == [task]
-        with pytest.raises(QueueDisabledError, match="'other' is disabled, since it is no longer"):
+        with pytest.raises(QueueDisabledError, match='"other" is disabled, since it is no longer'):
             queue.add()
         emulator.reconfigure(CONFIG)
         assert not queue.disabled
@@ -240,7 +240,7 @@ def test_contents_of_an_unknown_queue() -> None:
     second = Emulator(QueueConfig(queues=(PULL,)), clock=ManualClock())
     second.queue("pull-queue").add(b"stays")
 
-    with pytest.raises(UnknownQueueError, match="queue 'other' is not in"):
+    with pytest.raises(UnknownQueueError, match='queue "other" is not in'):
         second.restore(first.export())
 
     assert second.queue("pull-queue").fetch_statistics().tasks == 1

@@ -112,7 +112,7 @@ class TestAddMany:
             queue.add_many([NewTask(name=name) for name in ("new", "here", "gone")])
 
         error = excinfo.value
-        assert str(error) == ("task 'here' of queue 'pull' exists: choose another name, or omit it")
+        assert str(error) == ('task "here" of queue "pull" exists: choose another name, or omit it')
         assert (error.queue_name, error.task_name) == ("pull", "here")
         assert [task.name for task in error.added] == ["new"]
         assert error.refused == {"here": TaskAlreadyExistsError, "gone": TombstonedTaskError}
@@ -124,7 +124,7 @@ class TestAddMany:
         queue.delete_tasks("gone")
 
         with pytest.raises(
-            TombstonedTaskError, match="'gone' of queue 'pull' was deleted or exhausted"
+            TombstonedTaskError, match='"gone" of queue "pull" was deleted or exhausted'
         ):
             queue.add(name="gone")
 
@@ -216,7 +216,7 @@ class TestStorageLimit:
 class TestLease:
     def test_by_tag_without_asking_for_a_group(self, queue: Queue) -> None:
         """A tag requires group_by_tag is refused, as in the API."""
-        with pytest.raises(InvalidTagError, match="tag 'red' requires group_by_tag"):
+        with pytest.raises(InvalidTagError, match='tag "red" requires group_by_tag'):
             queue.lease(60, 1, tag="red")
 
     def test_the_empty_tag_is_a_tag(self, queue: Queue) -> None:
@@ -273,7 +273,7 @@ class TestLease:
 
         assert limited == [Lease([], rate_limited=True)] * 50
         assert caplog.messages == [
-            "queue 'a': more than 10 lease calls in a second; the excess returns no tasks"
+            'queue "a": more than 10 lease calls in a second; the excess returns no tasks'
         ]
         assert len(queue.lease_tasks(0, 1)) == 1
 
@@ -297,7 +297,7 @@ class TestModify:
 
     def test_something_else_than_a_task(self, queue: Queue) -> None:
         """A name does not identify a lease."""
-        with pytest.raises(InvalidTaskError, match="'one' is not a task: pass one that was leased"):
+        with pytest.raises(InvalidTaskError, match='"one" is not a task: pass one that was leased'):
             queue.modify_task_lease("one", 60)  # type: ignore[arg-type]
 
     def test_any_holder(self, queue: Queue) -> None:
@@ -330,9 +330,9 @@ class TestModify:
         queue.add(name="gone")
         queue.delete_tasks("gone")
 
-        with pytest.raises(TombstonedTaskError, match="task 'gone' of queue 'pull' was deleted"):
+        with pytest.raises(TombstonedTaskError, match='task "gone" of queue "pull" was deleted'):
             queue.modify_lease("gone", 60)
-        with pytest.raises(UnknownTaskError, match="queue 'pull' has no task 'unknown'"):
+        with pytest.raises(UnknownTaskError, match='queue "pull" has no task "unknown"'):
             queue.modify_lease("unknown", 60)
 
 
@@ -612,7 +612,7 @@ def test_a_push_queue_refuses_every_change() -> None:
     ]
 
     for verb in verbs:
-        with pytest.raises(InvalidQueueModeError, match="queue 'push' is a push queue") as excinfo:
+        with pytest.raises(InvalidQueueModeError, match='queue "push" is a push queue') as excinfo:
             verb()
         assert excinfo.value.queue_name == "push"
     assert queue.mode is QueueMode.PUSH

@@ -163,14 +163,14 @@ def test_a_batch_with_an_invalid_task_adds_nothing() -> None:
     [
         ({"tag": b"\xff"}, 27, r'tag is "\xff": use text in UTF-8'),
         ({"tag": b"x" * 501}, 27, "tag has 501 characters"),
-        ({"task_name": b"a b"}, 5, "task name is 'a b'"),
+        ({"task_name": b"a b"}, 5, 'task name is "a b"'),
         ({"task_name": b"\xff"}, 5, r'task name is "\xff"'),
         ({"eta_usec": -1}, 12, "eta is -1 microseconds"),
         ({"eta_usec": 2**62}, 12, "must be before the year 10000"),
         ({"eta_usec": 2_000_000_000_000_000}, 12, "30 days"),
         ({"body": b"x" * 2**20 + b"x"}, 4, "payload has 1048577 bytes"),
-        ({"queue_name": b"nowhere"}, 1, "queue 'nowhere' is not in"),
-        ({"queue_name": b"push"}, 21, "queue 'push' is a push queue"),
+        ({"queue_name": b"nowhere"}, 1, 'queue "nowhere" is not in'),
+        ({"queue_name": b"push"}, 21, 'queue "push" is a push queue'),
         ({"mode": 0}, 21, 'queue "pull" is a pull queue: add its tasks with method="PULL"'),
     ],
 )
@@ -206,7 +206,7 @@ def test_push_and_pull_tasks_go_to_their_own_queues() -> None:
 
 def test_an_unknown_queue_is_named() -> None:
     """The error tells which queue is missing and which one may have been meant."""
-    with pytest.raises(taskqueue.UnknownQueueError, match=r"'pul' is not in .* 'pull'"):
+    with pytest.raises(taskqueue.UnknownQueueError, match=r'"pul" is not in .* "pull"'):
         taskqueue.Queue("pul").add(pull())
 
 

@@ -76,7 +76,7 @@ def test_an_error_of_the_service(server: Server) -> None:
     answer = call(server, "BulkAdd", add_request(queue_name=b"nowhere"))
 
     assert answer.application_error.code == messages.TaskQueueServiceError.UNKNOWN_QUEUE
-    assert "queue 'nowhere' is not in" in answer.application_error.detail
+    assert 'queue "nowhere" is not in' in answer.application_error.detail
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_calls_are_in_the_request_log(server: Server) -> None:
     assert b'task_name: "mine"' in added.body
     assert b"taskresult" in added.answer
     assert (refused.queue, refused.status) == ("nowhere", 404)
-    assert b"queue 'nowhere' is not in" in refused.answer
+    assert b'queue "nowhere" is not in' in refused.answer
 
 
 @pytest.mark.usefixtures("stub")

@@ -219,7 +219,7 @@ class TestModify:
 
         with pytest.raises(taskqueue.TombstonedTaskError, match="was deleted"):
             queue.modify_task_lease(leased, 60)
-        with pytest.raises(taskqueue.Error, match="queue 'pull' has no task 'stranger'"):
+        with pytest.raises(taskqueue.Error, match='queue "pull" has no task "stranger"'):
             queue.modify_task_lease(stranger, 60)
 
     def test_given_up(self, emulator: Emulator) -> None:
@@ -239,7 +239,7 @@ class TestModify:
         add(b"work")
         (task,) = taskqueue.Queue("pull").lease_tasks(60, 1)
 
-        with pytest.raises(taskqueue.Error, match="'other' has no task"):
+        with pytest.raises(taskqueue.Error, match='"other" has no task'):
             taskqueue.Queue("other").modify_task_lease(task, 60)
         with pytest.raises(taskqueue.UnknownQueueError):
             taskqueue.Queue("nowhere").modify_task_lease(task, 60)
@@ -317,7 +317,7 @@ class TestDelete:
 
     def test_an_unknown_queue(self) -> None:
         """The queue has to exist."""
-        with pytest.raises(taskqueue.UnknownQueueError, match="'nowhere' is not in"):
+        with pytest.raises(taskqueue.UnknownQueueError, match='"nowhere" is not in'):
             taskqueue.Queue("nowhere").delete_tasks_by_name("a")
 
 

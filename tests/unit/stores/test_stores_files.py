@@ -82,7 +82,7 @@ def test_no_database(path: Path) -> None:
     """Any other file is refused."""
     path.write_bytes(b"queue:\n- name: pull\n" * 100)
 
-    assert refused(path) == f"'{path}' is not an SQLite database: use another file for the store"
+    assert refused(path) == f'"{path}" is not an SQLite database: use another file for the store'
 
 
 def test_another_program_s_database(path: Path) -> None:
@@ -92,7 +92,7 @@ def test_another_program_s_database(path: Path) -> None:
     connection.close()
 
     assert refused(path) == (
-        f"'{path}' is the database of another program: use another file for the store"
+        f'"{path}" is the database of another program: use another file for the store'
     )
 
 
@@ -103,7 +103,7 @@ def test_a_newer_version(used: Path) -> None:
     connection.close()
 
     assert refused(used) == (
-        f"'{used}' was written by a newer pullqueue (schema 99, known here: {len(SCRIPTS)}): "
+        f'"{used}" was written by a newer pullqueue (schema 99, known here: {len(SCRIPTS)}): '
         "upgrade pullqueue, or use another file"
     )
 
@@ -124,7 +124,7 @@ def test_a_file_with_a_hole(used: Path) -> None:
         file.seek(3 * 4096)
         file.write(os.urandom(5 * 4096))
 
-    assert f"'{used}' is damaged" in refused(used)
+    assert f'"{used}" is damaged' in refused(used)
 
 
 def test_a_torn_file_with_a_log_beside_it(used: Path, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_torn_file_with_a_log_beside_it(used: Path, tmp_path: Path) -> None:
     os.truncate(used, used.stat().st_size // 2)
 
     assert (tmp_path / "tasks.db-wal").stat().st_size
-    assert f"'{used}' is damaged" in refused(used)
+    assert f'"{used}" is damaged' in refused(used)
 
 
 def test_a_file_in_use(used: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_file_in_use(used: Path) -> None:
         emulator_of(used)
 
     assert str(excinfo.value) == (
-        f"'{used}' is in use by another process: stop it, or use another file; "
+        f'"{used}" is in use by another process: stop it, or use another file; '
         "several servers can share a postgresql:// store"
     )
     first.queue("pull").add(name="still-works")
@@ -158,7 +158,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     """The message has the path and the reason."""
     path = tmp_path / "missing" / "tasks.db"
 
-    assert refused(path) == f"'{path}' cannot be opened as a store: No such file or directory"
+    assert refused(path) == f'"{path}" cannot be opened as a store: No such file or directory'
 
 
 def test_the_schema_is_migrated(used: Path) -> None:

@@ -64,7 +64,7 @@ def test_another_program_s_schema(schema: str) -> None:
             "SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)
         ).fetchall()
     assert message == (
-        f"schema {schema!r} of {without_password(postgres_url())} belongs to another program: use "
+        f'schema "{schema}" of {without_password(postgres_url())} belongs to another program: use '
         "another one, as in ?schema=NAME"
     )
     assert tables == [("bookmarks",)]

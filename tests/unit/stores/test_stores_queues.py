@@ -112,7 +112,7 @@ class TestPause:
         paused = queue.state
 
         for lease in (queue.lease_tasks, queue.lease_tasks_by_tag):
-            with pytest.raises(QueuePausedError, match="queue 'pull' is paused: resume it"):
+            with pytest.raises(QueuePausedError, match='queue "pull" is paused: resume it'):
                 lease(60, 1)
         queue.add(name="d")
         queue.modify_task_lease(a, 0)
@@ -178,7 +178,7 @@ class TestCreatedQueue:
     def test_a_name_in_use(self, emulator: Emulator, made: Queue) -> None:
         """Of another queue, whoever made it."""
         for name in ("made", "pull", "default"):
-            with pytest.raises(QueueNameInUseError, match=f"queue '{name}' exists: choose another"):
+            with pytest.raises(QueueNameInUseError, match=f'queue "{name}" exists: choose another'):
                 emulator.create_queue(replace(MADE, name=name))
 
     @pytest.mark.parametrize("name", ["", "a_b", "a b", "x" * 101, "é"])

@@ -25,7 +25,7 @@ def test_an_unknown_store(url: str) -> None:
         Emulator.from_text("queue:\n", store=url)
 
     assert str(excinfo.value) == (
-        f"store {url!r} is unknown: use memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        f'store "{url}" is unknown: use memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE'
     )
 
 
@@ -37,7 +37,7 @@ def test_no_file(url: str) -> None:
     with pytest.raises(StoreError) as excinfo:
         store_from_url(url)
 
-    assert str(excinfo.value) == f"store {url!r} has no file: use sqlite:///FILE, or memory"
+    assert str(excinfo.value) == f'store "{url}" has no file: use sqlite:///FILE, or memory'
 
 
 @pytest.mark.parametrize("option", ["synchronous=off", "cache=shared"])

@@ -275,7 +275,7 @@ def test_an_endless_worker_of_some_queues(emulator: Emulator, queue: Queue, limi
     [
         ("work", TypeError, r'^queues is "work": pass a list, queues=\["work"\]$'),
         ([], ValueError, "^queues is empty: pass at least one queue"),
-        (["wrok"], UnknownQueueError, "did you mean 'work'"),
+        (["wrok"], UnknownQueueError, 'did you mean "work"'),
         (["pushed"], InvalidQueueModeError, '^queue "pushed" is a push queue, whose tasks no'),
     ],
 )

@@ -94,7 +94,7 @@ def test_exactly_these_queues() -> None:
     with emulation(queues=["jobs", entry, {"name": "web", "mode": "push", "rate": "1/s"}]) as e:
         assert [queue.name for queue in e.emulator.queues] == ["jobs", "slow", "web"]
         assert e.emulator.queue("slow").retention.leases == 1
-        with pytest.raises(UnknownQueueError, match=r"^queue 'job' is not in queues: did you mean"):
+        with pytest.raises(UnknownQueueError, match=r'^queue "job" is not in queues: did you mean'):
             e.emulator.queue("job")
 
 

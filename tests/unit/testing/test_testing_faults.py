@@ -61,7 +61,7 @@ def test_fail_some_times(faults: Faults, queue: Queue) -> None:
     assert outcomes(queue, 5) == "xxx.."
     assert (fault.calls, fault.hits) == (5, 3)
     assert repr(fault) == (
-        "<Fault fail('lease_tasks', TransientError, times=3): triggered on 3 of 5 calls>"
+        '<Fault fail("lease_tasks", TransientError, times=3): triggered on 3 of 5 calls>'
     )
 
 
@@ -254,7 +254,8 @@ def test_faults_set_at_the_same_time(emulator: Emulator) -> None:
 
 def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) -> None:
     """The state of an emulator shows the faults that are set, in their order, and their hits."""
-    faults.fail("delete_tasks", TransientError("x"), queue="work")
+    error = TransientError("x")
+    faults.fail("delete_tasks", error, queue="work")
     faults.empty_leases(every=2)
     faults.latency("lease_tasks_by_tag", 0.5)
 
@@ -262,9 +263,9 @@ def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) 
     queue.lease_tasks(60, 1)
 
     assert describe(emulator).splitlines()[-3:] == [
-        "fault fail('delete_tasks', TransientError('x'), queue='work'): triggered on 0 of 0 calls",
+        f'fault fail("delete_tasks", {error!r}, queue="work"): triggered on 0 of 0 calls',
         "fault empty_leases(every=2): triggered on 1 of 2 calls",
-        "fault latency('lease_tasks_by_tag', 0.5): triggered on 1 of 1 calls",
+        'fault latency("lease_tasks_by_tag", 0.5): triggered on 1 of 1 calls',
     ]
     faults.clear()
     assert "fault" not in describe(emulator)
@@ -357,11 +358,11 @@ def test_clear(faults: Faults, queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("verb", "when", "message"),
     [
-        ("lease", {}, "there is no call 'lease': use one of add, lease_tasks, "),
-        ("add", {"times": 0}, "times=0: must be 1 or more"),
-        ("add", {"after": -1}, "after=-1: must be 0 or more"),
-        ("add", {"every": 0}, "every=0: must be 1 (each call) or more"),
-        ("add", {"probability": 0}, "probability=0: must be more than 0, at most 1"),
+        ("lease", {}, 'there is no call "lease": use one of add, lease_tasks, '),
+        ("add", {"times": 0}, "times is 0: must be 1 or more"),
+        ("add", {"after": -1}, "after is -1: must be 0 or more"),
+        ("add", {"every": 0}, "every is 0: must be 1 (each call) or more"),
+        ("add", {"probability": 0}, "probability is 0: must be more than 0, at most 1"),
     ],
 )
 def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], message: str) -> None:
