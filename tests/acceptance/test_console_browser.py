@@ -491,6 +491,7 @@ def test_keys_and_dialogs(site: Site, emulator: Emulator) -> None:
     site.wait_for("Go to the filter", "#keys")
     assert violations(site.browser) == []
     ActionChains(site.browser).send_keys(Keys.ESCAPE).perform()
+    WebDriverWait(site.browser, 10).until(lambda _: not site.find("#keys").is_displayed())
     ActionChains(site.browser).send_keys("l").perform()
     assert site.find("#live").get_attribute("aria-pressed") == "false"
     emulator.queue("pull").add(name="later")

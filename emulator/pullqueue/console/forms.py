@@ -13,6 +13,7 @@ from flask import redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from pullqueue.api.encoding import Json
+from pullqueue.api.errors import ApiError
 from pullqueue.control.state import TOKEN_FIELD
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import Limits
@@ -58,13 +59,13 @@ class Notices:
             return self._waiting.pop(key or "", None)
 
 
-class FormError(Exception):
-    """A form cannot be carried out."""
+class FormError(ApiError):
+    """fields of a form are not valid"""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         """Take what is wrong, by field; "" is the form as a whole."""
         self.errors = errors
-        super().__init__(*errors.values())
+        super().__init__(next(iter(errors.values())))
 
 
 _NUMBERS: Mapping[str, tuple[type[int | float], float, float]] = {
@@ -133,7 +134,7 @@ def carry_out(
     try:
         result = action(form, **values)
         notice = Notice(text=result) if isinstance(result, str) else result
-    except (FormError, PullQueueError) as error:
+    except PullQueueError as error:
         field = str(error).partition(" ")[0]  # of messages such as "eta is ..."
         errors = {field: str(error)} if field in form.values else {}
         errors = dict(error.errors) if isinstance(error, FormError) else errors

@@ -20,7 +20,7 @@ from pullqueue.console.actions import changes_of_form, pull_queues
 from pullqueue.console.charts import RANGES, chart_of
 from pullqueue.console.control import ask
 from pullqueue.console.formatting import views_of
-from pullqueue.console.forms import FormError, Notice, Notices
+from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.fault_registry import ERRORS
 from pullqueue.control.fault_schema import FIELDS, KINDS, WHEN
 from pullqueue.control.state import TOKEN_FIELD, ServerState
@@ -184,7 +184,6 @@ class Pages:
             following=listed["next"],
             is_first="before" not in request.args,
             queues=pull_queues(self._ask),
-            statuses=("failed", "2xx", "4xx", "5xx"),
             chosen=chosen,
         )
 
@@ -285,7 +284,7 @@ class Pages:
 
     def missing(self, path: str) -> Response:
         """Say that there is no such page."""
-        return self._page("refusal", text=f"there is no page {path!r:.100}", status=404)
+        return self._page("refusal", text=f'there is no page "{path:.100}"', status=404)
 
     def refusal(self, error: Exception) -> Response | HTTPException:
         """Say why something cannot be shown."""
@@ -295,8 +294,6 @@ class Pages:
         text = "the console has a bug; the server's log has the details"
         if isinstance(error, HTTPException):
             status, text = error.code or 500, error.description or error.name
-        elif isinstance(error, FormError):
-            status, text = 400, str(error)
         elif isinstance(error, ApiError):
             status, text = error.status, str(error)
         elif isinstance(error, PullQueueError):
@@ -362,7 +359,7 @@ def _chosen(*names: str) -> dict[str, str]:
 def _start() -> int:
     text = request.args.get("offset", "0")
     if not (text.isdecimal() and len(text) < 10):
-        raise ApiError.parameter(f"offset is {text!r:.60}: use a number from 0", "offset")
+        raise ApiError.parameter(f'offset is "{text:.60}": use a number from 0', "offset")
     return int(text)
 
 
@@ -398,9 +395,7 @@ def _download(data: bytes, name: str) -> Response:
 
 def _seed_line(task: Json) -> str:
     """Return an exhausted task as a line of a file for `pullqueue seed`."""
-    line = {"queue": task["queue"], "payload_base64": task["payload"]["base64"]}
-    if task["payload"]["text"] is not None:
-        line = {"queue": task["queue"], "payload": task["payload"]["text"]}
-    if task["tag"] is not None:
-        line["tag"] = task["tag"]
-    return f"{json.dumps(line)}\n"
+    line = {"queue": task["queue"], "payload": task["payload"]["text"], "tag": task["tag"]}
+    if line["payload"] is None:
+        line["payload_base64"] = task["payload"]["base64"]
+    return json.dumps({name: text for name, text in line.items() if text is not None}) + "\n"

@@ -96,11 +96,6 @@ class Queue(Model):
         is_due = age is not None and age >= 0
         exhausted = queue.exhausted if queue.mode is QueueMode.PULL else []
         minute_ago = queue.now_usec() - 60 * USEC_PER_SECOND
-        settings = {
-            name: value
-            for name, value in asdict(queue.settings).items()
-            if value is not None and name not in ("name", "mode", "line", "column")
-        }
         return cls(
             name=queue.name,
             mode=queue.mode,
@@ -111,9 +106,15 @@ class Queue(Model):
             exhausted_last_minute=sum(task.eta_usec > minute_ago for task in exhausted),
             oldest_eta=iso(oldest),
             oldest_age_seconds=age if is_due else None,
-            settings=settings,
+            settings=asdict(queue.settings, dict_factory=_shown_settings),
             **numbers,
         )
+
+
+def _shown_settings(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return what is set of some settings, except what other fields of the queue have."""
+    hidden = ("name", "mode", "line", "column")
+    return {name: value for name, value in fields if value is not None and name not in hidden}
 
 
 class Task(Model):
