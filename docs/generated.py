@@ -168,7 +168,10 @@ def commands() -> str:
         "gtaskqueue": gtaskqueue,
         "gtaskqueue_puller": gtaskqueue_puller,
     }
-    parts = (_command(p, click.Context(p, info_name=name), 2) for name, p in programs.items())
+    parts = (
+        _command(program, click.Context(program, info_name=name, **program.context_settings), 2)
+        for name, program in programs.items()
+    )
     return "\n\n".join(chain.from_iterable(parts))
 
 

@@ -127,7 +127,7 @@ def test_a_port_file_that_cannot_be_written(folder: Path) -> None:
     )
 
     assert done.returncode == 3
-    assert "cannot write 'no/such/folder': no such file or directory" in done.stderr
+    assert 'cannot write "no/such/folder": no such file or directory' in done.stderr
 
 
 def test_the_port_file_of_another_server(folder: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_port_file_of_another_server(folder: Path) -> None:
         assert first.url.endswith(f":{file.read_text().strip()}")
 
     assert done.returncode == 3
-    assert f"'{file}' is the port file of a running server" in done.stderr
+    assert f'"{file}" is the port file of a running server' in done.stderr
 
 
 @pytest.mark.parametrize("content", ["1\n", "x" * 100_000, None])
@@ -183,7 +183,7 @@ def test_a_port_file_is_never_written_through_a_link(folder: Path, name: str) ->
 
     assert target.read_text() == "kept"
     assert errors == (
-        "pullqueue: cannot write 'port': is a symbolic link, not a regular file\n"
+        'pullqueue: cannot write "port": is a symbolic link, not a regular file\n'
         if name == "port"
         else ""
     )

@@ -136,7 +136,7 @@ class TestCommand:
         text = run("--", str(folder / "text"), folder=folder)
 
         assert missing[0] == 127
-        assert "'no-such-program' is not found" in missing[2]
+        assert '"no-such-program" is not found' in missing[2]
         assert text[0] == 126
         assert "cannot be run" in text[2]
 
@@ -157,7 +157,7 @@ class TestCommand:
         )
 
         assert (status, output) == (2, "")
-        assert "'foo' is not a valid address: use HOST:PORT, such as localhost:8080" in errors
+        assert '"foo" is not a valid address: give HOST:PORT, such as localhost:8080' in errors
 
     def test_dashes_of_the_command(self, folder: Path) -> None:
         """Only the first pair of dashes is exec's own."""

@@ -66,7 +66,7 @@ class TestAnotherServer:
             f"{reported}PULLQUEUE_EMULATOR_HOST={usual} to use it"
         ]
         assert (
-            f"{reported}PULLQUEUE_EMULATOR_HOST={usual}, without 'queue.yaml', to use it" in named
+            f'{reported}PULLQUEUE_EMULATOR_HOST={usual}, without "queue.yaml", to use it' in named
         )
 
     @pytest.mark.parametrize("body", [b"no", b"3", b"{}"])
@@ -116,7 +116,7 @@ class TestJoining:
         )
 
         assert (status, output) == (3, "")
-        assert f"PULLQUEUE_EMULATOR_HOST is '{address}', {reason}" in errors
+        assert f'PULLQUEUE_EMULATOR_HOST is "{address}", {reason}' in errors
 
     def test_no_server_of_this_kind(self, folder: Path) -> None:
         """An address at which something else than HTTP is spoken is refused."""
@@ -145,7 +145,7 @@ class TestJoining:
             )
 
         assert (status, output) == (3, "")
-        assert f"is '{address}', where what listens is not pullqueue: start one there" in errors
+        assert f'is "{address}", where what listens is not pullqueue: start one there' in errors
 
     def test_a_server_that_may_not_be_called_so(self, folder: Path) -> None:
         """A name that the server does not answer to is reported before the program runs."""

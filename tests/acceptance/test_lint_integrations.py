@@ -18,8 +18,7 @@ import yaml
 from click.testing import CliRunner
 from packaging.requirements import Requirement
 
-from pullqueue.cli.lint import lint
-from pullqueue.cli.schema import schema
+from pullqueue.cli.lint import lint, schema
 
 ROOT = Path(__file__).parents[2]
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pullqueue.cli.convert import convert
-from pullqueue.cli.explain import explain
-from pullqueue.cli.schema import schema
+from pullqueue.cli.lint import convert, explain, schema
 
 
 def test_explain_prints_a_rules_documentation() -> None:

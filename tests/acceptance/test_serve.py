@@ -158,7 +158,7 @@ class TestRefusals:
 
         assert (status, output) == (3, "")
         assert errors == (
-            f"pullqueue: there is neither queue.yaml nor queue.yml in '{tmp_path}': name a file, "
+            f'pullqueue: there is neither queue.yaml nor queue.yml in "{tmp_path}": name a file, '
             "as in `pullqueue serve path/to/queue.yaml`\n"
         )
 
@@ -198,13 +198,13 @@ class TestRefusals:
             (
                 "--project",
                 "a b",
-                "'a b' is not a valid project id: use letters, digits and hyphens",
+                '"a b" is not a valid project id: give letters, digits and hyphens',
             ),
-            ("--project", "", "'' is not a valid project id"),
-            ("--allow-host", "a b", "'a b' is not a valid host name: use one without a port"),
-            ("--allow-host", "queues:8124", "'queues:8124' is not a valid host name: use one"),
-            ("--api-upstream", "foo", "'foo' is not a valid address: use HOST:PORT"),
-            ("--api-upstream", "foo:0", "'foo:0' is not a valid address: use HOST:PORT"),
+            ("--project", "", '"" is not a valid project id'),
+            ("--allow-host", "a b", '"a b" is not a valid host name: give one without a port'),
+            ("--allow-host", "queues:8124", '"queues:8124" is not a valid host name: give one'),
+            ("--api-upstream", "foo", '"foo" is not a valid address: give HOST:PORT'),
+            ("--api-upstream", "foo:0", '"foo:0" is not a valid address: give HOST:PORT'),
         ],
     )
     def test_names_that_cannot_be(self, folder: Path, option: str, value: str, reason: str) -> None:

@@ -19,7 +19,7 @@ from rest_clients import CLIENTS_YAML, key_file
 from served import serving, start_serve
 
 from pullqueue import ConfigFileError
-from pullqueue.cli._secret import secret_of
+from pullqueue.cli._service import secret_of
 
 PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
 
@@ -148,7 +148,7 @@ class TestSecretFile:
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
         try:
-            with pytest.raises(ConfigFileError, match=r"no secret in .*: File too large"):
+            with pytest.raises(ConfigFileError, match=r"no secret in .*: file too large"):
                 secret_of(path)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -194,10 +194,10 @@ class TestSecretFile:
         [
             (
                 b"short\n",
-                "the secret in 'secret.txt' has 5 characters, and could be guessed: have ",
+                'the secret in "secret.txt" has 5 characters, and could be guessed: use ',
             ),
-            (b"", "the secret in 'secret.txt' has 0 characters, and could be guessed: have "),
-            (b"\xff" * 40, "no secret in 'secret.txt': it is not UTF-8"),
+            (b"", 'the secret in "secret.txt" has 0 characters, and could be guessed: use '),
+            (b"\xff" * 40, 'no secret in "secret.txt": it is not UTF-8'),
         ],
     )
     def test_what_is_no_secret(self, folder: Path, content: bytes, complaint: str) -> None:
@@ -221,7 +221,7 @@ class TestSecretFile:
 
         assert secret_of(path) == "x" * 32
         warning = (
-            f"warning: the secret in '{path}' can be read by other users (mode {mode:04o}): run "
+            f'warning: the secret in "{path}" can be read by other users (mode {mode:04o}): run '
             "`chmod 600` on it\n"
         )
         assert capsys.readouterr().err == (warning if warned else "")
@@ -231,7 +231,7 @@ class TestSecretFile:
         path = tmp_path / "secret.txt"
         path.symlink_to(tmp_path / "elsewhere")
 
-        with pytest.raises(ConfigFileError, match=r"no secret in .*: File exists"):
+        with pytest.raises(ConfigFileError, match=r"no secret in .*: file exists"):
             secret_of(path)
 
         assert not (tmp_path / "elsewhere").exists()
@@ -241,7 +241,7 @@ class TestSecretFile:
         process = start_serve("--secret-file", "none/secret.txt", folder=folder)
         _, errors = process.communicate(timeout=30)
 
-        assert errors == "pullqueue: no secret in 'none/secret.txt': No such file or directory\n"
+        assert errors == 'pullqueue: no secret in "none/secret.txt": no such file or directory\n'
 
 
 class TestCredentials:
@@ -288,7 +288,7 @@ class TestCredentials:
 
         assert (status, errors) == (
             3,
-            f"pullqueue: cannot write '{path}': is a symbolic link, not a regular file\n",
+            f'pullqueue: cannot write "{path}": is a symbolic link, not a regular file\n',
         )
         assert path.is_symlink()
         assert not path.exists()
@@ -308,7 +308,7 @@ class TestCredentials:
 
         assert refused[:2] == (1, "")
         assert refused[2] == (
-            f"pullqueue: '{path}' exists, and is not a key that pullqueue made: name another file, "
+            f'pullqueue: "{path}" exists, and is not a key that pullqueue made: name another file, '
             "or overwrite it with --force\n"
         )
         assert kept == content
@@ -320,7 +320,7 @@ class TestCredentials:
         status, _, errors = credentials("a@b", "--output", os.devnull)
 
         assert status == 1
-        assert f"'{os.devnull}' exists, and is not a key" in errors
+        assert f'"{os.devnull}" exists, and is not a key' in errors
 
     def test_no_address(self, folder: Path) -> None:
         """What is not an e-mail address is refused with the server's own words."""
@@ -337,7 +337,7 @@ class TestCredentials:
             status, _, errors = credentials("a@b", "--url", served.url, "--output", str(path))
 
         assert status == 3
-        assert errors == f"pullqueue: cannot write '{path}': no such file or directory\n"
+        assert errors == f'pullqueue: cannot write "{path}": no such file or directory\n'
 
     def test_no_server(self) -> None:
         """Where nothing answers, the command says how to start a server."""
@@ -352,9 +352,7 @@ class TestCredentials:
         status, _, errors = credentials("a@b", "--url", "ftp://host")
 
         assert status == 2
-        assert (
-            "--url is 'ftp://host', which is not a valid address: use HOST:PORT, such as" in errors
-        )
+        assert '"ftp://host" is not a valid address: give HOST:PORT, such as' in errors
 
     def test_as_the_other_commands_find_it(self, folder: Path) -> None:
         """No proxy is between, and an address goes without its scheme."""

@@ -14,42 +14,43 @@ import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from itertools import chain
+from itertools import takewhile
 from typing import Final
 
 import click
+from click.shell_completion import get_completion_class
 
 from pullqueue.config.text import escaped, reason_of
 from pullqueue.error_codes import EXIT_FAILURE, codes_of
 from pullqueue.errors import InvalidQueueConfigError, PullQueueError
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Run an emulator": {"serve": "serve", "exec": "exec"},
-    "Inspect a running server": {
-        "queues": "queues",
-        "stats": "queues",
-        "tasks": "tasks",
-        "wait": "operate",
+    "Run an emulator": {"serve": ".serve", "exec": ".exec"},
+    "Look into a running server": {
+        "queues": ".queues",
+        "stats": ".queues",
+        "tasks": ".tasks",
+        "wait": ".operate",
     },
     "Change a running server": {
-        "seed": "seed",
-        "snapshot": "operate",
-        "reset": "operate",
-        "reload": "operate",
-        "clock": "clock",
-        "faults": "faults",
-        "credentials": "credentials",
+        "seed": ".seed",
+        "snapshot": ".operate",
+        "reset": ".operate",
+        "reload": ".operate",
+        "clock": ".operate",
+        "faults": ".faults",
+        "credentials": ".operate",
     },
     "Check queue.yaml": {
-        "lint": "lint",
-        "explain": "explain",
-        "convert": "convert",
-        "schema": "schema",
+        "lint": ".lint",
+        "explain": ".lint",
+        "convert": ".lint",
+        "schema": ".lint",
     },
-    "Shell": {"help": "shell", "completion": "shell"},
+    "Shell": {"help": __name__, "completion": __name__},
 }
 """The commands of each section of the help, and the modules they are in."""
-_MODULES = dict(chain.from_iterable(section.items() for section in _SECTIONS.values()))
+_MODULES = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 _INTERRUPTED = 130
 """What shells return for a command that Ctrl-C has ended."""
 
@@ -63,25 +64,20 @@ class _Commands(click.Group):
         """Return the names of all commands, sorted."""
         return sorted(_MODULES)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
-        """Import one command; None if it does not exist."""
-        if cmd_name not in _MODULES:
-            return None
-        command = getattr(import_module(f"{__name__}.{_MODULES[cmd_name]}"), cmd_name)
-        assert isinstance(command, click.Command)  # noqa: S101 - what `_SECTIONS` promises
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name.
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command.
 
         Raises:
             UsageError: it does not exist.
         """
-        if args[0] not in _MODULES and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise click.UsageError(unknown_command(args[0]), ctx)
-        return super().resolve_command(ctx, args)
+        if cmd_name in _MODULES:
+            command: click.Command = getattr(import_module(_MODULES[cmd_name], __name__), cmd_name)
+            return command
+        if ctx.resilient_parsing:
+            return None
+        near = get_close_matches(cmd_name, _MODULES, n=1)
+        advice = f"did you mean `{near[0]}`?" if near else "`pullqueue --help` lists the commands"
+        raise click.UsageError(f"there is no command `{cmd_name}`: {advice}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of each section and what they do."""
@@ -96,7 +92,7 @@ class _Commands(click.Group):
 @click.group(
     cls=_Commands,
     name="pullqueue",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(
     None, "-V", "--version", package_name="pullqueue", message="%(prog)s %(version)s"
@@ -105,11 +101,29 @@ def pullqueue() -> None:
     """App Engine's pull queues on your own machine."""
 
 
-def unknown_command(name: str) -> str:
-    """Return the message for a command that does not exist."""
-    near = get_close_matches(name, _MODULES, n=1)
-    advice = f"did you mean `{near[0]}`?" if near else "`pullqueue --help` lists the commands"
-    return f"there is no command `{name}`: {advice}"
+@click.command
+@click.argument("command", nargs=-1)
+def help(*, command: tuple[str, ...]) -> None:  # noqa: A001 - the command's name
+    """Show the help on a COMMAND, such as `tasks list`."""
+    pullqueue.main(args=[*command, "--help"], prog_name="pullqueue", standalone_mode=False)
+
+
+@click.command
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(*, shell: str) -> None:
+    """Print the script that completes commands in SHELL.
+
+    It completes options, and the names of queues and tasks of a running server.
+
+    \b
+        eval "$(pullqueue completion bash)"              # in ~/.bashrc
+        eval "$(pullqueue completion zsh)"               # in ~/.zshrc
+        pullqueue completion fish | source               # in ~/.config/fish/config.fish
+    """  # noqa: D301 - the mark is click's
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.ClickException(f"click has no completion for {shell}")
+    click.echo(kind(pullqueue, {}, "pullqueue", "_PULLQUEUE_COMPLETE").source())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,7 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             color=False if os.environ.get("NO_COLOR") else None,
         )
     except Exception as error:  # noqa: BLE001 - reported, or logged with its traceback
-        return _report(error, as_json="--json" in given)
+        # What follows `--` are the arguments of another program.
+        return _report(error, as_json="--json" in takewhile("--".__ne__, given))
     return status if isinstance(status, int) else 0
 
 
@@ -139,11 +154,13 @@ def _report(error: Exception, *, as_json: bool) -> int:
         case click.exceptions.NoArgsIsHelpError():
             error.show()
             return error.exit_code
-        case click.ClickException():
-            message, status = error.format_message(), error.exit_code
-            usage = _usage(error)
         case click.Abort():
             return _INTERRUPTED
+        case click.ClickException():
+            message, status = error.format_message(), error.exit_code
+            ctx = error.ctx if isinstance(error, click.UsageError) else None
+            if ctx is not None:
+                usage = f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n\n"
         case PullQueueError():
             message, status = str(error), codes_of(error).exit_status
             if isinstance(error, InvalidQueueConfigError):
@@ -158,14 +175,6 @@ def _report(error: Exception, *, as_json: bool) -> int:
         click.echo(json.dumps({"error": details}), err=True)
     else:
         # A message may contain control characters, which a file's name or content brings.
-        lines = "\n".join(escaped(line) for line in message.split("\n"))
+        lines = "\n".join(map(escaped, message.split("\n")))
         click.echo(f"{usage}{prefix}{lines}", err=True)
     return status
-
-
-def _usage(error: click.ClickException) -> str:
-    """Return how the command is used, if that was not respected."""
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
-    if ctx is None:
-        return ""
-    return f"{ctx.get_usage()}\nTry '{ctx.command_path} --help' for help.\n\n"

@@ -6,18 +6,18 @@ import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.cli._options import server_url
+from pullqueue.cli._output import progress
 from pullqueue.config.text import reason_of
 from pullqueue.error_codes import EXIT_FAILURE
 
-_TIMEOUT_SECONDS = 60
+_TIMEOUT_SECONDS = 60.0
+_CHUNK_BYTES = 1 << 18
 
 Json = dict[str, Any]
 
@@ -27,8 +27,8 @@ class RefusedError(click.ClickException):
 
     def __init__(self, message: str, *, status: int) -> None:
         """Take the server's reason and the HTTP status."""
-        self.status = status
         super().__init__(message)
+        self.status = status
 
 
 class ServerError(RefusedError):
@@ -38,65 +38,18 @@ class ServerError(RefusedError):
 
 
 class UnreachableError(click.ClickException):
-    """no server responds"""
+    """there is no server, or it is not a pullqueue"""
 
     exit_code = EXIT_FAILURE
-
-
-class Answer:
-    """The response of a server, of which no part is lost unnoticed."""
-
-    def __init__(self, response: HTTPResponse, url: str) -> None:
-        self._response = response
-        self._url = url
-        self.bytes = response.length or 0
-        """Its length; 0 if that was not announced."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._response.close()
-
-    def read(self, most: int | None = None) -> bytes:
-        """Return the rest of it, or up to `most` bytes; nothing at its end.
-
-        Raises:
-            UnreachableError: it breaks off.
-        """
-        try:
-            data = self._response.read(most)
-        except (HTTPException, OSError) as error:
-            raise self._broken_off(reason_of(error)) from None
-        if not data and self._response.length:
-            raise self._broken_off(f"{self._response.length} bytes are missing")
-        return data
-
-    def _broken_off(self, why: str) -> UnreachableError:
-        return UnreachableError(
-            f"the response of {self._url} broke off ({why}): check whether the server still runs, "
-            "and try again"
-        )
 
 
 class Client:
     """Calls one server, over one connection and without a proxy."""
 
-    def __init__(self, url: str | None = None, *, timeout: float = _TIMEOUT_SECONDS) -> None:
-        """Take an address; None is that of the environment, or the default.
-
-        `timeout` is how many seconds the server may be silent.
-
-        Raises:
-            UsageError: it is not an address.
-        """
-        self.url = server_url(url)
-        parts = urlsplit(self.url)
+    def __init__(self, url: str, *, timeout: float = _TIMEOUT_SECONDS) -> None:
+        """Take the server's URL, and how many seconds it may be silent."""
+        self.url = url
+        parts = urlsplit(url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         self._prefix = f"{parts.path}/_emulator"
@@ -105,39 +58,36 @@ class Client:
 
     def get(self, path: str, /, **query: object) -> Json:
         """Read something; parameters that are None are left out."""
-        return self._json("GET", path, query=query)
+        return self.call("GET", path, **query)
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Json:
         """Change something."""
-        return self._json("POST", path, body=json.dumps(body or {}).encode())
+        return self.call("POST", path, json.dumps(body or {}).encode())
 
-    def put(self, path: str, body: bytes, **query: object) -> Json:
-        """Replace something."""
-        return self._json("PUT", path, query=query, body=body)
-
-    def delete(self, path: str) -> Json:
-        """Delete something."""
-        return self._json("DELETE", path)
-
-    def open(
-        self,
-        verb: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: bytes | None = None,
-    ) -> Answer:
-        """Send a request and return the response, for a `with` block.
+    def call(self, verb: str, path: str, body: bytes | None = None, /, **query: object) -> Json:
+        """Send a request and return the JSON object of the response.
 
         Raises:
             RefusedError: the server refuses it.
             UnreachableError: there is no server, or it is not a pullqueue.
         """
-        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
-        target = f"{self._prefix}{path}" + (f"?{urlencode(given)}" if given else "")
+        given = {name: value for name, value in query.items() if value is not None}
+        data = self.read(verb, f"{path}?{urlencode(given)}" if given else path, body)
+        try:
+            return dict(json.loads(data))
+        except (ValueError, TypeError, RecursionError):
+            raise self._stranger() from None
+
+    def read(self, verb: str, path: str, body: bytes | None = None, *, label: str = "") -> bytes:
+        """Send a request and return the response; with a label, its progress is shown.
+
+        Raises:
+            RefusedError: the server refuses it.
+            UnreachableError: there is no server, or it is not a pullqueue.
+        """
         headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
-            self._connection.request(verb, target, body, headers)
+            self._connection.request(verb, f"{self._prefix}{path}", body, headers)
             response = self._connection.getresponse()
         except (HTTPException, OSError, ValueError) as error:
             self._connection.close()
@@ -145,37 +95,38 @@ class Client:
                 f"no pullqueue responds at {self.url} ({reason_of(error)}): start one with "
                 f"`pullqueue serve`, or pass its address with --url or {ADDRESS_VARIABLE}"
             ) from None
-        answer = Answer(response, self.url)
+        data = self._read(response, label)
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            with answer:
-                raise self._refusal(answer.read(), response.status)
-        return answer
+            raise self._refusal(data, response.status)
+        return data
 
-    def _json(
-        self,
-        verb: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: bytes | None = None,
-    ) -> Json:
-        with self.open(verb, path, query=query, body=body) as answer:
-            data = answer.read()
+    def _read(self, response: HTTPResponse, label: str) -> bytes:
+        parts: list[bytes] = []
         try:
-            return dict(json.loads(data))
-        except (ValueError, TypeError):
-            raise self._stranger() from None
+            with progress(label, response.length or 0) as bar:
+                while part := response.read(_CHUNK_BYTES):
+                    parts.append(part)
+                    bar.update(len(part))
+            problem = f"{response.length} bytes are missing" if response.length else None
+        except (HTTPException, OSError) as error:
+            problem = reason_of(error)
+        if problem:
+            raise UnreachableError(
+                f"the response of {self.url} broke off ({problem}): check whether the server still "
+                "runs, and try again"
+            )
+        return b"".join(parts)
 
     def _refusal(self, body: bytes, status: int) -> click.ClickException:
         """Return the error of a server in its own words, or that it is not a pullqueue."""
         try:
             answer = json.loads(body)
             if "reason" in answer:
-                return ServerError(answer["reason"], status=status)
+                return ServerError(str(answer["reason"]), status=status)
             message = answer["error"]["message"]
             # The message may be that of the real service; the details are in `debugInfo`.
             details = answer["error"]["errors"][0].get("debugInfo") or message
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return self._stranger()
         if message == HTTPStatus.NOT_FOUND.phrase:
             return self._stranger()  # our routes name what is missing
@@ -189,16 +140,6 @@ class Client:
         )
 
 
-def task_path(queue: str, task: str | None = None) -> str:
-    """Return the path of a queue's tasks, or of one task."""
-    path = f"/queues/{quote(queue, safe='')}/tasks"
-    return path if task is None else f"{path}/{quote(task, safe='')}"
-
-
-def queue_path(queue: str, action: str = "") -> str:
-    """Return the path of a queue, or of an operation on it."""
-    return f"/queues/{quote(queue, safe='')}" + (f"/{action}" if action else "")
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def queue_path(*names: str) -> str:
+    """Return the path of a queue, or of something of it: `queue_path("orders", "tasks")`."""
+    return "/".join(["/queues", *(quote(name, safe="") for name in names)])

@@ -1,18 +1,30 @@
-"""Tables, JSON and questions of the commands that use a server."""
+"""What the commands print: text, tables, JSON, questions; and the files that they read.
+
+Text may come from a server or a file that nobody trusts, so all of it is printed with control
+characters escaped: it cannot control the terminal.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
 from unicodedata import category, east_asian_width
 
 import click
 
-from pullqueue.cli._client import Json
-from pullqueue.config.text import escaped
+from pullqueue.config.text import escaped, reason_of
+from pullqueue.errors import ConfigFileError
+
+AS_JSON = "pullqueue.as_json"
+"""The entry of click's `Context.meta` that says whether --json was given."""
+STDIN = "-"
+"""Means standard input, or output, where a file can be named."""
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _COLOURS = {
@@ -26,62 +38,63 @@ _COLOURS = {
 _NARROWEST = 8
 
 
+class Table(NamedTuple):
+    """Rows under a head, and what is printed if there are no rows."""
+
+    head: Sequence[str]
+    rows: Iterable[Sequence[object]]
+    empty: str = ""
+
+    def __str__(self) -> str:
+        """Return the lines, no wider than the terminal, with control characters escaped."""
+        texts = [["" if cell is None else escaped(str(cell)) for cell in row] for row in self.rows]
+        if not texts:
+            return escaped(self.empty)
+        columns = list(zip(self.head, *texts, strict=True))
+        numeric = [all(map(_is_number, column[1:])) for column in columns]
+        widths = [max(map(_width, column)) for column in columns]
+        if sys.stdout.isatty():
+            _shrink(widths, numeric, shutil.get_terminal_size().columns)
+        lines = [
+            [_cell(*each) for each in zip(line, widths, numeric, strict=True)]
+            for line in (self.head, *texts)
+        ]
+        head = click.style("  ".join(lines[0]).rstrip(), bold=True)
+        return "\n".join([head, *("  ".join(map(_coloured, line)).rstrip() for line in lines[1:])])
+
+
 def say(text: str, *, err: bool = False) -> None:
-    """Print a line with text of a server; it cannot control the terminal."""
+    """Print a line of text."""
     click.echo(escaped(text), err=err)
 
 
-def show_json(value: Json) -> None:
-    """Print JSON."""
-    click.echo(json.dumps(value, indent=2))
-
-
-def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Print a table as wide as the terminal at most; `empty` is printed if there are no rows."""
-    texts = [["" if cell is None else escaped(str(cell)) for cell in row] for row in rows]
-    if not texts:
-        click.echo(empty)
+def show(answer: Mapping[str, Any], *parts: str | Table, indent: int | None = 2) -> None:
+    """Print the answer of a server: as JSON if --json was given, else these parts."""
+    if wants_json():
+        click.echo(json.dumps(answer, indent=indent))
         return
-    right = [all(map(_is_number, column)) for column in zip(*texts, strict=True)]
-    widths = [max(map(_width, column)) for column in zip(head, *texts, strict=True)]
+    for part in parts:
+        click.echo(str(part) if isinstance(part, Table) else escaped(part))
+
+
+def note(text: str) -> None:
+    """Print a line for people on standard error, unless --json was given."""
+    if not wants_json():
+        say(text, err=True)
+
+
+def wants_json() -> bool:
+    """Return whether --json was given."""
+    return bool(click.get_current_context().meta.get(AS_JSON))
+
+
+def write_bytes(data: bytes) -> None:
+    """Write data to standard output as they are, or escaped if it is a terminal."""
     if sys.stdout.isatty():
-        _shrink(widths, right, shutil.get_terminal_size().columns)
-    for line in (head, *texts):
-        cells = [
-            _cell(text, width, right=number)
-            for text, width, number in zip(line, widths, right, strict=True)
-        ]
-        if line is head:
-            click.secho("  ".join(cells).rstrip(), bold=True)
-            continue
-        colours = [_COLOURS.get(text.partition(",")[0]) for text in line]
-        styled = [
-            click.style(cell, fg=colour) if colour else cell
-            for cell, colour in zip(cells, colours, strict=True)
-        ]
-        click.echo("  ".join(styled).rstrip())
-
-
-def age(seconds: float | None) -> str | None:
-    """Return a time span in its two largest units, such as `2 h 5 min`."""
-    if seconds is None:
-        return None
-    if seconds < 1:
-        return "0 s" if seconds <= 0 else "<1 s"
-    rest = int(seconds)
-    parts: list[str] = []
-    for size, unit in _UNITS:
-        count, rest = divmod(rest, size)
-        if count or parts:
-            parts.append(f"{count} {unit}" if count else "")
-        if len(parts) == 2:
-            break
-    return " ".join(part for part in parts if part)
-
-
-def when(text: str) -> str:
-    """Return a time of the server as people read it: UTC, to the second."""
-    return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S}"
+        lines = data.decode(errors="backslashreplace").split("\n")
+        click.echo("\n".join(map(escaped, lines)))
+    else:
+        click.echo(data, nl=False)
 
 
 def confirm(question: str) -> None:
@@ -91,7 +104,7 @@ def confirm(question: str) -> None:
         ClickException: the answer is no, or nobody can answer.
     """
     try:
-        sure = click.confirm(question, err=True)
+        sure = click.confirm(escaped(question), err=True)
     except (click.Abort, RuntimeError):  # there is no input to answer with, or not even a stream
         click.echo(err=True)  # ends the line of the question
         sure = False
@@ -99,47 +112,88 @@ def confirm(question: str) -> None:
         raise click.ClickException("nothing was deleted: answer y, or pass --yes")
 
 
-def shown(content: str | bytes, most: int) -> str:
+def progress(label: str, length: int) -> AbstractContextManager[Any]:
+    """Return a progress bar on standard error, which only a terminal shows."""
+    hidden = not label or not sys.stderr.isatty()
+    return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden)
+
+
+def content_of(file: Path) -> bytes:
+    """Return the content of a file or of standard input.
+
+    Raises:
+        ConfigFileError: it cannot be read.
+    """
+    if str(file) == STDIN:
+        if sys.stdin is None:
+            raise ConfigFileError("standard input is closed: give a file")
+        return sys.stdin.buffer.read()
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigFileError(f'cannot read "{file}": {reason_of(error)}') from None
+
+
+def age(seconds: float | None) -> str | None:
+    """Return a time span in its two largest units, such as `2 h 5 min`."""
+    if seconds is None or seconds < 1:
+        return None if seconds is None else "<1 s" if seconds > 0 else "0 s"
+    rest, parts = int(seconds), []
+    largest = next(place for place, (size, _) in enumerate(_UNITS) if rest >= size)
+    for size, unit in _UNITS[largest : largest + 2]:
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts)
+
+
+def when(text: str) -> str:
+    """Return a time of the server as people read it: UTC, to the second."""
+    return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S}"
+
+
+def preview(content: str | bytes, most: int = 40) -> str:
     """Return text or bytes on one line without control characters, cut if it is too long."""
     line = repr(content).removeprefix("b")[1:-1]
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
-def _shrink(widths: list[int], right: Sequence[bool], room: int) -> None:
+def _shrink(widths: list[int], numeric: Sequence[bool], room: int) -> None:
     """Make the widest columns of text narrower until the table fits."""
     room -= 2 * (len(widths) - 1)
-    while sum(widths) > room:
-        place = max(
-            (place for place in range(len(widths)) if not right[place]),
-            key=lambda place: widths[place],
-            default=0,
-        )
-        if widths[place] <= _NARROWEST:
+    texts = [place for place, is_number in enumerate(numeric) if not is_number]
+    while texts and sum(widths) > room:
+        widest = max(texts, key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
             return
-        widths[place] -= 1
+        widths[widest] -= 1
 
 
-def _cell(text: str, width: int, *, right: bool) -> str:
+def _cell(text: str, width: int, numeric: bool) -> str:  # noqa: FBT001 - from a list
     """Return a text cut or filled up to a width."""
     if _width(text) > width:
         while _width(text) >= width:
             text = text[:-1]
         text += "…"
     filler = " " * (width - _width(text))
-    return filler + text if right else text + filler
+    return filler + text if numeric else text + filler
+
+
+def _coloured(cell: str) -> str:
+    colour = _COLOURS.get(cell.partition(",")[0].rstrip())
+    return click.style(cell, fg=colour) if colour else cell
 
 
 def _width(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    return sum(_columns(letter) for letter in text)
-
-
-def _columns(letter: str) -> int:
-    if category(letter) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if east_asian_width(letter) in ("W", "F") else 1
+    return sum(
+        0
+        if category(letter) in ("Mn", "Me", "Cf")
+        else 1 + (east_asian_width(letter) in ("W", "F"))
+        for letter in text
+    )
 
 
 def _is_number(text: str) -> bool:

@@ -7,27 +7,32 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 import click
 import msgspec
-from msgspec import UNSET
+import yaml
+from yaml.constructor import SafeConstructor
 
-from pullqueue import errors
 from pullqueue.cli._client import Json
-from pullqueue.cli._files import STDIN
-from pullqueue.control import models
-from pullqueue.control.models import NewTask, Positive, time_of
+from pullqueue.cli._output import STDIN
+from pullqueue.config.document import Source
+from pullqueue.config.syntax import syntax_error
+from pullqueue.config.text import shorten
+from pullqueue.control.models import NewTask, Positive, given, time_of
 from pullqueue.engine.validation import validated_tasks
-from pullqueue.errors import InvalidEtaError
-from pullqueue.limits import MIB, Limits
+from pullqueue.errors import (
+    InvalidEtaError,
+    InvalidTagError,
+    InvalidTaskError,
+    InvalidTaskNameError,
+)
+from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask as EngineTask
 
-if TYPE_CHECKING:
-    import yaml
-
 _LIMITS = Limits()
-_EXAMPLE = "write the names of queues, each with a list of tasks, such as `pull-queue: [work]`"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_EXAMPLE = "give the names of queues, each with a list of tasks, such as `pull-queue: [work]`"
 _DEEPEST = 200
 _TOO_DEEP = "nested too deeply: use flatter data"
 _ADVICE: Final = {
@@ -64,18 +69,15 @@ class Entry(NamedTuple):
     """A task as it was written, and the place of each of its fields."""
 
     place: Place
-    fields: Mapping[str, object]
+    fields: Json
     places: Mapping[str, Place]
 
-    def refuse(self, field: str, advice: str) -> NoReturn:
-        """Refuse the value of a field.
-
-        Raises:
-            ClickException: always.
-        """
+    def refusal(self, field: str) -> click.ClickException:
+        """Return the error for the value of a field."""
         value = self.fields[field]
-        shown = value.isoformat() if isinstance(value, date) else value
-        raise self.places[field].refusal(f"{field} is {shown!r:.60}: {advice}")
+        text = shorten(str(value))
+        shown = f'"{text}"' if isinstance(value, str | date) else text
+        return self.places[field].refusal(f"{field} is {shown}: {_ADVICE[field]}")
 
 
 class Seed(NamedTuple):
@@ -96,20 +98,14 @@ def seeds_of(data: bytes, file: Path) -> Iterator[Seed]:
         ClickException: something in it is not a valid task, or the file is neither.
     """
     name = "<stdin>" if str(file) == STDIN else str(file)
-    text = _text(data, name)
-    if file.suffix == ".jsonl":
-        return _of_lines(text, name)
-    return _Document(text, name).seeds()
-
-
-def _text(data: bytes, name: str) -> str:
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start]
         place = Place(name, before.count(b"\n") + 1, len(before.rpartition(b"\n")[2]) + 1)
         byte = data[error.start]
         raise place.refusal(f"byte 0x{byte:02x} is not UTF-8: save the file as UTF-8") from None
+    yield from _of_lines(text, name) if file.suffix == ".jsonl" else _Document(text, name).seeds()
 
 
 def _of_lines(text: str, name: str) -> Iterator[Seed]:
@@ -131,126 +127,95 @@ def _of_lines(text: str, name: str) -> Iterator[Seed]:
             raise place.refusal(
                 'not an object with a "queue": write one per line, each with its queue'
             )
-        yield Seed(
-            queue, place, place, *_checked(Entry(place, fields, dict.fromkeys(fields, place)))
-        )
+        entry = Entry(place, fields, dict.fromkeys(fields, place))
+        yield Seed(queue, place, place, *_checked(entry))
 
 
 class _Document:
     """A YAML document."""
 
     def __init__(self, text: str, name: str) -> None:
-        import yaml  # noqa: PLC0415 - only where it is needed
-
-        self._yaml = yaml
-        self._text = text
         self._name = name
-        self._loader: yaml.SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
-
-    def seeds(self) -> Iterator[Seed]:
-        """Yield its tasks in order."""
+        self._values = SafeConstructor()
         try:
-            self._check_depth()
-            yield from self._of_root(self._loader.get_single_node())
-        except self._yaml.YAMLError as error:
-            raise self._syntax_fault(error) from None
+            self._check_events(text)
+            self._root = yaml.compose(text, _LOADER)
+        except yaml.YAMLError as error:
+            source = Source(text, file=name)
+            _, report = syntax_error(error, source)
+            place = Place(name, *source.position(report.at.start))
+            raise place.refusal(report.message) from None
 
-    def _check_depth(self) -> None:
-        """Check how deep the document is nested: the composer in C fails on deep ones.
+    def _check_events(self, text: str) -> None:
+        """Check what would make the tree of a hostile file huge, endless or too deep for C.
 
         Raises:
-            ClickException: it is too deep.
+            ClickException: the file is nested too deeply, has aliases or a second document.
         """
-        depth = 0
-        for event in self._yaml.parse(self._text, Loader=type(self._loader)):
-            if isinstance(event, self._yaml.CollectionStartEvent):
+        depth = documents = 0
+        for event in yaml.parse(text, _LOADER):
+            if isinstance(event, yaml.AliasEvent):
+                problem = f"alias `*{event.anchor}` is not supported: write the value out"
+                raise self._place(event).refusal(problem)
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+            elif isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
-            elif isinstance(event, self._yaml.CollectionEndEvent):
+            elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
+            if documents > 1:
+                raise self._place(event).refusal("a second document begins here: give one")
             if depth > _DEEPEST:
                 raise self._place(event).refusal(_TOO_DEEP)
 
-    def _of_root(self, root: yaml.Node | None) -> Iterator[Seed]:
-        if root is None:
+    def seeds(self) -> Iterator[Seed]:
+        """Yield its tasks in order."""
+        if self._root is None:
             raise Place(self._name, 1).refusal(f"the file is empty: {_EXAMPLE}")
-        if not isinstance(root, self._yaml.MappingNode):
-            raise self._place(root).refusal(f"the file is not a mapping: {_EXAMPLE}")
+        if not isinstance(self._root, yaml.MappingNode):
+            raise self._place(self._root).refusal(f"the file is not a mapping: {_EXAMPLE}")
         seen: set[str] = set()
-        for key, value in root.value:
+        for key, tasks in self._root.value:
             place = self._place(key)
-            if not isinstance(key, self._yaml.ScalarNode):
+            if not isinstance(key, yaml.ScalarNode):
                 raise place.refusal(f"not a valid queue name: {_EXAMPLE}")
             queue = key.value
             if queue in seen:
-                raise place.refusal(f"queue {queue!r} is listed twice: write one list for it")
+                raise place.refusal(f'queue "{queue}" is listed twice: write one list for it')
             seen.add(queue)
-            if not isinstance(value, self._yaml.SequenceNode):
-                message = f"queue {queue!r} has no list of tasks: begin each with `- `"
-                raise self._place(value).refusal(message)
-            for item in value.value:
-                self._check_size(item)
-                entry = self._entry(item)
+            if not isinstance(tasks, yaml.SequenceNode):
+                problem = f'queue "{queue}" has no list of tasks: begin each with `- `'
+                raise self._place(tasks).refusal(problem)
+            for task in tasks.value:
+                entry = self._entry(task)
                 yield Seed(queue, place, entry.place, *_checked(entry))
-
-    def _check_size(self, item: yaml.Node) -> None:
-        """Check that a task is of some size with its aliases written out: few lines can be huge.
-
-        Raises:
-            ClickException: it is too large, or contains itself.
-        """
-        sizes: dict[int, float] = {}
-
-        def size_of(node: yaml.Node) -> float:
-            if isinstance(node, self._yaml.ScalarNode):
-                return 1
-            if id(node) not in sizes:
-                sizes[id(node)] = math.inf  # found again inside of itself
-                children = node.value
-                if isinstance(node, self._yaml.MappingNode):
-                    children = [each for pair in node.value for each in pair]
-                sizes[id(node)] = 1 + sum(map(size_of, children))
-            return sizes[id(node)]
-
-        if size_of(item) > MIB:
-            message = "this task is larger than 1 MiB with its aliases written out: make it smaller"
-            raise self._place(item).refusal(message)
 
     def _entry(self, node: yaml.Node) -> Entry:
         place = self._place(node)
-        if not isinstance(node, self._yaml.MappingNode):
+        if not isinstance(node, yaml.MappingNode):
             return Entry(place, {"payload": self._value(node)}, {"payload": place})
-        self._loader.flatten_mapping(node)
-        fields: dict[str, object] = {}
+        fields: Json = {}
         places: dict[str, Place] = {}
         for key, value in node.value:
-            field = key.value if isinstance(key, self._yaml.ScalarNode) else "?"
+            field = key.value if isinstance(key, yaml.ScalarNode) else "?"
             if field in fields:
-                raise self._place(key).refusal(f"{field!r:.60} occurs twice in one task")
+                raise self._place(key).refusal(f'"{shorten(field)}" occurs twice in one task')
             fields[field], places[field] = self._value(value), self._place(value)
         return Entry(place, fields, places)
 
     def _value(self, node: yaml.Node) -> object:
         try:
-            return self._loader.construct_object(node, deep=True)
-        except ValueError as error:  # such as a date that is none
-            message = f"{node.value!r:.60} cannot be read ({error}): put it in quotes"
-            raise self._place(node).refusal(message) from None
+            return self._values.construct_document(node)
+        except ValueError as error:  # such as a date that does not exist
+            problem = f'"{shorten(node.value)}" cannot be read ({error}): put it in quotes'
+            raise self._place(node).refusal(problem) from None
+        except yaml.YAMLError as error:  # such as a tag that YAML does not define
+            raise self._place(node).refusal(f"{getattr(error, 'problem', error)}") from None
 
     def _place(self, node: yaml.Node | yaml.Event) -> Place:
         mark = node.start_mark
         assert mark is not None  # noqa: S101 - everything read from a text has one
         return Place(self._name, mark.line + 1, mark.column + 1)
-
-    def _syntax_fault(self, error: yaml.YAMLError) -> click.ClickException:
-        from pullqueue.config.document import Source  # noqa: PLC0415 - only where it is needed
-        from pullqueue.config.syntax import syntax_error  # noqa: PLC0415 - the same
-
-        source = Source(self._text, file=self._name)
-        _, report = syntax_error(error, source)
-        place = Place(self._name, *source.position(report.at.start))
-        if getattr(error, "problem", "") == "but found another document":
-            return place.refusal("a second document begins here: keep one")
-        return place.refusal(report.message)
 
 
 def _checked(entry: Entry) -> tuple[Json, int]:
@@ -262,60 +227,55 @@ def _checked(entry: Entry) -> tuple[Json, int]:
     fields = {name: value for name, value in entry.fields.items() if value is not None}
     for field in fields:
         if field not in _ADVICE:
-            message = f"a task has no {field!r:.60}: use one of {', '.join(sorted(_ADVICE))}"
-            raise entry.places[field].refusal(message)
-    task = _converted(entry, {**fields, **_as_text(entry, fields)})
+            problem = f'a task has no "{shorten(field)}": give one of {", ".join(sorted(_ADVICE))}'
+            raise entry.places[field].refusal(problem)
     for one, other in (("name", "count"), ("payload", "payload_base64")):
-        if one in fields and other in entry.fields and (other != "count" or task.count > 1):
-            message = f"a task has either {one} or {other}, and not both: leave one out"
-            raise entry.places[other].refusal(message)
+        if one in fields and other in fields and fields[other] != 1:
+            problem = f"a task has either {one} or {other}, and not both: leave one out"
+            raise entry.places[other].refusal(problem)
+    task = _converted(entry, _as_json(entry, fields))
     _check_as_task(entry, task)
     sent: Json = msgspec.to_builtins(task)
     return sent, sent.pop("count", 1)
 
 
-def _as_text(entry: Entry, fields: Mapping[str, object]) -> dict[str, object]:
-    """Return payload and eta as JSON can contain them."""
-    texts: dict[str, object] = {}
+def _as_json(entry: Entry, fields: Json) -> Json:
+    """Return the fields with payload and eta as JSON can contain them."""
     payload, eta = fields.get("payload", ""), fields.get("eta")
+    if isinstance(eta, date):
+        fields["eta"] = eta.isoformat()
     if isinstance(payload, bytes):
-        texts = {"payload": UNSET, "payload_base64": payload}
+        fields["payload_base64"] = fields.pop("payload")
     elif not isinstance(payload, str):
         try:
-            texts["payload"] = json.dumps(payload, allow_nan=False)
+            fields["payload"] = json.dumps(payload, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
-            message = "the payload cannot be written as JSON (is it a date?): put it in quotes"
-            raise entry.places["payload"].refusal(message) from None
-    if isinstance(eta, date):
-        texts["eta"] = eta.isoformat()
-    return texts
+            problem = "the payload cannot be written as JSON (is it a date?): put it in quotes"
+            raise entry.places["payload"].refusal(problem) from None
+    return fields
 
 
-def _converted(entry: Entry, fields: Mapping[str, object]) -> SeedTask:
-    given = {name: value for name, value in fields.items() if value is not UNSET}
+def _converted(entry: Entry, fields: Json) -> SeedTask:
     try:
-        task = msgspec.convert(given, SeedTask)
+        task = msgspec.convert(fields, SeedTask)
         if isinstance(task.eta, str):
             time_of(task.eta, "eta", InvalidEtaError)
-        if isinstance(task.countdown, float) and not math.isfinite(task.countdown):
-            entry.refuse("countdown", _ADVICE["countdown"])
     except msgspec.ValidationError as error:
-        field = str(error).partition("$.")[2].rstrip("`")
-        entry.refuse(field, _ADVICE[field])
+        raise entry.refusal(str(error).partition("$.")[2].rstrip("`")) from None
     except InvalidEtaError:
-        entry.refuse("eta", _ADVICE["eta"])
+        raise entry.refusal("eta") from None
+    if isinstance(task.countdown, float) and not math.isfinite(task.countdown):
+        raise entry.refusal("countdown")
     return task
 
 
 def _check_as_task(entry: Entry, task: SeedTask) -> None:
     """Check with the engine what no queue accepts, before the first task is added."""
-    text, data = models.given(task.payload), models.given(task.payload_base64)
-    new = EngineTask(data or text or b"", models.given(task.name), models.given(task.tag))
+    payload = given(task.payload_base64) or given(task.payload) or b""
+    new = EngineTask(payload, given(task.name), given(task.tag))
+    fields = {InvalidTaskNameError: "name", InvalidTagError: "tag"}
     try:
         validated_tasks([new], _LIMITS, lambda: 0)
-    except errors.InvalidTaskNameError as error:
-        raise entry.places["name"].refusal(str(error)) from None
-    except errors.InvalidTagError as error:
-        raise entry.places["tag"].refusal(str(error)) from None
-    except errors.InvalidTaskError as error:
-        raise entry.place.refusal(str(error)) from None
+    except InvalidTaskError as error:
+        place = entry.places.get(fields.get(type(error), ""), entry.place)
+        raise place.refusal(str(error)) from None

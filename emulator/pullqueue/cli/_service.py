@@ -1,21 +1,23 @@
-"""What a server does for those who run it: logs, a file with its port, systemd, reloads."""
+"""What `pullqueue serve` needs around a server: logs, its secret, a port file, systemd, signals."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from pullqueue.config.files import replace_file
+from pullqueue.cli._output import say
+from pullqueue.config.files import replace_file, unwritable
 from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError, PullQueueError
 
@@ -30,6 +32,9 @@ _STOP_SECONDS = 3.0
 """How long calls may take to finish when the server is to end."""
 _EXTRAS = ("verb", "path", "status")
 """What the record of a request has beside its message."""
+_OTHERS = 0o077
+_FEWEST_CHARACTERS = 32
+_SECRET_BYTES = 32
 
 _log = logging.getLogger("pullqueue.serve")
 
@@ -81,6 +86,57 @@ def set_up_logs(*, log_format: str, log_level: str) -> None:
     logging.getLogger("pullqueue").setLevel(log_level.upper())
 
 
+def secret_of(path: Path) -> str:
+    """Read the secret in a file that signs tokens and keys; if there is no file, make one.
+
+    Raises:
+        ConfigFileError: the file can be neither read nor written, or does not contain one.
+    """
+    try:
+        if not path.exists():
+            _make_secret(path)
+        secret = path.read_text("utf-8").strip()
+        mode = path.stat().st_mode & 0o777
+    except OSError as error:
+        raise ConfigFileError(f'no secret in "{path}": {reason_of(error)}') from None
+    except UnicodeDecodeError:
+        raise ConfigFileError(f'no secret in "{path}": it is not UTF-8') from None
+    if len(secret) < _FEWEST_CHARACTERS:
+        raise ConfigFileError(
+            f'the secret in "{path}" has {len(secret)} characters, and could be guessed: use '
+            f"{_FEWEST_CHARACTERS} or more, or remove the file to have one generated"
+        )
+    if os.name == "posix" and mode & _OTHERS:
+        say(
+            f'warning: the secret in "{path}" can be read by other users (mode {mode:04o}): run '
+            "`chmod 600` on it",
+            err=True,
+        )
+    return secret
+
+
+def _make_secret(path: Path) -> None:
+    """Write a secret for its owner only; if several servers do so at once, all use the same one."""
+    text = f"{secrets.token_hex(_SECRET_BYTES)}\n"
+    # Whole before it has its name: nobody must find half a secret, now or after a full disk.
+    whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        _write_privately(whole, text)
+        try:
+            os.link(whole, path)
+        except OSError:
+            if not path.exists():  # no other server was quicker: there are no links here
+                _write_privately(path, text)
+    finally:
+        whole.unlink(missing_ok=True)
+
+
+def _write_privately(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
 @contextmanager
 def port_file(path: Path | None, server: Server) -> Iterator[None]:
     """Keep the port of a server in a file as long as the block runs.
@@ -94,13 +150,12 @@ def port_file(path: Path | None, server: Server) -> Iterator[None]:
     content = f"{server.port}\n".encode()
     if _is_served(server.host, path):
         raise ConfigFileError(
-            f"{str(path)!r} is the port file of a running server: stop that server, or name "
-            "another file"
+            f'"{path}" is the port file of a running server: stop that server, or name another file'
         )
     try:
         replace_file(path, content)
     except OSError as error:
-        raise ConfigFileError(f"cannot write {str(path)!r}: {reason_of(error)}") from None
+        raise unwritable(path, error) from None
     try:
         yield
     finally:
@@ -131,7 +186,7 @@ def tell_systemd(state: str) -> None:
             connection.connect(address)
             connection.sendall(state.encode())
     except OSError as error:
-        _log.warning("cannot report %r to the service manager: %s", state, error)
+        _log.warning('cannot report "%s" to the service manager: %s', state, error)
 
 
 class Signals:
@@ -146,9 +201,8 @@ class Signals:
             ("SIGTERM", self._stopped),
             ("SIGHUP", self._reload),
         ):
-            number = getattr(signal, name, None)
-            if number is not None:
-                signal.signal(number, _setter(event))
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), partial(_set, event))
 
     def keep(self, state: ServerState, *, watch: bool) -> None:
         """Do what a running server needs until it is to end."""
@@ -177,9 +231,6 @@ class Signals:
         emulator.close()
 
 
-def _setter(event: threading.Event) -> Callable[[int, FrameType | None], None]:
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        # In a thread of its own: a handler may interrupt the very wait it is to end.
-        threading.Thread(target=event.set).start()
-
-    return handle
+def _set(event: threading.Event, *_signal: object) -> None:
+    """Handle a signal, in a thread: a handler may interrupt the very wait it is to end."""
+    threading.Thread(target=event.set).start()

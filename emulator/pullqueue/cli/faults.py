@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from pullqueue.cli._client import Client, Json
-from pullqueue.cli._options import SECONDS, SHARE, complete_queue, server_options
-from pullqueue.cli._output import show_json, show_table
+from pullqueue.cli._options import Number, complete_queue, server_options
+from pullqueue.cli._output import Table, show
 from pullqueue.control.fault_schema import KINDS, WHEN
 from pullqueue.engine.interceptors import VERBS
 
@@ -16,21 +16,22 @@ _HEAD = ("NUMBER", "KIND", "CALL", "EFFECT", "WHEN", "TRIGGERED")
 @click.group(invoke_without_command=True)
 @server_options
 @click.pass_context
-def faults(ctx: click.Context, *, url: str | None, as_json: bool) -> None:
+def faults(ctx: click.Context, *, client: Client) -> None:
     """List the faults that are set, or set and remove faults.
 
     TRIGGERED: for how many of the calls that a fault selects it has triggered. Faults affect the
     calls of the app through every interface, never these commands or the console.
     """
     if ctx.invoked_subcommand is None:
-        _list(url, as_json=as_json)
+        ctx.invoke(list_, client=client)
 
 
 @faults.command("list")
 @server_options
-def list_faults(*, url: str | None, as_json: bool) -> None:
-    """List the faults that are set, as `faults` alone does."""
-    _list(url, as_json=as_json)
+def list_(*, client: Client) -> None:
+    """List the faults that are set, like `faults` alone."""
+    answer = client.get("/faults")
+    show(answer, Table(_HEAD, map(_row, answer["faults"]), "no faults"))
 
 
 @faults.command
@@ -38,7 +39,7 @@ def list_faults(*, url: str | None, as_json: bool) -> None:
 @click.argument("call", required=False, type=click.Choice(VERBS), metavar="[CALL]")
 @click.option("--error", help="Error that the calls raise, such as TransientError.")
 @click.option(
-    "--seconds", type=SECONDS, metavar="SECONDS", help="Latency in seconds, by the manual clock."
+    "--seconds", type=Number(0), metavar="SECONDS", help="Latency in seconds, by the manual clock."
 )
 @click.option(
     "--queue", help="Affect only calls on this queue. Default: all.", shell_complete=complete_queue
@@ -50,13 +51,13 @@ def list_faults(*, url: str | None, as_json: bool) -> None:
 @click.option("--every", type=int, help="Trigger at every second, third... call. Default: 1.")
 @click.option(
     "--probability",
-    type=SHARE,
+    type=Number(0, 1),
     metavar="NUMBER",
     help="Probability to trigger, more than 0 and at most 1. Default: 1.",
 )
 @click.option("--seed", type=int, help="Seed of the probability.")
 @server_options
-def add(*, url: str | None, as_json: bool, **order: str | float | None) -> None:
+def add(*, client: Client, **order: str | float | None) -> None:
     """Set a fault of a KIND for a CALL.
 
     fail: the call does nothing and raises an error. lose_answer: it is carried out, and raises an
@@ -67,41 +68,25 @@ def add(*, url: str | None, as_json: bool, **order: str | float | None) -> None:
     fetch_statistics, get_task and list_tasks.
     """
     given = {name: value for name, value in order.items() if value is not None}
-    fault = Client(url).post("/faults", given)["fault"]
-    if as_json:
-        show_json({"fault": fault})
-    else:
-        show_table(_HEAD, [_row(fault)], empty="")
+    answer = client.post("/faults", given)
+    show(answer, Table(_HEAD, [_row(answer["fault"])]))
 
 
 @faults.command
 @click.argument("number", type=int)
 @server_options
-def remove(*, number: int, url: str | None, as_json: bool) -> None:
-    """Remove the fault with this NUMBER."""
-    _deleted(Client(url).delete(f"/faults/{number}"), as_json=as_json)
+def remove(*, number: int, client: Client) -> None:
+    """Remove the fault of a NUMBER."""
+    answer = client.call("DELETE", f"/faults/{number}")
+    show(answer, f"{answer['deleted']} removed")
 
 
 @faults.command
 @server_options
-def clear(*, url: str | None, as_json: bool) -> None:
+def clear(*, client: Client) -> None:
     """Remove all faults."""
-    _deleted(Client(url).delete("/faults"), as_json=as_json)
-
-
-def _list(url: str | None, *, as_json: bool) -> None:
-    answer = Client(url).get("/faults")
-    if as_json:
-        show_json(answer)
-    else:
-        show_table(_HEAD, map(_row, answer["faults"]), empty="no faults")
-
-
-def _deleted(answer: Json, *, as_json: bool) -> None:
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(f"{answer['deleted']} removed")
+    answer = client.call("DELETE", "/faults")
+    show(answer, f"{answer['deleted']} removed")
 
 
 def _row(fault: Json) -> list[object]:

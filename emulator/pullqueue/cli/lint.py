@@ -1,19 +1,32 @@
-"""`pullqueue lint`: what production would refuse or silently change in a queue.yaml."""
+"""Commands that need no server: `pullqueue lint`, `explain`, `convert` and `schema`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pullqueue.config.settings import PROFILES
+from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.reporters import FORMATS
 
 if TYPE_CHECKING:
+    from pullqueue.config.rules import Rule, RuleDocs
     from pullqueue.lint.options import Arguments
+
+_OFF = "off"
+_FIXES = {
+    (): "none",
+    ("safe",): "safe (--fix)",
+    ("unsafe",): "unsafe (--fix --unsafe-fixes)",
+    ("safe", "unsafe"): "safe (--fix) or unsafe (--fix --unsafe-fixes)",
+}
 
 
 class UnusableFileError(click.ClickException):
@@ -63,9 +76,7 @@ def usable_files() -> Iterator[None]:
     help="Colour of the full format [auto]; NO_COLOR and FORCE_COLOR are respected.",
 )
 @click.option(
-    "--fix",
-    is_flag=True,
-    help="Fix what can be fixed without changing the meaning of the file.",
+    "--fix", is_flag=True, help="Fix what can be fixed without changing the meaning of the file."
 )
 @click.option(
     "--unsafe-fixes", is_flag=True, help="With --fix: also make fixes that need a review."
@@ -118,3 +129,129 @@ def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as cl
 
     arguments: Arguments = Arguments(**options)
     ctx.exit(run(arguments))
+
+
+@click.command
+@click.argument("rules", nargs=-1, metavar="RULE...")
+@click.option("--list", "listed", is_flag=True, help="List all rules, one per line.")
+def explain(rules: tuple[str, ...], *, listed: bool) -> None:
+    """Explain rules of the linter.
+
+    What each finds and why, its severity, its fix, bad and good samples. A RULE is a name
+    (push-key-on-pull), a code (QY301), the beginning of codes (QY3) or `all`.
+    """
+    from pullqueue.config.rules import all_rules, docs_of  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.options import select  # noqa: PLC0415 - the same
+
+    if listed:
+        click.echo("\n".join(_line_of(rule, docs_of(rule)) for rule in all_rules()))
+        return
+    if not rules:
+        raise click.UsageError("name a rule, such as QY301, or pass --list")
+    chosen = dict.fromkeys(rule for name in rules for rule in select(name))
+    click.echo("\n".join(_explanation(rule, docs_of(rule)) for rule in chosen), nl=False)
+
+
+def _line_of(rule: Rule, docs: RuleDocs) -> str:
+    """Return a rule in one line: code, name, severity, what it finds."""
+    level = _OFF if rule.opt_in else rule.severity.value
+    return f"{rule.code}  {rule.name:<22} {level:<8} {docs.summary}"
+
+
+def _explanation(rule: Rule, docs: RuleDocs) -> str:
+    """Return all that a rule's documentation says."""
+    facts = f"{_severity(rule)}\nFix: {_FIXES[rule.fixes]}"
+    if rule.once:
+        facts += "\nReported once per file."
+    if not rule.suppressible:
+        facts += "\nCannot be suppressed: nothing else of the file is checked."
+    parts = [f"{rule.code} {rule.name}", facts, docs.summary, docs.why]
+    for sample in docs.samples:
+        note = f" ({sample.note})" if sample.note else ""
+        parts.append(f"{'Good' if sample.good else 'Bad'}{note}:\n\n{indent(sample.text, '    ')}")
+    parts.append(f"Source: {docs.source}")
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def _severity(rule: Rule) -> str:
+    default = rule.level(PROFILES[0])
+    others = [
+        f"{level.value if level else _OFF} in profile {profile}"
+        for profile in PROFILES[1:]
+        if (level := rule.level(profile)) is not default
+    ]
+    return ", ".join([f"Severity: {default.value if default else _OFF}", *others])
+
+
+@click.command
+@click.argument("queue_xml", metavar="QUEUE_XML")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="File to write [standard output]."
+)
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+@click.pass_context
+@usable_files()
+def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: bool) -> None:
+    """Convert a queue.xml (`-` is standard input) to queue.yaml.
+
+    What is dropped is reported on standard error, and so is what production would refuse in the
+    result. Exit status: 0 everything was converted and is right, 1 something was dropped or is
+    wrong, 2 the file cannot be read or written.
+    """
+    from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
+    from pullqueue.config.check import check  # noqa: PLC0415 - the same
+    from pullqueue.config.findings import Severity  # noqa: PLC0415 - the same
+    from pullqueue.config.settings import MAX_BYTES, Settings  # noqa: PLC0415 - the same
+    from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
+
+    if output and output.exists() and not force:
+        raise click.UsageError(f'"{escaped(str(output))}" exists: pass --force to replace it')
+    data = sys.stdin.buffer.read(MAX_BYTES + 1) if queue_xml == "-" else files.read_bytes(queue_xml)
+    try:
+        text, dropped = convert_xml(data)
+    except QueueXmlError as error:
+        raise UnusableFileError(f"{escaped(queue_xml)}: {error}") from None
+    for message in dropped:
+        click.echo(f"{escaped(queue_xml)}:{message}", err=True)
+    name = str(output) if output else "queue.yaml"
+    findings = check(text, file=name, settings=Settings(at_least=Severity.WARNING)).findings
+    for finding in findings:
+        click.echo(str(finding), err=True)
+    if output is None:
+        click.echo(text.encode(), nl=False)
+    else:
+        try:
+            files.replace_file(output, text.encode())
+        except OSError as error:
+            raise files.unwritable(output, error) from None
+    wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
+    ctx.exit(1 if dropped or wrong else 0)
+
+
+@click.command
+@click.option(
+    "--draft",
+    type=click.Choice(["2020-12", "7"]),
+    default="2020-12",
+    help="The version of JSON Schema; editors and SchemaStore want 7.",
+)
+@click.option(
+    "--problem-matcher",
+    is_flag=True,
+    help="Print GitHub's problem matcher for `lint --format full` instead.",
+)
+def schema(*, draft: str, problem_matcher: bool) -> None:
+    """Print the JSON Schema of queue.yaml.
+
+    Save it, and point an editor's YAML language server to it with a first line such as
+    `# yaml-language-server: $schema=./queue.schema.json`.
+    """
+    from pullqueue.config import schema as published  # noqa: PLC0415 - only a run needs it
+
+    if problem_matcher:
+        text = published.package_data("problem-matcher.json").decode()
+    elif draft == "7":
+        text = published.draft_7()
+    else:
+        text = published.schema_bytes().decode()
+    click.echo(text, nl=False)

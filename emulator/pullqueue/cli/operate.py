@@ -1,30 +1,29 @@
-"""Commands on a server as a whole: wait, reload, reset, snapshot."""
+"""Commands on a server as a whole: wait, reload, reset, snapshot, clock, credentials."""
 
 from __future__ import annotations
 
-import sys
+import json
+import re
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from io import BytesIO
 from pathlib import Path
 from time import monotonic
-from typing import IO
 
 import click
 
-from pullqueue.cli._client import Answer, Client, RefusedError, UnreachableError, queue_path
-from pullqueue.cli._files import STDIN, content_of, unwritable
-from pullqueue.cli._options import SECONDS, complete_queue, server_options, url_option
-from pullqueue.cli._output import confirm, say, show_json
-from pullqueue.config.files import replace_file
+from pullqueue.cli._client import Client, Json, RefusedError, UnreachableError, queue_path
+from pullqueue.cli._options import Number, complete_queue, server_options, yes_option
+from pullqueue.cli._output import STDIN, confirm, content_of, show, write_bytes
+from pullqueue.config.files import replace_file, unwritable
 from pullqueue.tasks import count_tasks
 
 _PAUSE_SECONDS = 0.1
 _LEAST_SECONDS = 1.0
 _MOST_SECONDS = 60.0
 """How long one request of `wait` may take."""
-_CHUNK_BYTES = 1 << 18
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)?", re.ASCII)
+_SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 
 _file_argument = click.argument("file", type=click.Path(path_type=Path))
 
@@ -40,14 +39,13 @@ _file_argument = click.argument("file", type=click.Path(path_type=Path))
 )
 @click.option(
     "--timeout",
-    type=SECONDS,
+    type=Number(0),
     metavar="SECONDS",
     default=30.0,
-    show_default=True,
     help="Maximum time to wait in seconds; 0 checks once.",
 )
-@url_option
-def wait(*, queues: tuple[str, ...], timeout: float, url: str | None) -> int:
+@server_options
+def wait(*, queues: tuple[str, ...], timeout: float, client: Client) -> None:
     """Wait until the server is ready, or until queues are empty.
 
     The exit status is 1 if that takes longer than --timeout.
@@ -55,18 +53,15 @@ def wait(*, queues: tuple[str, ...], timeout: float, url: str | None) -> int:
     end = monotonic() + timeout
     pause = threading.Event()
     for check in [_ready, *(_is_empty(queue) for queue in queues)]:
-        while (missing := check(_client(url, end))) is not None:
+        while True:
+            # A client that waits no longer for a response than there is time.
+            left = min(max(end - monotonic(), _LEAST_SECONDS), _MOST_SECONDS)
+            missing = check(Client(client.url, timeout=left))
+            if missing is None:
+                break
             if monotonic() >= end:
-                click.echo(f"pullqueue: after {timeout:g} s, {missing}", err=True)
-                return 1
+                raise click.ClickException(f"after {timeout:g} s, {missing}")
             pause.wait(_PAUSE_SECONDS)
-    return 0
-
-
-def _client(url: str | None, end: float) -> Client:
-    """Return a client that waits no longer for a response than there is time."""
-    left = end - monotonic()
-    return Client(url, timeout=min(max(left, _LEAST_SECONDS), _MOST_SECONDS))
 
 
 def _ready(client: Client) -> str | None:
@@ -88,42 +83,36 @@ def _is_empty(queue: str) -> Callable[[Client], str | None]:
         if not numbers["tasks"]:
             return None
         left = count_tasks(numbers["tasks"])
-        return f"queue {queue!r} has {left}, {numbers['leased']} of them leased"
+        return f'queue "{queue}" has {left}, {numbers["leased"]} of them leased'
 
     return check
 
 
 @click.command
 @server_options
-def reload(*, url: str | None, as_json: bool) -> None:
+def reload(*, client: Client) -> None:
     """Reload queue.yaml; a file that is not valid changes nothing."""
-    answer = Client(url).post("/reload")
-    if as_json:
-        show_json(answer)
-        return
-    for verb, field in (("added", "added"), ("changed", "changed"), ("disabled", "removed")):
-        if answer[field]:
-            say(f"{verb}: {', '.join(answer[field])}")
-    if not any(answer.values()):
-        click.echo("no queue changed")
+    answer = client.post("/reload")
+    fields = {"added": "added", "changed": "changed", "disabled": "removed"}
+    lines = [
+        f"{verb}: {', '.join(answer[field])}" for verb, field in fields.items() if answer[field]
+    ]
+    show(answer, *(lines or ["no queue changed"]))
 
 
 @click.command
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@url_option
-def reset(*, yes: bool, url: str | None) -> None:
+@yes_option
+@server_options
+def reset(*, yes: bool, client: Client) -> None:
     """Delete all tasks, history and faults (asks for confirmation).
 
     Names of deleted tasks can be used again; requests and push tasks of apps are deleted, too.
     Configuration and clock are not changed.
     """
-    client = Client(url)
     if not yes:
-        queues = client.get("/queues")["queues"]
-        count = count_tasks(sum(queue["tasks"] for queue in queues))
-        confirm(f"Delete everything, {count} of all queues included?")
-    client.post("/reset")
-    click.echo("everything is deleted")
+        count = sum(queue["tasks"] for queue in client.get("/queues")["queues"])
+        confirm(f"Delete everything, {count_tasks(count)} of all queues included?")
+    show(client.post("/reset"), "everything is deleted")
 
 
 @click.group
@@ -137,23 +126,14 @@ def snapshot() -> None:
 
 @snapshot.command
 @_file_argument
-@url_option
-def save(*, file: Path, url: str | None) -> None:
+@server_options
+def save(*, file: Path, client: Client) -> None:
     """Save to FILE, or to standard output (-).
 
     A new FILE can be read by its owner only.
     """
-    with Client(url).open("GET", "/snapshot") as answer:
-        if str(file) == STDIN:
-            _copy(answer, sys.stdout.buffer)
-            return
-        target = BytesIO()
-        _copy(answer, target)
-    try:
-        replace_file(file, target.getvalue(), private=True)
-    except OSError as error:
-        raise unwritable(file, error) from None
-    click.echo(f"{file}: {target.tell()} bytes")
+    data = client.read("GET", "/snapshot", label="Saving" if str(file) != STDIN else "")
+    _write(data, file, f"{len(data)} bytes")
 
 
 @snapshot.command
@@ -164,29 +144,110 @@ def save(*, file: Path, url: str | None) -> None:
     help="Move every time by what has passed since: leases have as long to run as they had.",
 )
 @server_options
-def load(*, file: Path, shift: bool, url: str | None, as_json: bool) -> None:
+def load(*, file: Path, shift: bool, client: Client) -> None:
     """Load FILE, or standard input (-).
 
     It replaces the contents of all queues.
     """
-    client = Client(url)
+    data = content_of(file)
     try:
-        answer = client.put("/snapshot", content_of(file), shift=shift)
+        answer = client.call("PUT", "/snapshot", data, shift="true" if shift else None)
     except RefusedError as error:
         # The server reports on what it was sent, a person thinks of the file.
-        why = error.message.replace("the body", "it", 1)
-        message = f"{file} cannot be loaded: {why}; nothing was changed"
+        reason = error.message.replace("the body", "it", 1)
+        message = f"{file} cannot be loaded: {reason}; nothing was changed"
         raise RefusedError(message, status=error.status) from None
-    if as_json:
-        show_json(answer)
-    else:
-        click.echo(f"{count_tasks(answer['tasks'])} loaded")
+    show(answer, f"{count_tasks(answer['tasks'])} loaded")
 
 
-def _copy(source: Answer, target: IO[bytes]) -> None:
-    with click.progressbar(
-        length=source.bytes, label="Saving", file=sys.stderr, hidden=not sys.stderr.isatty()
-    ) as bar:
-        while chunk := source.read(_CHUNK_BYTES):
-            target.write(chunk)
-            bar.update(len(chunk))
+@click.group(invoke_without_command=True)
+@server_options
+@click.pass_context
+def clock(ctx: click.Context, *, client: Client) -> None:
+    """Show the server's time, or move it.
+
+    It can be moved if the server was started with --clock manual.
+    """
+    if ctx.invoked_subcommand is None:
+        _show_clock(client.get("/clock"))
+
+
+@clock.command
+@click.argument("by")
+@server_options
+def advance(*, by: str, client: Client) -> None:
+    """Move the clock forward BY a time span.
+
+    Give seconds, or a span such as 10min, 2h or 7d.
+    """
+    match = _SPAN.fullmatch(by.strip())
+    if match is None:
+        raise click.UsageError(f'BY is "{by}": give seconds, or a span such as 10min, 2h or 7d')
+    _show_clock(client.post("/clock", {"advance": float(match[1]) * _SECONDS[match[2]]}))
+
+
+@clock.command("move-to")
+@click.argument("time")
+@server_options
+def move_to(*, time: str, client: Client) -> None:
+    """Move the clock forward to a TIME such as 2026-01-01T00:00:00Z."""
+    _show_clock(client.post("/clock", {"move_to": time}))
+
+
+def _show_clock(answer: Json) -> None:
+    show(answer, f"{answer['now']}  ({'manual' if answer['manual'] else 'system'} clock)")
+
+
+@click.command
+@click.argument("email")
+@server_options
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=STDIN,
+    help="File to write. Default: standard output.",
+)
+@click.option(
+    "--force", is_flag=True, help="Overwrite any file, not just keys that pullqueue made."
+)
+def credentials(*, email: str, client: Client, output: Path, force: bool) -> None:
+    """Write the key file of a service account called EMAIL.
+
+    The running server makes the key and issues tokens for it until it stops; with --secret-file,
+    after a restart as well. Use the file like one downloaded from Google: with google-auth, or as
+    GOOGLE_APPLICATION_CREDENTIALS.
+    """
+    if not force and str(output) != STDIN and output.exists() and not _is_replaceable(output):
+        raise click.ClickException(
+            f'"{output}" exists, and is not a key that pullqueue made: name another file, or '
+            "overwrite it with --force"
+        )
+    key = client.read("POST", "/credentials", json.dumps({"email": email}).encode())
+    _write(key, output, f"the key of {email}")
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Return whether a file is empty, or a key whose server and id are a pullqueue's."""
+    if not path.is_file():
+        return False
+    try:
+        if not path.stat().st_size:
+            return True
+        key = json.loads(path.read_bytes())
+        root = str(key["token_uri"]).removesuffix("token")
+        # Ids of Google's keys are hexadecimal; ours are signed, after a dot.
+        return key["auth_uri"] == f"{root}auth" and "." in key["private_key_id"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def _write(data: bytes, file: Path, what: str) -> None:
+    """Write what a server answered to standard output (-), or a file for its owner alone."""
+    if str(file) == STDIN:
+        write_bytes(data)
+        return
+    try:
+        replace_file(file, data, private=True)
+    except OSError as error:
+        raise unwritable(file, error) from None
+    show({"file": str(file), "bytes": len(data)}, f"{file}: {what}")

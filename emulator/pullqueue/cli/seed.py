@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.cli._client import Client, RefusedError, queue_path, task_path
-from pullqueue.cli._files import content_of
+from pullqueue.cli._client import Client, RefusedError, queue_path
 from pullqueue.cli._options import server_options
-from pullqueue.cli._output import show_json
-from pullqueue.cli._seed import Seed, seeds_of
+from pullqueue.cli._output import content_of, progress, show
 from pullqueue.limits import MIB
 from pullqueue.tasks import count_tasks
+
+if TYPE_CHECKING:
+    from pullqueue.cli._seed import Seed
 
 _BATCH = 100
 _BATCH_BYTES = 8 * MIB
@@ -27,7 +26,7 @@ _BATCH_BYTES = 8 * MIB
 @click.command
 @click.argument("file", type=click.Path(path_type=Path))
 @server_options
-def seed(*, file: Path, url: str | None, as_json: bool) -> None:
+def seed(*, file: Path, client: Client) -> None:
     """Add the tasks of a YAML or JSON file.
 
     FILE has a list of tasks for each queue; - is standard input.
@@ -44,31 +43,23 @@ def seed(*, file: Path, url: str | None, as_json: bool) -> None:
     name ends in .jsonl has one task per line, each with its `queue`. If anything in FILE is not
     valid, nothing is added.
     """  # noqa: D301 - the mark is click's
+    from pullqueue.cli._seed import seeds_of  # noqa: PLC0415 - imports YAML
+
     data = content_of(file)
-    client = Client(url)
     seeds = _checked(client, seeds_of(data, file), lines=data.count(b"\n"))
     added, refused = 0, 0
-    with _bar("Adding", sum(seed.copies for seed in seeds)) as bar:
+    with progress("Adding", sum(seed.copies for seed in seeds)) as bar:
         for batch in _batches(seeds):
             tasks = [seed.task for seed in batch]
             try:
-                answer = client.post(task_path(batch[0].queue), {"tasks": tasks})
+                answer = client.post(queue_path(batch[0].queue, "tasks"), {"tasks": tasks})
             except RefusedError as error:
                 raise _refused(batch, error.message, added) from None
             added += len(answer["tasks"])
             refused += len(answer["refused"])
             bar.update(len(batch))
-    if as_json:
-        show_json({"added": added, "refused": refused})
-    else:
-        taken = f"; {refused} have names that are in use" if refused else ""
-        click.echo(f"{count_tasks(added)} added{taken}")
-
-
-def _bar(label: str, length: int) -> AbstractContextManager[Any]:
-    return click.progressbar(
-        length=length, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()
-    )
+    taken = f"; {refused} have names that are in use" if refused else ""
+    show({"added": added, "refused": refused}, f"{count_tasks(added)} added{taken}")
 
 
 def _refused(batch: list[Seed], why: str, added: int) -> click.ClickException:
@@ -84,7 +75,7 @@ def _checked(client: Client, seeds: Iterable[Seed], *, lines: int) -> list[Seed]
     checked: list[Seed] = []
     queues: set[str] = set()
     line = 0
-    with _bar("Checking", lines) as bar:
+    with progress("Checking", lines) as bar:
         for each in seeds:
             if each.queue not in queues:
                 _check_queue(client, each)
@@ -103,7 +94,7 @@ def _check_queue(client: Client, seed: Seed) -> None:
     except RefusedError as error:
         raise seed.queue_place.refusal(error.message) from None
     if mode != "pull":
-        message = f"queue {seed.queue!r} is a push queue: name one with `mode: pull`"
+        message = f'queue "{seed.queue}" is a push queue: name one with `mode: pull`'
         raise seed.queue_place.refusal(message)
 
 

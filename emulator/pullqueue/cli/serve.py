@@ -12,52 +12,51 @@ from typing import TYPE_CHECKING
 import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, is_loopback
-from pullqueue.cli._options import (
-    found_file,
-    host_and_port,
-    host_names,
-    lease_rate_option,
-    profile_option,
-    project_id,
-    queue_yaml_argument,
-)
-from pullqueue.clock import Clock, ManualClock, SystemClock
-from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, SERVED_TASKS, Limits
+from pullqueue.cli._options import checked, emulator_options, found_file
+from pullqueue.cli._output import say
+from pullqueue.clock import ManualClock, SystemClock
+from pullqueue.limits import SERVED_TASKS, Limits
 from pullqueue.tasks import count_tasks
 
 if TYPE_CHECKING:
-    from pullqueue.cli._service import Signals
     from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.queue import Queue
     from pullqueue.server.lifecycle import Server
 
+_PORT = click.IntRange(0, 65535)
+_PROJECT = re.compile(
+    r"""
+    (?: [a-z] ~ )?                # the partition, as in s~my-app
+    (?: [a-z0-9.-]+ : )?          # the domain, as in example.com:my-app
+    [a-zA-Z0-9] [a-zA-Z0-9_-]*
+    """,
+    re.ASCII | re.VERBOSE,
+)
+_HOST_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
 _TASK = '{"payloadBase64": "aGVsbG8="}'
 
 
 @click.command
-@queue_yaml_argument
-@click.option("--host", default=DEFAULT_HOST, show_default=True, help="Address to listen on.")
+@emulator_options
+@click.option("--host", default=DEFAULT_HOST, help="Address to listen on.")
 @click.option(
-    "--port",
-    default=DEFAULT_PORT,
-    show_default=True,
-    type=click.IntRange(0, 65535),
-    help="Port to listen on; 0 picks a free one.",
+    "--port", default=DEFAULT_PORT, type=_PORT, help="Port to listen on; 0 picks a free one."
 )
 @click.option(
     "--grpc-port",
-    type=click.IntRange(0, 65535),
+    type=_PORT,
     help="Port of Cloud Tasks v2beta2 over gRPC; 0 picks a free one. Default: not served.",
 )
 @click.option(
     "--project",
-    callback=project_id,
+    callback=checked(
+        _PROJECT.fullmatch, "project id: give letters, digits and hyphens, such as my-app"
+    ),
     help="The only application id to accept. Default: any.",
 )
 @click.option(
     "--auth",
     default="off",
-    show_default=True,
     type=click.Choice(["off", "acl"]),
     help="off: no tokens are needed. acl: callers need a token, and the acl of each queue says "
     "what they may do.",
@@ -69,32 +68,21 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
     help="File with the secret that signs keys and tokens, which stay valid after a restart and "
     "for every server with this file. It is created if it does not exist.",
 )
-@profile_option
 @click.option(
     "--store",
     default="memory",
-    show_default=True,
     metavar="URL",
     help="Where tasks are stored: memory, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
 )
 @click.option(
     "--clock",
     default="system",
-    show_default=True,
     type=click.Choice(["system", "manual"]),
     help="system: the time of this machine. manual: time stops until `pullqueue clock` moves it.",
-)
-@lease_rate_option
-@click.option(
-    "--api-upstream",
-    metavar="HOST:PORT",
-    callback=host_and_port,
-    help="Server to pass calls of apps to App Engine's other services on to. Default: none.",
 )
 @click.option(
     "--max-tasks",
     default=SERVED_TASKS,
-    show_default=True,
     type=click.IntRange(1),
     help="Maximum number of tasks in memory.",
 )
@@ -103,7 +91,9 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
     "--allow-host",
     "allowed_hosts",
     multiple=True,
-    callback=host_names,
+    callback=checked(
+        _HOST_NAME.fullmatch, "host name: give one without a port, such as queues.internal"
+    ),
     metavar="NAME",
     help="Another host name that clients may use for this server; repeatable.",
 )
@@ -116,14 +106,12 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
 @click.option(
     "--log-format",
     default="text",
-    show_default=True,
     type=click.Choice(["text", "json"]),
     help="Format of the log; json: one object per line.",
 )
 @click.option(
     "--log-level",
     default="info",
-    show_default=True,
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="Lowest level that is logged; debug includes every request.",
 )
@@ -139,7 +127,7 @@ def serve(
     profile: str,
     store: str,
     clock: str,
-    lease_rate_limit: bool,
+    leases_per_second: int | None,
     api_upstream: str | None,
     max_tasks: int,
     watch: bool,
@@ -152,112 +140,88 @@ def serve(
 
     Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder. Ctrl-C stops the server.
     """
-    from pullqueue.cli._secret import secret_of  # noqa: PLC0415 - imported when it runs
-    from pullqueue.cli._service import Signals, set_up_logs  # noqa: PLC0415 - the same
+    from pullqueue.cli import _service  # noqa: PLC0415 - imported when it runs
     from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
+    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     # Else gRPC's core writes lines of its own to the error stream.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    set_up_logs(log_format=log_format, log_level=log_level)
-    file = queue_yaml or found_file(Path())
-    limits = Limits(
-        leases_per_second=PRODUCTION_LEASES_PER_SECOND if lease_rate_limit else None,
-        tasks_in_memory=max_tasks,
+    _service.set_up_logs(log_format=log_format, log_level=log_level)
+    file, acl = queue_yaml or found_file(), auth == "acl"
+    emulator = Emulator.from_file(
+        file,
+        clock=ManualClock() if clock == "manual" else SystemClock(),
+        limits=Limits(leases_per_second=leases_per_second, tasks_in_memory=max_tasks),
+        project=project,
+        profile=profile,
+        store=store,
     )
-    time = ManualClock() if clock == "manual" else SystemClock()
-    with _emulator(
-        file, clock=time, limits=limits, project=project, profile=profile, store=store
-    ) as emulator:
-        signals = Signals()
+    with closing(emulator):
+        signals = _service.Signals()
         server = Server(
             emulator,
             host=host,
             port=port,
             grpc_port=grpc_port,
-            acl=auth == "acl",
-            secret=secret_of(secret_path) if secret_path else None,
+            acl=acl,
+            secret=_service.secret_of(secret_path) if secret_path else None,
             api_upstream=api_upstream,
             config_file=ConfigFile(file, profile=profile),
             host_names=allowed_hosts,
         )
-        _run(
-            server,
-            signals,
-            host=host,
-            store=store,
-            acl=auth == "acl",
-            port_path=port_path,
-            watch=watch,
-        )
+        with server, _service.port_file(port_path, server):
+            _greet(server, host=host, store=store, acl=acl)
+            _service.tell_systemd("READY=1")
+            signals.keep(server.state, watch=watch)
+            _service.tell_systemd("STOPPING=1")
+            if store == "memory" and (left := tasks_left(emulator)):
+                are = "is" if left == 1 else "are"
+                say(
+                    f"pullqueue: {count_tasks(left)} in memory {are} deleted; to keep tasks, start "
+                    "with --store sqlite:///tasks.db, or run `pullqueue snapshot save FILE` before",
+                    err=True,
+                )
 
 
-def _emulator(
-    file: Path, *, clock: Clock, limits: Limits, project: str | None, profile: str, store: str
-) -> closing[Emulator]:
-    """Return the emulator of a file, to be closed at the end."""
-    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
+def tasks_left(emulator: Emulator) -> int:
+    """Return how many tasks all queues have, whatever faults are set."""
+    from pullqueue.engine.interceptors import bypass_interceptors  # noqa: PLC0415 - when it runs
 
-    emulator = Emulator.from_file(
-        file, clock=clock, limits=limits, project=project, profile=profile, store=store
-    )
-    return closing(emulator)
-
-
-def _run(
-    server: Server,
-    signals: Signals,
-    *,
-    host: str,
-    store: str,
-    acl: bool,
-    port_path: Path | None,
-    watch: bool,
-) -> None:
-    """Serve, and print the address, until a signal ends it."""
-    from pullqueue.cli._service import port_file, tell_systemd  # noqa: PLC0415 - the same
-
-    with server, port_file(port_path, server):
-        address = f"[{host}]" if ":" in host else host
-        click.echo(f"pullqueue listening on http://{address}:{server.port}")
-        if server.grpc_address:
-            click.echo(f"gRPC listening on {server.grpc_address}")
-        _greet(server, host=host, store=store, acl=acl)
-        tell_systemd("READY=1")
-        signals.keep(server.state, watch=watch)
-        tell_systemd("STOPPING=1")
-        if store == "memory":
-            _report_tasks_left(server)
+    with bypass_interceptors():
+        return sum(queue.fetch_statistics().tasks for queue in emulator.queues)
 
 
 def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
-    """Print the queues of a running server, its store and clock, and a command to try."""
+    """Print the address of a running server, its queues, a command to try, store and clock."""
+    address = f"[{host}]" if ":" in host else host
+    click.echo(f"pullqueue listening on http://{address}:{server.port}")
+    if server.grpc_address:
+        click.echo(f"gRPC listening on {server.grpc_address}")
     emulator = server.emulator
     pull = [queue for queue in emulator.queues if queue.settings.is_pull]
     if pull:
-        click.echo(f"{emulator.config.file}: {len(pull)} pull queue{'s' if len(pull) > 1 else ''}")
+        say(f"{emulator.config.file}: {len(pull)} pull queue{'s' if len(pull) > 1 else ''}")
         for queue in pull:
-            click.echo(f"  {queue.name}{_notes(queue, acl=acl)}")
-    else:
-        click.echo(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
-    if pull:
+            say(f"  {queue.name}{_notes(queue, acl=acl)}")
         _print_attempt(server, pull, acl=acl)
-    where = "memory, until the server stops" if store == "memory" else _without_password(store)
-    click.echo(f"Tasks are stored in {where}")
+    else:
+        say(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
+    without_password = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", store)
+    say(
+        "Tasks are stored in "
+        + ("memory, until the server stops" if store == "memory" else without_password)
+    )
     if isinstance(emulator.clock, ManualClock):
-        click.echo("The clock is manual: move it with `pullqueue clock advance 60`")
-    reachable = "" if not is_loopback(host) else ", from this machine only"
-    click.echo(f"Console: {server.url}/console/{reachable}")
-    if not is_loopback(host):
-        click.echo(
+        say("The clock is manual: move it with `pullqueue clock advance 60`")
+    loopback = is_loopback(host)
+    say(f"Console: {server.url}/console/{', from this machine only' if loopback else ''}")
+    if not loopback:
+        say(
             f"warning: {host} can be reached from other machines, and whoever reaches it can use "
             "every queue",
             err=True,
         )
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", url)
 
 
 def _notes(queue: Queue, *, acl: bool) -> str:
@@ -290,18 +254,3 @@ def _print_attempt(server: Server, pull: list[Queue], *, acl: bool) -> None:
 
 def _writers(queue: Queue) -> list[str]:
     return [entry.writer_email for entry in queue.settings.acl or () if entry.writer_email]
-
-
-def _report_tasks_left(server: Server) -> None:
-    """Say how many tasks in memory are deleted with the server, and how to keep them."""
-    from pullqueue.engine.interceptors import bypass_interceptors  # noqa: PLC0415 - when it runs
-
-    with bypass_interceptors():
-        left = sum(queue.fetch_statistics().tasks for queue in server.emulator.queues)
-    if left:
-        click.echo(
-            f"pullqueue: {count_tasks(left)} in memory {'is' if left == 1 else 'are'} deleted; to "
-            "keep tasks, start with --store sqlite:///tasks.db, or run `pullqueue snapshot save "
-            "FILE` before",
-            err=True,
-        )

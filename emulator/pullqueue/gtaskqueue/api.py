@@ -13,7 +13,6 @@ from urllib.request import ProxyHandler, Request, build_opener
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.cli._options import server_url
 from pullqueue.config.text import reason_of
 
 Json = dict[str, Any]
@@ -32,7 +31,7 @@ class ApiFlags(TypedDict):
 
     project_name: str
     taskqueue_name: str
-    api_host: str | None
+    api_host: str
     service_version: str
     access_token: str | None
     dump_request: bool
@@ -42,12 +41,8 @@ class TaskQueueApi:
     """One queue over REST."""
 
     def __init__(self, **flags: Unpack[ApiFlags]) -> None:
-        """Name the queue.
-
-        Raises:
-            ClickException: the server's address is not valid.
-        """
-        self._root = server_url(flags["api_host"], name="--api_host")
+        """Name the queue."""
+        self._root = flags["api_host"]
         self._url = (
             f"{self._root}/taskqueue/{flags['service_version']}/projects/"
             f"{quote(flags['project_name'], safe='~:')}/taskqueues/"

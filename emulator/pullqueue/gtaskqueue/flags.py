@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
+from pullqueue.cli._options import server_url
 
 OWN = "[pullqueue's own]"
 """Marks the flags that Google's commands did not have."""
@@ -42,13 +43,19 @@ lease_secs_flag = click.option(
 
 def api_flags(queue: str) -> Decorator:
     """Add the flags of `ApiFlags`; `queue` is the default name of the queue."""
-    host = f"Server, as URL or HOST:PORT; default: {ADDRESS_VARIABLE}, or {DEFAULT_ADDRESS}."
     token = f"Bearer token to send, where the server asks for one. {OWN}"
     version = click.Choice(["v1beta1", "v1beta2"])
     options = (
         click.option("--project_name", "--project", default="default", help="Application id."),
         click.option("--taskqueue_name", default=queue, help="Queue."),
-        click.option("--api_host", help=host),
+        click.option(
+            "--api_host",
+            envvar=ADDRESS_VARIABLE,
+            show_envvar=True,
+            default=DEFAULT_ADDRESS,
+            callback=server_url,
+            help="Server, as URL or HOST:PORT.",
+        ),
         click.option("--service_version", type=version, default="v1beta2", help="API version."),
         click.option("--access_token", envvar="GTASKQUEUE_ACCESS_TOKEN", help=token),
         click.option("--dump_request/--nodump_request", help="Print every request with its body."),

@@ -56,7 +56,7 @@ def test_the_life_of_a_task(run: Run) -> None:
     assert deleted == Done(1, "1 deleted\n", "b does not exist\n")
     taken = run("tasks", "add", "pull", "x", "--name", "a")
     assert taken.status == 1
-    assert "task 'a' of queue 'pull' was deleted or exhausted recently" in taken.err
+    assert 'task "a" of queue "pull" was deleted or exhausted recently' in taken.err
 
 
 def test_listing(run: Run, emulator: Emulator) -> None:
@@ -106,7 +106,7 @@ def test_purging_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(sys, "stdin", stdin)
         refused = run("tasks", "purge", "pull")
         assert refused.status == 1
-        assert stdin is None or "Delete 1 task of queue 'pull'? [y/N]:" in refused.err
+        assert stdin is None or 'Delete 1 task of queue "pull"? [y/N]:' in refused.err
         assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or pass --yes\n")
     assert len(emulator.queue("pull").list_tasks()) == 1
 
@@ -140,7 +140,7 @@ def test_the_clock(run: Run) -> None:
     assert run("clock", "advance", "1.5h").out.startswith("2026-01-01T01:30:00")
     assert run("clock", "move-to", "2026-02-01T00:00:00Z").out.startswith("2026-02-01T00:00:00")
     assert json.loads(run("clock", "--json").out)["manual"] is True
-    assert "BY is 'long'" in run("clock", "advance", "long").err
+    assert 'BY is "long"' in run("clock", "advance", "long").err
     back = run("clock", "move-to", "2026-01-01T00:00:00Z")
     assert back.status == 1
     assert "never goes back" in back.err
@@ -212,7 +212,7 @@ def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:
     assert "\x1b" not in "".join(lines)
     assert lines[1].startswith(f"a     日本{' ' * 38}available")
     assert lines[2].startswith(f"b     e\N{COMBINING ACUTE ACCENT}{' ' * 41}available")
-    assert lines[3].startswith("c     ''  ")
+    assert lines[3].startswith('c     ""  ')
     assert lines[4].startswith(r"d     \x1b[31m  ")
     assert lines[5].startswith(f"e     {'t' * 37}...  available")
 
@@ -267,7 +267,7 @@ def test_deleting_by_filter_asks(
     monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
     refused = run("tasks", "delete", "pull", "--tag", "even")
     assert refused.status == 1
-    assert "Delete 3 tasks of queue 'pull'?" in refused.out + refused.err
+    assert 'Delete 3 tasks of queue "pull"?' in refused.out + refused.err
     assert run("tasks", "delete", "pull", "--tag", "even", "--yes").out == "3 deleted\n"
     assert run("tasks", "delete", "pull", "--state", "available", "--yes").out == "2 deleted\n"
     assert run("tasks", "delete", "pull", "n0", "--tag", "even").status == 2

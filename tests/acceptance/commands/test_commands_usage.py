@@ -25,7 +25,7 @@ def test_waiting(run: Run, emulator: Emulator) -> None:
     assert run("wait", "--empty", "other") == Done(0, "", "")
     late = run("wait", "--empty", "pull", "--timeout", "0.1")
     assert late.status == 1
-    assert "queue 'pull' has 1 task, 0 of them leased" in late.err
+    assert 'queue "pull" has 1 task, 0 of them leased' in late.err
     away = run("wait", "--url", "http://127.0.0.1:9", "--timeout", "0")
     assert away.status == 1
     assert "no pullqueue responds at http://127.0.0.1:9" in away.err
@@ -93,14 +93,10 @@ def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         *("http://", "http://h:0", "http://h:99999", "http://a b"),
     ):
         assert run("queues", "--url", address).err.endswith(
-            f"pullqueue: --url is {address!r}, which is not a valid address: use HOST:PORT, such "
-            "as localhost:8124\n"
+            f'"{address}" is not a valid address: give HOST:PORT, such as localhost:8124\n'
         )
     monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", "a b:1")
-    assert run("queues").err.endswith(
-        "pullqueue: PULLQUEUE_EMULATOR_HOST is 'a b:1', which is not a valid address: use "
-        "HOST:PORT, such as localhost:8124, or unset the variable\n"
-    )
+    assert "--url' (env var: 'PULLQUEUE_EMULATOR_HOST'): \"a b:1\" is not a" in run("queues").err
 
 
 @pytest.mark.parametrize("path", ["elsewhere", "console"])
@@ -118,21 +114,22 @@ def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None
 
 
 @pytest.mark.parametrize(
-    "order",
+    ("order", "problem"),
     [
-        ("tasks", "lease", "pull", "--seconds", "nan"),
-        ("tasks", "extend", "pull", "a", "--seconds", "-1"),
-        ("tasks", "add", "pull", "x", "--countdown", "inf"),
-        ("wait", "--timeout", "soon"),
-        ("stats", "--interval", "0"),
+        (("tasks", "lease", "pull", "--seconds", "nan"), "nan is not finite"),
+        (("tasks", "extend", "pull", "a", "--seconds", "-1"), "-1.0 is not in the range x>=0"),
+        (("tasks", "add", "pull", "x", "--countdown", "inf"), "inf is not finite"),
+        (("wait", "--timeout", "soon"), "is not a valid number"),
+        (("stats", "--interval", "0"), "0.0 is not in the range x>=0.1"),
     ],
 )
-def test_numbers_that_are_none(run: Run, order: tuple[str, ...]) -> None:
-    """What is not a number of seconds is refused before anything is asked of the server."""
-    done = run(*order)
+def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None:
+    """What is not a finite number in the range is refused before the server is asked."""
+    done = run(*order, "--url", "127.0.0.1:9")
 
     assert done.status == 2
-    assert f"{order[-1]!r} is not valid: use a number of seconds" in done.err
+    assert f"Invalid value for '{order[-2]}': " in done.err
+    assert problem in done.err
 
 
 def test_a_full_disk(emulator: Emulator) -> None:

@@ -1,0 +1,197 @@
+"""Nothing that a hostile server answers can control the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+from commands import PROGRAM
+from odd_servers import always_answering, answering
+
+EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\r\u202e"
+NOT_SAFE = "[^\n\x20-\x7e…]"
+_TIME = "2026-01-01T00:00:00+00:00"
+_TASK = {
+    "name": EVIL,
+    "queue": EVIL,
+    "tag": EVIL,
+    "state": EVIL,
+    "eta": _TIME,
+    "lease_seconds_left": None,
+    "retry_count": EVIL,
+    "retry_limit": EVIL,
+    "payload": {"bytes": EVIL, "text": EVIL, "base64": b64encode(EVIL.encode()).decode()},
+}
+_QUEUE = {
+    "name": EVIL,
+    "mode": "pull",
+    "state": EVIL,
+    **dict.fromkeys(("tasks", "available", "leased", "scheduled", "exhausted"), 1),
+    "oldest_age_seconds": 1.5,
+    "leased_last_minute": EVIL,
+    "leased_last_hour": EVIL,
+    "settings": {"retry_parameters": {"task_retry_limit": EVIL}},
+}
+_FAULT = {"number": EVIL, "kind": EVIL, "call": EVIL, "error": EVIL, "hits": EVIL, "calls": EVIL}
+ANSWER = {
+    "queue": _QUEUE,
+    "queues": [_QUEUE],
+    "task": _TASK,
+    "tasks": [_TASK],
+    "next": None,
+    "events": [{"time": _TIME, "kind": EVIL, "until": None}],
+    "refused": {},
+    "rate_limited": False,
+    "changed": [EVIL],
+    "failed": {EVIL: EVIL},
+    "deleted": EVIL,
+    "added": [EVIL],
+    "removed": [EVIL],
+    "now": EVIL,
+    "manual": True,
+    "fault": {**_FAULT, "queue": EVIL},
+    "faults": [_FAULT],
+    "version": EVIL,
+    "private_key": EVIL,
+}
+COMMANDS = [
+    "queues",
+    "stats",
+    "stats pull",
+    "tasks list pull",
+    "tasks get pull a",
+    "tasks get pull a --payload",
+    "tasks add pull x",
+    "tasks lease pull",
+    "tasks extend pull a",
+    "tasks release pull a",
+    "tasks delete pull a",
+    "tasks requeue pull a",
+    "tasks purge pull --yes",
+    "tasks purge pull",
+    "reload",
+    "reset",
+    "snapshot save -",
+    "snapshot load /dev/null",
+    "clock",
+    "clock advance 1",
+    "credentials a@b",
+    "faults",
+    "faults add empty_leases",
+    "faults clear",
+    "seed {seeds}",
+    "wait --empty pull --timeout 0",
+]
+
+
+def _shown(*command: str, **environment: str) -> str:
+    """Return what a terminal gets of a command, without the sequences of colours and bars."""
+    terminal, end = pty.openpty()
+    with subprocess.Popen(
+        [PROGRAM, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=end,
+        stderr=end,
+        env={**os.environ, "TERM": "xterm", **environment},
+    ):
+        os.close(end)
+        parts = []
+        try:
+            while part := os.read(terminal, 1 << 16):
+                parts.append(part)
+        except OSError:  # the other end is closed
+            pass
+        finally:
+            os.close(terminal)
+    shown = b"".join(parts).decode().replace("\r\n", "\n")
+    return re.sub(r"\x1b\[(0|1|3[123])m|\r?\x1b\[\?25[lh]", "", shown)
+
+
+@pytest.fixture
+def seeds(tmp_path: Path) -> Path:
+    """Return a file of tasks."""
+    path = tmp_path / "seeds.yaml"
+    path.write_text("pull: [work]\n")
+    return path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_answers_on_a_terminal(command: str, seeds: Path) -> None:
+    """Names, tags, payloads, times and numbers are printed escaped, whatever the server sends."""
+    with always_answering(ANSWER) as address:
+        shown = _shown(*command.format(seeds=seeds).split(), "--url", address)
+
+    assert re.findall(NOT_SAFE, shown) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_errors_on_a_terminal(command: str, seeds: Path) -> None:
+    """So are its messages."""
+    error = {"message": EVIL, "errors": [{"debugInfo": EVIL}]}
+    with always_answering({"error": error}, 400) as address:
+        shown = _shown(*command.format(seeds=seeds).split(), "--url", address)
+
+    assert "owned" in shown
+    assert re.findall(NOT_SAFE, shown) == []
+
+
+def test_a_server_that_is_not_ready() -> None:
+    """Its reason is printed escaped."""
+    with always_answering({"ready": False, "reason": EVIL}, 503) as address:
+        shown = _shown("wait", "--timeout", "0", "--url", address)
+
+    assert "owned" in shown
+    assert re.findall(NOT_SAFE, shown) == []
+
+
+@pytest.mark.parametrize("status", [200, 400, 501])
+def test_exec(status: int) -> None:
+    """What the server of `exec` answers is printed escaped, too."""
+    body = json.dumps({"error": {"message": EVIL}}) if status == 400 else EVIL
+    head = f"HTTP/1.1 {status} OK\r\nContent-Length: {len(body.encode())}\r\n\r\n"
+    with answering((head + body).encode()) as address:
+        shown = _shown("exec", "--", "true", PULLQUEUE_EMULATOR_HOST=address)
+
+    assert ("owned" in shown) == (status != 200)
+    assert re.findall(NOT_SAFE, shown) == []
+
+
+def test_completion() -> None:
+    """Names with control characters are not offered."""
+    evil = {"queues": [{**_QUEUE, "name": name} for name in ("pull", EVIL, "a\nplain,b")]}
+    with always_answering(evil) as address:
+        done = subprocess.run(
+            [PROGRAM],
+            env={
+                **os.environ,
+                "_PULLQUEUE_COMPLETE": "bash_complete",
+                "COMP_WORDS": "pullqueue stats ",
+                "COMP_CWORD": "2",
+                "PULLQUEUE_EMULATOR_HOST": address,
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    assert done.stdout == "plain,pull\n"
+
+
+def test_json() -> None:
+    """With --json the strings keep their content, in JSON's own escapes."""
+    with always_answering(ANSWER) as address:
+        done = subprocess.run(
+            [PROGRAM, "queues", "--json", "--url", address],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    assert json.loads(done.stdout)["queue"]["name"] == EVIL
+    assert "\x1b" not in done.stdout
