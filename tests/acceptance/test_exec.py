@@ -157,7 +157,7 @@ class TestCommand:
         )
 
         assert (status, output) == (2, "")
-        assert '"foo" is not a valid address: give HOST:PORT, such as localhost:8080' in errors
+        assert '"foo" is not a valid address: use HOST:PORT, such as localhost:8080' in errors
 
     def test_dashes_of_the_command(self, folder: Path) -> None:
         """Only the first pair of dashes is exec's own."""

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from linting import MAIN, git, run, write
 
-from pullqueue.cli.lint import convert, lint
+from pullqueue.cli.lint import convert
 from pullqueue.lint.reporters import FORMATS
 
 BAD = "queue:\n- name: jobs\n  mode: pull\n- name: mail\n  rate: 0\n"

@@ -198,13 +198,13 @@ class TestRefusals:
             (
                 "--project",
                 "a b",
-                '"a b" is not a valid project id: give letters, digits and hyphens',
+                '"a b" is not a valid project id: use letters, digits and hyphens',
             ),
             ("--project", "", '"" is not a valid project id'),
-            ("--allow-host", "a b", '"a b" is not a valid host name: give one without a port'),
-            ("--allow-host", "queues:8124", '"queues:8124" is not a valid host name: give one'),
-            ("--api-upstream", "foo", '"foo" is not a valid address: give HOST:PORT'),
-            ("--api-upstream", "foo:0", '"foo:0" is not a valid address: give HOST:PORT'),
+            ("--allow-host", "a b", '"a b" is not a valid host name: use one without a port'),
+            ("--allow-host", "queues:8124", '"queues:8124" is not a valid host name: use one'),
+            ("--api-upstream", "foo", '"foo" is not a valid address: use HOST:PORT'),
+            ("--api-upstream", "foo:0", '"foo:0" is not a valid address: use HOST:PORT'),
         ],
     )
     def test_names_that_cannot_be(self, folder: Path, option: str, value: str, reason: str) -> None:

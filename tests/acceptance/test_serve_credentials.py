@@ -352,7 +352,7 @@ class TestCredentials:
         status, _, errors = credentials("a@b", "--url", "ftp://host")
 
         assert status == 2
-        assert '"ftp://host" is not a valid address: give HOST:PORT, such as' in errors
+        assert '"ftp://host" is not a valid address: use HOST:PORT, such as' in errors
 
     def test_as_the_other_commands_find_it(self, folder: Path) -> None:
         """No proxy is between, and an address goes without its scheme."""

@@ -26,7 +26,7 @@ from pullqueue.errors import InvalidQueueConfigError, PullQueueError
 
 _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Run an emulator": {"serve": ".serve", "exec": ".exec"},
-    "Look into a running server": {
+    "Inspect a running server": {
         "queues": ".queues",
         "stats": ".queues",
         "tasks": ".tasks",
@@ -104,7 +104,7 @@ def pullqueue() -> None:
 @click.command
 @click.argument("command", nargs=-1)
 def help(*, command: tuple[str, ...]) -> None:  # noqa: A001 - the command's name
-    """Show the help on a COMMAND, such as `tasks list`."""
+    """Show the help of a COMMAND, such as `tasks list`."""
     pullqueue.main(args=[*command, "--help"], prog_name="pullqueue", standalone_mode=False)
 
 

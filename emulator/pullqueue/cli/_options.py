@@ -59,7 +59,7 @@ def server_url(_ctx: click.Context, _parameter: click.Parameter, address: str) -
     url = address if "://" in address else f"http://{address}"
     if not (is_host_and_port(address) or ("://" in address and _is_url(address))):
         raise click.BadParameter(
-            f'"{address}" is not a valid address: give HOST:PORT, such as localhost:{DEFAULT_PORT}'
+            f'"{address}" is not a valid address: use HOST:PORT, such as localhost:{DEFAULT_PORT}'
         )
     return url.rstrip("/")
 
@@ -169,7 +169,7 @@ def emulator_options(command: _Command) -> _Command:
         click.option(
             "--api-upstream",
             metavar="HOST:PORT",
-            callback=checked(is_host_and_port, "address: give HOST:PORT, such as localhost:8080"),
+            callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
             help="Server to pass calls to App Engine's other services on to. Default: none.",
         ),
     )

@@ -126,7 +126,7 @@ def content_of(file: Path) -> bytes:
     """
     if str(file) == STDIN:
         if sys.stdin is None:
-            raise ConfigFileError("standard input is closed: give a file")
+            raise ConfigFileError("standard input is closed: name a file")
         return sys.stdin.buffer.read()
     try:
         return file.read_bytes()

@@ -32,7 +32,7 @@ from pullqueue.tasks import NewTask as EngineTask
 
 _LIMITS = Limits()
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_EXAMPLE = "give the names of queues, each with a list of tasks, such as `pull-queue: [work]`"
+_EXAMPLE = "write the names of queues, each with a list of tasks, such as `pull-queue: [work]`"
 _DEEPEST = 200
 _TOO_DEEP = "nested too deeply: use flatter data"
 _ADVICE: Final = {
@@ -164,7 +164,7 @@ class _Document:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
             if documents > 1:
-                raise self._place(event).refusal("a second document begins here: give one")
+                raise self._place(event).refusal("a second document begins here: keep one")
             if depth > _DEEPEST:
                 raise self._place(event).refusal(_TOO_DEEP)
 
@@ -227,7 +227,7 @@ def _checked(entry: Entry) -> tuple[Json, int]:
     fields = {name: value for name, value in entry.fields.items() if value is not None}
     for field in fields:
         if field not in _ADVICE:
-            problem = f'a task has no "{shorten(field)}": give one of {", ".join(sorted(_ADVICE))}'
+            problem = f'a task has no "{shorten(field)}": use one of {", ".join(sorted(_ADVICE))}'
             raise entry.places[field].refusal(problem)
     for one, other in (("name", "count"), ("payload", "payload_base64")):
         if one in fields and other in fields and fields[other] != 1:

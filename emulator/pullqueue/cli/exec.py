@@ -151,7 +151,7 @@ def _check_answers(address: str) -> None:
     given = f'{ADDRESS_VARIABLE} is "{address}"'
     if not is_host_and_port(address):
         raise ServerAddressError(
-            f"{given}, which is not a valid address: give HOST:PORT, such as localhost:8124, or "
+            f"{given}, which is not a valid address: use HOST:PORT, such as localhost:8124, or "
             "unset the variable"
         )
     start = "start one there with `pullqueue serve`, or unset the variable"

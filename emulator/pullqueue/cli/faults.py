@@ -29,7 +29,7 @@ def faults(ctx: click.Context, *, client: Client) -> None:
 @faults.command("list")
 @server_options
 def list_(*, client: Client) -> None:
-    """List the faults that are set, like `faults` alone."""
+    """List the faults that are set, as `faults` alone does."""
     answer = client.get("/faults")
     show(answer, Table(_HEAD, map(_row, answer["faults"]), "no faults"))
 
@@ -76,7 +76,7 @@ def add(*, client: Client, **order: str | float | None) -> None:
 @click.argument("number", type=int)
 @server_options
 def remove(*, number: int, client: Client) -> None:
-    """Remove the fault of a NUMBER."""
+    """Remove the fault with this NUMBER."""
     answer = client.call("DELETE", f"/faults/{number}")
     show(answer, f"{answer['deleted']} removed")
 

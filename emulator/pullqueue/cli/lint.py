@@ -233,7 +233,7 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     "--draft",
     type=click.Choice(["2020-12", "7"]),
     default="2020-12",
-    help="The version of JSON Schema; editors and SchemaStore want 7.",
+    help="The version of JSON Schema; editors and SchemaStore use 7.",
 )
 @click.option(
     "--problem-matcher",

@@ -178,11 +178,11 @@ def clock(ctx: click.Context, *, client: Client) -> None:
 def advance(*, by: str, client: Client) -> None:
     """Move the clock forward BY a time span.
 
-    Give seconds, or a span such as 10min, 2h or 7d.
+    BY is a number of seconds, or a time span such as 10min, 2h or 7d.
     """
     match = _SPAN.fullmatch(by.strip())
     if match is None:
-        raise click.UsageError(f'BY is "{by}": give seconds, or a span such as 10min, 2h or 7d')
+        raise click.UsageError(f'BY is "{by}": use seconds, or a time span such as 10min, 2h or 7d')
     _show_clock(client.post("/clock", {"advance": float(match[1]) * _SECONDS[match[2]]}))
 
 
@@ -211,7 +211,7 @@ def _show_clock(answer: Json) -> None:
     "--force", is_flag=True, help="Overwrite any file, not just keys that pullqueue made."
 )
 def credentials(*, email: str, client: Client, output: Path, force: bool) -> None:
-    """Write the key file of a service account called EMAIL.
+    """Write the key file of the service account EMAIL.
 
     The running server makes the key and issues tokens for it until it stops; with --secret-file,
     after a restart as well. Use the file like one downloaded from Google: with google-auth, or as

@@ -19,7 +19,7 @@ _HEAD = (
 @click.command
 @server_options
 def queues(*, client: Client) -> None:
-    """List the queues and their numbers.
+    """List the queues and how many tasks they have.
 
     Of the TASKS, some are available (AVAIL), leased, or scheduled (SCHED), with an eta in the
     future. EXHAUSTED tasks have used up their leases. OLDEST: how long the first task has been
@@ -42,7 +42,7 @@ def queues(*, client: Client) -> None:
 )
 @server_options
 def stats(*, names: tuple[str, ...], watch: bool, interval: float, client: Client) -> None:
-    """Show the numbers of the pull queues, or of some of them.
+    """Show the statistics of all pull queues, or of some.
 
     The columns are those of `pullqueue queues`. With --watch and --json, each line is a JSON
     document.

@@ -50,7 +50,7 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
 @click.option(
     "--project",
     callback=checked(
-        _PROJECT.fullmatch, "project id: give letters, digits and hyphens, such as my-app"
+        _PROJECT.fullmatch, "project id: use letters, digits and hyphens, such as my-app"
     ),
     help="The only application id to accept. Default: any.",
 )
@@ -92,7 +92,7 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
     "allowed_hosts",
     multiple=True,
     callback=checked(
-        _HOST_NAME.fullmatch, "host name: give one without a port, such as queues.internal"
+        _HOST_NAME.fullmatch, "host name: use one without a port, such as queues.internal"
     ),
     metavar="NAME",
     help="Another host name that clients may use for this server; repeatable.",

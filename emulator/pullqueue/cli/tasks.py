@@ -274,7 +274,7 @@ def _chosen(names: tuple[str, ...], options: Json) -> Json:
     """
     filters = _given(options)
     if bool(filters) == bool(names):
-        raise click.UsageError("give either names of tasks or options that select some")
+        raise click.UsageError("pass either names of tasks or options that select some")
     return {"tasks": list(names)} if names else filters
 
 

@@ -93,7 +93,7 @@ def test_addresses(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         *("http://", "http://h:0", "http://h:99999", "http://a b"),
     ):
         assert run("queues", "--url", address).err.endswith(
-            f'"{address}" is not a valid address: give HOST:PORT, such as localhost:8124\n'
+            f'"{address}" is not a valid address: use HOST:PORT, such as localhost:8124\n'
         )
     monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", "a b:1")
     assert "--url' (env var: 'PULLQUEUE_EMULATOR_HOST'): \"a b:1\" is not a" in run("queues").err

@@ -145,7 +145,7 @@ def test_no_server(run: Run) -> None:
         "Error: no task queue responds at http://127.0.0.1:9 (connection refused): start one with "
         "`pullqueue serve`, or pass its address with --api_host or PULLQUEUE_EMULATOR_HOST\n"
     )
-    assert '"localhost" is not a valid address: give' in nowhere.stderr
+    assert '"localhost" is not a valid address: use' in nowhere.stderr
 
 
 def test_another_server(run: Run, server: Server) -> None:
