@@ -1,4 +1,4 @@
-"""The queue as both programs of the sample see it: a few calls of `taskqueue/v1beta2`."""
+"""The queue as both programs of the sample use it: a few calls of `taskqueue/v1beta2`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TASKS = f"http://{_HOST}/taskqueue/v1beta2/projects/sample/taskqueues/pictures/
 
 
 def add(payload: bytes) -> str:
-    """Add a task and give its name."""
+    """Add a task and return its name."""
     task = {"payloadBase64": urlsafe_b64encode(payload).decode()}
     return str(_call("POST", _TASKS, task)["id"])
 
 
 def lease(*, seconds: int, count: int) -> dict[str, bytes]:
-    """Lease tasks and give their payloads by name."""
+    """Lease tasks and return their payloads by name."""
     answer = _call("POST", f"{_TASKS}/lease?leaseSecs={seconds}&numTasks={count}")
     return {
         task["id"]: urlsafe_b64decode(task["payloadBase64"]) for task in answer.get("items", [])

@@ -17,7 +17,7 @@ app.wsgi_app = wrap_wsgi_app(app.wsgi_app)  # type: ignore[method-assign]
 
 @app.post("/votes/<thing>")
 def vote(thing: str) -> tuple[str, int]:
-    """Take a vote; it is counted later."""
+    """Add a vote; it is counted later."""
     task = taskqueue.Task(payload="1", method="PULL", tag=thing)
     taskqueue.Queue("counts").add(task)
     return f"thank you, this was {task.name}\n", 202
@@ -25,7 +25,7 @@ def vote(thing: str) -> tuple[str, int]:
 
 @app.get("/")
 def result() -> dict[str, int]:
-    """Show what is counted so far."""
+    """Return the counts so far."""
     return counts.read()
 
 

@@ -16,7 +16,7 @@ TASKS = f"{ROOT}/taskqueue/v1beta2/projects/s~my-app/taskqueues/counts/tasks"
 
 
 def call(verb: str, path: str) -> dict[str, Any]:
-    """Make one call and give its answer."""
+    """Make one call and return its response."""
     data = b"" if verb == "POST" else None
     request = Request(f"{TASKS}{path}", data, method=verb)  # noqa: S310 - the emulator's address
     with urlopen(request) as response:  # noqa: S310 - the same

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("pullqueue_sdk")
 
 @pytest.fixture(autouse=True)
 def _counts_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the counts of each test in a file of its own."""
+    """Store the counts of each test in its own file."""
     monkeypatch.setattr(counts, "FILE", tmp_path / "counts.sqlite")
 
 
@@ -38,7 +38,7 @@ def test_votes_are_counted(pullqueue_emulator: Emulator) -> None:
 
 
 def test_a_worker_that_dies(pullqueue_clock: MovableClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Votes that a worker took with it are counted a minute later."""
+    """Votes that the worker had leased are counted a minute later."""
     vote("tea")
     with monkeypatch.context() as broken:
         broken.delattr(counts, "add")

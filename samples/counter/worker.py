@@ -1,4 +1,4 @@
-"""The worker: adds up votes, all for one thing at a time, for as long as it is left to."""
+"""The worker: adds up votes, all for one thing at a time, until it is stopped."""
 
 from __future__ import annotations
 

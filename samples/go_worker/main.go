@@ -1,4 +1,5 @@
-// Counts the words of texts that come from a pull queue, on App Engine's bundled services. To try it:
+// Counts the words of texts that come from a pull queue, on App Engine's bundled services. To try it, in this
+// folder:
 //
 //	go mod tidy && go build -o words .
 //	pullqueue serve queue.yaml &

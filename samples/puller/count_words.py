@@ -1,14 +1,16 @@
-"""A program that Google's puller runs for each task: it knows two files, and nothing of queues.
+"""A program that Google's puller runs for each task. It reads and writes files and uses no queue.
 
-pullqueue serve samples/puller/queue.yaml
-python samples/puller/results.py
-pullqueue tasks add texts 'to be or not to be' --name hamlet
-gtaskqueue_puller --project my-app --taskqueue_name texts \
-    --executable_binary 'python samples/puller/count_words.py' \
-    --output_url 'http://127.0.0.1:8080/done?name='
+To try it, in this folder:
 
-The first file has the task's payload, and what is put into the second is posted to the app. A task
-is deleted when this ends with status 0, and leased again when it does not.
+    pullqueue serve queue.yaml &
+    python results.py &
+    pullqueue tasks add texts 'to be or not to be' --name hamlet
+    gtaskqueue_puller --project my-app --taskqueue_name texts --exit_when_empty \
+        --executable_binary 'python count_words.py' \
+        --output_url 'http://127.0.0.1:8080/done?name='
+
+The first file contains the payload of the task. What the program writes to the second is posted to
+`output_url`. If the program ends with status 0 the task is deleted, otherwise it is leased again.
 """
 
 from __future__ import annotations

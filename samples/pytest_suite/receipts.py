@@ -1,4 +1,4 @@
-"""An app of App Engine's: orders come in, and workers write a receipt for each, once."""
+"""An app on App Engine: workers write one receipt for each order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ receipts: dict[int, str] = {}
 
 
 def take_order(number: int, *, country: str) -> None:
-    """Have a receipt written, some time later."""
+    """Add a task for a worker to write a receipt."""
     payload = json.dumps({"order": number, "country": country})
     taskqueue.Queue(QUEUE).add(taskqueue.Task(payload=payload, method="PULL", tag=country))
 
 
 def hasty_worker() -> None:
-    """Do one batch. The tasks are deleted first: the receipts of a crash are never written."""
+    """Do one batch. The tasks are deleted first: after a crash their receipts are never written."""
     queue = taskqueue.Queue(QUEUE)
     tasks = queue.lease_tasks(LEASE_SECONDS, BATCH)
     queue.delete_tasks(tasks)
@@ -32,7 +32,7 @@ def hasty_worker() -> None:
 
 
 def careful_worker() -> None:
-    """Do one batch. A task is deleted when its receipt is written, and no sooner."""
+    """Do one batch. A task is deleted after its receipt is written."""
     queue = taskqueue.Queue(QUEUE)
     for task in queue.lease_tasks(LEASE_SECONDS, BATCH):
         write_receipt(task.payload)
@@ -40,7 +40,7 @@ def careful_worker() -> None:
 
 
 def run_for_ever() -> None:
-    """Do batch after batch, with a rest whenever there is trouble or nothing to do."""
+    """Do batches forever; sleep after errors and when no task is available."""
     queue = taskqueue.Queue(QUEUE)
     while True:
         try:
@@ -54,6 +54,6 @@ def run_for_ever() -> None:
 
 
 def write_receipt(payload: str) -> None:
-    """Write a receipt; to write it again changes nothing."""
+    """Write a receipt; writing it again changes nothing."""
     order = json.loads(payload)
     receipts[order["order"]] = f"order {order['order']} to {order['country']}"

@@ -1,4 +1,4 @@
-"""The same work done outside App Engine, over REST."""
+"""The same work outside App Engine, over REST."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ TASKS = "/taskqueue/v1beta2/projects/s~shop/taskqueues/receipts/tasks"
 
 
 class RemoteWorker:
-    """Leases tasks, and prints the receipts at the counter."""
+    """Leases tasks and prints receipts."""
 
     def __init__(self, token: str, *, root: str = GOOGLE) -> None:
-        """Work with an access token; `root` is another server than Google's."""
+        """Use an access token; `root` is the server, by default Google's."""
         self.printed: list[bytes] = []
         self._url = root + TASKS
         self._session = requests.Session()

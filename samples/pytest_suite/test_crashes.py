@@ -1,4 +1,4 @@
-"""Workers that are killed at each of their calls, one call after the other."""
+"""Workers that are killed at each of their calls."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ pytestmark = pytest.mark.usefixtures("pullqueue_sdk", "pullqueue_clock")
 
 
 def two_orders() -> None:
-    """Two orders, and no receipt."""
+    """Add two orders; there are no receipts."""
     app.receipts.clear()
     app.take_order(1, country="CH")
     app.take_order(2, country="FR")
 
 
 def check() -> None:
-    """Each order has its receipt."""
+    """Check that each order has a receipt."""
     assert sorted(app.receipts) == [1, 2]
 
 
 def test_the_careful_worker_survives(pullqueue_emulator: Emulator) -> None:
-    """Whenever it dies, the next one writes what is missing."""
+    """After each crash the next worker writes the missing receipts."""
     crash_test(pullqueue_emulator, app.careful_worker, setup=two_orders, check=check)
 
 
 def test_the_hasty_worker_does_not(pullqueue_emulator: Emulator) -> None:
-    """A crash just after its tasks are deleted loses their receipts."""
+    """If the worker is killed after it deletes tasks, their receipts are lost."""
     with pytest.raises(CrashTestError, match="killed after call 2, delete_tasks"):
         crash_test(pullqueue_emulator, app.hasty_worker, setup=two_orders, check=check)

@@ -1,4 +1,4 @@
-"""The app on App Engine's SDK: time is moved, the queue is looked into, calls fail."""
+"""The app on App Engine's SDK: tests that move time, read the queue and make calls fail."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ pytestmark = pytest.mark.usefixtures("pullqueue_sdk", "pullqueue_clock")
 
 @pytest.fixture
 def queue(pullqueue_emulator: Emulator) -> Queue:
-    """The app's queue as the emulator sees it, with what no client can see."""
+    """Return the app's queue in the emulator."""
     app.receipts.clear()
     return pullqueue_emulator.queue(app.QUEUE)
 
 
 def test_an_order_adds_a_task(queue: Queue) -> None:
-    """The tasks that the app adds are found by payload and tag."""
+    """Assertions find the app's tasks by payload and tag."""
     app.take_order(7, country="CH")
 
     assert_added(queue, tag="CH", count=1)
     assert_added(queue, payload=json_payload({"order": 7}, partial=True))
 
 
-def test_a_lease_runs_out(queue: Queue, pullqueue_clock: FixtureClock) -> None:
-    """A task that its worker never finished is there again after a minute; nobody waits for it."""
+def test_a_lease_expires(queue: Queue, pullqueue_clock: FixtureClock) -> None:
+    """A task whose worker did not finish is available after a minute, without waiting."""
     app.take_order(7, country="CH")
     [task] = taskqueue.Queue(app.QUEUE).lease_tasks(60, 10)
     assert_leased(queue, 1)
@@ -56,8 +56,8 @@ def test_a_lease_runs_out(queue: Queue, pullqueue_clock: FixtureClock) -> None:
     assert (again.name, again.retry_count) == (task.name, 2)
 
 
-def test_leases_run_out_whatever_their_length(queue: Queue, pullqueue_clock: FixtureClock) -> None:
-    """The clock goes to the end of the leases, or to whatever happens next."""
+def test_leases_of_any_length_expire(queue: Queue, pullqueue_clock: FixtureClock) -> None:
+    """The clock moves to the end of the leases, or to the next event."""
     app.take_order(7, country="CH")
     taskqueue.Queue(app.QUEUE).lease_tasks(3600, 10)
 
@@ -67,8 +67,8 @@ def test_leases_run_out_whatever_their_length(queue: Queue, pullqueue_clock: Fix
     assert pullqueue_clock.next_event() is None
 
 
-def test_a_task_is_given_up(queue: Queue) -> None:
-    """After three leases a task is gone, and the test sees where it went."""
+def test_a_task_is_exhausted(queue: Queue) -> None:
+    """After three leases a task is exhausted, and the test can read its history."""
     app.take_order(7, country="CH")
     [task] = queue.list_tasks()
 
@@ -79,8 +79,8 @@ def test_a_task_is_given_up(queue: Queue) -> None:
     assert [event.kind.value for event in queue.history(task)].count("lease expired") == 3
 
 
-def test_the_endless_worker(queue: Queue, pullqueue_emulator: Emulator) -> None:
-    """`while True` is left when there is nothing more to do; its sleeps move the clock."""
+def test_a_worker_that_never_ends(queue: Queue, pullqueue_emulator: Emulator) -> None:
+    """A worker that loops forever is stopped when the queue is empty; its sleeps move the clock."""
     for number in range(5):
         app.take_order(number, country="CH")
 
@@ -92,7 +92,7 @@ def test_the_endless_worker(queue: Queue, pullqueue_emulator: Emulator) -> None:
 
 @pytest.mark.usefixtures("queue")
 def test_the_service_is_down(pullqueue_emulator: Emulator, pullqueue_faults: Faults) -> None:
-    """The worker tries again as long as it must."""
+    """The worker retries as long as calls fail."""
     app.take_order(7, country="CH")
     fault = pullqueue_faults.fail("lease_tasks", TransientError, times=3)
 
@@ -103,7 +103,7 @@ def test_the_service_is_down(pullqueue_emulator: Emulator, pullqueue_faults: Fau
 
 
 def test_a_task_is_delivered_twice(queue: Queue, pullqueue_faults: Faults) -> None:
-    """A worker that is so slow that another gets its task does no harm."""
+    """If a worker is so slow that another gets its task, nothing is lost or done twice."""
     app.take_order(7, country="CH")
     pullqueue_faults.lapse_leases(rival=app.careful_worker)
 
@@ -114,7 +114,7 @@ def test_a_task_is_delivered_twice(queue: Queue, pullqueue_faults: Faults) -> No
 
 
 def test_suites_that_look_into_the_stub(pullqueue_sdk: PullQueueStub) -> None:
-    """What suites know of Google's stub is there as well."""
+    """Methods of Google's stub are available, too."""
     app.take_order(7, country="CH")
 
     assert len(pullqueue_sdk.get_filtered_tasks(queue_names=[app.QUEUE])) == 1
@@ -122,7 +122,7 @@ def test_suites_that_look_into_the_stub(pullqueue_sdk: PullQueueStub) -> None:
 
 @pytest.mark.pullqueue(queues=["receipts"], lease_rate_limit=True)
 def test_a_queue_of_its_own(queue: Queue) -> None:
-    """A marker gives one test other queues, without a file, and production's lease rate."""
+    """A marker sets the queues of one test, without a file, and production's lease rate."""
     leases = [queue.lease(60, 1) for _ in range(11)]
 
     assert [lease.rate_limited for lease in leases] == [False] * 10 + [True]

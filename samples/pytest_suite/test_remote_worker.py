@@ -1,4 +1,4 @@
-"""The worker outside App Engine: over HTTP, or without a socket."""
+"""The worker outside App Engine, over HTTP or without a socket."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pytest_pullqueue import AnsweredRequests, LiveServer
 
 @pytest.fixture
 def queue(pullqueue_emulator: Emulator) -> Queue:
-    """The queue as the emulator sees it, with what no client can see."""
+    """Return the queue in the emulator."""
     return pullqueue_emulator.queue("receipts")
 
 
 def test_over_http(queue: Queue, pullqueue_server: LiveServer) -> None:
-    """A live server serves the queues of the test."""
+    """A server serves the queues of the test."""
     queue.add("receipt 7")
     worker = RemoteWorker(pullqueue_server.token("worker@example.com"), root=pullqueue_server.url)
 
@@ -30,7 +30,7 @@ def test_over_http(queue: Queue, pullqueue_server: LiveServer) -> None:
 
 @pytest.mark.pullqueue(acl=True)
 def test_without_a_socket(queue: Queue, pullqueue_responses: AnsweredRequests) -> None:
-    """Google's own address is answered in process, and asks who is there."""
+    """Requests to Google's address are answered in process, and need a token."""
     queue.add("receipt 7")
 
     RemoteWorker(pullqueue_responses.token("worker@example.com")).work()
@@ -41,7 +41,7 @@ def test_without_a_socket(queue: Queue, pullqueue_responses: AnsweredRequests) -
 
 
 def test_a_bad_day(pullqueue_responses: AnsweredRequests, pullqueue_faults: Faults) -> None:
-    """Faults are the same through every interface: here they are HTTP statuses."""
+    """Faults affect every interface; over REST they are HTTP statuses."""
     pullqueue_faults.fail("lease_tasks", InternalError)
 
     with pytest.raises(requests.HTTPError, match="500"):
@@ -50,7 +50,7 @@ def test_a_bad_day(pullqueue_responses: AnsweredRequests, pullqueue_faults: Faul
 
 @pytest.mark.usefixtures("pullqueue_clock")
 def test_crashes(queue: Queue, pullqueue_emulator: Emulator, pullqueue_server: LiveServer) -> None:
-    """The worker is killed through the server as well; a receipt is printed twice at worst."""
+    """A worker that uses the server can be killed, too; a receipt is printed at most twice."""
     worker = RemoteWorker(pullqueue_server.token("worker@example.com"), root=pullqueue_server.url)
 
     def setup() -> None:

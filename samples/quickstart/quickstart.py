@@ -1,4 +1,4 @@
-"""The history of a task, from being added to being deleted, on a clock that is moved by hand."""
+"""The history of a task, from being added to being deleted, with a clock that the program moves."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ def main() -> list[str]:
     emulator = Emulator.from_file(Path(__file__).with_name("queue.yaml"), clock=clock)
     queue = emulator.queue("pull-queue")
 
-    # Tasks carry a payload, and a tag to lease them by.
+    # A task has a payload, and a tag by which it can be leased.
     for number in (1, 2):
         queue.add(payload=f"parse{number}", tag="parse")
     queue.add(payload="render1", tag="render")
 
-    # A worker leases tasks for an hour: nobody else gets them before it has passed.
+    # A worker leases tasks for an hour: until then nobody else gets them.
     tasks = queue.lease_tasks(lease_seconds=HOUR, max_tasks=100)
     lines.append(f"leased {', '.join(task.payload.decode() for task in tasks)}")
     lines.append(f"left for others: {len(queue.lease_tasks(HOUR, 100))}")
 
-    # The worker deletes what it has done, and needs longer for the rest.
+    # The worker deletes a task that is done, and extends the lease of another.
     done, late, unfinished = tasks
     queue.delete_tasks(done)
     late = queue.modify_task_lease(late, 2 * HOUR)
 
-    # An hour later the lease that was neither extended nor finished has run out ...
+    # An hour later the lease that was not extended has expired ...
     clock.advance(timedelta(hours=1))
     again = queue.lease_tasks_by_tag(HOUR, 100, tag="render")
     lines.append(f"leased again: {again[0].payload.decode()}, time {again[0].retry_count}")
 
-    # ... and whoever held it can no longer change it.
+    # ... and the first worker can no longer change it.
     try:
         queue.modify_task_lease(unfinished, HOUR)
     except TaskLeaseExpiredError as error:
         lines.append(f"too late: {error.task_name == unfinished.name}")
 
-    # task_retry_limit is 3: after its third lease a task is gone.
+    # task_retry_limit is 3: after its third lease a task is exhausted.
     clock.advance(HOUR)
     queue.delete_tasks(late)
     queue.lease_tasks_by_tag(HOUR, 100, tag="render")

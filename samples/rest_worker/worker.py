@@ -1,13 +1,14 @@
-"""A worker outside App Engine: leases tasks over REST, keeps its leases while it works, deletes.
+"""A worker outside App Engine: leases tasks over REST, extends its leases while it works, deletes.
 
-Written against Google's documentation of the Task Queue API, with google-auth. To try it:
+It follows Google's documentation of the Task Queue API, with google-auth.
+To try it, in this folder:
 
     pullqueue serve queue.yaml --auth acl &
     pullqueue credentials worker@example.com --output key.json
     python worker.py --root http://127.0.0.1:8124 --key key.json add "to be or not to be"
     python worker.py --root http://127.0.0.1:8124 --key key.json work
 
-Without --root it speaks to the address at which Google served the API.
+Without --root it uses the address at which Google served the API.
 """
 
 from __future__ import annotations
@@ -36,26 +37,26 @@ class WordQueue:
         self._tasks = f"{root}/taskqueue/v1beta2/projects/{project}/taskqueues/{QUEUE}/tasks"
 
     def insert(self, text: str) -> str:
-        """Insert a task and give its id."""
+        """Insert a task and return its id."""
         payload = urlsafe_b64encode(text.encode()).decode()
         return str(self._call("POST", body={"queueName": QUEUE, "payloadBase64": payload})["id"])
 
     def lease(self) -> list[dict[str, Any]]:
-        """Lease the next tasks; there may be none."""
+        """Lease the next tasks, if there are any."""
         parameters = {"numTasks": TASKS_AT_A_TIME, "leaseSecs": LEASE_SECONDS}
         return list(self._call("POST", "/lease", parameters).get("items", []))
 
     def extend(self, task: dict[str, Any]) -> dict[str, Any]:
-        """Hold a task for longer; the answer has the end of the new lease, to be sent next time."""
-        held = {**task, "queueName": QUEUE}
-        return self._call("POST", f"/{task['id']}", {"newLeaseSeconds": LEASE_SECONDS}, held)
+        """Extend the lease of a task; the response contains its new end, for the next call."""
+        body = {**task, "queueName": QUEUE}
+        return self._call("POST", f"/{task['id']}", {"newLeaseSeconds": LEASE_SECONDS}, body)
 
-    def give_back(self, task: dict[str, Any]) -> None:
+    def release(self, task: dict[str, Any]) -> None:
         """Release a task for other workers."""
         self._call("PATCH", f"/{task['id']}", {"newLeaseSeconds": 0}, {"queueName": QUEUE})
 
     def delete(self, task: dict[str, Any]) -> None:
-        """Take a finished task out of the queue."""
+        """Delete a finished task."""
         self._call("DELETE", f"/{task['id']}")
 
     def _call(
@@ -73,17 +74,17 @@ class WordQueue:
 
 
 def work(queue: WordQueue) -> Iterator[str]:
-    """Count the words of every task until there is none left."""
+    """Count the words of each task until no task is left."""
     while tasks := queue.lease():
         for task in tasks:
-            # The tasks before this one may have taken their time.
+            # The tasks before this one may have taken long.
             held = queue.extend(task)
             text = urlsafe_b64decode(held["payloadBase64"])
             try:
                 words = Counter(text.decode().split())
             except UnicodeDecodeError:
                 yield f"cannot read {held['id']}, time {held['retry_count']}"
-                queue.give_back(held)
+                queue.release(held)
                 continue
             queue.delete(held)
             yield json.dumps(words, sort_keys=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,17 @@ def test_the_puller(tmp_path: Path) -> None:
         'hamlet: {"be": 2, "not": 1, "or": 1, "to": 2}\n',
         'lear: {"come": 1, "nothing": 1, "will": 1}\n',
     ]
+
+
+def test_what_the_samples_write_is_ignored(tmp_path: Path) -> None:
+    """A checkout is clean after each sample was run in its folder."""
+    shutil.copy(SAMPLES.parent / ".gitignore", tmp_path)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    written = ["counter/counts.sqlite", "go_worker/words", "rest_worker/key.json"]
+    paths = [f"samples/{path}" for path in written]
+
+    done = subprocess.run(
+        ["git", "-C", tmp_path, "check-ignore", *paths], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.splitlines() == paths
