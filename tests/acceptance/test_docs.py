@@ -109,8 +109,8 @@ def project() -> dict[str, dict[str, list[str]]]:
 
 
 def test_each_scope_is_told() -> None:
-    """The page of workers with REST has every scope that a token may be for."""
-    text = (DOCS / "how-to" / "rest-workers.md").read_text("utf-8")
+    """The page on credentials has every scope that a token may be for."""
+    text = (DOCS / "how-to" / "credentials.md").read_text("utf-8")
 
     assert [scope for scope in ACCEPTED_SCOPES if f"`{scope.split('/')[-1]}`" not in text] == []
 
