@@ -62,7 +62,7 @@ class Figure:
 
 
 def compare(ours: Turn, peer: Turn, *, rounds: int) -> dict[str, tuple[float, float]]:
-    """Let two sides take turns, after one each that does not count.
+    """Measure two sides in turns, after one turn each that is not counted.
 
     Return the medians of both sides for each part of the work that both did.
     """

@@ -51,7 +51,7 @@ def _example() -> str:
 
 
 class Clock(ABC):
-    """The time of an emulator, which gets one clock when it is made."""
+    """The source of time of an emulator, passed to it when it is created."""
 
     @abstractmethod
     def now_usec(self) -> int:

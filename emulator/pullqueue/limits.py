@@ -39,9 +39,9 @@ class Limits(NamedTuple):
     tombstone_seconds: int = 7 * DAY_SECONDS
     """How long the name of a deleted task is reserved (guide, REST)."""
     created_queue_task_seconds: int = 31 * DAY_SECONDS
-    """Age at which a task of a queue made at run time is deleted (Cloud Tasks)."""
+    """Age at which a task of a queue created at run time is deleted (Cloud Tasks)."""
     created_queue_tombstone_seconds: int = 3600
-    """As `tombstone_seconds`, in a queue made at run time (Cloud Tasks)."""
+    """As `tombstone_seconds`, in a queue created at run time (Cloud Tasks)."""
     deleted_queue_seconds: int = 7 * DAY_SECONDS
     """How long the name of a deleted queue is reserved (Cloud Tasks)."""
     rest_body_bytes: int = 16 * MIB

@@ -45,7 +45,7 @@ class NewTask(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A task as a queue holds it at one time; later changes do not show in it.
+    """A task as it was at one time; later changes of the queue do not change it.
 
     A tuple that begins with (eta_usec, sequence): the order of a queue is the order of its tasks.
     """
@@ -71,7 +71,7 @@ class Task(NamedTuple):
 
     @property
     def eta(self) -> datetime:
-        """When it can be leased (next), as an aware datetime (UTC)."""
+        """When it can be leased next, as an aware datetime (UTC)."""
         return from_usec(self.eta_usec)
 
     @property

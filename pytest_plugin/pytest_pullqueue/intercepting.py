@@ -59,7 +59,7 @@ def _asks_for_token(request: PreparedRequest) -> bool:
 
 
 class AnsweredRequests(Identities):
-    """Calls of `requests` that are answered in process, and the identities of the callers."""
+    """Requests that are answered in process, and the identities of the callers."""
 
     def __init__(self, emulator: Emulator, mock: responses.RequestsMock, *, acl: bool) -> None:
         self.mock = mock

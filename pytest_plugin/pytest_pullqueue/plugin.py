@@ -88,10 +88,10 @@ def pullqueue_clock(
 ) -> Iterator[FixtureClock]:
     """The clock of the test: the whole process's time, frozen, until the test moves it.
 
-    It starts at 2026-01-01T00:00Z, or as the marker or the ini file says. A test that brings a
-    freezer (`@freeze_time`, `freezer`, time-machine) keeps it, and the clock reads and moves that.
-    What measures or waits keeps the real time: `time.perf_counter`, event loops, timeouts of
-    threads and subprocesses, deadlines of Hypothesis.
+    It starts at 2026-01-01T00:00Z, or at the `start` of the marker or the ini file. If a test
+    has another freezer (`@freeze_time`, `freezer`, time-machine), the clock reads and moves that
+    one. These keep the real time: `time.perf_counter`, event loops, timeouts of threads and
+    subprocesses, deadlines of Hypothesis.
     """
     from pullqueue.testing import FixtureClock, ProcessClock  # noqa: PLC0415
     from pytest_pullqueue.clock import frozen  # noqa: PLC0415
@@ -108,8 +108,9 @@ def pullqueue_emulator(
 ) -> Iterator[Emulator]:
     """The test's own `pullqueue.Emulator`: the queues of queue.yaml, empty.
 
-    Its time is the process's: frozen where the test has `pullqueue_clock` or another freezer. When
-    the test fails, its report shows the state of the queues, their last events, and the faults.
+    Its time is that of the process: frozen if the test uses `pullqueue_clock` or another
+    freezer. When the test fails, its report shows the state of the queues, their last events, and
+    the faults.
     """
     from pullqueue.testing import ProcessClock  # noqa: PLC0415
     from pytest_pullqueue.emulator import emulator_of_test  # noqa: PLC0415
@@ -124,7 +125,7 @@ def pullqueue_emulator(
 def pullqueue_faults(
     request: pytest.FixtureRequest, _pullqueue_settings: Settings, pullqueue_emulator: Emulator
 ) -> Iterator[Faults]:
-    """Faults in the calls to the test's emulator, through whichever interface they are made.
+    """Faults in the calls to the test's emulator, through any interface.
 
     With `strict_faults`, a test that passes fails at teardown if a fault that is still set never
     triggered.

@@ -18,7 +18,7 @@ from pullqueue.config.text import shorten
 
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _BYTE_ORDER_MARK = "\ufeff"
-"""Some editors and shells write it at the beginning of a file; RFC 8259 lets a parser skip it."""
+"""Some editors and shells write it at the beginning of a file; RFC 8259 permits to skip it."""
 _GZIP_WBITS = zlib.MAX_WBITS | 16
 """What zlib calls gzip."""
 _GZIP_MAGIC = b"\x1f\x8b"

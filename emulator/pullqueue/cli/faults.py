@@ -61,8 +61,8 @@ def add(*, client: Client, **order: str | float | None) -> None:
     """Set a fault of a KIND for a CALL.
 
     fail: the call does nothing and raises an error. lose_answer: it is carried out, and raises an
-    error all the same. latency: the manual clock moves on. empty_leases: leases return no tasks;
-    it needs no CALL.
+    error nevertheless. latency: the manual clock moves forward. empty_leases: leases return no
+    tasks; it needs no CALL.
 
     A CALL is one of add, lease_tasks, lease_tasks_by_tag, modify_task_lease, delete_tasks, purge,
     fetch_statistics, get_task and list_tasks.

@@ -22,7 +22,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from pullqueue.cloudtasks.errors import invalid
 
 Message: TypeAlias = Any
-"""A message or a class of messages: they are made at run time, without types."""
+"""A message or a class of messages: they are created at run time, without types."""
 
 LARGEST_INT: Final = 2**31 - 1
 """The largest value of an `int32`."""

@@ -163,7 +163,7 @@ def _body() -> dict[str, Any]:
         raise invalid(f"{error.explanation}; send a JSON object") from None
 
 
-def _check_base64(values: dict[str, Any], descriptor: Any) -> None:  # noqa: ANN401 - made at run time
+def _check_base64(values: dict[str, Any], descriptor: Any) -> None:  # noqa: ANN401 - created at run time
     """Check the bytes among JSON values: ParseDict skips characters that are not base64."""
     for name, value in values.items():
         field = descriptor.fields_by_name.get(name) or descriptor.fields_by_camelcase_name.get(name)
@@ -208,7 +208,7 @@ def _response(message: Message) -> Response:
 
 
 @cache
-def _known_fields(descriptor: Any) -> fields.FieldMask:  # noqa: ANN401 - made at run time
+def _known_fields(descriptor: Any) -> fields.FieldMask:  # noqa: ANN401 - created at run time
     return {
         field.json_name: _known_fields(field.message_type) if field.message_type else {}
         for field in descriptor.fields

@@ -14,12 +14,12 @@ __all__ = ["load", "loads"]
 def load(path: str | PathLike[str], *, profile: str = "gcloud") -> QueueConfig:
     """Read a queue.yaml.
 
-    `profile` says whose reading counts: `gcloud` (the default) refuses what production refuses,
+    `profile` selects the rules: `gcloud` (the default) refuses what production refuses,
     `sdk` is as lenient as Google's Python library; `java`, `rest` and `migration` are those of
     the linter.
 
     Raises:
-        InvalidQueueConfigError: the file has faults; `problems` holds all of them.
+        InvalidQueueConfigError: the file is not valid; `problems` contains all errors.
         ConfigFileError: the file cannot be read.
     """
     from pullqueue.config.files import read_bytes  # noqa: PLC0415 - importing must stay cheap
@@ -28,11 +28,11 @@ def load(path: str | PathLike[str], *, profile: str = "gcloud") -> QueueConfig:
 
 
 def loads(text: str | bytes, *, file: str = "queue.yaml", profile: str = "gcloud") -> QueueConfig:
-    """Read the content of a queue.yaml; `file` is what messages call it.
+    """Read the content of a queue.yaml; `file` is its name in messages.
 
     Raises:
-        InvalidQueueConfigError: the content has faults; `problems` holds all of them.
-        ValueError: there is no such profile.
+        InvalidQueueConfigError: the content is not valid; `problems` contains all errors.
+        ValueError: the profile does not exist.
     """
     from pullqueue.config.loading import load_content  # noqa: PLC0415 - the same
 

@@ -22,7 +22,7 @@ def load_content(text: str | bytes, *, file: str, profile: str) -> QueueConfig:
 
     Raises:
         InvalidQueueConfigError: a rule of severity error is broken.
-        ValueError: there is no such profile.
+        ValueError: the profile does not exist.
     """
     if profile not in PROFILES:
         raise ValueError(f'unknown profile "{profile}": use one of {", ".join(PROFILES)}')

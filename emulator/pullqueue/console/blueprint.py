@@ -18,7 +18,7 @@ _HEADERS = {
     "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Another policy would let browsers leave out the origin that forms are checked by.
+    # With another policy browsers could omit the origin by which forms are checked.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",

@@ -22,7 +22,7 @@ _KEPT = 720
 
 
 class Depth(Model):
-    """The numbers of a queue at one time."""
+    """The statistics of a queue at one time."""
 
     time: Time
     tasks: Count

@@ -72,7 +72,7 @@ class Queue(Model):
     mode: QueueMode
     state: QueueState
     created: bool
-    """Whether it was made at run time, and is not in queue.yaml."""
+    """Whether it was created at run time, and is not in queue.yaml."""
     disabled: bool
     tasks: Count
     available: Count

@@ -46,7 +46,7 @@ class SavedRecord(Model):
     purged_usec: Signed64 | None = None
     deleted_usec: Signed64 | None = None
     settings: dict[str, Any] | None = None
-    """Those of a queue that was made at run time."""
+    """Those of a queue that was created at run time."""
 
 
 class SavedQueue(Model):

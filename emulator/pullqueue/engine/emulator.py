@@ -36,7 +36,7 @@ _NAMES_LISTED = 10
 class Emulator:
     """The queues of one app.
 
-    Two emulators share nothing. All methods are safe under threads.
+    Two emulators share nothing. All methods are thread-safe.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Emulator:
         profile: str = "gcloud",
         store: StoreFactory | str = MemoryStore,
     ) -> Emulator:
-        """Make an emulator from a queue.yaml.
+        """Create an emulator from a queue.yaml.
 
         Raises:
             ConfigFileError: the file cannot be read.
@@ -107,7 +107,7 @@ class Emulator:
         profile: str = "gcloud",
         store: StoreFactory | str = MemoryStore,
     ) -> Emulator:
-        """Make an emulator from the text of a queue.yaml.
+        """Create an emulator from the text of a queue.yaml.
 
         Raises:
             InvalidQueueConfigError: the text is not valid; `.problems` lists everything found.
@@ -125,7 +125,7 @@ class Emulator:
 
     @property
     def queues(self) -> list[Queue]:
-        """All queues in the order of queue.yaml, then those removed from it or made at run time."""
+        """All queues in the order of queue.yaml, then those removed or created at run time."""
         self._follow()
         return list(self._queues.values())
 
@@ -154,7 +154,7 @@ class Emulator:
         self._configure(config, resume=config.resume_paused_queues is not False)
 
     def create_queue(self, settings: QueueSettings) -> Queue:
-        """Make a queue at run time, beside those of queue.yaml, and return it.
+        """Create a queue at run time, in addition to those of queue.yaml, and return it.
 
         Its tasks are deleted after 31 days, and the names of deleted tasks are reserved for an
         hour, unless the settings say otherwise.
@@ -206,9 +206,9 @@ class Emulator:
             self._load()
 
     def reset(self) -> None:
-        """Delete all tasks, leases, names, records and queues made at run time.
+        """Delete all tasks, leases, names, history and queues created at run time.
 
-        The configuration and the clock stay.
+        The configuration and the clock are not changed.
         """
         self._store.clear()
         self._configure(self._config, resume=False)
@@ -218,10 +218,10 @@ class Emulator:
         return self._store.export()
 
     def restore(self, contents: Mapping[str, QueueContents]) -> None:
-        """Delete all tasks, names and records, and store these contents instead.
+        """Delete all tasks, names and history, and store these contents instead.
 
         Raises:
-            UnknownQueueError: contents are for a queue that there is not; nothing changes.
+            UnknownQueueError: contents are for a queue that does not exist; nothing changes.
         """
         retentions: dict[str, Retention] = {}
         for name, restored in contents.items():
@@ -239,13 +239,13 @@ class Emulator:
         """Check that the store can store tasks now.
 
         Raises:
-            TransientError: it cannot, for a reason that may pass.
+            TransientError: it cannot, for a temporary reason.
             InternalError: it cannot.
         """
         self._store.check()
 
     def close(self) -> None:
-        """Close the files and connections of the store. The emulator cannot be used after it."""
+        """Close the files and connections of the store. The emulator cannot be used afterwards."""
         self._store.close()
 
     @property
@@ -280,7 +280,7 @@ class Emulator:
             for name, record in records.items():
                 if name in listed:
                     if record.deleted_usec is not None or record.settings is not None:
-                        # queue.yaml takes the place of what was deleted, or made at run time.
+                        # queue.yaml takes the place of what was deleted, or created at run time.
                         self._store.drop_queue_record(name)
                     elif record.paused and resume:
                         self._store.change_queue_record(name, paused=False)
@@ -306,7 +306,7 @@ class Emulator:
         return queue
 
     def _with_defaults(self, settings: QueueSettings) -> QueueSettings:
-        """Return the settings of a queue that is made at run time."""
+        """Return the settings of a queue that is created at run time."""
         lifetime, tombstone = settings.task_lifetime_seconds, settings.tombstone_seconds
         limits = self.limits
         return replace(

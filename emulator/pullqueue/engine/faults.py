@@ -182,7 +182,7 @@ def faults_of(emulator: Emulator) -> list[Fault]:
 
 
 class Faults:
-    """Sets faults in the calls to an emulator; they are the same through every interface.
+    """Sets faults in the calls to an emulator, through every interface.
 
         faults = Faults(emulator)
         faults.fail("lease_tasks", TransientError, times=3)
@@ -190,11 +190,11 @@ class Faults:
     Each method returns the fault it sets: its `hits` count how often it has triggered, `remove()`
     or a `with` block removes it. `clear()` or a `with` block of `Faults` removes all of them.
 
-    On each call one fault triggers at most: of several the one that was set first, as with
-    responses. One without `times` prevents later faults of the same verb from triggering.
+    At most one fault triggers on each call: the one that was set first. One without `times`
+    prevents later faults of the same verb from triggering.
 
-    `lease_tasks` includes leases by tag, `lease_tasks_by_tag` for these alone. The
-    assertions of `pullqueue.testing` trigger no fault.
+    `lease_tasks` includes leases by tag, `lease_tasks_by_tag` means only those. The assertions of
+    `pullqueue.testing` trigger no fault.
     """
 
     def __init__(self, emulator: Emulator) -> None:
@@ -214,7 +214,7 @@ class Faults:
         status.
 
         Raises:
-            ValueError: there is no such verb, or `when` is not valid.
+            ValueError: the verb does not exist, or `when` is not valid.
             TypeError: `error` is neither pullqueue's nor the SDK's.
         """
         make_error(error, "")
@@ -227,10 +227,10 @@ class Faults:
     def lose_answer(
         self, verb: str, error: ErrorSource = DeadlineExceededError, **when: Unpack[When]
     ) -> Fault:
-        """Carry the call out and raise an error all the same: the response never arrives.
+        """Carry out the call and raise an error nevertheless: the response is lost.
 
         Raises:
-            ValueError: there is no such verb, or `when` is not valid.
+            ValueError: the verb does not exist, or `when` is not valid.
             TypeError: `error` is neither pullqueue's nor the SDK's.
         """
         make_error(error, "")
@@ -244,12 +244,12 @@ class Faults:
     def latency(self, verb: str, by: float | timedelta, **when: Unpack[When]) -> Fault:
         """Advance the clock by seconds or a timedelta before the call returns.
 
-        The SDK's calls have a deadline, of 10 seconds for leases unless the app says otherwise:
-        with more latency than that they are carried out all the same, the clock advances by the
-        deadline, and they raise DeadlineExceededError.
+        Calls of the SDK have a deadline, by default 10 seconds for leases. If the latency exceeds
+        it, the call is carried out, the clock advances by the deadline, and the call raises
+        DeadlineExceededError.
 
         Raises:
-            ValueError: there is no such verb, or `when` is not valid.
+            ValueError: the verb does not exist, or `when` is not valid.
             ClockError: the emulator's clock cannot be moved, or not by that much.
         """
         clock = movable_clock(self._emulator)
@@ -282,7 +282,7 @@ class Faults:
         """Make leases expire while the worker has them, so that their tasks are delivered twice.
 
         Before the worker's next call the clock moves to the end of the lease, and `rival`, another
-        worker, is called: it finds the tasks available, and can delete them before the first does.
+        worker, is called: it can lease the tasks, and delete them before the first worker does.
 
         Raises:
             ValueError: `when` is not valid.

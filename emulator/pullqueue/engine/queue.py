@@ -27,7 +27,7 @@ __tracebackhide__ = is_refusal
 
 
 class Queue(QueueView):
-    """One queue of an emulator; get it with `Emulator.queue`. Safe under threads.
+    """One queue of an emulator; returned by `Emulator.queue`. Thread-safe.
 
     Every verb of the API raises `InvalidQueueModeError` on a push queue and `QueueDisabledError`
     on one that was removed from queue.yaml; leases raise `QueuePausedError` on one that is paused.
@@ -47,7 +47,7 @@ class Queue(QueueView):
         """Add one task and return it as stored.
 
         `payload` is at most 1 MB, text as UTF-8; `name` is generated when None; `eta` is an aware
-        datetime, at most 30 days ahead, and None means at once.
+        datetime, at most 30 days ahead, and None means now.
 
         Raises:
             InvalidTaskError: an argument is not valid (a subclass for each).
@@ -60,8 +60,8 @@ class Queue(QueueView):
     def add_many(self, tasks: Sequence[NewTask]) -> list[Task]:
         """Add up to 100 tasks and return them as stored, in the same order.
 
-        What is not valid refuses the whole batch before anything is stored, and so does the
-        storage limit. A name in use fails alone: the other tasks are added.
+        If a task is not valid, or the storage limit is exceeded, no task is added. If a name is in
+        use, the other tasks are added.
 
         Raises:
             TooManyTasksError: there are more than 100.
@@ -108,9 +108,9 @@ class Queue(QueueView):
     def lease_tasks(self, lease_seconds: float, max_tasks: int) -> list[Task]:
         """Lease the first available tasks, in order of eta and arrival.
 
-        `lease_seconds` is 0 to 604 800, `max_tasks` 1 to 1000. Fewer tasks come where fewer are
-        available or where their payloads exceed 32 MB together; none if there are too many lease
-        calls (`Limits.leases_per_second`).
+        `lease_seconds` is 0 to 604 800, `max_tasks` 1 to 1000. Fewer tasks are returned if
+        fewer are available or if their payloads exceed 32 MB together, and none if there are too
+        many lease calls (`Limits.leases_per_second`).
 
         Raises:
             InvalidLeaseTimeError: `lease_seconds` is out of range.
@@ -123,7 +123,7 @@ class Queue(QueueView):
     ) -> list[Task]:
         """Lease like `lease_tasks`, but only tasks with one tag.
 
-        Without a `tag` it is that of the first available task; where that one has none, the
+        Without `tag`, the tag of the first available task is used; if that task has none,
         untagged tasks are leased.
 
         Raises:
@@ -148,7 +148,7 @@ class Queue(QueueView):
         `payload_bytes` replaces the limit on the size of the payloads together.
 
         Raises:
-            InvalidTagError: `tag` is not valid, or given without `group_by_tag`.
+            InvalidTagError: `tag` is not valid, or passed without `group_by_tag`.
             InvalidLeaseTimeError: `lease_seconds` is out of range.
             InvalidMaxTasksError: `max_tasks` is out of range.
         """
@@ -201,8 +201,8 @@ class Queue(QueueView):
     ) -> Task:
         """Modify a lease like `modify_task_lease`, by the task's name.
 
-        `expected_eta_usec` is the end of the lease to change; None means the current one, whoever
-        holds it.
+        `expected_eta_usec` is the end of the lease to change; None means the current one of
+        any worker.
 
         Raises:
             TaskLeaseExpiredError: the lease has ended, or another one is current.
@@ -221,7 +221,7 @@ class Queue(QueueView):
 
     @interceptable
     def delete_tasks(self, tasks: AnyTask | str | Iterable[AnyTask | str]) -> list[DeleteResult]:
-        """Delete one task or many, given as tasks (the SDK's, too) or names, leased or not.
+        """Delete one or several tasks, leased or not; pass tasks (also the SDK's) or names.
 
         Return one result per task, in order; unknown and already deleted ones are not errors.
 
@@ -237,7 +237,7 @@ class Queue(QueueView):
 
     @interceptable
     def acknowledge(self, task_name: str, *, expected_eta_usec: int) -> None:
-        """Delete a leased task; `expected_eta_usec` is the end of the lease the caller holds.
+        """Delete a leased task; `expected_eta_usec` is the end of the caller's lease.
 
         Raises:
             TaskLeaseExpiredError: the lease has ended, or another one is current.
@@ -265,7 +265,7 @@ class Queue(QueueView):
         self._disabled = False
 
     def free_names(self, task_names: Iterable[str] | None = None) -> None:
-        """Free the names of deleted tasks at once: some of them, or all (None)."""
+        """Permit names of deleted tasks again: these names, or all if None."""
         self._store.free_names(self.name, task_names)
 
     def requeue(self, task_names: Iterable[str]) -> Insertion:

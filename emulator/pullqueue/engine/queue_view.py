@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class QueueStatistics(NamedTuple):
-    """The numbers of a queue at one time."""
+    """The statistics of a queue at one time."""
 
     tasks: int
     """All tasks: available, leased and scheduled."""
@@ -142,7 +142,7 @@ class QueueView:
 
     @property
     def created(self) -> bool:
-        """Whether the queue was made at run time and is not one of queue.yaml."""
+        """Whether the queue was created at run time and is not one of queue.yaml."""
         return self._record.settings is not None
 
     @property

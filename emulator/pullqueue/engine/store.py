@@ -65,7 +65,7 @@ class QueueRecord(NamedTuple):
     deleted_usec: int | None = None
     """When the queue was deleted."""
     settings: str | None = None
-    """The settings of a queue that was made at run time; None: queue.yaml has them."""
+    """The settings of a queue that was created at run time; None: queue.yaml has them."""
 
 
 class LeaseRequest(NamedTuple):

@@ -65,7 +65,7 @@ def _touch(one: Edit, other: Edit) -> bool:
 
 
 def _try(before: FixResult, fixes: list[Fix], check: Check) -> FixResult | None:
-    """Make some fixes; None where that is no improvement."""
+    """Make some fixes; None if that does not improve the file."""
     text = apply(before.text, fixes)
     if text == before.text:
         return None

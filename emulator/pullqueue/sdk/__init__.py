@@ -28,9 +28,9 @@ __all__ = ["SdkMissingError", "connect", "install", "local_request"]
 def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
     """Make `google.appengine.api.taskqueue` use an emulator's pull queues inside a `with` block.
 
-    The block's value is the stub, which has the methods of Google's: `get_filtered_tasks`,
+    The `as` target is the stub, which has the methods of Google's stub: `get_filtered_tasks`,
     `GetTasks`, `SetError` and others. Stubs made meanwhile, as by `testbed.init_taskqueue_stub`,
-    use the same emulator. What was there before is restored at the end.
+    use the same emulator. The previous stub is restored at the end.
 
     Raises:
         SdkMissingError: App Engine's SDK is not installed.

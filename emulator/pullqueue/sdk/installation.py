@@ -24,7 +24,7 @@ def install(emulator: Emulator) -> Iterator[PullQueueStub]:
     """Make `google.appengine.api.taskqueue` use the emulator's pull queues inside the block.
 
     Nothing else of the SDK has to be set up. Stubs that are made meanwhile, by `testbed` or by
-    hand, use the same emulator. What was there before is restored at the end.
+    hand, use the same emulator. The previous stub is restored at the end.
     """
     with ExitStack() as stack:
         stack.enter_context(_stub_map_restored())

@@ -82,7 +82,7 @@ def sdk_error(error: PullQueueError) -> Exception:
     """Return the SDK's exception for an error; of most the client makes a `taskqueue.Error`.
 
     Deadline and quota are errors of the call, not of the service: App Engine raises them below
-    the service, and the client lets them pass as they are.
+    the service, and the client does not change them.
     """
     sdk: Exception
     if isinstance(error, DeadlineExceededError):

@@ -159,7 +159,7 @@ class PullQueueStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc] 
             self._Dynamic_BulkAdd(bulk, results, request_id)
         except PullQueueError as error:
             # The datastore stub sends this call for each task of a transaction it has committed,
-            # and lets errors of the service pass, but no others.
+            # and ignores errors of the service, but no others.
             raise application_error(error) from error
         (result,) = results.taskresult
         if result.result != _Error.OK:

@@ -3,8 +3,8 @@
 --
 -- `now_usec` is the time of a clock that is moved by hand; NULL: that of the database. Rows are changed
 -- by `sequence = ANY(ARRAY(...))`, never by a join, so that no estimate of their number can lead the
--- planner to read the whole table; and what is looked for by name has no condition on `eta_usec`
--- that would let the planner go by the order of etas instead. Rows are locked in the order of their
+-- planner to read the whole table; and what is looked for by name has no condition on `eta_usec`,
+-- with which the planner would use the order of etas instead. Rows are locked in the order of their
 -- names, so that operations on the same tasks wait for each other instead of ending in a deadlock.
 
 -- fragment: task

@@ -121,7 +121,7 @@ def _configure(connection: sqlite3.Connection, synchronous: str) -> None:
     # The log is written back, and the disk waited for, every 16 MB.
     connection.execute("PRAGMA wal_autocheckpoint = 4096")
     # Every process that has the file open has a shared lock on it, so that only the first one gets
-    # an exclusive lock. It lets other programs read from then on.
+    # an exclusive lock. From then on other programs can read.
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     connection.execute("BEGIN IMMEDIATE")

@@ -48,11 +48,11 @@ _MISSES_SHOWN = 5
 
 
 class json_payload:  # noqa: N801 - reads as a function, prints as a value
-    """Equals every payload that is this value as JSON, whatever its spaces and order of keys.
+    """Equals every payload that is this value as JSON, with any spaces and order of keys.
 
         assert_added(queue, payload=json_payload({"order": 7}))
 
-    With `partial`, objects may have more keys than those given, at any depth.
+    With `partial`, objects may have more keys than these, at any depth.
     """
 
     def __init__(self, expected: Json, *, partial: bool = False) -> None:
@@ -141,7 +141,7 @@ def assert_leased(queue: Queue, count: int | None = None) -> None:
 def assert_exhausted(
     queue: Queue, task: AnyTask | str | None = None, count: int | None = None
 ) -> None:
-    """Assert that a task used up its leases and was deleted; without `task`, `count` tasks or any.
+    """Assert that a task is exhausted; without `task`, that `count` tasks are, or at least one.
 
     `task` is a task, also one of App Engine's SDK, or a name.
 
@@ -171,9 +171,9 @@ def assert_added(
     tag: str | Literal[_Untagged.UNTAGGED] | None = None,
     name: str | None = None,
 ) -> None:
-    """Assert that `count` tasks were added to a queue, even if they are gone; None: at least one.
+    """Assert that `count` tasks (None: at least one) were added, even if they are deleted now.
 
-    Only tasks with this `payload`, `tag` and `name` are counted, as far as these are given;
+    Only tasks with this `payload`, `tag` and `name` are counted, if these are passed;
     `tag=UNTAGGED` means tasks without a tag. Under the pytest fixtures, and in blocks of
     `emulation` and `remember_added`, all tasks are known; otherwise only those that are in the
     queue or were exhausted.
@@ -295,7 +295,7 @@ class _AddedTasks:
 
 @contextmanager
 def remember_added(emulator: Emulator) -> Iterator[None]:
-    """Keep the tasks added in the block, so that `assert_added` knows them once they are gone."""
+    """Record tasks added in the block; `assert_added` finds them even after their deletion."""
     with emulator.interceptors.installed(_AddedTasks(), bypassed=False):
         yield
 

@@ -43,7 +43,7 @@ class Crash(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CrashFailure:
-    """A crash after which the state was wrong."""
+    """A crash that leads to a wrong state."""
 
     crash: Crash
     call_number: int
@@ -89,11 +89,11 @@ def crash_test(
 
     For each crash the queues are emptied, `setup` fills them (and resets the app), and the worker
     runs as in `drain`. Each time it is killed at another of its calls: before it, after it, or with
-    the response lost. Its leases expire, a new worker does the rest, and `check` must hold: it
+    the response lost. Its leases expire, a new worker does the rest, and `check` is called: it
     raises, or returns False, if the state is wrong. The first run is without a crash.
 
-    Return the number of crashes. The calls of a killed worker have no effect any more, so what it
-    does while it ends (`finally`) makes no difference to the queues.
+    Return the number of crashes. Calls of a killed worker have no effect, so what it does
+    while it ends (`finally`) does not change the queues.
 
     Raises:
         CrashTestError: after some crashes `check` fails, or the worker that takes over does.

@@ -48,7 +48,7 @@ def emulation(
     sdk: bool = False,
     server: bool = False,
 ) -> AbstractContextManager[Emulation]:
-    """Run an emulator for the length of a `with` block, in any scope: a module, an example.
+    """Run an emulator in a `with` block, in any scope, such as a module or an example.
 
         with emulation(queues=["jobs"]) as emulated:
             emulated.emulator.queue("jobs").add("work")
@@ -56,14 +56,14 @@ def emulation(
 
     `config` is a path, the text of a queue.yaml, or a `QueueConfig`; without it and `queues`, the
     file `queue.yaml` in the current folder is read. `queues` are names of pull queues, or entries
-    as in queue.yaml: there are exactly these.
+    as in queue.yaml; there are no other queues.
 
     It has a manual clock of its own, which starts at `start`, an aware datetime or ISO 8601 text
     (2026-01-01T00:00Z if None). No time outside is frozen. With `sdk`, App Engine's SDK uses the
     emulator within the block; with `server`, a server of the REST API listens on a free port.
 
     Raises:
-        TypeError: both `config` and `queues` are given, or one has the wrong type.
+        TypeError: both `config` and `queues` are passed, or one has the wrong type.
         ClockError: `start` is not an aware datetime.
         ConfigFileError: the file cannot be read.
         InvalidQueueConfigError: the configuration is not valid.

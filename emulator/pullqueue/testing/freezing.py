@@ -3,8 +3,8 @@
 freezegun and time-machine decide what `time.time()` returns. The clock here follows whichever of
 them is active and moves it; `freeze` starts freezegun.
 
-Neither library says publicly which of its freezers is active, nor gives access to it, so this
-module, and no other, reads `freezegun.api.freeze_factories` and `time_machine.traveller_stack`.
+Neither library has a public way to find its active freezer, so this module, and no other, reads
+`freezegun.api.freeze_factories` and `time_machine.traveller_stack`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ as `queue_worker`, and in the first frames of every thread."""
 
 
 class ProcessClock(MovableClock):
-    """The time that the process sees, frozen or not; it can be moved while it is frozen."""
+    """The time of the process; it can be moved while it is frozen."""
 
     def __init__(self) -> None:
         self._system = SystemClock()
@@ -67,7 +67,7 @@ def freeze(start: datetime) -> Iterator[None]:
 
     What measures or waits keeps the real time: `time.perf_counter`, event loops of asyncio and
     trio, timeouts of threads, queues and subprocesses, deadlines of Hypothesis. Freezers that are
-    started within the block and never stopped are stopped with it.
+    started within the block and not stopped are stopped at its end.
 
     Raises:
         ImportError: freezegun is not installed.

@@ -54,7 +54,7 @@ class LiveServer(Identities):
 
     @property
     def grpc_address(self) -> str:
-        """`host:port` where Cloud Tasks is served over gRPC, from the first time it is asked for.
+        """`host:port` of the gRPC server of Cloud Tasks, which starts when this is first read.
 
         Raises:
             StatusError: the extra `cloudtasks` is not installed.
@@ -70,7 +70,7 @@ class LiveServer(Identities):
     def env(self) -> dict[str, str]:
         """Environment variables for an app that runs in another process.
 
-        They are those that `pullqueue exec` sets, to be merged over the test's own:
+        They are those that `pullqueue exec` sets. Merge them with the test's own:
         `os.environ | pullqueue_server.env`.
         """
         return variables_for(f"{self._server.host}:{self._server.port}")

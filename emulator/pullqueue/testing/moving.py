@@ -74,9 +74,9 @@ class FixtureClock(MovableClock):
 
 
 def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datetime | None:
-    """Move the clock to the end of the last current lease and return it; all have expired then.
+    """Move the clock to the end of the last current lease, and return that time.
 
-    `queue` narrows it to the leases of one queue. Return None, without a move, if nothing is
+    `queue` limits it to the leases of one queue. Return None, without a move, if nothing is
     leased.
     """
     owner = emulator if queue is None else queue_of(emulator, queue)
@@ -87,7 +87,7 @@ def expire_leases(emulator: Emulator, queue: Queue | str | None = None) -> datet
 def next_event(emulator: Emulator) -> datetime | None:
     """Move the clock to the next end of a lease, eta or exhaustion and return that time.
 
-    Return None, without a move, if there is nothing that time alone would change.
+    Return None, without a move, if time changes nothing.
     """
     target = emulator.next_change()
     return None if target is None else movable_clock(emulator).move_to(target)
@@ -95,11 +95,11 @@ def next_event(emulator: Emulator) -> datetime | None:
 
 @bypass_interceptors()
 def exhaust(queue: Queue, task: AnyTask | str) -> Task:
-    """Lease a task and let the lease expire, until the queue's retry limit deletes it.
+    """Lease a task, and move the clock past its lease, until the task is exhausted.
 
-    `task` is a task, also one of App Engine's SDK, or a name. Return the task as it was at its end.
-    Moves the clock. As a worker would, it also leases every task that comes before this one, and
-    lets those leases expire, too.
+    `task` is a task, also one of App Engine's SDK, or a name. Return the task as it was then.
+    Moves the clock. Like a worker, it also leases every task before this one, and those leases
+    expire, too.
 
     Raises:
         ValueError: the queue has no `task_retry_limit`, so its tasks are never exhausted.

@@ -31,7 +31,7 @@ TICKET = "pullqueue"
 variables: dict[str, str] = {}
 """What is set in the environment at each call.
 
-`wrap_wsgi_app` gives every request a copy of the environment as it was when the app was wrapped.
+`wrap_wsgi_app` copies the environment, as it was when the app was wrapped, for every request.
 """
 
 _ADDRESS_VARIABLES = ("API_HOST", "API_PORT")
