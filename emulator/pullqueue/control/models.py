@@ -94,16 +94,12 @@ class Queue(Model):
         oldest = numbers.pop("oldest_eta")
         age = None if oldest is None else (from_usec(queue.now_usec()) - oldest).total_seconds()
         is_due = age is not None and age >= 0
-        exhausted = queue.exhausted if queue.mode is QueueMode.PULL else []
-        minute_ago = queue.now_usec() - 60 * USEC_PER_SECOND
         return cls(
             name=queue.name,
             mode=queue.mode,
             state=queue.state,
             created=queue.created,
             disabled=queue.disabled,
-            exhausted=len(exhausted),
-            exhausted_last_minute=sum(task.eta_usec > minute_ago for task in exhausted),
             oldest_eta=iso(oldest),
             oldest_age_seconds=age if is_due else None,
             settings=asdict(queue.settings, dict_factory=_shown_settings),

@@ -27,7 +27,7 @@ from pullqueue.control.models import (
 )
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
-from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue import Queue, lost_payload
 from pullqueue.errors import (
     InvalidEtaError,
     TaskAlreadyExistsError,
@@ -298,8 +298,7 @@ def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     exhausted = {task.name: task for task in queue.exhausted}
     failed = {name: "is not exhausted" for name in names if name not in exhausted}
     for name in names:
-        task = exhausted.get(name)
-        if task and task.stored_bytes != len(task.payload + f"{name}{task.tag or ''}".encode()):
+        if name in exhausted and lost_payload(exhausted[name]):
             failed[name] = "has lost its payload, which was deleted when the queue was purged"
     added, refused = queue.requeue(name for name in names if name not in failed)
     return len(added), {**failed, **dict.fromkeys(refused, "exists again")}

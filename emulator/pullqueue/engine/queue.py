@@ -7,7 +7,7 @@ from datetime import datetime
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.text import quoted
-from pullqueue.engine import validation
+from pullqueue.engine import task_errors, validation
 from pullqueue.engine.interceptors import interceptable
 from pullqueue.engine.queue_view import AnyTask, QueueView, is_task, name_of
 from pullqueue.engine.store import Insertion, Lease, LeaseRequest, ValidatedTask
@@ -18,7 +18,6 @@ from pullqueue.errors import (
     QueueDisabledError,
     QueuePausedError,
     TombstonedTaskError,
-    UnknownQueueError,
     is_refusal,
 )
 from pullqueue.tasks import DeleteResult, NewTask, Task, why_in_use
@@ -91,6 +90,7 @@ class Queue(QueueView):
         return self._store.insert(
             self.name,
             self._validated(tasks),
+            created=self.created,
             retention=self._retention,
             storage_limit_bytes=self._storage_limit_bytes,
         )
@@ -274,6 +274,7 @@ class Queue(QueueView):
         Names of tasks that are not exhausted are ignored; those in use again are refused.
 
         Raises:
+            InvalidTaskError: a payload was deleted when the queue was purged; nothing is added.
             OverQuotaError: total_storage_limit would be exceeded; the tasks stay exhausted.
         """
         self._check_usable()
@@ -281,6 +282,12 @@ class Queue(QueueView):
         exhausted = list(
             {task.name: task for task in self.exhausted if task.name in wanted}.values()
         )
+        for task in exhausted:
+            if lost_payload(task):
+                raise InvalidTaskError(
+                    f'task "{task.name}" of queue "{self.name}" cannot be added again, since its '
+                    "payload was deleted when the queue was purged: add a new task"
+                )
         result = Insertion([], {})
         for start in range(0, len(exhausted), self._limits.tasks_per_add):
             batch = exhausted[start : start + self._limits.tasks_per_add]
@@ -309,7 +316,7 @@ class Queue(QueueView):
 
     def _check_exists(self) -> None:
         if self._record.deleted_usec is not None:
-            raise UnknownQueueError(f'queue "{self.name}" was deleted', queue_name=self.name)
+            raise task_errors.deleted_queue(self.name)
 
     def _check_usable(self) -> None:
         self._check_exists()
@@ -338,3 +345,8 @@ class Queue(QueueView):
             self.name,
             self._limits.leases_per_second,
         )
+
+
+def lost_payload(task: Task) -> bool:
+    """Return whether the payload of an exhausted task was deleted when its queue was purged."""
+    return task.stored_bytes != len(task.payload) + len(f"{task.name}{task.tag or ''}".encode())

@@ -31,12 +31,16 @@ class QueueStatistics(NamedTuple):
     """Leased by a worker."""
     scheduled: int
     """Never leased, with an eta in the future."""
+    exhausted: int
+    """Used up their leases, and are kept to be looked at; not among `tasks`."""
     oldest_eta: datetime | None
     """The first eta among all tasks, leased ones included; None in an empty queue."""
     leased_last_minute: int
     """Tasks leased in the last minute."""
     leased_last_hour: int
     """Tasks leased in the last hour."""
+    exhausted_last_minute: int
+    """Those of `exhausted` whose last lease ended in the last minute."""
     bytes_stored: int
     """Payloads, names and tags, in bytes of UTF-8."""
 
@@ -186,17 +190,12 @@ class QueueView:
     @interceptable
     def fetch_statistics(self) -> QueueStatistics:
         """Return the numbers of the queue."""
-        counts = self._store.counts(self.name)
-        oldest = counts.oldest_eta_usec
+        counts = self._store.counts(self.name)._asdict()
+        oldest = counts.pop("oldest_eta_usec")
         return QueueStatistics(
-            tasks=counts.tasks,
-            available=counts.tasks - counts.leased - counts.scheduled,
-            leased=counts.leased,
-            scheduled=counts.scheduled,
+            **counts,
+            available=counts["tasks"] - counts["leased"] - counts["scheduled"],
             oldest_eta=None if oldest is None else from_usec(oldest),
-            leased_last_minute=counts.leased_last_minute,
-            leased_last_hour=counts.leased_last_hour,
-            bytes_stored=counts.bytes_stored,
         )
 
     @property

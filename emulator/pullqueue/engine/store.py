@@ -106,9 +106,11 @@ class QueueCounts(NamedTuple):
     tasks: int
     leased: int
     scheduled: int
+    exhausted: int
     oldest_eta_usec: int | None
     leased_last_minute: int
     leased_last_hour: int
+    exhausted_last_minute: int
     bytes_stored: int
 
 
@@ -147,12 +149,17 @@ class TaskStore(ABC):
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
         *,
+        created: bool,
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         """Store tasks, except those whose name is in use; generate missing names.
 
+        A queue that was `created` at run time exists as long as its record has its settings; any
+        other one unless its record says that it was deleted.
+
         Raises:
+            UnknownQueueError: the queue was deleted; nothing is stored.
             OverQuotaError: the size of all queues would exceed the limit; nothing is stored.
             StoreFullError: the store takes no more tasks; nothing is stored.
         """

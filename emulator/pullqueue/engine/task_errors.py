@@ -7,9 +7,15 @@ from pullqueue.errors import (
     OverQuotaError,
     TaskLeaseExpiredError,
     TombstonedTaskError,
+    UnknownQueueError,
     UnknownTaskError,
 )
 from pullqueue.tasks import Task, TaskState
+
+
+def deleted_queue(queue_name: str) -> UnknownQueueError:
+    """Return the error where the queue was deleted."""
+    return UnknownQueueError(f'queue "{queue_name}" was deleted', queue_name=queue_name)
 
 
 def unknown_task(queue_name: str, task_name: str) -> UnknownTaskError:

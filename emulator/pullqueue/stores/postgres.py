@@ -30,7 +30,7 @@ from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_server import Address, Connection, Connections, parsed, prepare
 from pullqueue.stores.rows import Row, encode_tag, is_storable, task_of
-from pullqueue.stores.sql import Session, SqlStore
+from pullqueue.stores.sql import Session, SqlStore, Target
 from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import DeleteResult, Task
 
@@ -159,12 +159,13 @@ class PostgresStore(SqlStore[PostgresSession]):
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
         *,
+        created: bool,
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         """Store tasks; see `TaskStore.insert`."""
         with self._session() as session:
-            new = (session, queue_name, new_tasks, retention.lifetime_usec)
+            new = (session, Target(queue_name, created, retention.lifetime_usec), new_tasks)
             if storage_limit_bytes is not None:
                 with session.transaction():
                     session.row("lock_totals")
@@ -180,23 +181,21 @@ class PostgresStore(SqlStore[PostgresSession]):
         return insertion
 
     def _store(
-        self,
-        session: PostgresSession,
-        queue_name: str,
-        named: Sequence[ValidatedTask],
-        lifetime_usec: int | None,
+        self, session: PostgresSession, target: Target, named: Sequence[ValidatedTask]
     ) -> list[Task]:
+        queue_name = target.queue
         rows = session.rows(
             "insert",
             now_usec=session.clock_usec,
-            queue=queue_name,
             names=[new.name for new in named],
             payloads=[new.payload for new in named],
             tags=[encode_tag(new.tag) for new in named],
             etas_usec=[new.eta_usec for new in named],
             sizes=[new.size for new in named],
-            lifetime_usec=lifetime_usec,
+            **target._asdict(),
         )
+        if not rows and not session.rows("find_queue", queue=queue_name, created=target.created):
+            raise task_errors.deleted_queue(queue_name)
         stored = {row[2]: row for row in rows}
         tasks: list[Task] = []
         for new in named:

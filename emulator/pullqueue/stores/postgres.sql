@@ -30,6 +30,11 @@ payload = '', tag = '', eta_usec = NULL, ends_usec = NULL, free_usec = coalesce(
 ON CONFLICT (queue, part) DO UPDATE SET
         tasks = totals.tasks + excluded.tasks, bytes = totals.bytes + excluded.bytes
 
+-- fragment: queue_exists
+CASE WHEN %(created)s::boolean
+    THEN EXISTS (SELECT FROM queues WHERE queue = %(queue)s AND settings IS NOT NULL)
+    ELSE NOT EXISTS (SELECT FROM queues WHERE queue = %(queue)s AND deleted_usec IS NOT NULL) END
+
 -- name: find_exhausted
 -- The time, and whether a task is past the end of its last lease by then.
 SELECT now.usec, EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec)
@@ -91,13 +96,19 @@ DELETE FROM exhausted WHERE queue = %(queue)s AND id <= (
     ) AS counted
     WHERE number > %(kept)s OR total > %(payload_bytes)s)
 
+-- name: find_queue
+-- A row if there is a queue.
+SELECT 1 WHERE {queue_exists}
+
 -- name: insert
--- Store the tasks whose names are free; a tombstone that has expired is replaced.
+-- Store the tasks whose names are free; a tombstone that has expired is replaced. Who deletes a queue
+-- locks the table first: the statement then waits, and sees that there is no such queue.
 WITH {now},
 given AS MATERIALIZED (
     SELECT *, nextval('tasks_sequence_seq') AS sequence
     FROM unnest(%(names)s::text[], %(payloads)b::bytea[], %(tags)b::bytea[],
         %(etas_usec)s::bigint[], %(sizes)s::bigint[]) AS batch (name, payload, tag, eta_usec, size)
+    WHERE {queue_exists}
 ),
 stored AS (
     INSERT INTO tasks (sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
@@ -444,6 +455,11 @@ SELECT min(ends_usec) FROM tasks WHERE queue || '' = %(queue)s AND ends_usec IS 
 SELECT eta_usec FROM tasks
 WHERE queue = %(queue)s AND eta_usec > %(now_usec)s AND retry_count > 0
 ORDER BY eta_usec DESC LIMIT 1
+
+-- name: count_exhausted
+-- How many tasks are kept, and how many of them ended after a time.
+SELECT count(*), count(*) FILTER (WHERE eta_usec > %(since_usec)s) FROM exhausted
+WHERE queue = %(queue)s
 
 -- name: exhausted
 SELECT {task} FROM exhausted WHERE queue = %(queue)s ORDER BY id

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
@@ -75,6 +75,15 @@ class Session(ABC):
         return next(iter(self.rows(statement, **parameters)), None)
 
 
+class Target(NamedTuple):
+    """The queue that tasks are added to."""
+
+    queue: str
+    created: bool
+    """Whether it was made at run time."""
+    lifetime_usec: int | None
+
+
 S = TypeVar("S", bound=Session)
 
 
@@ -118,14 +127,12 @@ class SqlStore(TaskStore, Generic[S]):
         """Return how many tasks a queue has, and their size; None: all queues together."""
 
     @abstractmethod
-    def _store(
-        self,
-        session: S,
-        queue_name: str,
-        named: Sequence[ValidatedTask],
-        lifetime_usec: int | None,
-    ) -> list[Task]:
-        """Store tasks with names and record it; return those whose names were free."""
+    def _store(self, session: S, target: Target, named: Sequence[ValidatedTask]) -> list[Task]:
+        """Store tasks with names and record it; return those whose names were free.
+
+        Raises:
+            UnknownQueueError: there is no such queue any more.
+        """
 
     @abstractmethod
     def _restored(self, session: S) -> None:
@@ -177,14 +184,18 @@ class SqlStore(TaskStore, Generic[S]):
             first = session.row("first_eta", **queue)
             second = session.now_usec // USEC_PER_SECOND
             since = {"minute": second - _MINUTE_SECONDS, "hour": second - _HOUR_SECONDS}
+            minute_ago = {"since_usec": session.now_usec - _MINUTE_SECONDS * USEC_PER_SECOND}
+            exhausted = session.row("count_exhausted", **queue, **minute_ago) or (0, 0)
             minute, hour = session.row("leased_since", **queue, **since) or (0, 0)
         return QueueCounts(
             tasks=tasks,
             leased=leased,
             scheduled=future - leased,
+            exhausted=exhausted[0],
             oldest_eta_usec=None if first is None else first[0],
             leased_last_minute=int(minute),
             leased_last_hour=int(hour),
+            exhausted_last_minute=exhausted[1],
             bytes_stored=stored_bytes,
         )
 
@@ -227,22 +238,16 @@ class SqlStore(TaskStore, Generic[S]):
 
     # -- adding ----------------------------------------------------------------------------------
 
-    def _insert(
-        self,
-        session: S,
-        queue_name: str,
-        new_tasks: Sequence[ValidatedTask],
-        lifetime_usec: int | None,
-    ) -> Insertion:
+    def _insert(self, session: S, target: Target, new_tasks: Sequence[ValidatedTask]) -> Insertion:
         """Store tasks; where a generated name is in use, generate another."""
         named = self._named(new_tasks)
-        added = {task.name: task for task in self._store(session, queue_name, named, lifetime_usec)}
+        added = {task.name: task for task in self._store(session, target, named)}
         refused: dict[str, type[NameInUseError]] = {}
         while len(added) + len(refused) < len(named):
             # A name may be that of a task that is exhausted by now.
             self._catch_up(session)
             missing = [new for new in named if new.name not in added and new.name not in refused]
-            in_use = self._names_in_use(session, queue_name, missing)
+            in_use = self._names_in_use(session, target.queue, missing)
             given = {new.name for new in new_tasks}
             refused |= {name: error for name, error in in_use.items() if name in given}
             named = self._named(
@@ -253,27 +258,26 @@ class SqlStore(TaskStore, Generic[S]):
             )
             again = [new for new in named if new.name not in added and new.name not in refused]
             if again:
-                tasks = self._store(session, queue_name, again, lifetime_usec)
+                tasks = self._store(session, target, again)
                 added.update((task.name, task) for task in tasks)
         return Insertion([added[new.name] for new in named if new.name in added], refused)
 
     def _insert_within(
         self,
         session: S,
-        queue_name: str,
+        target: Target,
         new_tasks: Sequence[ValidatedTask],
-        lifetime_usec: int | None,
         limit_bytes: int,
     ) -> Insertion:
         """Store tasks, if the size of all queues stays within a limit."""
-        refused = self._names_in_use(session, queue_name, new_tasks)
+        refused = self._names_in_use(session, target.queue, new_tasks)
         accepted = self._named([new for new in new_tasks if new.name not in refused])
         if not accepted:
             return Insertion([], refused)
         needed = self._totals(session, None)[1] + sum(new.size for new in accepted)
         if needed > limit_bytes:
             raise task_errors.over_quota(len(accepted), needed, limit_bytes)
-        added, more = self._insert(session, queue_name, accepted, lifetime_usec)
+        added, more = self._insert(session, target, accepted)
         return Insertion(added, refused | more)
 
     def _named(self, new_tasks: Sequence[ValidatedTask]) -> Sequence[ValidatedTask]:

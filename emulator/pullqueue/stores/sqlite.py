@@ -32,7 +32,7 @@ from pullqueue.engine.store import (
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import Row, encode_tag, is_storable, row_of, task_of
-from pullqueue.stores.sql import Session, SqlStore
+from pullqueue.stores.sql import Session, SqlStore, Target
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file, parsed
 from pullqueue.tasks import DeleteResult, Task
@@ -131,12 +131,13 @@ class SqliteStore(SqlStore[SqliteSession]):
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
         *,
+        created: bool,
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         """Store tasks; see `TaskStore.insert`."""
         with self._writing() as session:
-            new = (session, queue_name, new_tasks, retention.lifetime_usec)
+            new = (session, Target(queue_name, created, retention.lifetime_usec), new_tasks)
             if storage_limit_bytes is None:
                 insertion = self._insert(*new)
             else:
@@ -145,15 +146,15 @@ class SqliteStore(SqlStore[SqliteSession]):
         return insertion
 
     def _store(
-        self,
-        session: SqliteSession,
-        queue_name: str,
-        named: Sequence[ValidatedTask],
-        lifetime_usec: int | None,
+        self, session: SqliteSession, target: Target, named: Sequence[ValidatedTask]
     ) -> list[Task]:
+        queue_name, created, lifetime_usec = target
         now_usec = session.now_usec
         ends_usec = None if lifetime_usec is None else now_usec + lifetime_usec
-        ((first,),) = session.rows("next_sequence")
+        row = session.row("next_sequence", queue=queue_name, created=created)
+        if row is None:
+            raise task_errors.deleted_queue(queue_name)
+        first = row[0]
         tasks = [
             Task(
                 now_usec if eta_usec is None else eta_usec,

@@ -53,7 +53,11 @@ DELETE FROM exhausted WHERE queue = :queue AND id <= (
     WHERE number > :kept OR total > :payload_bytes)
 
 -- name: next_sequence
-SELECT coalesce(max(sequence), 0) + 1 FROM tasks
+-- The number of the next task; no row: there is no such queue.
+SELECT coalesce((SELECT max(sequence) FROM tasks), 0) + 1
+WHERE CASE WHEN :created
+    THEN EXISTS (SELECT 1 FROM queues WHERE queue = :queue AND settings IS NOT NULL)
+    ELSE NOT EXISTS (SELECT 1 FROM queues WHERE queue = :queue AND deleted_usec IS NOT NULL) END
 
 -- name: insert_task
 -- Store a task unless its name is in use; a tombstone that has expired is replaced.
@@ -273,6 +277,10 @@ SELECT min(ends_usec) FROM tasks WHERE queue || '' = :queue AND ends_usec IS NOT
 -- name: last_lease_end
 SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec AND retry_count > 0
 ORDER BY eta_usec DESC LIMIT 1
+
+-- name: count_exhausted
+-- How many tasks are kept, and how many of them ended after a time.
+SELECT count(*), coalesce(sum(eta_usec > :since_usec), 0) FROM exhausted WHERE queue = :queue
 
 -- name: exhausted
 SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id

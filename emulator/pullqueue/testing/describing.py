@@ -66,7 +66,7 @@ def _summary(queue: Queue) -> str:
         (counts.available, "available"),
         (counts.leased, "leased"),
         (counts.scheduled, "scheduled"),
-        (len(queue.exhausted), "exhausted"),
+        (counts.exhausted, "exhausted"),
     ]
     return ", ".join(f"{count} {word}" for count, word in parts if count) or "empty"
 

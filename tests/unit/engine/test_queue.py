@@ -483,9 +483,11 @@ class TestQuestions:
             available=1,
             leased=1,
             scheduled=1,
+            exhausted=0,
             oldest_eta=START,
             leased_last_minute=1,
             leased_last_hour=1,
+            exhausted_last_minute=0,
             bytes_stored=8,
         )
         clock.advance(3541)
@@ -494,9 +496,11 @@ class TestQuestions:
             available=3,
             leased=0,
             scheduled=0,
+            exhausted=0,
             oldest_eta=START,
             leased_last_minute=0,
             leased_last_hour=0,
+            exhausted_last_minute=0,
             bytes_stored=8,
         )
 

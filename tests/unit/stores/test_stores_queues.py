@@ -28,6 +28,8 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
+from pullqueue.engine.store import Insertion, Retention, ValidatedTask
+from pullqueue.stores import store_from_url
 from pullqueue.stores.postgres_server import connect, parsed
 
 MADE = QueueSettings(name="made", mode=QueueMode.PULL)
@@ -329,6 +331,33 @@ class TestCreatedQueue:
 
 
 class TestDeletedQueue:
+    def test_the_store_takes_no_tasks(self, url: str, clock: ManualClock) -> None:
+        """Whether it was made at run time or is one of queue.yaml; a store needs no other check."""
+        store = store_from_url(url)(clock=clock, limits=LIMITS, names=lambda: "generated")
+        store.clear()
+        new = ValidatedTask(name=None, payload=b"", tag=None, eta_usec=None, size=0)
+
+        def insert(*, created: bool) -> Insertion:
+            return store.insert(
+                "q", [new], created=created, retention=Retention(), storage_limit_bytes=None
+            )
+
+        with pytest.raises(UnknownQueueError):
+            insert(created=True)
+        store.change_queue_record("q", settings="{}")
+        before = len(insert(created=True).added)
+        store.delete_queue("q")
+        for created in (True, False):
+            with pytest.raises(UnknownQueueError, match=r'^queue "q" was deleted$'):
+                insert(created=created)
+        stored = store.bytes_stored()
+        store.drop_queue_record("q")
+        after = len(insert(created=False).added)
+        store.clear()
+        store.close()
+
+        assert (before, stored, after) == (1, 0, 1)
+
     def test_everything_is_gone(self, emulator: Emulator, made: Queue) -> None:
         """Tasks, names and records; who still has the queue is reported."""
         made.add(b"x" * 50, name="one")
@@ -418,6 +447,38 @@ def test_two_servers_on_one_database(clock: ManualClock) -> None:
     second.close()
 
 
+@pytest.mark.parametrize("limit", [None, 1000])
+def test_adding_to_a_queue_that_another_server_deletes(
+    clock: ManualClock, limit: int | None
+) -> None:
+    """It is refused at once, before this server has loaded what the other one changed."""
+    config = replace(config_of(2), total_storage_limit_bytes=limit)
+    url = own_schema("store")
+    first = Emulator(config, clock=clock, store=url)
+    first.reset()
+    second = Emulator(config, clock=clock, store=url)
+    first.create_queue(MADE)
+    first.create_queue(replace(MADE, name="reset"))
+    held = [second.queue(name) for name in ("made", "reset", "pull")]
+    for queue in held:
+        queue.add(name="one")
+
+    first.delete_queue("made")
+    first.delete_queue("pull")
+    for queue in (held[0], held[2]):
+        for new in ([NewTask()], [NewTask(name="one")], [NewTask(name="a"), NewTask(name="b")]):
+            with pytest.raises(UnknownQueueError, match=f'^queue "{queue.name}" was deleted$'):
+                queue.add_many(new)
+    first.reset()
+    with pytest.raises(UnknownQueueError):
+        held[1].add()
+
+    assert first.export() == {}
+    assert first.queue("pull").add(name="one").name == "one"
+    first.close()
+    second.close()
+
+
 def test_a_deleted_queue_that_another_server_reloads(clock: ManualClock) -> None:
     """A queue of queue.yaml is back at all servers, not only at the one that reloaded it."""
     url = own_schema("store")
@@ -438,7 +499,7 @@ def test_a_deleted_queue_that_another_server_reloads(clock: ManualClock) -> None
 
 
 def test_a_queue_deleted_among_adds() -> None:
-    """The size of all tasks is exact afterwards."""
+    """None of them is stored, and the size of all tasks is exact."""
     url = own_schema("store")
     first, second = (Emulator(config_of(2), store=url) for _ in range(2))
     first.reset()
@@ -459,8 +520,8 @@ def test_a_queue_deleted_among_adds() -> None:
             first.delete_queue("made")
             for future in adding:
                 future.result()
-        stored = [task for contents in first.export().values() for task in contents.tasks]
-        assert first.bytes_stored == sum(task.stored_bytes for task in stored)
+        assert [task for contents in first.export().values() for task in contents.tasks] == []
+        assert first.bytes_stored == 0
     first.close()
     second.close()
 

@@ -11,6 +11,7 @@ from pullqueue import (
     DeleteResult,
     Emulator,
     EventKind,
+    InvalidTaskError,
     Limits,
     ManualClock,
     NewTask,
@@ -135,6 +136,44 @@ def test_a_purge_drops_the_payloads_of_the_exhausted(
     exhaust(queue, clock, second=b"x" * 100)
 
     assert [(t.name, len(t.payload)) for t in queue.exhausted] == [("first", 0), ("second", 100)]
+
+
+def test_a_purged_payload_is_not_requeued(emulator: Emulator, clock: ManualClock) -> None:
+    """A task that has lost its payload is refused, and with it the others; an empty one is not."""
+    queue = emulator.queue("limited")
+    exhaust(queue, clock, lost=b"work", empty=b"")
+    queue.purge()
+    exhaust(queue, clock, later=b"work")
+
+    with pytest.raises(InvalidTaskError) as excinfo:
+        queue.requeue(["later", "lost", "empty"])
+
+    assert str(excinfo.value) == (
+        'task "lost" of queue "limited" cannot be added again, since its payload was deleted when '
+        "the queue was purged: add a new task"
+    )
+    assert (queue.list_tasks(), len(queue.exhausted)) == ([], 3)
+    added = queue.requeue(["later", "empty"]).added
+    assert {(task.name, task.payload) for task in added} == {("later", b"work"), ("empty", b"")}
+
+
+def test_exhausted_tasks_are_counted(emulator: Emulator, clock: ManualClock) -> None:
+    """All that are kept, and those of the last minute; in another queue there are none."""
+    queue = emulator.queue("limited")
+    exhaust(queue, clock, first=b"one", second=b"two")
+
+    def counts() -> tuple[int, int, int]:
+        numbers = queue.fetch_statistics()
+        return numbers.tasks, numbers.exhausted, numbers.exhausted_last_minute
+
+    clock.advance(timedelta(seconds=60, microseconds=-1))
+    recent = counts()
+    clock.advance(timedelta(microseconds=1))
+
+    assert (recent, counts()) == ((0, 2, 1), (0, 2, 0))
+    queue.remove_exhausted(["first"])
+    assert counts() == (0, 1, 0)
+    assert emulator.queue("pull").fetch_statistics().exhausted == 0
 
 
 def test_exhausted_tasks_are_requeued(emulator: Emulator, clock: ManualClock) -> None:

@@ -205,9 +205,11 @@ class MemoryQueue:
             tasks=len(self._tasks),
             leased=self._tasks.count_leased(now_usec),
             scheduled=self._tasks.count_scheduled(now_usec),
+            exhausted=len(self.exhausted),
             oldest_eta_usec=first.eta_usec if first else None,
             leased_last_minute=self._leased.last_minute(now_usec),
             leased_last_hour=self._leased.last_hour(now_usec),
+            exhausted_last_minute=self.exhausted.count_since(now_usec - 60 * USEC_PER_SECOND),
             bytes_stored=self.bytes_stored,
         )
 

@@ -51,11 +51,15 @@ class MemoryStore(TaskStore):
         queue_name: str,
         new_tasks: Sequence[ValidatedTask],
         *,
+        created: bool,
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
         """Store tasks; see `TaskStore.insert`."""
         with self._lock:
+            record = self._records.get(queue_name, QueueRecord())
+            if record.deleted_usec is not None or (created and record.settings is None):
+                raise task_errors.deleted_queue(queue_name)
             now_usec, queue = self._now(queue_name)
             tasks, refused = queue.prepare(new_tasks, self._names, self._next_sequence, now_usec)
             if tasks:
