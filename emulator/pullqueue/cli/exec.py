@@ -23,8 +23,8 @@ from pullqueue.cli.serve import tasks_left
 from pullqueue.config.text import reason_of
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import Limits
+from pullqueue.sdk import NO_SDK_STATUS, SdkMissingError, is_installed
 from pullqueue.sdk.environment import BRIDGE_PATH, variables_for
-from pullqueue.sdk.missing import NO_SDK_STATUS, SdkMissingError, is_installed
 from pullqueue.tasks import count_tasks
 
 _RESPONSE_SECONDS = 5

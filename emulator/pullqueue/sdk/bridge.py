@@ -18,8 +18,8 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
+from pullqueue.sdk import NO_SDK_STATUS, SdkMissingError, is_installed
 from pullqueue.sdk.environment import BRIDGE_PATH
-from pullqueue.sdk.missing import NO_SDK_STATUS, SdkMissingError, is_installed
 
 if TYPE_CHECKING:
     from pullqueue.sdk.wire import CallServer

@@ -110,12 +110,9 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
     An empty tag names none, as in Google's test stub: the client cannot add a task with one.
     """
     tag = _text(request.tag, "tag", InvalidTagError) or None
-    if tag is None and request.group_by_tag:
-        lease = queue.lease(request.lease_seconds, request.max_tasks, group_by_tag=True)
-    else:
-        lease = queue.lease(
-            request.lease_seconds, request.max_tasks, group_by_tag=request.group_by_tag, tag=tag
-        )
+    lease = queue.lease(
+        request.lease_seconds, request.max_tasks, group_by_tag=request.group_by_tag, tag=tag
+    )
     add_task = response.task.add
     for eta_usec, _, name, _, payload, tag, retry_count, _, _ in lease.tasks:
         task = add_task()

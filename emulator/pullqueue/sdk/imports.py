@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 
-from pullqueue.sdk.missing import SdkMissingError
+from pullqueue.sdk import SdkMissingError
 
 try:
     with warnings.catch_warnings():
