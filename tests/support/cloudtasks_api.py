@@ -14,6 +14,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.methods import METHODS, Method
+from pullqueue.cloudtasks.rest import API
 from pullqueue.server.lifecycle import Server
 
 LOCATION = "projects/app/locations/us-central1"
@@ -75,7 +76,7 @@ class GrpcApi:
         method = _METHODS[name]
         message = ParseDict(fields, message_class(method.request)())
         data = self.send(method, message.SerializeToString())
-        return dict(MessageToDict(message_class(method.response).FromString(data)))
+        return dict(MessageToDict(message_class(_response_of(method)).FromString(data)))
 
     def send(self, method: Method, data: bytes) -> bytes:
         """Send the bytes of a request and return those of the response."""
@@ -87,6 +88,15 @@ class GrpcApi:
             )
         except grpc.RpcError as error:
             raise ApiRefused(error.code().name, error.details()) from None
+
+
+def _response_of(method: Method) -> str:
+    """Return the name of the message that a method returns, from the discovery document."""
+    *resources, name = method.method_id.split(".")
+    level = API.document("")
+    for resource in resources:
+        level = level["resources"][resource]
+    return str(level["methods"][name]["response"]["$ref"])
 
 
 def _transcoded(

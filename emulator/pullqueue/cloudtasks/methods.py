@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 NAME: Final = "cloudtasks"
 VERSION: Final = "v2beta2"
-TITLE: Final = "Cloud Tasks API"
-DESCRIPTION: Final = "App Engine's pull queues under the API of Cloud Tasks."
 SERVICE: Final = "google.cloud.tasks.v2beta2.CloudTasks"
 LOCATIONS_SERVICE: Final = "google.cloud.location.Locations"
 
@@ -45,8 +43,6 @@ class Method(NamedTuple):
     """What follows the resource in the path, such as `/tasks:lease`."""
     body: str = ""
     """What the HTTP body holds: `*` for the whole request, a field of it, or nothing."""
-    response: str = "Empty"
-    """The message that is returned."""
     permission: str = ""
     """What callers need on the queue where access is restricted; empty: to be authenticated."""
     service: str = SERVICE
@@ -83,44 +79,29 @@ class Method(NamedTuple):
 
 
 METHODS: Final = (
-    Method("ListQueues", "GET", "parent", LOCATION, "/queues", "", "ListQueuesResponse"),
-    Method("GetQueue", "GET", "name", QUEUE, "", "", "Queue", "queues.get"),
-    Method("CreateQueue", "POST", "parent", LOCATION, "/queues", "queue", "Queue"),
-    Method("UpdateQueue", "PATCH", "queue.name", QUEUE, "", "queue", "Queue"),
-    Method("DeleteQueue", "DELETE", "name", QUEUE, "", "", "Empty", "queues.delete"),
-    Method("PurgeQueue", "POST", "name", QUEUE, ":purge", "*", "Queue", "queues.purge"),
-    Method("PauseQueue", "POST", "name", QUEUE, ":pause", "*", "Queue", "queues.pause"),
-    Method("ResumeQueue", "POST", "name", QUEUE, ":resume", "*", "Queue", "queues.resume"),
-    Method(
-        *("GetIamPolicy", "POST", "resource", QUEUE, ":getIamPolicy", "*", "Policy"),
-        permission="queues.getIamPolicy",
-    ),
-    Method("SetIamPolicy", "POST", "resource", QUEUE, ":setIamPolicy", "*", "Policy"),
-    Method(
-        *("TestIamPermissions", "POST", "resource", QUEUE, ":testIamPermissions", "*"),
-        "TestIamPermissionsResponse",
-    ),
+    Method("ListQueues", "GET", "parent", LOCATION, "/queues"),
+    Method("GetQueue", "GET", "name", QUEUE, "", "", "queues.get"),
+    Method("CreateQueue", "POST", "parent", LOCATION, "/queues", "queue"),
+    Method("UpdateQueue", "PATCH", "queue.name", QUEUE, "", "queue"),
+    Method("DeleteQueue", "DELETE", "name", QUEUE, "", "", "queues.delete"),
+    Method("PurgeQueue", "POST", "name", QUEUE, ":purge", "*", "queues.purge"),
+    Method("PauseQueue", "POST", "name", QUEUE, ":pause", "*", "queues.pause"),
+    Method("ResumeQueue", "POST", "name", QUEUE, ":resume", "*", "queues.resume"),
+    Method("GetIamPolicy", "POST", "resource", QUEUE, ":getIamPolicy", "*", "queues.getIamPolicy"),
+    Method("SetIamPolicy", "POST", "resource", QUEUE, ":setIamPolicy", "*"),
+    Method("TestIamPermissions", "POST", "resource", QUEUE, ":testIamPermissions", "*"),
     Method("UploadQueueYaml", "POST", "app_id", "", "api/queue/update", "http_body"),
-    Method("ListTasks", "GET", "parent", QUEUE, "/tasks", "", "ListTasksResponse", "tasks.list"),
-    Method("GetTask", "GET", "name", TASK, "", "", "Task", "tasks.get"),
-    Method("CreateTask", "POST", "parent", QUEUE, "/tasks", "*", "Task", "tasks.create"),
-    Method("DeleteTask", "DELETE", "name", TASK, "", "", "Empty", "tasks.delete"),
-    Method(
-        *("LeaseTasks", "POST", "parent", QUEUE, "/tasks:lease", "*", "LeaseTasksResponse"),
-        permission="tasks.lease",
-    ),
-    Method(
-        *("AcknowledgeTask", "POST", "name", TASK, ":acknowledge", "*", "Empty"),
-        permission="tasks.acknowledge",
-    ),
-    Method("RenewLease", "POST", "name", TASK, ":renewLease", "*", "Task", "tasks.renewLease"),
-    Method("CancelLease", "POST", "name", TASK, ":cancelLease", "*", "Task", "tasks.cancelLease"),
-    Method("RunTask", "POST", "name", TASK, ":run", "*", "Task", "tasks.run"),
-    Method(
-        *("ListLocations", "GET", "name", PROJECT, "/locations", "", "ListLocationsResponse"),
-        service=LOCATIONS_SERVICE,
-    ),
-    Method("GetLocation", "GET", "name", LOCATION, "", "", "Location", service=LOCATIONS_SERVICE),
+    Method("ListTasks", "GET", "parent", QUEUE, "/tasks", "", "tasks.list"),
+    Method("GetTask", "GET", "name", TASK, "", "", "tasks.get"),
+    Method("CreateTask", "POST", "parent", QUEUE, "/tasks", "*", "tasks.create"),
+    Method("DeleteTask", "DELETE", "name", TASK, "", "", "tasks.delete"),
+    Method("LeaseTasks", "POST", "parent", QUEUE, "/tasks:lease", "*", "tasks.lease"),
+    Method("AcknowledgeTask", "POST", "name", TASK, ":acknowledge", "*", "tasks.acknowledge"),
+    Method("RenewLease", "POST", "name", TASK, ":renewLease", "*", "tasks.renewLease"),
+    Method("CancelLease", "POST", "name", TASK, ":cancelLease", "*", "tasks.cancelLease"),
+    Method("RunTask", "POST", "name", TASK, ":run", "*", "tasks.run"),
+    Method("ListLocations", "GET", "name", PROJECT, "/locations", service=LOCATIONS_SERVICE),
+    Method("GetLocation", "GET", "name", LOCATION, service=LOCATIONS_SERVICE),
 )
 """Whoever is authenticated can call the methods without a permission: no acl is about them."""
 

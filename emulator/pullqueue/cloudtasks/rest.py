@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,15 +14,13 @@ from flask import Blueprint, Response, g, request
 
 from pullqueue.api import bodies, fields
 from pullqueue.api.auth import bearer_text
-from pullqueue.api.discovery import Api
-from pullqueue.api.encoding import JSON_TYPE, Json, encode
+from pullqueue.api.discovery import Api, document_in
+from pullqueue.api.encoding import JSON_TYPE, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
 from pullqueue.cloudtasks.methods import (
-    DESCRIPTION,
     METHODS,
     NAME,
-    TITLE,
     UNIMPLEMENTED,
     VERSION,
     Method,
@@ -77,15 +75,13 @@ def lazy_service(state: ServerState, *, acl: bool = False) -> Callable[[], Servi
     return service
 
 
-def _document(root_url: str) -> Json:
-    try:
-        from pullqueue.cloudtasks.discovery import document  # noqa: PLC0415 - takes half a second
-    except ModuleNotFoundError:
-        raise ApiError(_MISSING_EXTRA, status=501) from None
-    return document(root_url)
-
-
-API: Final = Api(NAME, VERSION, TITLE, DESCRIPTION, _document)
+API: Final = Api(
+    NAME,
+    VERSION,
+    "Cloud Tasks API",
+    "App Engine's pull queues under the API of Cloud Tasks.",
+    partial(document_in, __package__, f"{NAME}_{VERSION}.json"),
+)
 
 
 def blueprint(service: Callable[[], Service]) -> Blueprint:
