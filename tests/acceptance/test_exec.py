@@ -51,8 +51,8 @@ class TestCommand:
         ("payloads", "last"),
         [
             ([], []),
-            (["a"], ["pullqueue: 1 task was left and is gone with this server"]),
-            (["a", "b"], ["pullqueue: 2 tasks were left and are gone with this server"]),
+            (["a"], ["pullqueue: 1 task was left and is deleted with this server"]),
+            (["a", "b"], ["pullqueue: 2 tasks were left and are deleted with this server"]),
         ],
     )
     def test_what_was_left(self, folder: Path, payloads: list[str], last: list[str]) -> None:
@@ -73,7 +73,7 @@ class TestCommand:
         status, _, errors = run(*python(program), folder=folder)
 
         assert status == 0
-        assert errors.splitlines()[-1] == "pullqueue: 1 task was left and is gone with this server"
+        assert errors.splitlines()[-1] == "pullqueue: 1 task was left and is deleted with this server"
 
     def test_what_it_is_told(self, folder: Path) -> None:
         """The environment names the server in every way that clients look for it."""

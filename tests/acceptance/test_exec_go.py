@@ -110,7 +110,7 @@ def test_a_web_app(app: Path, folder: Path) -> None:
     assert answers == ["1\n", "2\n"]
     _, *log, left = errors.splitlines()
     assert [line.split(" ", 2)[2] for line in log] == ["INFO: a request"] * 2
-    assert left == "pullqueue: 2 tasks were left and are gone with this server"
+    assert left == "pullqueue: 2 tasks were left and are deleted with this server"
 
 
 def test_an_identity_of_its_own(app: Path, folder: Path) -> None:

@@ -123,7 +123,7 @@ def exec(  # noqa: A001 - the command's name
         status = _run(command, f"{server.host}:{server.port}")
         if left := tasks_left(emulator):
             were = "was left and is" if left == 1 else "were left and are"
-            say(f"pullqueue: {count_tasks(left)} {were} gone with this server", err=True)
+            say(f"pullqueue: {count_tasks(left)} {were} deleted with this server", err=True)
     return status
 
 

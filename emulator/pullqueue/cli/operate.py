@@ -111,7 +111,7 @@ def reset(*, yes: bool, client: Client) -> None:
     """
     if not yes:
         count = sum(queue["tasks"] for queue in client.get("/queues")["queues"])
-        confirm(f"Delete everything, {count_tasks(count)} of all queues included?")
+        confirm(f"Delete everything, including {count_tasks(count)}?")
     show(client.post("/reset"), "everything is deleted")
 
 

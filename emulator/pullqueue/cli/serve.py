@@ -179,7 +179,7 @@ def serve(
                 are = "is" if left == 1 else "are"
                 say(
                     f"pullqueue: {count_tasks(left)} in memory {are} deleted; to keep tasks, start "
-                    "with --store sqlite:///tasks.db, or run `pullqueue snapshot save FILE` before",
+                    "with --store sqlite:///tasks.db, or run `pullqueue snapshot save FILE` first",
                     err=True,
                 )
 

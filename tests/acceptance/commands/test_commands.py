@@ -224,7 +224,7 @@ def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
     refused = run("reset")
     assert refused.status == 1
-    assert "Delete everything, 1 task of all queues included? [y/N]:" in refused.err
+    assert "Delete everything, including 1 task? [y/N]:" in refused.err
     assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or pass --yes\n")
     assert len(emulator.queue("pull").list_tasks()) == 1
 
