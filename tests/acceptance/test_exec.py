@@ -60,7 +60,7 @@ class TestCommand:
         status, _, errors = run(*python(f"{ADD}add({payloads})\nexit(3)"), folder=folder)
 
         assert status == 3
-        assert [line for line in errors.splitlines() if " gone " in line] == last
+        assert [line for line in errors.splitlines() if " deleted " in line] == last
 
     def test_what_was_left_under_faults(self, folder: Path) -> None:
         """The faults that a program has set are not for the count."""
