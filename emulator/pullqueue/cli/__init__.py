@@ -175,6 +175,7 @@ def _report(error: Exception, *, as_json: bool) -> int:
         click.echo(json.dumps({"error": details}), err=True)
     else:
         # A message may contain control characters, which a file's name or content brings.
-        lines = "\n".join(map(escaped, message.split("\n")))
+        # click indents the values of an option with tabs.
+        lines = "\n".join(map(escaped, message.replace("\n\t", "\n    ").split("\n")))
         click.echo(f"{usage}{prefix}{lines}", err=True)
     return status

@@ -33,7 +33,7 @@ def _program(_: click.Context, _option: click.Parameter, text: str) -> list[str]
     except ValueError as error:
         raise click.BadParameter(f'"{text}": {error}') from None
     if not command or shutil.which(command[0]) is None:
-        raise click.BadParameter(f'the program of "{text}" is not found: check its spelling')
+        raise click.BadParameter(f'program "{text}" is not found: check its spelling')
     return command
 
 

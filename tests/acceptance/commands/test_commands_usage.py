@@ -132,6 +132,17 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
     assert problem in done.err
 
 
+def test_a_missing_argument(run: Run) -> None:
+    """Its values are listed one per line, indented with spaces."""
+    assert run("faults", "add").err.splitlines()[-5:] == [
+        "pullqueue: Missing argument '{fail|lose_answer|latency|empty_leases}'. Choose from:",
+        "    fail,",
+        "    lose_answer,",
+        "    latency,",
+        "    empty_leases",
+    ]
+
+
 def test_a_full_disk(emulator: Emulator) -> None:
     """Output that cannot be written is reported in one line."""
     with Server(emulator) as server, Path("/dev/full").open("w") as full:
