@@ -73,7 +73,8 @@ class TestCommand:
         status, _, errors = run(*python(program), folder=folder)
 
         assert status == 0
-        assert errors.splitlines()[-1] == "pullqueue: 1 task was left and is deleted with this server"
+        last = errors.splitlines()[-1]
+        assert last == "pullqueue: 1 task was left and is deleted with this server"
 
     def test_what_it_is_told(self, folder: Path) -> None:
         """The environment names the server in every way that clients look for it."""
