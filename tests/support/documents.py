@@ -5,8 +5,9 @@ modules are run with pytest, those that follow each other together, and a `text`
 is what pytest prints. Other Python blocks are run as they are, all of a document in one
 interpreter, so that a block can go on where the one before it ended. In `console` blocks the lines
 behind `$ ` are run by bash, and what they export stays. What a block prints must be what stands
-below it: in the `console` block itself, or in a `text` block behind the others. There, `...` stands
-for anything. What a file tells a CI service or pre-commit to do is done at once, and must succeed.
+below it: in the `console` block itself, or in a `text` block behind the others. There, `...`
+matches anything; a command with nothing else must succeed. What a file tells a CI service or
+pre-commit to do is done at once, and must succeed.
 """
 
 from __future__ import annotations
@@ -184,6 +185,8 @@ class DocumentRunner:
             timeout=60,
         )
         self.last_status = done.returncode
+        if expected.strip() == "...":
+            assert done.returncode == 0, f"$ {command}\n{done.stdout}"
         assert _matches(expected, done.stdout), f"$ {command}\n{done.stdout}\nis not\n{expected}"
 
     def _script(self, script: str) -> None:

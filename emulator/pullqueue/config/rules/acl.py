@@ -218,8 +218,8 @@ def acl_writer_only(view: View) -> Iterator[Report]:
 def acl_no_writer(view: View) -> Iterator[Report]:
     """The `acl` allows accounts to lease tasks over REST, but none to insert them.
 
-    Right where the tasks come from the application itself, which needs no entry; on in the
-    profile `rest` only.
+    Correct if the tasks come from the application itself, which needs no entry. On in the profile
+    `rest` only.
 
     Bad (profile rest):
         queue:

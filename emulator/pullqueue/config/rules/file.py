@@ -413,7 +413,7 @@ def other_program(view: View) -> Iterator[Report]:
 def unused_ignore(_view: View) -> None:
     """An ignore comment suppresses nothing.
 
-    The fault it was written for is fixed, or is on another line.
+    The error it was written for is fixed, or is on another line.
 
     Bad:
         queue:

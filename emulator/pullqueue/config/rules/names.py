@@ -17,7 +17,7 @@ _MAX_NAME = 100
 def name_format(view: View) -> Iterator[Report]:
     """A name has characters other than letters, digits and hyphens, or none at all.
 
-    The underscore is the most frequent fault in queue.yaml.
+    The underscore is the most frequent error in queue.yaml.
 
     Bad:
         queue:
