@@ -45,7 +45,7 @@ class Number(click.FloatRange):
 def checked(is_valid: Callable[[str], object], what: str) -> Callable[..., Any]:
     """Return the callback of an option whose value, or each value, must be valid."""
 
-    def check(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - what click gives
+    def check(_ctx: click.Context, _parameter: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - what click passes
         for each in value if isinstance(value, tuple) else (value,):
             if each is not None and not is_valid(each):
                 raise click.BadParameter(f'"{each}" is not a valid {what}')
