@@ -139,6 +139,12 @@ def place_of(node: Node) -> Place:
     return Place(node.start, node.end)
 
 
+def scalar_at(scalars: list[Scalar], offset: int) -> Scalar | None:
+    """Return which of some scalars, in the order of the file, contains an offset."""
+    index = bisect_right(scalars, offset, key=lambda scalar: scalar.start) - 1
+    return scalars[index] if index >= 0 and offset < scalars[index].end else None
+
+
 def describe(node: Node) -> str:
     """Return what a node is, in a word or two for messages."""
     if isinstance(node, Mapping):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from pullqueue.config.document import (
     Source,
     describe,
     place_of,
+    scalar_at,
 )
 from pullqueue.config.findings import Fix, Report, Reports, UnreadableError
 from pullqueue.config.programs import other_program
@@ -155,10 +155,10 @@ def _template_tree(source: Source, reports: Reports, markers: list[re.Match[str]
     except YAMLError:
         raise UnreadableError from None
     scalars = list(_scalars(root)) if root is not None else []
-    templated = _templated(scalars, markers)
-    if attempt or templated is None:
-        raise UnreadableError
-    for scalar in templated:
+    for marker in markers:
+        scalar = scalar_at(scalars, marker.start())
+        if attempt or scalar is None:
+            raise UnreadableError
         scalar.opaque = True
     return root
 
@@ -174,18 +174,6 @@ def _scalars(root: Node) -> Iterator[Scalar]:
         else:
             for pair in reversed(node.pairs):
                 stack.extend((pair.value, pair.key))
-
-
-def _templated(scalars: list[Scalar], markers: list[re.Match[str]]) -> list[Scalar] | None:
-    """Return the scalars that contain the markers; None if a marker is outside of all."""
-    starts = [scalar.start for scalar in scalars]
-    found = []
-    for marker in markers:
-        index = bisect_right(starts, marker.start()) - 1
-        if index < 0 or marker.start() >= scalars[index].end:
-            return None
-        found.append(scalars[index])
-    return found
 
 
 def _check_bom(source: Source, reports: Reports, scalars: list[Scalar]) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Container
 
-from pullqueue.config.document import Place, Scalar, Source
+from pullqueue.config.document import Place, Scalar, Source, scalar_at
 from pullqueue.config.findings import Edit, Fix, Report
 from pullqueue.config.rules import Rule, no_such_rule, rules_named
 from pullqueue.config.text import shorten
@@ -91,14 +90,14 @@ def ignore_comments(source: Source, scalars: list[Scalar]) -> Comments:
     """Find a file's ignore comments; a look-alike inside a quoted or block value is not one."""
     if "queue-lint:" not in source.text:
         return Comments([])
-    starts = [scalar.start for scalar in scalars]
     below = _lines_below(source)
-    directives = []
-    for match in re.finditer(_DIRECTIVE, source.text):
-        index = bisect_right(starts, match.start()) - 1
-        if index < 0 or match.start() >= scalars[index].end:
-            directives.append(_directive(source, match, below))
-    return Comments(directives)
+    return Comments(
+        [
+            _directive(source, match, below)
+            for match in re.finditer(_DIRECTIVE, source.text)
+            if scalar_at(scalars, match.start()) is None
+        ]
+    )
 
 
 def _directive(source: Source, match: re.Match[str], below: list[int]) -> Directive:
