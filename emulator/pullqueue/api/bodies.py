@@ -14,7 +14,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from pullqueue.api import messages
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.config.text import shorten
+from pullqueue.config.text import quoted
 
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _BYTE_ORDER_MARK = "\ufeff"
@@ -40,7 +40,7 @@ def read(request: Request) -> bytes:
     if data and coding not in ("", "identity"):
         g.zipped_bytes = len(data)
         if coding not in ("gzip", "x-gzip"):
-            message = f'Content-Encoding is "{shorten(coding)}": send gzip, or leave it out'
+            message = f"Content-Encoding is {quoted(coding)}: send gzip, or leave it out"
             raise ApiError(message, status=415, reason="badRequest")
         data = _unzip(data, limit)
     g.body = data
@@ -99,7 +99,7 @@ def _decode(body: bytes, charset: str) -> str:
     except (LookupError, ValueError) as error:
         if body.startswith(_GZIP_MAGIC):
             raise _parse_error("the body is gzip: send Content-Encoding: gzip with it") from None
-        raise _parse_error(f'the body is not text in "{shorten(charset)}": {error}') from None
+        raise _parse_error(f"the body is not text in {quoted(charset)}: {error}") from None
 
 
 def _parse_error(explanation: str) -> ApiError:

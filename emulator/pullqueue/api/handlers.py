@@ -12,7 +12,7 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.parameters import Parameters
 from pullqueue.api.resources import Project
-from pullqueue.config.text import shorten
+from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError, NameInUseError, TombstonedTaskError
@@ -99,7 +99,7 @@ def lease_tasks(context: RequestContext) -> Result:
     )
     max_tasks = parameters.integer("numTasks", minimum=1, maximum=limits.tasks_per_lease)
     if tag is not None and not group_by_tag:
-        message = f'tag "{shorten(tag)}" is given without groupByTag: add groupByTag=true'
+        message = f"tag {quoted(tag)} is given without groupByTag: add groupByTag=true"
         raise ApiError.parameter(message, "tag")
     lease = context.queue.lease(
         lease_seconds,
@@ -160,7 +160,7 @@ def delete_task(context: RequestContext) -> Result:
     result = context.queue.delete_tasks(context.task_name)[0]
     if result is not DeleteResult.DELETED:
         why = not_deleted(result)
-        explanation = f'task "{shorten(context.task_name)}" of queue "{context.queue.name}" {why}'
+        explanation = f'task {quoted(context.task_name)} of queue "{context.queue.name}" {why}'
         raise ApiError(messages.TASK_NAME_INVALID, explanation=explanation)
     return Result()
 
@@ -168,5 +168,5 @@ def delete_task(context: RequestContext) -> Result:
 def _check_queue_name(context: RequestContext, body: Json, message: str) -> None:
     name = resources.text_field(body, "queueName")
     if name is not None and resources.short_queue_name(name) != context.queue.name:
-        explanation = f'queueName is "{shorten(name)}", but the path says "{context.queue.name}"'
+        explanation = f'queueName is {quoted(name)}, but the path says "{context.queue.name}"'
         raise ApiError(message, explanation=explanation)

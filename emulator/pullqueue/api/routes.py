@@ -13,7 +13,7 @@ from pullqueue.api.handlers import RequestContext, Result
 from pullqueue.api.parameters import Parameters
 from pullqueue.api.resources import Project
 from pullqueue.config.model import QueueMode
-from pullqueue.config.text import shorten
+from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidQueueModeError, UnknownQueueError
@@ -132,8 +132,7 @@ def _project(emulator: Emulator, text: str) -> Project:
     project = Project.of(text)
     if emulator.project is not None and project.app_id != Project.of(emulator.project).app_id:
         raise UnknownQueueError(
-            f'project "{shorten(text)}" is not served here, only "{emulator.project}": name '
-            "that one",
+            f'project {quoted(text)} is not served here, only "{emulator.project}": name that one',
             queue_name="",
         )
     return project

@@ -25,7 +25,7 @@ from pullqueue.cloudtasks.methods import (
     VERSION,
     Method,
 )
-from pullqueue.config.text import shorten
+from pullqueue.config.text import quoted
 from pullqueue.errors import PullQueueError
 from pullqueue.extras import install_command
 
@@ -180,7 +180,7 @@ def _query(method: Method) -> dict[str, Any]:
     given = {name: value for name, value in request.args.items() if name not in _SYSTEM_PARAMETERS}
     for name, value in given.items():
         if method.body in ("*", name):
-            message = f'unknown query parameter "{shorten(name)}": send it in the body'
+            message = f"unknown query parameter {quoted(name)}: send it in the body"
             raise invalid(message, field=name)
         if name.lower().endswith("mask"):
             # Both spellings of a field's name are accepted.
@@ -193,7 +193,7 @@ def _response(message: Message) -> Response:
 
     format_ = request.args.get("$alt", request.args.get("alt", ""))
     if format_ not in _FORMATS:
-        raise invalid(f'alt is "{shorten(format_)}": only json is supported', field="alt")
+        raise invalid(f"alt is {quoted(format_)}: only json is supported", field="alt")
     body = MessageToDict(message, use_integers_for_enums=format_.endswith("int"))
     selector = request.args.get("$fields", request.args.get("fields"))
     if selector:

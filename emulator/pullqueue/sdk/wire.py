@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.config.text import shorten
+from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.sdk.environment import BRIDGE_PATH
@@ -67,7 +67,7 @@ class CallServer:
         kinds = _messages_of(method)
         if kinds is None:
             return _failure(
-                _Rpc.CALL_NOT_FOUND, f'the task queue service has no call "{shorten(method)}"'
+                _Rpc.CALL_NOT_FOUND, f"the task queue service has no call {quoted(method)}"
             )
         call, result = kinds[0](), kinds[1]()
         fault = _fill(call, data)
@@ -107,7 +107,7 @@ def _answer_alone(request: Any) -> bytes:
         return _serialized(remote_api.Response(response=b""))
     return _failure(
         _Rpc.CALL_NOT_FOUND,
-        f'pullqueue has no service "{shorten(request.service_name)}", only "taskqueue": start it '
+        f'pullqueue has no service {quoted(request.service_name)}, only "taskqueue": start it '
         "with --api-upstream HOST:PORT to pass calls to other services on",
     )
 

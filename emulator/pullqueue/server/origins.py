@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from flask import Flask, request
 
 from pullqueue.api.errors import ApiError
-from pullqueue.config.text import shorten
+from pullqueue.config.text import quoted
 from pullqueue.control.state import TOKEN_FIELD, TOKEN_HEADER, ServerState
 from pullqueue.limits import MIB
 from pullqueue.server.http import MAX_BODY_BYTES
@@ -51,7 +51,7 @@ def _check_host(header: str, names: frozenset[str]) -> None:
     if name in names or name.endswith(".localhost") or _is_address(name):
         return
     raise ApiError(
-        f'the Host header is "{shorten(header)}", which is not a name of this server: use '
+        f"the Host header is {quoted(header)}, which is not a name of this server: use "
         "localhost, or start the server with --allow-host NAME",
         status=403,
     )
@@ -69,10 +69,10 @@ def _is_address(name: str) -> bool:
 def _check_origin(host: str, token: str) -> None:
     origin = request.headers.get("Origin")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-        raise _forbidden(f'it comes from a page of "{shorten(origin)}"')
+        raise _forbidden(f"it comes from a page of {quoted(origin)}")
     fetched = request.headers.get("Sec-Fetch-Site")
     if fetched not in (None, "same-origin", "none"):
-        raise _forbidden(f'it comes from a page of another site ("{shorten(fetched)}")')
+        raise _forbidden(f"it comes from a page of another site ({quoted(fetched)})")
     from_browser = origin is not None or fetched is not None
     if from_browser and request.path.startswith(_PROTECTED):
         given = request.headers.get(TOKEN_HEADER) or _token_of_form()

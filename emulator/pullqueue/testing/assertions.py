@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 from pullqueue.config.model import QueueMode
+from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
@@ -25,7 +26,6 @@ from pullqueue.testing.describing import (
     describe_payload,
     describe_queue,
     describe_task,
-    in_python,
     pull_queues,
 )
 
@@ -39,6 +39,8 @@ class _Untagged(Enum):
 
     def __repr__(self) -> str:
         return "UNTAGGED"
+
+    __str__ = __repr__
 
 
 UNTAGGED: Final = _Untagged.UNTAGGED
@@ -218,7 +220,7 @@ class _Wanted:
         if self.name is not None and task.name != self.name:
             found.append(f'name is "{task.name}"')
         if self.tag is not None and task.tag != (None if self.tag is UNTAGGED else self.tag):
-            found.append("it has no tag" if task.tag is None else f"tag is {in_python(task.tag)}")
+            found.append("it has no tag" if task.tag is None else f"tag is {quoted(task.tag)}")
         payload = self.payload.encode() if isinstance(self.payload, str) else self.payload
         if payload is not None and payload != task.payload:
             found.append(f"payload is {describe_payload(task.payload)}")
@@ -226,7 +228,9 @@ class _Wanted:
 
     def __str__(self) -> str:
         parts = [("name", self.name), ("tag", self.tag), ("payload", self.payload)]
-        given = [f"{word}={in_python(value)}" for word, value in parts if value is not None]
+        given = [
+            f"{word}={quoted(value, limit=1000)}" for word, value in parts if value is not None
+        ]
         return f" with {', '.join(given)}" if given else ""
 
 
@@ -248,9 +252,7 @@ def _checked(queue: object) -> Queue:
     """Return a pull queue; whatever else is given is refused."""
     if not isinstance(queue, Queue):
         name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
-        raise TypeError(
-            f"{in_python(queue)} is not a Queue: pass emulator.queue({in_python(name)})"
-        )
+        raise TypeError(f"{quoted(queue)} is not a Queue: pass emulator.queue({quoted(name)})")
     if queue.mode is not QueueMode.PULL:
         raise InvalidQueueModeError(
             f'queue "{queue.name}" is a push queue, which has no tasks here: its tasks are in '

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from pullqueue.clock import from_usec
 from pullqueue.config.model import QueueMode
+from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event
 from pullqueue.engine.faults import faults_of
@@ -73,9 +73,9 @@ def _summary(queue: Queue) -> str:
 
 def describe_task(task: Task, now_usec: int) -> str:
     """Return a task in one line."""
-    parts = [in_python(task.name)]
+    parts = [quoted(task.name)]
     if task.tag is not None:
-        parts.append(f"tag {in_python(task.tag)}")
+        parts.append(f"tag {quoted(task.tag)}")
     if task.retry_count:
         times = {1: "once", 2: "twice"}.get(task.retry_count, f"{task.retry_count} times")
         parts.append(f"leased {times}")
@@ -98,22 +98,17 @@ def describe_call(call: QueueCall) -> str:
     """Return a call as it is written in Python."""
     arguments = [_short(argument) for argument in call.arguments]
     if call.verb == "lease_tasks_by_tag" and call.options.get("tag") is not None:
-        arguments.append(f"tag={in_python(call.options['tag'])}")
+        arguments.append(f"tag={quoted(call.options['tag'])}")
     return f'{call.verb}({", ".join(arguments)}) on queue "{call.queue.name}"'
 
 
 def _short(argument: object) -> str:
     if isinstance(argument, Task):
-        return in_python(argument.name)
+        return quoted(argument.name)
     if isinstance(argument, list | tuple):
         names = [_short(getattr(item, "name", None) or item) for item in argument[:3]]
         return f"[{', '.join(names)}{', ...' if len(argument) > 3 else ''}]"
-    return in_python(argument)
-
-
-def in_python(value: object) -> str:
-    """Return a value as it is written in Python, text in double quotes."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    return quoted(argument)
 
 
 def _describe_event(event: Event) -> str:

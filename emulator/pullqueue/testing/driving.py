@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from pullqueue.config.model import QueueMode
+from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import movable_clock, queue_of
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
@@ -19,7 +20,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.errors import InternalError, InvalidQueueModeError
 from pullqueue.tasks import DeleteResult
-from pullqueue.testing.describing import describe, in_python, pull_queues
+from pullqueue.testing.describing import describe, pull_queues
 from pullqueue.testing.moving import next_event, sleeping
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -115,7 +116,7 @@ async def drain_async(
             result = worker()
             if not inspect.isawaitable(result):
                 raise TypeError(
-                    f"drain_async: the worker returned {in_python(result)}, which cannot be "
+                    f"drain_async: the worker returned {quoted(result)}, which cannot be "
                     "awaited: use drain() for a worker that is not asynchronous"
                 )
             await interrupter.run(result)
@@ -260,7 +261,7 @@ def _selected(emulator: Emulator, queues: Iterable[Queue | str] | None) -> list[
     if queues is None:
         return pull_queues(emulator)
     if isinstance(queues, str | Queue):
-        raise TypeError(f"queues is {in_python(queues)}: pass a list, queues=[{in_python(queues)}]")
+        raise TypeError(f"queues is {quoted(queues)}: pass a list, queues=[{quoted(queues)}]")
     selected = [queue_of(emulator, queue) for queue in queues]
     if not selected:
         raise ValueError("queues is empty: pass at least one queue, or None for all pull queues")
@@ -282,7 +283,7 @@ def check_is_emulator(emulator: object) -> None:
     """
     if not isinstance(emulator, Emulator):
         raise TypeError(
-            f"{in_python(emulator)} is not an Emulator: pass the emulator, then the worker"
+            f"{quoted(emulator)} is not an Emulator: pass the emulator, then the worker"
         )
 
 
@@ -296,13 +297,13 @@ def refuse_lazy(result: object, name: str) -> None:
         result.close()  # or Python would warn that it was never awaited
     if inspect.isawaitable(result):
         raise TypeError(
-            f"the {name} returned {in_python(result)}, which was not awaited: "
+            f"the {name} returned {quoted(result)}, which was not awaited: "
             f"{'use `await drain_async(...)`, or ' if name == 'worker' else ''}"
             f"pass lambda: asyncio.run({name}())"
         )
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(
-            f"the {name} returned {in_python(result)}, which was not iterated: iterate it, as with "
+            f"the {name} returned {quoted(result)}, which was not iterated: iterate it, as with "
             f"lambda: list({name}())"
         )
 

@@ -17,13 +17,13 @@ from pullqueue import config as queue_yaml
 from pullqueue.clock import Clock, ManualClock
 from pullqueue.config.files import read_bytes
 from pullqueue.config.model import QueueConfig
+from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import Faults
 from pullqueue.engine.names import random_names
 from pullqueue.errors import ClockError, ConfigFileError, InvalidQueueConfigError
 from pullqueue.limits import Limits
 from pullqueue.testing.assertions import remember_added
-from pullqueue.testing.describing import in_python
 from pullqueue.testing.moving import FixtureClock
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def read_config(
         return source
     if not isinstance(source, str | os.PathLike | None):
         raise TypeError(
-            f"config is {in_python(source)}: pass a path, the text of a queue.yaml or a "
+            f"config is {quoted(source)}: pass a path, the text of a queue.yaml or a "
             "QueueConfig; names of queues are given as queues=[...]"
         )
     if isinstance(source, str) and "\n" in source:
@@ -200,7 +200,7 @@ def queue_config(
         InvalidQueueConfigError: an entry is not valid.
     """
     if isinstance(queues, str) or not isinstance(queues, Sequence):
-        raise TypeError(f"queues is {in_python(queues)}: pass a list of queue names or entries")
+        raise TypeError(f"queues is {quoted(queues)}: pass a list of queue names or entries")
     tree: dict[str, object] = {"queue": [_entry(queue) for queue in queues]}
     if total_storage_limit is not None:
         tree["total_storage_limit"] = total_storage_limit
@@ -221,7 +221,7 @@ def _entry(queue: object) -> Mapping[str, object]:
     if isinstance(queue, Mapping):
         return {"mode": "pull", **queue}
     raise TypeError(
-        f"queues contains {in_python(queue)}: pass a queue name, or an entry as in queue.yaml"
+        f"queues contains {quoted(queue)}: pass a queue name, or an entry as in queue.yaml"
     )
 
 
@@ -237,6 +237,6 @@ def parse_time(value: object) -> datetime:
         time = None
     if not isinstance(time, datetime) or time.utcoffset() is None:
         raise ClockError(
-            f"{in_python(value)} is not a time with a time zone: use one, such as 2026-01-01T00:00Z"
+            f"{quoted(value)} is not a time with a time zone: use one, such as 2026-01-01T00:00Z"
         )
     return time
