@@ -362,6 +362,7 @@ def test_filters_and_pages(site: Site, emulator: Emulator) -> None:
     site.press("Filter")
     site.wait_for_rows(11)
     site.press("Clear")
+    site.wait_for_rows(25)
     site.fill("#f-search", "work 1876")
     Select(site.find("#f-state")).select_by_visible_text("available")
     site.press("Filter")
@@ -396,6 +397,7 @@ def test_live(site: Site, emulator: Emulator, server: Server) -> None:
 
     server.stop()
     site.wait_for("The server does not respond", "#status")
+    assert site.find("#live").get_attribute("class") == "lost"
     site.press("Add")
     assert site.find("#payload").get_attribute("value") == "being typed"
 

@@ -200,7 +200,10 @@ def _task(form: Form, limits: Limits) -> tuple[Json, int]:
         ("name", NewTask(name=name or None)),
         ("tag", NewTask(tag=tag or None)),
     ):
-        form.attempt(what, partial(validated_tasks, [new], limits, lambda: 0))
+        try:
+            validated_tasks([new], limits, lambda: 0)
+        except PullQueueError as error:
+            form.errors.setdefault(what, str(error))
     if name and form.text("count") not in ("", "1"):
         form.errors.setdefault("name", "only one task can have this name: remove it, or the count")
     if eta and form.text("countdown"):

@@ -115,13 +115,6 @@ class Form:
             raise FormError(self.errors)
         return found
 
-    def attempt(self, name: str, check: Callable[[], object]) -> None:
-        """Record the error of a field that a check raises."""
-        try:
-            check()
-        except PullQueueError as error:
-            self.errors.setdefault(name, str(error))
-
 
 def carry_out(
     notices: Notices, action: Callable[..., Notice | str], page: str, **values: str

@@ -156,6 +156,17 @@ def test_a_page_of_any_size(client: FlaskClient, state: ServerState) -> None:
     assert client.get("/console/queues/pull?limit=1001").status_code == 400
 
 
+def test_the_filter_keeps_the_order(client: FlaskClient) -> None:
+    """A tag as the filter, and no filter, keep the order and the size of the page."""
+    page = client.get("/console/queues/pull?sort=name&limit=25&state=leased").text
+
+    assert (
+        'href="/console/queues/pull?limit=25&amp;state=leased&amp;sort=name&amp;tag=%3Ci%3E"'
+        in page
+    )
+    assert 'href="/console/queues/pull?limit=25&amp;sort=name">Clear' in page
+
+
 def test_a_large_snapshot(client: FlaskClient, state: ServerState) -> None:
     """A file larger than other requests may be is loaded all the same."""
     for place in range(17):

@@ -53,13 +53,18 @@
     status.replaceChildren(note);
   };
 
+  const setLost = (value) => {
+    lost = value;
+    button.classList.toggle("lost", lost);
+  };
+
   const refresh = async () => {
     try {
       const answer = await fetch(address(), { headers: { Accept: "text/html" } });
       if (!answer.ok) throw new Error(`status ${answer.status}`);
       const copy = parse(await answer.text());
       if (lost) status.replaceChildren();
-      lost = false;
+      setLost(false);
       for (const old of document.querySelectorAll("[data-live]")) {
         const fresh = copy.getElementById(old.id);
         if (fresh && old.outerHTML !== fresh.outerHTML) replace(old, document.adoptNode(fresh));
@@ -71,7 +76,7 @@
     } catch (error) {
       const why = error instanceof TypeError ? "The server does not respond" : "This page cannot be refreshed";
       if (!lost) say(`${why} (${error.message}). It shows what was known before.`);
-      lost = true;
+      setLost(true);
     }
   };
 
