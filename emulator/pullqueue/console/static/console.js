@@ -25,11 +25,6 @@
 
   const parse = (text) => new DOMParser().parseFromString(text, "text/html");
 
-  // Shows what only works with this script.
-  const equip = (root) => {
-    for (const each of root.querySelectorAll(".only-script, [data-copy]")) each.hidden = false;
-  };
-
   const replace = (old, fresh) => {
     for (const box of old.querySelectorAll("input:checked")) {
       const same = fresh.querySelector(`#${CSS.escape(box.id)}`);
@@ -37,7 +32,6 @@
     }
     const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
     old.replaceWith(fresh);
-    equip(fresh);
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   };
 
@@ -174,10 +168,9 @@
 
   const url = address();
   if (url.href !== location.href) history.replaceState(null, "", url);
-  equip(document);
   document.getElementById("show-keys").addEventListener("click", () => keys.showModal());
   button.addEventListener("click", () => setLive(!live));
-  button.hidden = false;
+  document.documentElement.classList.add("script");
   button.setAttribute("aria-pressed", String(live));
   document.querySelector("[aria-invalid]")?.focus();
   setTimeout(tick, PERIOD);
