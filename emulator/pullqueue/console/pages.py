@@ -308,8 +308,8 @@ class Pages:
         last = events[-1] if events else {"kind": None}
         task: Json | None = None
         if last["kind"] in (None, EventKind.EXHAUSTED.value):
-            query = {"search": name, "payload": "full", "limit": "1000"}
-            listed = self._ask("listQueueExhausted", query, queue=queue)["tasks"]
+            query = {"queue": queue, "search": name, "payload": "full", "limit": "1000"}
+            listed = self._ask("listExhausted", query)["tasks"]
             task = next((task for task in listed if task["name"] == name), None)
         if last["kind"] is None and task is None and isinstance(error, UnknownTaskError):
             raise error

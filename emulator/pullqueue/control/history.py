@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import re
 from itertools import islice
 from typing import Annotated
@@ -117,18 +116,6 @@ def get_history(state: ServerState, queue: str, task: str) -> list[Event]:
     return [Event.of(event, queue) for event in events]
 
 
-@operation("GET", "/queues/{queue}/events", key="events")
-def list_queue_events(state: ServerState, queue: str, query: PageQuery) -> list[Event]:
-    """List what happened in a queue, the latest first."""
-    return _latest({queue: state.emulator.queue(queue).events()}, query.limit)
-
-
-@operation("GET", "/events", key="events")
-def list_events(state: ServerState, query: PageQuery) -> list[Event]:
-    """List what happened in all queues, the latest first."""
-    return _latest({queue.name: queue.events() for queue in state.pull_queues()}, query.limit)
-
-
 @operation("GET", "/requests")
 def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     """List the latest requests to the API and their responses, newest first."""
@@ -178,15 +165,3 @@ def list_depths(state: ServerState) -> dict[str, list[Depth]]:
     """Return the depths of the queues over the last hour, the current ones last."""
     state.depths.sample()
     return state.depths.read()
-
-
-def _latest(by_queue: dict[str, list[EngineEvent]], limit: int) -> list[Event]:
-    latest = heapq.nlargest(
-        limit,
-        (
-            (event.usec, place, name, event)
-            for name, events in by_queue.items()
-            for place, event in enumerate(events)
-        ),
-    )
-    return [Event.of(event, name) for _, _, name, event in latest]

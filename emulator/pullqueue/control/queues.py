@@ -140,12 +140,6 @@ def purge_queue(state: ServerState, queue: str) -> models.Count:
     return state.emulator.queue(queue).purge()
 
 
-@operation("POST", "/purge", key="deleted")
-def purge_all(state: ServerState) -> models.Count:
-    """Delete all tasks of all pull queues that are not disabled."""
-    return sum(queue.purge() for queue in state.pull_queues() if not queue.disabled)
-
-
 @operation("GET", f"{_QUEUE}/tasks")
 def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks:
     """List tasks in order of eta and arrival, without leasing them."""
@@ -264,21 +258,11 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     return Changed(changed=changed, failed=dict(islice(failed.items(), _FAILED)))
 
 
-@operation("GET", f"{_QUEUE}/exhausted")
-def list_queue_exhausted(state: ServerState, queue: str, query: ListQuery) -> models.Tasks:
-    """List the exhausted tasks of a queue, the latest first."""
-    return _exhausted([state.emulator.queue(queue)], query)
-
-
 @operation("GET", "/exhausted")
 def list_exhausted(state: ServerState, query: ExhaustedQuery) -> models.Tasks:
     """List the exhausted tasks of all queues, the latest first."""
     name = given(query.queue)
     queues = state.pull_queues() if name is None else [state.emulator.queue(name)]
-    return _exhausted(queues, query)
-
-
-def _exhausted(queues: list[Queue], query: ListQuery) -> models.Tasks:
     found = [(task, queue) for queue in queues for task in _matching(queue, query, exhausted=True)]
     found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
     start = given(query.offset) or 0
