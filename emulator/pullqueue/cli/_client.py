@@ -60,9 +60,9 @@ class Client:
         """Read something; parameters that are None are left out."""
         return self.call("GET", path, **query)
 
-    def post(self, path: str, body: Mapping[str, object] | None = None) -> Json:
-        """Change something."""
-        return self.call("POST", path, json.dumps(body or {}).encode())
+    def post(self, path: str, /, **fields: object) -> Json:
+        """Change something; fields that are None are left out."""
+        return self.call("POST", path, json.dumps(given(fields)).encode())
 
     def call(self, verb: str, path: str, body: bytes | None = None, /, **query: object) -> Json:
         """Send a request and return the JSON object of the response.
@@ -71,8 +71,8 @@ class Client:
             RefusedError: the server refuses it.
             UnreachableError: there is no server, or it is not a pullqueue.
         """
-        given = {name: value for name, value in query.items() if value is not None}
-        data = self.read(verb, f"{path}?{urlencode(given)}" if given else path, body)
+        parameters = urlencode(given(query))
+        data = self.read(verb, f"{path}?{parameters}" if parameters else path, body)
         try:
             return dict(json.loads(data))
         except (ValueError, TypeError, RecursionError):
@@ -138,6 +138,11 @@ class Client:
             f"the server at {self.url} is not a pullqueue, or another version: pass its address "
             f"with --url or {ADDRESS_VARIABLE}"
         )
+
+
+def given(fields: Mapping[str, object]) -> Json:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def queue_path(*names: str) -> str:

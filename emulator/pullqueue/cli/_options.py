@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -19,7 +19,7 @@ from pullqueue.cli._output import AS_JSON
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+Command = Callable[..., Any]
 
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 
@@ -87,7 +87,7 @@ def _keep_json(ctx: click.Context, _parameter: click.Parameter, given: bool) -> 
     ctx.meta[AS_JSON] = given or ctx.meta.get(AS_JSON, False)
 
 
-def server_options(command: _Command) -> _Command:
+def server_options(command: Command) -> Command:
     """Add --url, which becomes the parameter `client`, and --json, which `show` respects."""
     url = click.option(
         "--url",
@@ -147,7 +147,7 @@ task_argument = click.argument("task", shell_complete=complete_task)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-def emulator_options(command: _Command) -> _Command:
+def emulator_options(command: Command) -> Command:
     """Add QUEUE_YAML and the options of an emulator that is started for a command."""
     options = (
         click.argument("queue_yaml", required=False, type=click.Path(path_type=Path)),

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pullqueue.cli._output import say
 from pullqueue.config.files import replace_file, unwritable
@@ -32,56 +32,44 @@ _STOP_SECONDS = 3.0
 """How long calls may take to finish when the server is to end."""
 _EXTRAS = ("verb", "path", "status")
 """What the record of a request has beside its message."""
-_OTHERS = 0o077
-_FEWEST_CHARACTERS = 32
-_SECRET_BYTES = 32
+_SECRET_CHARACTERS = 32
+"""Minimum length of a secret."""
 
 _log = logging.getLogger("pullqueue.serve")
 
 
-class _JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+class _Formatter(logging.Formatter):
+    """Formats a record as a line of text, or as one JSON object per line.
+
+    Control characters, which forge lines and steer terminals, are escaped.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as JSON."""
+        """Return a record and its traceback."""
+        message = escaped(record.getMessage())
+        traceback = self.formatException(record.exc_info) if record.exc_info else ""
+        if not self._as_json:
+            # A traceback is indented: no line of it looks like a record.
+            lines = [f"  {escaped(line)}" for line in traceback.splitlines()]
+            return "\n".join([f"{record.levelname} {record.name}: {message}", *lines])
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message,
         }
-        line.update({name: vars(record)[name] for name in _EXTRAS if name in vars(record)})
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-class _TextFormatter(logging.Formatter):
-    """One line a record, and a traceback indented below it: no line of it looks like a record."""
-
-    def formatException(self, ei: Any) -> str:  # noqa: ANN401, N802 - as in logging
-        """Return a traceback."""
-        lines = super().formatException(ei).splitlines()
-        return "\n".join(f"  {escaped(line)}" for line in lines)
-
-
-class _Escaping(logging.Filter):
-    """Escapes control characters, which forge lines and steer terminals, in every message."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Escape the message of a record."""
-        record.msg, record.args = escaped(record.getMessage()), ()
-        return True
+        line |= {name: vars(record)[name] for name in _EXTRAS if name in vars(record)}
+        return json.dumps(line | ({"traceback": traceback} if traceback else {}))
 
 
 def set_up_logs(*, log_format: str, log_level: str) -> None:
-    """Write the logs to the standard error stream, as text or as one JSON object a line."""
+    """Write the logs to the standard error stream, as text or as JSON."""
     handler = logging.StreamHandler()
-    handler.addFilter(_Escaping())
-    if log_format == "json":
-        handler.setFormatter(_JsonFormatter())
-    else:
-        handler.setFormatter(_TextFormatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_Formatter(as_json=log_format == "json"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("pullqueue").setLevel(log_level.upper())
 
@@ -101,12 +89,12 @@ def secret_of(path: Path) -> str:
         raise ConfigFileError(f'no secret in "{path}": {reason_of(error)}') from None
     except UnicodeDecodeError:
         raise ConfigFileError(f'no secret in "{path}": it is not UTF-8') from None
-    if len(secret) < _FEWEST_CHARACTERS:
+    if len(secret) < _SECRET_CHARACTERS:
         raise ConfigFileError(
             f'the secret in "{path}" has {len(secret)} characters, and could be guessed: use '
-            f"{_FEWEST_CHARACTERS} or more, or remove the file to have one generated"
+            f"{_SECRET_CHARACTERS} or more, or remove the file to have one generated"
         )
-    if os.name == "posix" and mode & _OTHERS:
+    if os.name == "posix" and mode & 0o077:
         say(
             f'warning: the secret in "{path}" can be read by other users (mode {mode:04o}): run '
             "`chmod 600` on it",
@@ -117,7 +105,7 @@ def secret_of(path: Path) -> str:
 
 def _make_secret(path: Path) -> None:
     """Write a secret for its owner only; if several servers do so at once, all use the same one."""
-    text = f"{secrets.token_hex(_SECRET_BYTES)}\n"
+    text = f"{secrets.token_hex(_SECRET_CHARACTERS)}\n"
     # Whole before it has its name: nobody must find half a secret, now or after a full disk.
     whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

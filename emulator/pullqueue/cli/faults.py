@@ -38,24 +38,25 @@ def list_(*, client: Client) -> None:
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("call", required=False, type=click.Choice(VERBS), metavar="[CALL]")
 @click.option("--error", help="Error that the calls raise, such as TransientError.")
-@click.option(
-    "--seconds", type=Number(0), metavar="SECONDS", help="Latency in seconds, by the manual clock."
-)
+@click.option("--seconds", type=Number(0), help="Latency in seconds, by the manual clock.")
 @click.option(
     "--queue", help="Affect only calls on this queue. Default: all.", shell_complete=complete_queue
 )
 @click.option(
-    "--times", type=int, help="Maximum number of times the fault triggers. Default: always."
+    "--times",
+    type=click.IntRange(1),
+    help="Maximum number of times the fault triggers. Default: always.",
 )
-@click.option("--after", type=int, help="Number of calls that succeed first. Default: 0.")
-@click.option("--every", type=int, help="Trigger at every second, third... call. Default: 1.")
+@click.option(
+    "--after", type=click.IntRange(0), help="Number of calls that succeed first. Default: 0."
+)
+@click.option("--every", type=click.IntRange(1), help="Trigger at every Nth call. Default: 1.")
 @click.option(
     "--probability",
-    type=Number(0, 1),
-    metavar="NUMBER",
-    help="Probability to trigger, more than 0 and at most 1. Default: 1.",
+    type=Number(0, 1, min_open=True),
+    help="Probability to trigger at each call. Default: 1.",
 )
-@click.option("--seed", type=int, help="Seed of the probability.")
+@click.option("--seed", type=int, help="Seed of the random numbers, for repeatable tests.")
 @server_options
 def add(*, client: Client, **order: str | float | None) -> None:
     """Set a fault of a KIND for a CALL.
@@ -67,8 +68,7 @@ def add(*, client: Client, **order: str | float | None) -> None:
     A CALL is one of add, lease_tasks, lease_tasks_by_tag, modify_task_lease, delete_tasks, purge,
     fetch_statistics, get_task and list_tasks.
     """
-    given = {name: value for name, value in order.items() if value is not None}
-    answer = client.post("/faults", given)
+    answer = client.post("/faults", **order)
     show(answer, Table(_HEAD, [_row(answer["fault"])]))
 
 

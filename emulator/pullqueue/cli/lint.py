@@ -47,7 +47,9 @@ def usable_files() -> Iterator[None]:
 @click.command
 @click.argument("paths", nargs=-1, metavar="[FILE|FOLDER|-]...")
 @click.option(
-    "--profile", type=click.Choice(PROFILES), help="Rules of which program to apply [gcloud]."
+    "--profile",
+    type=click.Choice(PROFILES),
+    help="Rules of which program to apply. Default: gcloud.",
 )
 @click.option("--select", multiple=True, metavar="RULE", help="Check these rules only.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Do not check these rules.")
@@ -60,20 +62,20 @@ def usable_files() -> Iterator[None]:
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "info", "never"]),
-    help="Lowest severity that makes the exit status 1 [error].",
+    help="Lowest severity that makes the exit status 1. Default: error.",
 )
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(list(FORMATS)),
-    help="Output format [full; github under GitHub Actions].",
+    help="Output format. Default: full; github under GitHub Actions.",
 )
 @click.option(
     "--color",
     "colour",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
-    help="Colour of the full format [auto]; NO_COLOR and FORCE_COLOR are respected.",
+    help="Colour of the full format; NO_COLOR and FORCE_COLOR are respected.",
 )
 @click.option(
     "--fix", is_flag=True, help="Fix what can be fixed without changing the meaning of the file."
@@ -98,7 +100,9 @@ def usable_files() -> Iterator[None]:
     "--force-exclude", is_flag=True, help="Leave out named files, too, if they are excluded."
 )
 @click.option(
-    "--config", metavar="FILE", help="Read settings from this TOML file only [pyproject.toml]."
+    "--config",
+    metavar="FILE",
+    help="Read settings from this TOML file only. Default: pyproject.toml.",
 )
 @click.option("--baseline", metavar="FILE", help="Do not report the findings in this file.")
 @click.option(
@@ -186,7 +190,10 @@ def _severity(rule: Rule) -> str:
 @click.command
 @click.argument("queue_xml", metavar="QUEUE_XML")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="File to write [standard output]."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File to write. Default: standard output.",
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.pass_context

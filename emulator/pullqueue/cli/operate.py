@@ -40,7 +40,6 @@ _file_argument = click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--timeout",
     type=Number(0),
-    metavar="SECONDS",
     default=30.0,
     help="Maximum time to wait in seconds; 0 checks once.",
 )
@@ -183,7 +182,7 @@ def advance(*, by: str, client: Client) -> None:
     match = _SPAN.fullmatch(by.strip())
     if match is None:
         raise click.UsageError(f'BY is "{by}": use seconds, or a time span such as 10min, 2h or 7d')
-    _show_clock(client.post("/clock", {"advance": float(match[1]) * _SECONDS[match[2]]}))
+    _show_clock(client.post("/clock", advance=float(match[1]) * _SECONDS[match[2]]))
 
 
 @clock.command("move-to")
@@ -191,7 +190,7 @@ def advance(*, by: str, client: Client) -> None:
 @server_options
 def move_to(*, time: str, client: Client) -> None:
     """Move the clock forward to a TIME such as 2026-01-01T00:00:00Z."""
-    _show_clock(client.post("/clock", {"move_to": time}))
+    _show_clock(client.post("/clock", move_to=time))
 
 
 def _show_clock(answer: Json) -> None:
@@ -205,7 +204,7 @@ def _show_clock(answer: Json) -> None:
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     default=STDIN,
-    help="File to write. Default: standard output.",
+    help="File to write; - is standard output.",
 )
 @click.option(
     "--force", is_flag=True, help="Overwrite any file, not just keys that pullqueue made."
@@ -222,8 +221,8 @@ def credentials(*, email: str, client: Client, output: Path, force: bool) -> Non
             f'"{output}" exists, and is not a key that pullqueue made: name another file, or '
             "overwrite it with --force"
         )
-    key = client.read("POST", "/credentials", json.dumps({"email": email}).encode())
-    _write(key, output, f"the key of {email}")
+    key = json.dumps(client.post("/credentials", email=email), indent=2)
+    _write(f"{key}\n".encode(), output, f"the key of {email}")
 
 
 def _is_replaceable(path: Path) -> bool:

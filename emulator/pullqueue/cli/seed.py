@@ -52,7 +52,7 @@ def seed(*, file: Path, client: Client) -> None:
         for batch in _batches(seeds):
             tasks = [seed.task for seed in batch]
             try:
-                answer = client.post(queue_path(batch[0].queue, "tasks"), {"tasks": tasks})
+                answer = client.post(queue_path(batch[0].queue, "tasks"), tasks=tasks)
             except RefusedError as error:
                 raise _refused(batch, error.message, added) from None
             added += len(answer["tasks"])

@@ -24,14 +24,8 @@ if TYPE_CHECKING:
     from pullqueue.server.lifecycle import Server
 
 _PORT = click.IntRange(0, 65535)
-_PROJECT = re.compile(
-    r"""
-    (?: [a-z] ~ )?                # the partition, as in s~my-app
-    (?: [a-z0-9.-]+ : )?          # the domain, as in example.com:my-app
-    [a-zA-Z0-9] [a-zA-Z0-9_-]*
-    """,
-    re.ASCII | re.VERBOSE,
-)
+_PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.ASCII)
+"""With a partition (s~my-app) or a domain (example.com:my-app), or without."""
 _HOST_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
 _TASK = '{"payloadBase64": "aGVsbG8="}'
 
@@ -208,10 +202,8 @@ def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
     else:
         say(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
     without_password = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", store)
-    say(
-        "Tasks are stored in "
-        + ("memory, until the server stops" if store == "memory" else without_password)
-    )
+    where = "memory, until the server stops" if store == "memory" else without_password
+    say(f"Tasks are stored in {where}")
     if isinstance(emulator.clock, ManualClock):
         say("The clock is manual: move it with `pullqueue clock advance 60`")
     loopback = is_loopback(host)
@@ -241,7 +233,8 @@ def _print_attempt(server: Server, pull: list[Queue], *, acl: bool) -> None:
     if acl:
         from pullqueue.api.tokens import DEFAULT_SCOPES  # noqa: PLC0415 - imports Flask
 
-        writers = [(each, email) for each in pull for email in _writers(each)]
+        entries = [(queue, entry) for queue in pull for entry in queue.settings.acl or ()]
+        writers = [(queue, entry.writer_email) for queue, entry in entries if entry.writer_email]
         if not writers:
             return
         queue, email = writers[0]
@@ -250,7 +243,3 @@ def _print_attempt(server: Server, pull: list[Queue], *, acl: bool) -> None:
     project = server.emulator.project or "my-app"
     url = f"{server.url}/taskqueue/v1beta2/projects/{project}/taskqueues/{queue.name}/tasks"
     click.echo(f"Add a task:\n  curl{header} -d {shlex.quote(_TASK)} {shlex.quote(url)}")
-
-
-def _writers(queue: Queue) -> list[str]:
-    return [entry.writer_email for entry in queue.settings.acl or () if entry.writer_email]

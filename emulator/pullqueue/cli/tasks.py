@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from pullqueue.cli._client import Client, Json, queue_path
+from pullqueue.cli._client import Client, Json, given, queue_path
 from pullqueue.cli._options import (
+    Command,
     Number,
     complete_task,
     queue_argument,
@@ -34,10 +33,9 @@ from pullqueue.tasks import count_tasks, why_in_use
 
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
 _PAGE = 1000
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _seconds_option = click.option(
-    "--seconds", type=Number(0), metavar="SECONDS", default=60, help="Lease duration in seconds."
+    "--seconds", type=Number(0), default=60, help="Lease duration in seconds."
 )
 _names_argument = click.argument(
     "names", nargs=-1, metavar="[TASK]...", shell_complete=complete_task
@@ -49,7 +47,7 @@ _state_option = click.option(
 )
 
 
-def _filter_options(command: _Command) -> _Command:
+def _filter_options(command: Command) -> Command:
     """Add --tag and --search."""
     tag = click.option("--tag", help="Only tasks with this tag.")
     search = click.option("--search", help="Only tasks with this text in name or payload.")
@@ -82,25 +80,22 @@ def list_(
     often it was leased, of how often it can be. Exhausted tasks are listed with --state exhausted,
     the latest first.
     """
-    by_offset = state == "exhausted"
     found: list[Json] = []
-    after, more = None, True
-    while more and len(found) < limit:
+    while True:
         page = client.get(
             queue_path(queue, "tasks"),
             limit=min(_PAGE, limit - len(found)),
+            offset=len(found),
             state=state,
             tag=tag,
             search=search,
-            after=after,
-            offset=len(found) if by_offset else None,
         )
         found += page["tasks"]
-        after = page["next"]
-        more = len(found) < page["total"] if by_offset else after is not None
+        if not page["tasks"] or len(found) >= min(limit, page["total"]):
+            break
     empty = "" if found else _none_in(client, queue)
-    show({"tasks": found, "next": after}, _table(found, empty=empty))
-    if more:
+    show({"tasks": found, "total": page["total"]}, _table(found, empty=empty))
+    if found and len(found) < page["total"]:
         note(f"there are more: list them with --limit {limit * 10}")
 
 
@@ -140,9 +135,7 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
 @click.option("--name", help="Name of the task. Default: generated.")
 @click.option("--tag", help="Tag of the task. Default: none.")
 @click.option("--eta", help="Earliest time of a lease, such as 2026-01-01T00:00:00Z. Default: now.")
-@click.option(
-    "--countdown", type=Number(0), metavar="SECONDS", help="The same, as a delay in seconds."
-)
+@click.option("--countdown", type=Number(0), help="The same, as a delay in seconds.")
 @server_options
 def add(
     *, queue: str, payload: str | None, file: Path | None, client: Client, **fields: str | float
@@ -152,12 +145,12 @@ def add(
     PAYLOAD is its text; `-` reads it from standard input.
     """
     if (payload is None) == (file is None):
-        raise click.UsageError("pass either a PAYLOAD or --file, not both")
+        raise click.UsageError("pass either a PAYLOAD or --file")
     if payload == STDIN:
         file = Path(STDIN)
     data = content_of(file) if file is not None else (payload or "").encode()
-    task = {"payload_base64": b64encode(data).decode(), **_given(fields)}
-    answer = client.post(queue_path(queue, "tasks"), {"tasks": [task]})
+    task = {"payload_base64": b64encode(data).decode(), **given(fields)}
+    answer = client.post(queue_path(queue, "tasks"), tasks=[task])
     for name, reason in answer["refused"].items():
         in_use = why_in_use(existing=reason == "exists")
         message = f'task "{name}" of queue "{queue}" {in_use}: choose another name'
@@ -168,7 +161,7 @@ def add(
 @tasks.command
 @queue_argument
 @_seconds_option
-@click.option("--max", "count", type=int, default=1, help="Maximum number of tasks.")
+@click.option("--max", "count", type=click.IntRange(1), default=1, help="Maximum number of tasks.")
 @click.option("--tag", help="Only tasks with this tag.")
 @click.option("--by-tag", is_flag=True, help="Only tasks with the tag of the first available one.")
 @server_options
@@ -176,9 +169,13 @@ def lease(
     *, queue: str, seconds: float, count: int, tag: str | None, by_tag: bool, client: Client
 ) -> None:
     """Lease the first available tasks of QUEUE."""
-    request = {"lease_seconds": seconds, "max_tasks": count, "tag": tag}
-    grouped = {"group_by_tag": True} if by_tag else {}
-    answer = client.post(queue_path(queue, "lease"), _given(request) | grouped)
+    answer = client.post(
+        queue_path(queue, "lease"),
+        lease_seconds=seconds,
+        max_tasks=count,
+        tag=tag,
+        group_by_tag=by_tag or None,
+    )
     limited = answer["rate_limited"]
     empty = "more lease calls than the queue permits in a second" if limited else "nothing to lease"
     show(answer, _table(answer["tasks"], empty=empty))
@@ -205,7 +202,7 @@ def release(*, queue: str, task: str, client: Client) -> None:
 
 def _change_lease(client: Client, queue: str, task: str, seconds: float) -> None:
     path = queue_path(queue, "tasks", task, "lease")
-    answer = client.post(path, {"lease_seconds": seconds})
+    answer = client.post(path, lease_seconds=seconds)
     show(answer, _table([answer["task"]]))
 
 
@@ -228,7 +225,7 @@ def delete(
     if not names and not yes:
         found = client.get(queue_path(queue, "tasks"), limit=1, offset=0, **chosen)
         confirm(f'Delete {count_tasks(found["total"])} of queue "{queue}"?')
-    return _change(client, queue, {"action": "delete", **chosen}, "deleted")
+    return _change(client, queue, "deleted", action="delete", **chosen)
 
 
 @tasks.command
@@ -246,7 +243,7 @@ def requeue(
     one cannot be requeued.
     """
     chosen = _chosen(names, {"all": all_ or None, **options})
-    return _change(client, queue, {"action": "requeue", **chosen}, "requeued")
+    return _change(client, queue, "requeued", action="requeue", **chosen)
 
 
 @tasks.command
@@ -262,25 +259,21 @@ def purge(*, queue: str, yes: bool, client: Client) -> None:
     show(answer, f"{answer['deleted']} deleted")
 
 
-def _given(fields: Json) -> Json:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _chosen(names: tuple[str, ...], options: Json) -> Json:
     """Return which tasks are meant: either those of the names, or those that options select.
 
     Raises:
         UsageError: there are neither names nor options, or both.
     """
-    filters = _given(options)
+    filters = given(options)
     if bool(filters) == bool(names):
         raise click.UsageError("pass either names of tasks or options that select some")
     return {"tasks": list(names)} if names else filters
 
 
-def _change(client: Client, queue: str, change: Json, done: str) -> int:
+def _change(client: Client, queue: str, done: str, **change: object) -> int:
     """Change many tasks; return 1 if some could not be changed."""
-    answer = client.post(queue_path(queue, "change"), change)
+    answer = client.post(queue_path(queue, "change"), **change)
     show(answer, f"{answer['changed']} {done}")
     for name, reason in answer["failed"].items():
         note(f"{name} {reason}")
