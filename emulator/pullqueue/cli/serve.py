@@ -57,7 +57,6 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
 )
 @click.option(
     "--secret-file",
-    "secret_path",
     type=click.Path(path_type=Path, dir_okay=False),
     help="File with the secret that signs keys and tokens, which stay valid after a restart and "
     "for every server with this file. It is created if it does not exist.",
@@ -83,7 +82,7 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
 @click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes.")
 @click.option(
     "--allow-host",
-    "allowed_hosts",
+    "host_names",
     multiple=True,
     callback=checked(
         _HOST_NAME.fullmatch, "host name: use one without a port, such as queues.internal"
@@ -93,7 +92,6 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
 )
 @click.option(
     "--port-file",
-    "port_path",
     type=click.Path(path_type=Path, dir_okay=False),
     help="File that contains the port while the server runs.",
 )
@@ -117,7 +115,7 @@ def serve(
     grpc_port: int | None,
     project: str | None,
     auth: str,
-    secret_path: Path | None,
+    secret_file: Path | None,
     profile: str,
     store: str,
     clock: str,
@@ -125,8 +123,8 @@ def serve(
     api_upstream: str | None,
     max_tasks: int,
     watch: bool,
-    allowed_hosts: tuple[str, ...],
-    port_path: Path | None,
+    host_names: tuple[str, ...],
+    port_file: Path | None,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -159,12 +157,12 @@ def serve(
             port=port,
             grpc_port=grpc_port,
             acl=acl,
-            secret=_service.secret_of(secret_path) if secret_path else None,
+            secret=_service.secret_of(secret_file) if secret_file else None,
             api_upstream=api_upstream,
             config_file=ConfigFile(file, profile=profile),
-            host_names=allowed_hosts,
+            host_names=host_names,
         )
-        with server, _service.port_file(port_path, server):
+        with server, _service.port_file(port_file, server):
             _greet(server, host=host, store=store, acl=acl)
             _service.tell_systemd("READY=1")
             signals.keep(server.state, watch=watch)

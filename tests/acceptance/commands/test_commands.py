@@ -146,6 +146,16 @@ def test_the_clock(run: Run) -> None:
     assert "never goes back" in back.err
 
 
+def test_options_of_a_group(run: Run) -> None:
+    """--url and --json before the name of a command count for it, too."""
+    away = run("clock", "--url", "127.0.0.1:9", "advance", "60")
+
+    assert "no pullqueue responds at http://127.0.0.1:9" in away.err
+    assert run("clock").out.startswith("2026-01-01T00:00:00")
+    assert json.loads(run("clock", "--json", "advance", "60").out)["manual"] is True
+    assert json.loads(run("faults", "--json", "list").out) == {"faults": []}
+
+
 def test_faults(run: Run) -> None:
     """Set, listed, removed by number, and all of them."""
     assert run("faults").out == "no faults\n"
