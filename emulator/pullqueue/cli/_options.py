@@ -56,21 +56,18 @@ def checked(is_valid: Callable[[str], object], what: str) -> Callable[..., Any]:
 
 def server_url(_ctx: click.Context, _parameter: click.Parameter, address: str) -> str:
     """Return the URL of an address: HOST:PORT, or a URL, perhaps with a path or without a port."""
-    url = address if "://" in address else f"http://{address}"
-    if not (is_host_and_port(address) or ("://" in address and _is_url(address))):
+    is_url = "://" in address
+    url = address if is_url else f"http://{address}"
+    try:
+        parts = urlsplit(url)
+        valid = parts.hostname and parts.port != 0 and (parts.port or is_url)
+    except ValueError:
+        valid = False
+    if not valid or parts.scheme not in ("http", "https") or re.search(r"\s", url):
         raise click.BadParameter(
             f'"{address}" is not a valid address: use HOST:PORT, such as localhost:{DEFAULT_PORT}'
         )
     return url.rstrip("/")
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        usable = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    return usable and parts.scheme in ("http", "https") and not re.search(r"\s", text)
 
 
 def _client(ctx: click.Context, parameter: click.Parameter, address: str) -> Client:

@@ -147,11 +147,7 @@ class _Document:
             raise place.refusal(report.message) from None
 
     def _check_events(self, text: str) -> None:
-        """Check what would make the tree of a hostile file huge, endless or too deep for C.
-
-        Raises:
-            ClickException: the file is nested too deeply, has aliases or a second document.
-        """
+        """Check what would make the tree of a hostile file huge, endless or too deep for C."""
         depth = documents = 0
         for event in yaml.parse(text, _LOADER):
             if isinstance(event, yaml.AliasEvent):
@@ -219,11 +215,7 @@ class _Document:
 
 
 def _checked(entry: Entry) -> tuple[Json, int]:
-    """Return the fields of a task as the server takes them, and how many copies to add.
-
-    Raises:
-        ClickException: they are not those of a task.
-    """
+    """Return the fields of a task as the server takes them, and how many copies to add."""
     fields = {name: value for name, value in entry.fields.items() if value is not None}
     for field in fields:
         if field not in _ADVICE:

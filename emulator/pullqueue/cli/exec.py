@@ -143,11 +143,7 @@ def _hint_at_default_server(queue_yaml: Path | None) -> str | None:
 
 
 def _check_answers(address: str) -> None:
-    """Check that pullqueue listens at an address; warn if it has no SDK.
-
-    Raises:
-        ServerAddressError: nothing listens there, or something else, or the server refuses.
-    """
+    """Check that pullqueue listens at an address; warn if it has no SDK."""
     given = f'{ADDRESS_VARIABLE} is "{address}"'
     if not is_host_and_port(address):
         raise ServerAddressError(

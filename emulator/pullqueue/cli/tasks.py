@@ -260,11 +260,7 @@ def purge(*, queue: str, yes: bool, client: Client) -> None:
 
 
 def _chosen(names: tuple[str, ...], options: Json) -> Json:
-    """Return which tasks are meant: either those of the names, or those that options select.
-
-    Raises:
-        UsageError: there are neither names nor options, or both.
-    """
+    """Return which tasks are meant: either those of the names, or those that options select."""
     filters = given(options)
     if bool(filters) == bool(names):
         raise click.UsageError("pass either names of tasks or options that select some")
