@@ -49,10 +49,12 @@ class Request(Model):
 
     number: Count
     time: Time
-    interface: str
-    method: str
-    queue: str
-    verb: str
+    interface: Annotated[str, Meta(description="REST, gRPC or SDK.")]
+    method: Annotated[
+        str, Meta(description="Such as `tasks.lease` or `taskqueue.BulkAdd`; empty if it has none.")
+    ]
+    queue: Annotated[str, Meta(description="Empty if it is about none.")]
+    verb: Annotated[str, Meta(description="That of HTTP; CALL for the SDK in process.")]
     path: str
     query: str
     client: str

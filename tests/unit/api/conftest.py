@@ -20,12 +20,6 @@ from pullqueue.server.lifecycle import Server
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """Return a clock that is at 2026-01-01."""
-    return ManualClock()
-
-
-@pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
     """Return an emulator with the queues pull, limited and push."""
     return Emulator(CONFIG, clock=clock)

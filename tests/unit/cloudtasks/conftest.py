@@ -30,12 +30,6 @@ queue:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """Return the clock of the emulator."""
-    return ManualClock()
-
-
-@pytest.fixture
 def limits() -> Limits:
     """Return the limits of the emulator."""
     return Limits()

@@ -40,12 +40,6 @@ def settings_of(leases: int | None = None) -> QueueSettings:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """Return the clock of `queue`."""
-    return ManualClock()
-
-
-@pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
     """Return an emulator whose queue's tasks can be leased twice."""
     return Emulator(QueueConfig(queues=(settings_of(leases=2),)), clock=clock)

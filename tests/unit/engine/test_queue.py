@@ -72,12 +72,6 @@ def emulator_of(
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """Return the clock of `queue`."""
-    return ManualClock()
-
-
-@pytest.fixture
 def queue(clock: ManualClock) -> Queue:
     """Return a pull queue without limits."""
     return emulator_of(pull("pull"), clock=clock).queue("pull")

@@ -40,12 +40,6 @@ CONFIG = QueueConfig(
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """The emulator's clock, which the client goes by as well."""
-    return ManualClock()
-
-
-@pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
     """An emulator with queues of every kind."""
     return Emulator(CONFIG, clock=clock)

@@ -19,12 +19,6 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """Return a clock that the test moves."""
-    return ManualClock()
-
-
-@pytest.fixture
 def emulator(url: str, clock: ManualClock) -> Iterator[Emulator]:
     """Yield an emulator with an empty store."""
     emulator = Emulator(config_of(2), clock=clock, limits=LIMITS, store=url)

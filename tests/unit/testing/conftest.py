@@ -24,12 +24,6 @@ queue:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    """A clock that only the test moves."""
-    return ManualClock()
-
-
-@pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
     """Two pull queues, one with a retry limit, and a push queue."""
     return Emulator.from_text(YAML, clock=clock)
