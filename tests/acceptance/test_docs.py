@@ -66,6 +66,11 @@ def test_no_block_is_overlooked(page: Path) -> None:
     assert [text for text in indented if not text.startswith(ELSEWHERE)] == []
 
 
+def test_each_link_has_a_text() -> None:
+    """Sphinx would fill in a title; who reads the files in a checkout would see nothing."""
+    assert [page for page in DOCUMENTS if "[](" in page.read_text("utf-8")] == []
+
+
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
 def test_what_is_installed_can_be_had(page: Path) -> None:
     """pullqueue comes from a checkout, in which the command is run, or from a repository."""
