@@ -14,18 +14,6 @@ ASYNCIO = ("-p", "asyncio", "-o", "asyncio_default_fixture_loop_scope=function")
 Run = Callable[..., pytest.RunResult]
 
 
-@pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
-    """Run one test module beside a queue.yaml, in a process of its own."""
-
-    def run(source: str, *args: str) -> pytest.RunResult:
-        pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
-        pytester.makepyfile(test_it=source)
-        return pytester.runpytest_subprocess("-W", "error", "-p", "no:cacheprovider", *args)
-
-    return run
-
-
 ASYNC_WORKER = """
 import asyncio
 import pytest

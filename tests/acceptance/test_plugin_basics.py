@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-from pullqueue import config as queue_yaml
-
 QUEUE_YAML = """\
 queue:
 - name: pull-queue
@@ -18,12 +16,6 @@ queue:
 """
 
 Run = Callable[..., pytest.RunResult]
-
-
-@pytest.fixture(scope="module")
-def yaml_loaded() -> None:
-    """Load PyYAML before pytester remembers what is loaded: it works once in a process."""
-    queue_yaml.loads(QUEUE_YAML)
 
 
 @pytest.fixture

@@ -6,29 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pullqueue import config as queue_yaml
-
 QUEUE_YAML = "queue:\n- name: pull-queue\n  mode: pull\n"
 
 Run = Callable[[str], pytest.RunResult]
-
-
-@pytest.fixture(scope="module")
-def yaml_loaded() -> None:
-    """Load PyYAML before pytester remembers what is loaded: it works once in a process."""
-    queue_yaml.loads(QUEUE_YAML)
-
-
-@pytest.fixture
-def run(yaml_loaded: None, pytester: pytest.Pytester) -> Run:
-    """Run one test module beside a queue.yaml, in a process of its own."""
-
-    def run(source: str) -> pytest.RunResult:
-        pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
-        pytester.makepyfile(test_it=source)
-        return pytester.runpytest_subprocess("-W", "error", "-p", "no:cacheprovider")
-
-    return run
 
 
 def test_decorator_of_freezegun(run: Run) -> None:

@@ -20,18 +20,6 @@ queue:
 Run = Callable[..., pytest.RunResult]
 
 
-@pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
-    """Run one test module beside a queue.yaml, in a process of its own."""
-
-    def run(source: str, *args: str) -> pytest.RunResult:
-        pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
-        pytester.makepyfile(test_it=source)
-        return pytester.runpytest_subprocess("-W", "error", "-p", "no:cacheprovider", *args)
-
-    return run
-
-
 def test_sdk(run: Run) -> None:
     """The SDK uses the test's emulator, agrees on the time, and is put back afterwards."""
     result = run("""

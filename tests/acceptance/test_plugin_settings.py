@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from pullqueue import config as queue_yaml
-
 QUEUE_YAML = "queue:\n- name: pull-queue\n  mode: pull\n"
 BAD_YAML = "queue:\n- name: pull-queue\n  mode: pull\n  rate: fast\n"
 LISTS_QUEUES = """
@@ -16,12 +14,6 @@ def test_queues(pullqueue_emulator):
 """
 
 Run = Callable[..., pytest.RunResult]
-
-
-@pytest.fixture(scope="module")
-def yaml_loaded() -> None:
-    """Load PyYAML before pytester remembers what is loaded: it works once in a process."""
-    queue_yaml.loads(QUEUE_YAML)
 
 
 @pytest.fixture
@@ -141,7 +133,7 @@ def test_start_and_rate(pullqueue_emulator):
             "@pytest.mark.pullqueue has no argument 'auth': to check callers set acl=True*",
         ),
         ("config='a', queues=['b']", "@pytest.mark.pullqueue has both config and queues: *"),
-        ("queues='a'", "@pytest.mark.pullqueue: queues is 'a': pass a list of *"),
+        ("queues='a'", '@pytest.mark.pullqueue: queues is "a": pass a list of *'),
         (
             "config='queue: []\\n', total_storage_limit='lots'",
             "@pytest.mark.pullqueue: total_storage_limit: *lots*",
@@ -163,11 +155,11 @@ def test_start_and_rate(pullqueue_emulator):
         ("lease_rate_limit='x'", "@pytest.mark.pullqueue: argument lease_rate_limit is 'x': use*"),
         (
             "start='noon'",
-            "@pytest.mark.pullqueue: argument start: 'noon' is not a time with a time *",
+            '@pytest.mark.pullqueue: argument start: "noon" is not a time with a time *',
         ),
         (
             "start='2026-01-01'",
-            "@pytest.mark.pullqueue: argument start: '2026-01-01' is not a time with *",
+            '@pytest.mark.pullqueue: argument start: "2026-01-01" is not a time with *',
         ),
         ("profile='strict'", "@pytest.mark.pullqueue: argument profile is 'strict': use one of*"),
         ("total_storage_limit=1", "@pytest.mark.pullqueue: argument total_storage_limit is 1: *"),
@@ -199,7 +191,7 @@ def test_bad_marker(run: Run, arguments: str, message: str) -> None:
     ("line", "message"),
     [
         ("pullqueue_confg = x", "*tox.ini: unknown ini option 'pullqueue_confg': use one of *"),
-        ("pullqueue_start = now", "*tox.ini: ini option pullqueue_start: 'now' is not a time*"),
+        ("pullqueue_start = now", '*tox.ini: ini option pullqueue_start: "now" is not a time*'),
         ("pullqueue_profile = x", "*tox.ini: ini option pullqueue_profile is 'x': use one of *"),
         ("pullqueue_lease_rate_limit = x", "*ini option pullqueue_lease_rate_limit is 'x': use *"),
     ],
