@@ -7,16 +7,13 @@ it is that clock's, and all who share the database must then share the clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
 
 from pullqueue.clock import Clock, SystemClock
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import EventKind
 from pullqueue.engine.names import NameSource
 from pullqueue.engine.store import (
     Insertion,
@@ -29,14 +26,12 @@ from pullqueue.engine.store import (
 from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_server import Address, Connection, Connections, parsed, prepare
-from pullqueue.stores.rows import Row, encode_tag, is_storable, task_of
-from pullqueue.stores.sql import Session, SqlStore, Target
+from pullqueue.stores.rows import Row, encode_tag, task_of
+from pullqueue.stores.sql import DeadlockError, Session, SqlStore, Target, retried
 from pullqueue.stores.sql_files import statements
-from pullqueue.tasks import DeleteResult, Task
+from pullqueue.tasks import Task
 
 _SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 
 def postgres_store(url: str) -> StoreFactory:
@@ -112,23 +107,6 @@ class PostgresSession(Session):
             yield
 
 
-class _DeadlockError(TransientError):
-    """two operations waited for each other, and this one was undone"""
-
-
-def _retried(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate an operation that is tried a second time after a deadlock."""
-
-    @wraps(method)
-    def operation(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        try:
-            return method(*args, **kwargs)
-        except _DeadlockError:
-            return method(*args, **kwargs)
-
-    return operation
-
-
 class PostgresStore(SqlStore[PostgresSession]):
     """Keeps tasks in a PostgreSQL database."""
 
@@ -153,7 +131,7 @@ class PostgresStore(SqlStore[PostgresSession]):
 
     # -- operations ------------------------------------------------------------------------------
 
-    @_retried
+    @retried
     def insert(
         self,
         queue_name: str,
@@ -205,7 +183,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 tasks.append(Task(*task, new.size))
         return tasks
 
-    @_retried
+    @retried
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
         """Lease the first due tasks; see `TaskStore.lease`."""
         limit = request.retention
@@ -232,89 +210,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         self._touch(queue_name, len(tasks))
         return Lease(tasks, rate_limited=not rows)
 
-    @_retried
-    def modify_lease(
-        self,
-        queue_name: str,
-        task_name: str,
-        *,
-        expected_eta_usec: int | None,
-        lease_usec: int,
-        retention: Retention,
-    ) -> Task:
-        """Change the end of a lease; see `TaskStore.modify_lease`."""
-        kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
-        with self._session() as session:
-            row = is_storable(task_name) and session.row(
-                "modify_lease",
-                now_usec=session.clock_usec,
-                queue=queue_name,
-                name=task_name,
-                expected_eta_usec=expected_eta_usec,
-                lease_usec=lease_usec,
-                kind=kind.value,
-                **retention._asdict(),
-            )
-            if not row:
-                self._catch_up(session)
-                task = self._get(session, queue_name, task_name)
-                raise task_errors.lease_lost(task, session.now_usec)
-        self._touch(queue_name, 1)
-        return task_of(row)
-
-    @_retried
-    def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
-        """Delete tasks by name; see `TaskStore.delete`."""
-        names = list(task_names)
-        storable = [name for name in names if is_storable(name)]
-        with self._session() as session:
-            rows = session.rows(
-                "delete",
-                now_usec=session.clock_usec,
-                queue=queue_name,
-                names=storable,
-                expected_eta_usec=None,
-                tombstone_usec=self._tombstone_usec,
-            )
-            deleted = {row[0] for row in rows}
-            tombstones: set[str] = set()
-            if len(deleted) < len(names):
-                self._catch_up(session)
-                in_use = session.rows(
-                    "names_in_use", queue=queue_name, names=storable, now_usec=session.now_usec
-                )
-                tombstones = {name for name, is_tombstone in in_use if is_tombstone}
-        self._touch(queue_name, len(rows))
-        results: list[DeleteResult] = []
-        for name in names:
-            if name in deleted:
-                deleted.remove(name)
-                results.append(DeleteResult.DELETED)
-            elif name in tombstones:
-                results.append(DeleteResult.TOMBSTONED)
-            else:
-                results.append(DeleteResult.UNKNOWN)
-        return results
-
-    @_retried
-    def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
-        """Delete a task that is leased; see `TaskStore.acknowledge`."""
-        with self._session() as session:
-            rows = is_storable(task_name) and session.rows(
-                "delete",
-                now_usec=session.clock_usec,
-                queue=queue_name,
-                names=[task_name],
-                expected_eta_usec=expected_eta_usec,
-                tombstone_usec=self._tombstone_usec,
-            )
-            if not rows:
-                self._catch_up(session)
-                task = self._get(session, queue_name, task_name)
-                raise task_errors.lease_lost(task, session.now_usec)
-        self._touch(queue_name, 1)
-
-    @_retried
+    @retried
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue; see `TaskStore.purge`."""
         with self._writing(unlimited=True) as session:
@@ -331,11 +227,6 @@ class PostgresStore(SqlStore[PostgresSession]):
         self._touch(queue_name, tasks)
         return int(tasks)
 
-    @_retried
-    def delete_queue(self, queue_name: str) -> None:
-        """Delete everything of a queue; see `TaskStore.delete_queue`."""
-        super().delete_queue(queue_name)
-
     # -- parts -----------------------------------------------------------------------------------
 
     @contextmanager
@@ -344,13 +235,16 @@ class PostgresStore(SqlStore[PostgresSession]):
             with self._connections.borrowed(unlimited=unlimited) as connection:
                 yield PostgresSession(connection, self._manual_clock, unlimited=unlimited)
         except psycopg.errors.DeadlockDetected as error:
-            raise _DeadlockError(f"the store's database: {_reason(error)}; try again") from error
+            raise DeadlockError(f"the store's database: {_reason(error)}; try again") from error
         except (psycopg.OperationalError, psycopg.InternalError) as error:
             # Internal errors are those of a transaction that the server has ended, or refuses since
             # another server has become the one to write to.
             raise TransientError(f"the store's database: {_reason(error)}; try again") from error
         except psycopg.Error as error:
             raise InternalError(f"the store's database: {_reason(error)}") from error
+
+    def _operation(self) -> AbstractContextManager[PostgresSession]:
+        return self._session()
 
     @contextmanager
     def _reading(self, *, unlimited: bool = False) -> Iterator[PostgresSession]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Generic, NamedTuple, TypeVar
+from functools import wraps
+from typing import Generic, NamedTuple, ParamSpec, TypeVar
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import Event, Operation, events_of
+from pullqueue.engine.events import Event, EventKind, Operation, events_of
 from pullqueue.engine.names import NameSource
 from pullqueue.engine.store import (
     Insertion,
@@ -27,13 +28,14 @@ from pullqueue.engine.store import (
 )
 from pullqueue.errors import (
     NameInUseError,
+    PullQueueError,
     TaskAlreadyExistsError,
     TombstonedTaskError,
     TransientError,
 )
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import Row, encode_tag, is_storable, operation_of, row_of, task_of
-from pullqueue.tasks import Task, TaskState
+from pullqueue.tasks import DeleteResult, Task, TaskState
 
 _HOUR_SECONDS = 3600
 _MINUTE_SECONDS = 60
@@ -49,6 +51,8 @@ class Session(ABC):
     """The statements of one operation; it has one time, in `now_usec`."""
 
     now_usec: int
+    clock_usec: int | None
+    """The same, or None where each statement asks the database for the time."""
 
     @abstractmethod
     def rows(self, statement: str, **parameters: object) -> list[Row]:
@@ -85,6 +89,25 @@ class Target(NamedTuple):
 
 
 S = TypeVar("S", bound=Session)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class DeadlockError(TransientError):
+    """two operations waited for each other, and this one was undone"""
+
+
+def retried(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate an operation that is tried a second time after a deadlock."""
+
+    @wraps(method)
+    def operation(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return method(*args, **kwargs)
+        except DeadlockError:
+            return method(*args, **kwargs)
+
+    return operation
 
 
 class SqlStore(TaskStore, Generic[S]):
@@ -111,6 +134,13 @@ class SqlStore(TaskStore, Generic[S]):
         """Return a session that is one transaction; with `unlimited` it may take any time."""
 
     @abstractmethod
+    def _operation(self) -> AbstractContextManager[S]:
+        """Return a session for one statement that changes tasks, and what follows if it does not.
+
+        That may see tasks that are past the end of their last lease.
+        """
+
+    @abstractmethod
     def _replacing(self) -> AbstractContextManager[S]:
         """Return a session that is one transaction and begins with deleting everything."""
 
@@ -132,6 +162,15 @@ class SqlStore(TaskStore, Generic[S]):
 
         Raises:
             UnknownQueueError: there is no such queue any more.
+        """
+
+    def _modified(self, session: S, kind: EventKind, task: Task) -> None:
+        """Record that a lease was changed, if the statement does not."""
+
+    def _removed(self, session: S, kind: EventKind, queue_name: str, rows: Sequence[Row]) -> None:
+        """Record that tasks are gone, if the statement does not.
+
+        They are rows of name, retry count and size.
         """
 
     @abstractmethod
@@ -313,6 +352,95 @@ class SqlStore(TaskStore, Generic[S]):
             if name in found
         }
 
+    # -- changing and deleting -------------------------------------------------------------------
+
+    @retried
+    def modify_lease(
+        self,
+        queue_name: str,
+        task_name: str,
+        *,
+        expected_eta_usec: int | None,
+        lease_usec: int,
+        retention: Retention,
+    ) -> Task:
+        """Change the end of a lease; see `TaskStore.modify_lease`."""
+        kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
+        with self._operation() as session:
+            row = is_storable(task_name) and session.row(
+                "modify_lease",
+                now_usec=session.clock_usec,
+                queue=queue_name,
+                name=task_name,
+                expected_eta_usec=expected_eta_usec,
+                lease_usec=lease_usec,
+                kind=kind.value,
+                **retention._asdict(),
+            )
+            if not row:
+                raise self._lease_lost(session, queue_name, task_name)
+            task = task_of(row)
+            self._modified(session, kind, task)
+        self._touch(queue_name, 1)
+        return task
+
+    @retried
+    def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
+        """Delete tasks by name; see `TaskStore.delete`."""
+        names = list(task_names)
+        storable = [name for name in names if is_storable(name)]
+        tombstones: set[str] = set()
+        with self._operation() as session:
+            deleted = self._delete(session, queue_name, storable, None)
+            if len(deleted) < len(names):
+                self._catch_up(session)
+                in_use = session.rows(
+                    "names_in_use",
+                    queue=queue_name,
+                    names=session.listed(storable),
+                    now_usec=session.now_usec,
+                )
+                tombstones = {name for name, is_tombstone in in_use if is_tombstone}
+        self._touch(queue_name, len(deleted))
+        results: list[DeleteResult] = []
+        for name in names:
+            if name in deleted:
+                deleted.remove(name)
+                results.append(DeleteResult.DELETED)
+            elif name in tombstones:
+                results.append(DeleteResult.TOMBSTONED)
+            else:
+                results.append(DeleteResult.UNKNOWN)
+        return results
+
+    @retried
+    def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
+        """Delete a task that is leased; see `TaskStore.acknowledge`."""
+        names = [task_name] if is_storable(task_name) else []
+        with self._operation() as session:
+            if not self._delete(session, queue_name, names, expected_eta_usec):
+                raise self._lease_lost(session, queue_name, task_name)
+        self._touch(queue_name, 1)
+
+    def _delete(
+        self, session: S, queue_name: str, names: Sequence[str], expected_eta_usec: int | None
+    ) -> set[str]:
+        rows = session.rows(
+            "delete",
+            now_usec=session.clock_usec,
+            queue=queue_name,
+            names=session.listed(names),
+            expected_eta_usec=expected_eta_usec,
+            tombstone_usec=self._tombstone_usec,
+        )
+        self._removed(session, EventKind.DELETED, queue_name, rows)
+        return {row[0] for row in rows}
+
+    def _lease_lost(self, session: S, queue_name: str, task_name: str) -> PullQueueError:
+        self._catch_up(session)
+        task = self._get(session, queue_name, task_name)
+        return task_errors.lease_lost(task, session.now_usec)
+
     # -- names, limits, records ------------------------------------------------------------------
 
     def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:
@@ -363,6 +491,7 @@ class SqlStore(TaskStore, Generic[S]):
         with self._writing() as session:
             session.change("drop_queue_record", queue=queue_name)
 
+    @retried
     def delete_queue(self, queue_name: str) -> None:
         """Delete everything of a queue, and record the time."""
         with self._writing(unlimited=True) as session:

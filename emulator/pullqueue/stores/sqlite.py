@@ -31,11 +31,11 @@ from pullqueue.engine.store import (
 )
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores.rows import Row, encode_tag, is_storable, row_of, task_of
+from pullqueue.stores.rows import Row, encode_tag, row_of, task_of
 from pullqueue.stores.sql import Session, SqlStore, Target
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file, parsed
-from pullqueue.tasks import DeleteResult, Task
+from pullqueue.tasks import Task
 
 _SQL = statements("sqlite.sql")
 
@@ -63,7 +63,7 @@ class SqliteSession(Session):
         now_usec: int,
         totals: Mapping[str, tuple[int, int]],
     ) -> None:
-        self.now_usec = now_usec
+        self.now_usec = self.clock_usec = now_usec
         self.totals = dict(totals)
         """How many tasks each queue has, and their size in bytes, as the transaction sees it."""
         self._connection = connection
@@ -215,74 +215,6 @@ class SqliteStore(SqlStore[SqliteSession]):
         self._record(session, EventKind.LEASED, queue_name, steps, until_usec)
         return leased
 
-    def modify_lease(
-        self,
-        queue_name: str,
-        task_name: str,
-        *,
-        expected_eta_usec: int | None,
-        lease_usec: int,
-        retention: Retention,
-    ) -> Task:
-        """Change the end of a lease; see `TaskStore.modify_lease`."""
-        with self._writing() as session:
-            until_usec = session.now_usec + lease_usec
-            row = is_storable(task_name) and session.row(
-                "modify_lease",
-                queue=queue_name,
-                name=task_name,
-                until_usec=until_usec,
-                expected_eta_usec=expected_eta_usec,
-                now_usec=session.now_usec,
-                **retention._asdict(),
-            )
-            if not row:
-                task = self._get(session, queue_name, task_name)
-                raise task_errors.lease_lost(task, session.now_usec)
-            task = task_of(row)
-            kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
-            steps = [(task.name, task.retry_count)]
-            self._record(session, kind, queue_name, steps, until_usec if lease_usec else None)
-        self._touch(queue_name, 1)
-        return task
-
-    def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
-        """Delete tasks by name; see `TaskStore.delete`."""
-        results: list[DeleteResult] = []
-        deleted: list[Row] = []
-        with self._writing() as session:
-            for name in task_names:
-                task = {"queue": queue_name, "name": name, "now_usec": session.now_usec}
-                if not is_storable(name):
-                    results.append(DeleteResult.UNKNOWN)
-                elif rows := session.rows("delete", **task, tombstone_usec=self._tombstone_usec):
-                    results.append(DeleteResult.DELETED)
-                    deleted += rows
-                elif session.rows("get", **task):
-                    results.append(DeleteResult.TOMBSTONED)
-                else:
-                    results.append(DeleteResult.UNKNOWN)
-            self._removed(session, EventKind.DELETED, queue_name, deleted)
-        self._touch(queue_name, len(deleted))
-        return results
-
-    def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
-        """Delete a task that is leased; see `TaskStore.acknowledge`."""
-        with self._writing() as session:
-            rows = is_storable(task_name) and session.rows(
-                "acknowledge",
-                queue=queue_name,
-                name=task_name,
-                expected_eta_usec=expected_eta_usec,
-                now_usec=session.now_usec,
-                tombstone_usec=self._tombstone_usec,
-            )
-            if not rows:
-                task = self._get(session, queue_name, task_name)
-                raise task_errors.lease_lost(task, session.now_usec)
-            self._removed(session, EventKind.DELETED, queue_name, rows)
-        self._touch(queue_name, 1)
-
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue; see `TaskStore.purge`."""
         with self._writing() as session:
@@ -323,6 +255,9 @@ class SqliteStore(SqlStore[SqliteSession]):
                 raise _translated(error) from error
             finally:
                 _roll_back(self._reader)
+
+    def _operation(self) -> AbstractContextManager[SqliteSession]:
+        return self._writing()
 
     def _begin_reading(self) -> SqliteSession:
         with self._lock:
@@ -393,10 +328,14 @@ class SqliteStore(SqlStore[SqliteSession]):
         totals = session.totals.values()
         return sum(tasks for tasks, _ in totals), sum(size for _, size in totals)
 
+    def _modified(self, session: SqliteSession, kind: EventKind, task: Task) -> None:
+        until_usec = task.eta_usec if kind is EventKind.EXTENDED else None
+        steps = [(task.name, task.retry_count)]
+        self._record(session, kind, task.queue_name, steps, until_usec)
+
     def _removed(
         self, session: SqliteSession, kind: EventKind, queue_name: str, rows: Sequence[Row]
     ) -> None:
-        """Record that tasks are gone, given as rows of name, retry count and size."""
         if rows:
             session.add_to_totals(queue_name, -len(rows), -sum(row[2] for row in rows))
             self._record(session, kind, queue_name, [row[:2] for row in rows])

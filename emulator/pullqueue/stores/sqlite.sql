@@ -112,24 +112,20 @@ INSERT INTO leased (queue, second, part, tasks) VALUES (:queue, :second, 0, :tas
 ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
 
 -- name: modify_lease
-UPDATE tasks SET eta_usec = :until_usec,
+UPDATE tasks SET eta_usec = :now_usec + :lease_usec,
     ends_usec = nullif(min({end_of_life}, CASE WHEN retry_count >= :leases
-        THEN max(:until_usec, enqueued_usec + :age_usec) ELSE {never} END), {never})
+        THEN max(:now_usec + :lease_usec, enqueued_usec + :age_usec) ELSE {never} END), {never})
 WHERE queue = :queue AND name = :name AND eta_usec > :now_usec AND retry_count > 0
     AND (:expected_eta_usec IS NULL OR eta_usec = :expected_eta_usec)
 RETURNING {task}
 
 -- name: delete
--- Make a tombstone of a task.
+-- Make tombstones of tasks; with an `expected_eta_usec`, only of those whose current lease ends then.
+-- The `+` keeps the planner from reading all tasks of the queue.
 UPDATE tasks SET {tombstone} :now_usec
-WHERE queue = :queue AND name = :name AND eta_usec IS NOT NULL
-RETURNING name, retry_count, stored_bytes
-
--- name: acknowledge
--- Make a tombstone of a task whose current lease ends at a time.
-UPDATE tasks SET {tombstone} :now_usec
-WHERE queue = :queue AND name = :name AND eta_usec = :expected_eta_usec AND eta_usec > :now_usec
-    AND retry_count > 0
+WHERE queue = :queue AND name IN (SELECT value FROM json_each(:names)) AND +eta_usec IS NOT NULL
+    AND (:expected_eta_usec IS NULL OR (
+        eta_usec = :expected_eta_usec AND eta_usec > :now_usec AND retry_count > 0))
 RETURNING name, retry_count, stored_bytes
 
 -- name: purge
