@@ -167,7 +167,7 @@ def emulator_options(command: Command) -> Command:
             "--api-upstream",
             metavar="HOST:PORT",
             callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
-            help="Server to pass calls to App Engine's other services on to. Default: none.",
+            help="Server for calls to App Engine's other services. Default: none.",
         ),
     )
     for option in reversed(options):

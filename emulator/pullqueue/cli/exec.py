@@ -89,9 +89,10 @@ def exec(  # noqa: A001 - the command's name
 ) -> int:
     """Run COMMAND with its task queue calls sent to an emulator.
 
-    A server with the queues of QUEUE_YAML is started for as long as the command runs, or the server
-    that PULLQUEUE_EMULATOR_HOST names is used. App Engine's client libraries find it by the
-    environment. Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder.
+    Start a server with the queues of QUEUE_YAML, and stop it when the command ends. If
+    PULLQUEUE_EMULATOR_HOST is set, use that server instead. App Engine's client libraries find
+    the server through environment variables. Default for QUEUE_YAML: queue.yaml or queue.yml of
+    the current folder.
 
     The exit status is that of the command; signals are passed on to it.
     """

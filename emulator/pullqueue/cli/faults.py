@@ -19,8 +19,8 @@ _HEAD = ("NUMBER", "KIND", "CALL", "EFFECT", "WHEN", "TRIGGERED")
 def faults(ctx: click.Context, *, client: Client) -> None:
     """List the faults that are set, or set and remove faults.
 
-    TRIGGERED: for how many of the calls that a fault selects it has triggered. Faults affect the
-    calls of the app through every interface, never these commands or the console.
+    TRIGGERED: number of calls on which a fault has triggered, of those that it selects.
+    Faults affect the calls of the app through every interface, never these commands or the console.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_, client=client)

@@ -49,7 +49,7 @@ def usable_files() -> Iterator[None]:
 @click.option(
     "--profile",
     type=click.Choice(PROFILES),
-    help="Rules of which program to apply. Default: gcloud.",
+    help="Program whose rules apply. Default: gcloud.",
 )
 @click.option("--select", multiple=True, metavar="RULE", help="Check these rules only.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Do not check these rules.")
@@ -87,7 +87,7 @@ def usable_files() -> Iterator[None]:
 @click.option(
     "--against",
     metavar="REV|FILE",
-    help="Report queues that a git revision or another file has, and the checked file lacks.",
+    help="Report queues of a git revision or another file that the checked file does not have.",
 )
 @click.option("--strict", is_flag=True, default=None, help="Also report an empty `queue:`.")
 @click.option(
@@ -117,8 +117,9 @@ def usable_files() -> Iterator[None]:
 def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as click passes them
     """Check queue.yaml files.
 
-    Without arguments, those in this folder and below. A RULE is a name (push-key-on-pull), a code
-    (QY301), the beginning of codes (QY3) or `all`; `pullqueue explain --list` lists them.
+    Without arguments, check those in this folder and below it. A RULE is a name
+    (push-key-on-pull), a code (QY301), the beginning of codes (QY3) or `all`;
+    `pullqueue explain --list` lists them.
 
     A comment `# queue-lint: ignore[RULE]` on a line or above it suppresses findings there,
     `# queue-lint: ignore-file[RULE]` in the whole file. Settings are read from the table
@@ -141,8 +142,8 @@ def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as cl
 def explain(rules: tuple[str, ...], *, listed: bool) -> None:
     """Explain rules of the linter.
 
-    What each finds and why, its severity, its fix, bad and good samples. A RULE is a name
-    (push-key-on-pull), a code (QY301), the beginning of codes (QY3) or `all`.
+    Print what each rule finds and why, its severity, its fix, and bad and good samples. A RULE
+    is a name (push-key-on-pull), a code (QY301), the beginning of codes (QY3) or `all`.
     """
     from pullqueue.config.rules import all_rules, docs_of  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.options import select  # noqa: PLC0415 - the same
@@ -201,9 +202,9 @@ def _severity(rule: Rule) -> str:
 def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: bool) -> None:
     """Convert a queue.xml (`-` is standard input) to queue.yaml.
 
-    What is dropped is reported on standard error, and so is what production would refuse in the
-    result. Exit status: 0 everything was converted and is right, 1 something was dropped or is
-    wrong, 2 the file cannot be read or written.
+    Report on standard error what is dropped, and what production would refuse in the result.
+    Exit status: 0 everything was converted and is valid, 1 something was dropped or is not valid,
+    2 the file cannot be read or written.
     """
     from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
     from pullqueue.config.check import check  # noqa: PLC0415 - the same

@@ -140,7 +140,7 @@ def save(*, file: Path, client: Client) -> None:
 @click.option(
     "--shift",
     is_flag=True,
-    help="Move every time by what has passed since: leases have as long to run as they had.",
+    help="Move all times forward by the time since the snapshot; leases keep their remaining time.",
 )
 @server_options
 def load(*, file: Path, shift: bool, client: Client) -> None:
@@ -212,7 +212,7 @@ def _show_clock(answer: Json) -> None:
 def credentials(*, email: str, client: Client, output: Path, force: bool) -> None:
     """Write the key file of the service account EMAIL.
 
-    The running server makes the key and issues tokens for it until it stops; with --secret-file,
+    The running server creates the key and issues tokens for it until it stops; with --secret-file,
     after a restart as well. Use the file like one downloaded from Google: with google-auth, or as
     GOOGLE_APPLICATION_CREDENTIALS.
     """

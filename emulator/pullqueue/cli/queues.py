@@ -21,10 +21,10 @@ _HEAD = (
 def queues(*, client: Client) -> None:
     """List the queues and how many tasks they have.
 
-    Of the TASKS, some are available (AVAIL), leased, or scheduled (SCHED), with an eta in the
-    future. EXHAUSTED tasks have used up their leases. OLDEST: how long the first task has been
-    due. /MIN and /HOUR: tasks leased in the last minute and hour. LIMIT: how often a task can be
-    leased, the task_retry_limit of queue.yaml.
+    TASKS are available (AVAIL), leased, or scheduled (SCHED), which means that their eta is in the
+    future. EXHAUSTED tasks have used up their leases. OLDEST: time since the first task became due.
+    /MIN and /HOUR: tasks leased in the last minute and hour. LIMIT: maximum number of leases of a
+    task, the task_retry_limit of queue.yaml.
     """
     answer = client.get("/queues")
     show(answer, _table(answer["queues"], empty="no queues"))

@@ -76,8 +76,8 @@ def list_(
 ) -> None:
     """List the tasks of QUEUE in order, without leasing them.
 
-    ETA is when a task can be leased (next): the end of its lease if it is leased. LEASES is how
-    often it was leased, of how often it can be. Exhausted tasks are listed with --state exhausted,
+    ETA is the time from which a task can be leased: the end of its lease if it is leased. LEASES is
+    the number of its leases, and the maximum. Exhausted tasks are listed with --state exhausted,
     the latest first.
     """
     found: list[Json] = []
