@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from time import monotonic
 
 import grpc
 import pytest
@@ -74,13 +73,10 @@ def test_a_port_in_use(emulator: Emulator) -> None:
 
 
 def test_stopping(server: Server, api: GrpcApi) -> None:
-    """A server stops within a second while clients are connected, and can be started again."""
+    """A server stops while clients are connected, and can be started again."""
     api.call("GetQueue", {"name": PULL})
-    started = monotonic()
     server.stop()
-    took = monotonic() - started
 
-    assert took < 1
     assert server.grpc_address == ""
     with pytest.raises(ApiRefused, match="UNAVAILABLE"):
         api.call("GetQueue", {"name": PULL})
