@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from pullqueue import config as queue_yaml
+
+@pytest.fixture(scope="session")
+def loaded() -> None:
+    """Load what users' suites import.
+
+    A run in this process unloads what it imports, and some modules can be loaded only once.
+    """
+    for name in (
+        "google.cloud.tasks_v2beta2",
+        "googleapiclient.discovery",
+        "pullqueue.cloudtasks.grpc_server",
+        "pullqueue.config",
+        "pullqueue.sdk.imports",
+        "pullqueue.server.lifecycle",
+        "requests",
+        "responses",
+        "yaml",
+    ):
+        import_module(name)
 
 
 @pytest.fixture
-def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+def pytester(
+    loaded: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> pytest.Pytester:
     """Leave plugins that change every run out of users' suites, unless a test gives them by -p.
 
     Importing hypothesis would take as long as the rest of such a run.
@@ -30,21 +51,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def yaml_loaded() -> None:
-    """Load PyYAML before pytester remembers what is loaded: it works once in a process."""
-    queue_yaml.loads("queue:\n- name: pull-queue\n  mode: pull\n")
-
-
 @pytest.fixture
 def run(
     request: pytest.FixtureRequest, pytester: pytest.Pytester
 ) -> Callable[..., pytest.RunResult]:
-    """Run one test module beside the QUEUE_YAML of the test's module, in a process of its own."""
+    """Run one test module beside the QUEUE_YAML of the test's module."""
 
     def run(source: str, *args: str) -> pytest.RunResult:
         pytester.path.joinpath("queue.yaml").write_text(request.module.QUEUE_YAML)
         pytester.makepyfile(test_it=source)
-        return pytester.runpytest_subprocess("-W", "error", "-p", "no:cacheprovider", *args)
+        # pytest-asyncio does not work for a run inside another's.
+        run = pytester.runpytest_subprocess if "asyncio" in args else pytester.runpytest
+        return run("-W", "error", "-p", "no:cacheprovider", *args)
 
     return run

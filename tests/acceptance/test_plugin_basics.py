@@ -19,7 +19,7 @@ Run = Callable[..., pytest.RunResult]
 
 
 @pytest.fixture
-def run(yaml_loaded: None, pytester: pytest.Pytester) -> Run:
+def run(pytester: pytest.Pytester) -> Run:
     """Run one test module beside a queue.yaml, with warnings as errors."""
 
     def run(source: str, *args: str, yaml: str | None = QUEUE_YAML) -> pytest.RunResult:

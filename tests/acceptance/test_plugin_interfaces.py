@@ -69,7 +69,7 @@ def test_sdk(run: Run) -> None:
     result.assert_outcomes(passed=5)
 
 
-def test_sdk_is_missing(run: Run, pytester: pytest.Pytester) -> None:
+def test_sdk_is_missing(pytester: pytest.Pytester) -> None:
     """Without the SDK the fixture names the extra to install, and shows no traceback."""
     pytester.makeconftest("""
         import sys
@@ -82,7 +82,8 @@ def test_sdk_is_missing(run: Run, pytester: pytest.Pytester) -> None:
         sys.meta_path.insert(0, Missing())
     """)
 
-    result = run("def test_sdk(pullqueue_sdk): pass")
+    pytester.makepyfile("def test_sdk(pullqueue_sdk): pass")
+    result = pytester.runpytest_subprocess()
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*pip install *[[]appengine]*"])

@@ -17,7 +17,7 @@ Run = Callable[..., pytest.RunResult]
 
 
 @pytest.fixture
-def run(yaml_loaded: None, pytester: pytest.Pytester) -> Run:
+def run(pytester: pytest.Pytester) -> Run:
     """Run the tests of the folder, with warnings as errors."""
 
     def run(source: str | None = None, *args: str) -> pytest.RunResult:
