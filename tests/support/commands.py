@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -19,3 +26,28 @@ class Done(NamedTuple):
 
 
 Run = Callable[..., Done]
+
+
+def shown_on_terminal(*command: str, **environment: str) -> str:
+    """Return what a terminal of 80 columns gets of a command, without colours and bars."""
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with subprocess.Popen(
+        [PROGRAM, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=end,
+        stderr=end,
+        env={**inherited, "TERM": "xterm", **environment},
+    ):
+        os.close(end)
+        parts = []
+        try:
+            while part := os.read(terminal, 1 << 16):
+                parts.append(part)
+        except OSError:  # the other end is closed
+            pass
+        finally:
+            os.close(terminal)
+    shown = b"".join(parts).decode().replace("\r\n", "\n")
+    return re.sub(r"\x1b\[(0|1|3[123])m|\r?\x1b\[\?25[lh]", "", shown)

@@ -36,17 +36,21 @@ _COLOURS = {
 }
 """Colours of the cells that begin with these words."""
 _NARROWEST = 8
+"""Columns are not cut below this width: a task with a generated name fits in 80 columns."""
 
 
 class Table(NamedTuple):
-    """Rows under a head, and what is printed if there are no rows."""
+    """Rows under a head, no wider than the terminal if possible."""
 
     head: Sequence[str]
     rows: Iterable[Sequence[object]]
     empty: str = ""
+    """What is printed if there are no rows."""
+    cut: Sequence[str] = ()
+    """Columns that are cut if the terminal is too narrow, the first ones first."""
 
     def __str__(self) -> str:
-        """Return the lines, no wider than the terminal, with control characters escaped."""
+        """Return the lines, with control characters escaped."""
         texts = [["" if cell is None else escaped(str(cell)) for cell in row] for row in self.rows]
         if not texts:
             return escaped(self.empty)
@@ -54,7 +58,11 @@ class Table(NamedTuple):
         numeric = [all(map(_is_number, column[1:])) for column in columns]
         widths = [max(map(_width, column)) for column in columns]
         if sys.stdout.isatty():
-            _shrink(widths, numeric, shutil.get_terminal_size().columns)
+            excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+            for place in map(self.head.index, self.cut):
+                less = max(0, min(excess, widths[place] - _NARROWEST))
+                widths[place] -= less
+                excess -= less
         lines = [
             [_cell(*each) for each in zip(line, widths, numeric, strict=True)]
             for line in (self.head, *texts)
@@ -156,17 +164,6 @@ def preview(content: str | bytes, most: int = 40) -> str:
     """Return text or bytes on one line without control characters, cut if it is too long."""
     line = repr(content).removeprefix("b")[1:-1]
     return line if len(line) <= most else f"{line[: most - 3]}..."
-
-
-def _shrink(widths: list[int], numeric: Sequence[bool], room: int) -> None:
-    """Make the widest columns of text narrower until the table fits."""
-    room -= 2 * (len(widths) - 1)
-    texts = [place for place, is_number in enumerate(numeric) if not is_number]
-    while texts and sum(widths) > room:
-        widest = max(texts, key=widths.__getitem__)
-        if widths[widest] <= _NARROWEST:
-            return
-        widths[widest] -= 1
 
 
 def _cell(text: str, width: int, numeric: bool) -> str:  # noqa: FBT001 - from a list

@@ -31,7 +31,7 @@ def faults(ctx: click.Context, *, client: Client) -> None:
 def list_(*, client: Client) -> None:
     """List the faults that are set, as `faults` alone does."""
     answer = client.get("/faults")
-    show(answer, Table(_HEAD, map(_row, answer["faults"]), "no faults"))
+    show(answer, Table(_HEAD, map(_row, answer["faults"]), "no faults", cut=["WHEN"]))
 
 
 @faults.command

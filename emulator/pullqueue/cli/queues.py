@@ -67,7 +67,7 @@ def _table(found: list[Json], *, empty: str) -> Table:
     """Return a table, without the column for notes if there are none."""
     rows = [_row(queue) for queue in found]
     columns = len(_HEAD) if any(row[-1] for row in rows) else len(_HEAD) - 1
-    return Table(_HEAD[:columns], [row[:columns] for row in rows], empty)
+    return Table(_HEAD[:columns], [row[:columns] for row in rows], empty, cut=["QUEUE"])
 
 
 def _row(queue: Json) -> list[object]:

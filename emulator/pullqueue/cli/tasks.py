@@ -283,7 +283,7 @@ def _none_in(client: Client, queue: str) -> str:
 
 
 def _table(found: list[Json], *, empty: str = "") -> Table:
-    return Table(_HEAD, map(_row, found), empty)
+    return Table(_HEAD, map(_row, found), empty, cut=("PAYLOAD", "TAG", "STATE", "TASK"))
 
 
 def _row(task: Json) -> list[object]:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from commands import PROGRAM, Done, Run
+from commands import PROGRAM, Done, Run, shown_on_terminal
 
 from pullqueue import Emulator, NewTask
 from pullqueue.control.fault_schema import KINDS
@@ -225,6 +225,20 @@ def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:
     assert lines[3].startswith('c     ""  ')
     assert lines[4].startswith(r"d     \x1b[31m  ")
     assert lines[5].startswith(f"e     {'t' * 37}...  available")
+
+
+def test_a_narrow_terminal(emulator: Emulator) -> None:
+    """Payload, tag and state are cut so that a task fits in 80 columns; name and eta are whole."""
+    name = "0123456789abcdef"
+    emulator.queue("pull").add(b"a long payload " * 9, name=name, tag="books")
+    emulator.queue("pull").lease_tasks(3599, 1)
+    with Server(emulator) as server:
+        shown = shown_on_terminal("tasks", "list", "pull", "--url", server.url)
+
+    assert shown.splitlines()[1] == (
+        f"{name}  books  leased, …  2026-01-01 00:59:59  1 of 3    135  a long …"
+    )
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 from base64 import b64encode
 from pathlib import Path
 
 import pytest
-from commands import PROGRAM
+from commands import PROGRAM, shown_on_terminal
 from odd_servers import always_answering, answering
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\r\u202e"
@@ -90,29 +89,6 @@ COMMANDS = [
 ]
 
 
-def _shown(*command: str, **environment: str) -> str:
-    """Return what a terminal gets of a command, without the sequences of colours and bars."""
-    terminal, end = pty.openpty()
-    with subprocess.Popen(
-        [PROGRAM, *command],
-        stdin=subprocess.DEVNULL,
-        stdout=end,
-        stderr=end,
-        env={**os.environ, "TERM": "xterm", **environment},
-    ):
-        os.close(end)
-        parts = []
-        try:
-            while part := os.read(terminal, 1 << 16):
-                parts.append(part)
-        except OSError:  # the other end is closed
-            pass
-        finally:
-            os.close(terminal)
-    shown = b"".join(parts).decode().replace("\r\n", "\n")
-    return re.sub(r"\x1b\[(0|1|3[123])m|\r?\x1b\[\?25[lh]", "", shown)
-
-
 @pytest.fixture
 def seeds(tmp_path: Path) -> Path:
     """Return a file of tasks."""
@@ -125,7 +101,7 @@ def seeds(tmp_path: Path) -> Path:
 def test_answers_on_a_terminal(command: str, seeds: Path) -> None:
     """Names, tags, payloads, times and numbers are printed escaped, whatever the server sends."""
     with always_answering(ANSWER) as address:
-        shown = _shown(*command.format(seeds=seeds).split(), "--url", address)
+        shown = shown_on_terminal(*command.format(seeds=seeds).split(), "--url", address)
 
     assert re.findall(NOT_SAFE, shown) == []
 
@@ -135,7 +111,7 @@ def test_errors_on_a_terminal(command: str, seeds: Path) -> None:
     """So are its messages."""
     error = {"message": EVIL, "errors": [{"debugInfo": EVIL}]}
     with always_answering({"error": error}, 400) as address:
-        shown = _shown(*command.format(seeds=seeds).split(), "--url", address)
+        shown = shown_on_terminal(*command.format(seeds=seeds).split(), "--url", address)
 
     assert "owned" in shown
     assert re.findall(NOT_SAFE, shown) == []
@@ -144,7 +120,7 @@ def test_errors_on_a_terminal(command: str, seeds: Path) -> None:
 def test_a_server_that_is_not_ready() -> None:
     """Its reason is printed escaped."""
     with always_answering({"ready": False, "reason": EVIL}, 503) as address:
-        shown = _shown("wait", "--timeout", "0", "--url", address)
+        shown = shown_on_terminal("wait", "--timeout", "0", "--url", address)
 
     assert "owned" in shown
     assert re.findall(NOT_SAFE, shown) == []
@@ -156,7 +132,7 @@ def test_exec(status: int) -> None:
     body = json.dumps({"error": {"message": EVIL}}) if status == 400 else EVIL
     head = f"HTTP/1.1 {status} OK\r\nContent-Length: {len(body.encode())}\r\n\r\n"
     with answering((head + body).encode()) as address:
-        shown = _shown("exec", "--", "true", PULLQUEUE_EMULATOR_HOST=address)
+        shown = shown_on_terminal("exec", "--", "true", PULLQUEUE_EMULATOR_HOST=address)
 
     assert ("owned" in shown) == (status != 200)
     assert re.findall(NOT_SAFE, shown) == []
