@@ -4,8 +4,9 @@
     python tests/mutation.py engine/memory/index.py      # one module
     python tests/mutation.py --list engine/memory/index.py
 
-A mutant is killed when a test fails, or when it does not end. The quick tests run first; what they
-let live is given to all of them, the Hypothesis machines included. Survivors are printed with their
+A mutant is killed when a test fails, or when it does not end. The tests of its module run first,
+then all quick ones; what survives them is tested with all, the Hypothesis machines included
+(without `--fast`). Survivors are printed with their
 place and change; `docs/mutation.md` says why those that are known survive.
 
 Each mutant runs in a process of its own, forked from one that has pytest loaded but not pullqueue.
@@ -36,12 +37,17 @@ import yaml  # noqa: F401 - the same
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "emulator" / "pullqueue"
-TESTS = ["tests/unit/engine", "tests/unit/test_clock.py", "tests/unit/test_tasks.py"]
+TESTS = [
+    *("tests/unit/engine", "tests/unit/test_clock.py", "tests/unit/test_tasks.py"),
+    *("tests/unit/stores/test_stores_queues.py", "tests/unit/stores/test_stores_rules.py"),
+    "tests/unit/testing/test_testing_faults.py",
+]
 LONG = "TestIndex or model_agree or chunks_stay_small or round_trip or threads"
 """The tests that the quick run leaves out, as pytest's -k."""
-ELSEWHERE = "sqlite"
+ELSEWHERE = "sqlite or postgres"
 """Tests of what is not mutated."""
-CPU_SECONDS = {"quick": 20, "all": 60}
+PLUGINS = ["-p", "no:cacheprovider", "-p", "pytest_timeout"]
+CPU_SECONDS = {"nearest": 20, "quick": 20, "all": 60}
 
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -252,10 +258,18 @@ def _run(mutant: Mutant | None, tests: str) -> None:
         os.dup2(silence, 2)
         if mutant is not None:
             sys.meta_path.insert(0, Mutated(mutant))
-        skipped = f"{ELSEWHERE} or {LONG}" if tests == "quick" else ELSEWHERE
-        code = pytest.main([*TESTS, "-xq", "-p", "no:cacheprovider", "-k", f"not ({skipped})"])
+        skipped = ELSEWHERE if tests == "all" else f"{ELSEWHERE} or {LONG}"
+        files = [_nearest(mutant)] if mutant and tests == "nearest" else TESTS
+        code = pytest.main([*files, "-xq", *PLUGINS, "-k", f"not ({skipped})"])
     finally:
         os._exit(int(code))
+
+
+def _nearest(mutant: Mutant) -> str:
+    """Return the file that tests the mutated module most, and kills most of its mutants."""
+    files = [ROOT / name for name in TESTS[1:]] + [*(ROOT / TESTS[0]).glob("test_*.py")]
+    named = {path.stem.rpartition("_")[2]: str(path) for path in files}
+    return named.get(mutant.path.stem, named["queue"])
 
 
 def survivors_of(mutants: Sequence[Mutant], tests: str) -> list[Mutant]:
@@ -272,6 +286,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the mutants of some modules and tell the score."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("modules", nargs="*", help="such as engine/memory/index.py; all by default")
+    parser.add_argument("--fast", action="store_true", help="leave out tests with Hypothesis")
     parser.add_argument("--list", action="store_true", help="only list the mutants")
     options = parser.parse_args(arguments)
     paths = [PACKAGE / module for module in options.modules]
@@ -282,10 +297,13 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     os.chdir(ROOT)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.environ.pop("PULLQUEUE_TEST_POSTGRES", None)
     if killed(None, "quick"):
         print("the tests fail without any mutant", file=sys.stderr)
         return 2
-    survivors = survivors_of(survivors_of(mutants, "quick"), "all")
+    survivors: Sequence[Mutant] = mutants
+    for tests in ("nearest", "quick") if options.fast else ("nearest", "quick", "all"):
+        survivors = survivors_of(survivors, tests)
     score = 1 - len(survivors) / max(len(mutants), 1)
     print(f"{len(mutants)} mutants, {len(survivors)} survived: {score:.1%} killed")
     return 0

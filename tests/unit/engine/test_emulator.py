@@ -18,6 +18,7 @@ from pullqueue import (
     ManualClock,
     NewTask,
     QueueDisabledError,
+    QueueNameInUseError,
     StoreFullError,
     SystemClock,
     Task,
@@ -25,6 +26,7 @@ from pullqueue import (
     UnknownQueueError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine.memory.store import MemoryStore
 
 PULL = QueueSettings(name="pull-queue", mode=QueueMode.PULL)
 OTHER = QueueSettings(name="other", mode=QueueMode.PULL)
@@ -64,6 +66,104 @@ def test_an_unknown_queue(emulator: Emulator) -> None:
     ):
         emulator.queue("x")
     assert excinfo.value.queue_name == "pull_queue"
+
+
+def test_an_unknown_queue_among_many() -> None:
+    """The message has ten names, and how many more there are; of similar names it has one."""
+    names = [f"queue-{number:02}" for number in range(12)]
+    queues = tuple(QueueSettings(name=name, mode=QueueMode.PULL) for name in names)
+
+    def message(count: int, name: str) -> str:
+        config = QueueConfig(queues=queues[:count], default_queue=False)
+        with pytest.raises(UnknownQueueError) as excinfo:
+            Emulator(config).queue(name)
+        return str(excinfo.value).partition(": ")[2]
+
+    listed = ", ".join(f'"{name}"' for name in names[:10])
+    assert message(10, "x") == f"it has {listed}"
+    assert message(12, "x") == f"it has {listed} and 2 more"
+    assert message(12, "queue-1") == 'did you mean "queue-11"?'
+
+
+class SharedStore(MemoryStore):
+    """A store in memory that two emulators share, as servers share a database."""
+
+    is_shared = True
+
+
+class TestSharedStore:
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        """Return the clock of both emulators."""
+        return ManualClock()
+
+    @pytest.fixture
+    def emulators(self, clock: ManualClock) -> list[Emulator]:
+        """Return two emulators that share a store."""
+        store = SharedStore(clock=clock, limits=Limits(), names=str)
+        return [Emulator(CONFIG, clock=clock, store=lambda **_: store) for _ in range(2)]
+
+    def test_changes_are_seen_after_a_second(
+        self, emulators: list[Emulator], clock: ManualClock
+    ) -> None:
+        """Each time: not before, and then by whichever call is the first."""
+        one, other = (emulator.queue("other") for emulator in emulators)
+        seen = []
+        for change in (one.pause, one.resume, one.pause):
+            clock.advance(1)
+            emulators[1].queue("other")
+            change()
+            states = []
+            for microseconds in (0, 999_999, 1):
+                clock.advance(timedelta(microseconds=microseconds))
+                assert emulators[1].queues[1] is other
+                states.append(other.state.value)
+            seen.append(states)
+
+        assert seen == [
+            ["running", "running", "paused"],
+            ["paused", "paused", "running"],
+            ["running", "running", "paused"],
+        ]
+
+    def test_a_start_resumes_nothing(self, clock: ManualClock) -> None:
+        """A queue that is paused stays so when another server is started."""
+        store = SharedStore(clock=clock, limits=Limits(), names=str)
+        for _ in range(2):
+            queue = Emulator(CONFIG, clock=clock, store=lambda **_: store).queue("other")
+            state = queue.state.value
+            queue.pause()
+
+        assert state == "paused"
+
+    def test_a_new_queue_is_found_at_once(self, emulators: list[Emulator]) -> None:
+        """By its name; its settings, and that it is gone, are seen within a second."""
+        made = replace(OTHER, name="made")
+        assert len(emulators[1].queues) == 3
+        emulators[0].create_queue(made)
+        found = [queue.name for queue in emulators[1].queues]
+
+        assert "made" not in found
+        assert emulators[1].queue("made").created
+        assert "made" in [queue.name for queue in emulators[1].queues]
+
+    def test_a_name_that_the_other_has_used(self, emulators: list[Emulator]) -> None:
+        """A queue is made once."""
+        made = replace(OTHER, name="made")
+        emulators[1].queue("other")
+        emulators[0].create_queue(made)
+
+        with pytest.raises(QueueNameInUseError, match="exists"):
+            emulators[1].create_queue(made)
+
+    def test_new_settings(self, emulators: list[Emulator], clock: ManualClock) -> None:
+        """Those of a queue that was made at run time are the store's, and so all emulators'."""
+        made = replace(OTHER, name="made")
+        emulators[0].create_queue(made)
+        emulators[0].update_queue(replace(made, tombstone_seconds=7))
+        clock.advance(1)
+
+        assert emulators[1].queue("made").settings.tombstone_seconds == 7
 
 
 def test_two_emulators_share_nothing(emulator: Emulator) -> None:

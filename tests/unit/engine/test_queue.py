@@ -24,6 +24,7 @@ from pullqueue import (
     NewTask,
     OverQuotaError,
     Queue,
+    QueueState,
     QueueStatistics,
     Task,
     TaskAlreadyExistsError,
@@ -261,6 +262,7 @@ class TestLease:
 
         for _ in range(10):
             assert not queue.lease(0, 1).rate_limited
+        assert caplog.messages == []
         with caplog.at_level(logging.WARNING, "pullqueue"):
             limited = [queue.lease(0, 1) for _ in range(50)]
         clock.advance(1)
@@ -606,6 +608,8 @@ def test_a_push_queue_refuses_every_change() -> None:
         lambda: queue.lease_tasks_by_tag(60, 1),
         lambda: queue.modify_lease("one", 1),
         lambda: queue.delete_tasks("one"),
+        lambda: queue.acknowledge("one", expected_eta_usec=1),
+        lambda: queue.requeue(["one"]),
         queue.purge,
     ]
 
@@ -615,6 +619,21 @@ def test_a_push_queue_refuses_every_change() -> None:
         assert excinfo.value.queue_name == "push"
     assert queue.mode is QueueMode.PUSH
     assert queue.list_tasks() == []
+
+
+def test_the_last_purge(queue: Queue, clock: ManualClock) -> None:
+    """Its time is known at once; before it there is none."""
+    before = queue.purged
+    clock.advance(1)
+    queue.purge()
+
+    assert (before, queue.purged) == (None, clock.now())
+    assert queue.now_usec() == clock.now_usec()
+
+
+def test_the_names_of_states() -> None:
+    """They are what the routes and commands return."""
+    assert [state.value for state in QueueState] == ["running", "paused", "disabled"]
 
 
 def test_a_queue_shows_its_name(queue: Queue) -> None:

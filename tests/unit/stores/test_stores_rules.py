@@ -16,6 +16,7 @@ from pullqueue import (
     ManualClock,
     NewTask,
     Queue,
+    TaskAlreadyExistsError,
     TaskState,
     TombstonedTaskError,
     UnknownTaskError,
@@ -124,6 +125,10 @@ def test_payloads_of_the_exhausted_are_bounded(emulator: Emulator, clock: Manual
     exhaust(queue, clock, third=b"x")
     assert [task.name for task in queue.exhausted] == ["second", "third"]
 
+    queue.remove_exhausted(["second"])
+    exhaust(queue, clock, fourth=b"x" * 99)
+    assert [task.name for task in queue.exhausted] == ["third", "fourth"]
+
 
 def test_a_purge_drops_the_payloads_of_the_exhausted(
     emulator: Emulator, clock: ManualClock
@@ -136,6 +141,19 @@ def test_a_purge_drops_the_payloads_of_the_exhausted(
     exhaust(queue, clock, second=b"x" * 100)
 
     assert [(t.name, len(t.payload)) for t in queue.exhausted] == [("first", 0), ("second", 100)]
+
+
+def test_a_requeue_of_a_name_in_use(emulator: Emulator, clock: ManualClock) -> None:
+    """It is refused, and the task stays exhausted."""
+    queue = emulator.queue("limited")
+    exhaust(queue, clock, again=b"old")
+    queue.free_names()
+    queue.add(b"new", name="again")
+
+    added, refused = queue.requeue(["again"])
+
+    assert (added, refused) == ([], {"again": TaskAlreadyExistsError})
+    assert [task.payload for task in queue.exhausted] == [b"old"]
 
 
 def test_a_purged_payload_is_not_requeued(emulator: Emulator, clock: ManualClock) -> None:
@@ -171,7 +189,7 @@ def test_exhausted_tasks_are_counted(emulator: Emulator, clock: ManualClock) -> 
     clock.advance(timedelta(microseconds=1))
 
     assert (recent, counts()) == ((0, 2, 1), (0, 2, 0))
-    queue.remove_exhausted(["first"])
+    assert queue.remove_exhausted(["first"]) == 1
     assert counts() == (0, 1, 0)
     assert emulator.queue("pull").fetch_statistics().exhausted == 0
 
