@@ -166,11 +166,14 @@ def _search(folder: Path, exclude: Sequence[Patterns], notes: list[str]) -> Iter
         path = folder / file.relative_to(top)
         if file.is_symlink() and not _leads_into(file, root):
             notes.append(f'skipped "{escaped(str(path))}": it is a symbolic link out of the tree')
-        elif _looks_like_queues(file):
-            if program := other_program(_beginning_of(file)):
-                notes.append(f'skipped "{escaped(str(path))}": it looks like {program.name}')
-            else:
-                yield path
+            continue
+        text = _beginning_of(file)
+        if file.name != CANONICAL and not _QUEUES.search(text):
+            continue
+        if program := other_program(text):
+            notes.append(f'skipped "{escaped(str(path))}": it looks like {program.name}')
+        else:
+            yield path
 
 
 def _walk(top: Path, ignored: _IgnoredFiles, exclude: Sequence[Patterns]) -> Iterator[Path]:
@@ -195,10 +198,6 @@ def _leads_into(link: Path, root: Path) -> bool:
         return link.resolve(strict=True).is_relative_to(root)
     except (OSError, RuntimeError):  # a dangling link, or a loop
         return False
-
-
-def _looks_like_queues(path: Path) -> bool:
-    return path.name == CANONICAL or _QUEUES.search(_beginning_of(path)) is not None
 
 
 def _beginning_of(path: Path) -> str:
