@@ -1,4 +1,4 @@
-"""The documentation: what it shows is what happens."""
+"""The documentation: each block is run and does what the page shows."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ FROM_AN_INDEX = re.compile(
     r"pipx run (?!--spec )"
     r"|(pip install|additional_dependencies:)[^&\n]*?(?<![/\w])pullqueue(?!\S* @ )"
 )
-"""What names pullqueue alone, so that it is looked for on PyPI, which need not have it yet."""
+"""Commands that search for pullqueue on PyPI, where it may be missing."""
 ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue")
-"""How what is on other machines begins."""
+"""The first words of commands and files for other machines."""
 
 
 def name_of(page: Path) -> str:
@@ -72,7 +72,7 @@ def test_each_link_has_a_text() -> None:
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
-def test_what_is_installed_can_be_had(page: Path) -> None:
+def test_what_is_installed_exists(page: Path) -> None:
     """pullqueue comes from a checkout, in which the command is run, or from a repository."""
     blocks = [block.text for block in blocks_of(page)]
 
@@ -93,27 +93,27 @@ def test_what_is_installed_can_be_had(page: Path) -> None:
         ("pip install . && pullqueue serve", False),
     ],
 )
-def test_what_needs_an_index_is_told_from_what_does_not(text: str, *, alone: bool) -> None:
-    """The name alone is found, behind whatever is before it; paths and URLs are let pass."""
+def test_which_commands_need_an_index(text: str, *, alone: bool) -> None:
+    """The name alone is found, after any other words; paths and URLs are permitted."""
     assert bool(FROM_AN_INDEX.search(text)) == alone
 
 
-def test_each_extra_is_told(project: dict[str, dict[str, list[str]]]) -> None:
+def test_each_extra_is_listed(project: dict[str, dict[str, list[str]]]) -> None:
     """The page of the installation has each extra that a user could want, and no others."""
     text = (DOCS / "how-to" / "install.md").read_text("utf-8")
     rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
-    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
-    assert told == project["optional-dependencies"].keys() - {"docs", "benchmark", "test", "dev"}
+    assert listed == project["optional-dependencies"].keys() - {"docs", "benchmark", "test", "dev"}
 
 
 @pytest.fixture
 def project() -> dict[str, dict[str, list[str]]]:
-    """What pyproject.toml says of the project."""
+    """Return the table `project` of pyproject.toml."""
     return dict(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"])
 
 
-def test_each_scope_is_told() -> None:
+def test_each_scope_is_listed() -> None:
     """The page on credentials has every scope that a token may be for."""
     text = (DOCS / "how-to" / "credentials.md").read_text("utf-8")
 

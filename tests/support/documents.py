@@ -1,13 +1,12 @@
 """Runs what a Markdown document shows: its files, its Python, its tests and its commands.
 
 A fenced block whose first line is a comment with a file's name is written to that file. Test
-modules are run with pytest, those that follow each other together, and a `text` block behind them
-is what pytest prints. Other Python blocks are run as they are, all of a document in one
-interpreter, so that a block can go on where the one before it ended. In `console` blocks the lines
-behind `$ ` are run by bash, and what they export stays. What a block prints must be what stands
-below it: in the `console` block itself, or in a `text` block behind the others. There, `...`
-matches anything; a command with nothing else must succeed. What a file tells a CI service or
-pre-commit to do is done at once, and must succeed.
+modules are run with pytest, consecutive ones together; a `text` block after them is the output of
+pytest. All other Python blocks of a document are run in one interpreter, so that a block can
+continue the previous one. In `console` blocks the lines after `$ ` are run by bash, and exported
+variables are kept. The output must be what the `console` block, or a `text` block after a Python
+block, shows; `...` matches anything, and a command that shows nothing else must succeed. The
+commands in files of CI services and pre-commit are run at once, and must succeed.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ for line in sys.stdin:
             traceback.print_exc()
     print(json.dumps([failed, printed.getvalue()]), flush=True)
 """
-_REMEMBERING = """
-source "$REMEMBERED"
+_KEEPING_EXPORTS = """
+source "$EXPORTS_FILE"
 (exit {status})
 {command}
 status=$?
-export -p > "$REMEMBERED"
+export -p > "$EXPORTS_FILE"
 exit $status
 """
 
@@ -86,7 +85,7 @@ def run_document(document: Path, folder: Path) -> None:
     """Run a document's blocks in an empty folder; the quickstart's, if the document says so."""
     if "samples/quickstart" in document.read_text("utf-8"):
         shutil.copy(_QUEUE_YAML, folder)
-    with _the_usual_port():
+    with _default_port():
         runner = DocumentRunner(folder)
         try:
             for block in blocks_of(document):
@@ -110,7 +109,7 @@ class DocumentRunner:
         self.last_output = ""
 
     def run(self, block: Block) -> None:
-        """Do what a block shows and check that it comes out as shown."""
+        """Run a block and check that its output is the one shown."""
         if block.file_name:
             self._write(block, block.file_name)
         elif block.language == "python":
@@ -125,7 +124,7 @@ class DocumentRunner:
                 self._command(command, expected)
 
     def run_tests(self) -> None:
-        """Run the test modules that were shown and have not been run."""
+        """Run the test modules that were written and not yet run."""
         if not self.tests:
             return
         asynchronous = any(
@@ -175,10 +174,10 @@ class DocumentRunner:
             assert _matches(expected.partition("\n")[0], first), first
             return
         done = subprocess.run(
-            ["bash", "-c", _REMEMBERING.format(status=self.last_status, command=command)],
+            ["bash", "-c", _KEEPING_EXPORTS.format(status=self.last_status, command=command)],
             check=False,
             cwd=self.folder,
-            env={**_environment(), "REMEMBERED": str(self.exports)},
+            env={**_environment(), "EXPORTS_FILE": str(self.exports)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -221,8 +220,8 @@ class DocumentRunner:
 
 
 @contextmanager
-def _the_usual_port() -> Iterator[None]:
-    """Let one document run at a time: each shows servers at the usual port."""
+def _default_port() -> Iterator[None]:
+    """Run one document at a time: each starts servers at the default port."""
     with Path(tempfile.gettempdir(), "pullqueue-documents.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -255,7 +254,7 @@ def _commands(text: str) -> list[tuple[str, str]]:
 
 
 def _command_and_output(part: str) -> tuple[str, str]:
-    """Take a command, with the lines it goes on for behind a backslash, from what it prints."""
+    """Split a command, with lines that continue after a backslash, from its output."""
     match = re.match(r"(?:.*\\\n)*.*", part)
     assert match is not None
     return match.group(), part[match.end() :].removeprefix("\n")
