@@ -382,7 +382,7 @@ class TestDeletedQueue:
         made.add(name="one")
         emulator.delete_queue("made")
         clock.advance(7 * DAY - timedelta(microseconds=1))
-        with pytest.raises(QueueNameInUseError, match='^queue "made" was deleted not long ago: '):
+        with pytest.raises(QueueNameInUseError, match=r'^queue "made" was deleted not long ago: '):
             emulator.create_queue(MADE)
         clock.advance(timedelta(microseconds=1))
         new = emulator.create_queue(MADE)
