@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pullqueue.testing import FixtureClock, LiveServer
-    from pytest_pullqueue.intercepting import AnsweredRequests
+    from pytest_pullqueue.intercepting import InterceptedRequests
 
-__all__ = ["AnsweredRequests", "FixtureClock", "LiveServer"]
+__all__ = ["FixtureClock", "InterceptedRequests", "LiveServer"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "AnsweredRequests":
-        return import_module("pytest_pullqueue.intercepting").AnsweredRequests
+    if name == "InterceptedRequests":
+        return import_module("pytest_pullqueue.intercepting").InterceptedRequests
     if name in __all__:
         return getattr(import_module("pullqueue.testing"), name)
     message = f"module {__name__!r} has no attribute {name!r}"

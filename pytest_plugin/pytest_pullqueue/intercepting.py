@@ -35,7 +35,7 @@ _OAUTH_URL = "https://oauth2.googleapis.com/"
 _JWT_GRANT = b"grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer"
 """In the body of a service account's request for a token (RFC 7523)."""
 
-_Answer = tuple[int, dict[str, str], bytes]
+_Response = tuple[int, dict[str, str], bytes]
 
 
 class _Registry(FirstMatchRegistry):
@@ -58,7 +58,7 @@ def _asks_for_token(request: PreparedRequest) -> bool:
     return isinstance(request.body, str | bytes) and _JWT_GRANT in _body(request)
 
 
-class AnsweredRequests(Identities):
+class InterceptedRequests(Identities):
     """Requests that are answered in process, and the identities of the callers."""
 
     def __init__(self, emulator: Emulator, mock: responses.RequestsMock, *, acl: bool) -> None:
@@ -71,13 +71,13 @@ class AnsweredRequests(Identities):
             self._answer(pattern, path)
 
     def _answer(self, pattern: re.Pattern[str], path: str | None) -> None:
-        def answer(request: PreparedRequest) -> _Answer:
+        def answer(request: PreparedRequest) -> _Response:
             return self._ask(request, path)
 
         for method in _METHODS:
             self.mock.add_callback(method, pattern, callback=answer, content_type=None)
 
-    def _ask(self, request: PreparedRequest, path: str | None) -> _Answer:
+    def _ask(self, request: PreparedRequest, path: str | None) -> _Response:
         url = urlsplit(str(request.url))
         response = self._client.open(
             path or url.path,
@@ -91,11 +91,11 @@ class AnsweredRequests(Identities):
 
 
 @contextmanager
-def requests_of_test(emulator: Emulator, *, acl: bool) -> Iterator[AnsweredRequests]:
+def requests_of_test(emulator: Emulator, *, acl: bool) -> Iterator[InterceptedRequests]:
     """Answer calls that are made with `requests`, until the block ends."""
     mocked = responses.RequestsMock(assert_all_requests_are_fired=False, registry=_Registry)
     with errors_raised(), mocked as mock:
-        yield AnsweredRequests(emulator, mock, acl=acl)
+        yield InterceptedRequests(emulator, mock, acl=acl)
 
 
 def _body(request: PreparedRequest) -> bytes:

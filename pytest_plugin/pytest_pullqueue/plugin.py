@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pullqueue.server.lifecycle import Server
     from pullqueue.testing import Faults, FixtureClock, LiveServer
     from pullqueue.testing.emulating import ConfigSource
-    from pytest_pullqueue.intercepting import AnsweredRequests
+    from pytest_pullqueue.intercepting import InterceptedRequests
     from pytest_pullqueue.settings import Settings
 
 
@@ -205,7 +205,7 @@ def _pullqueue_responses_loaded() -> None:
 @pytest.fixture
 def pullqueue_responses(
     _pullqueue_responses_loaded: None, _pullqueue_settings: Settings, pullqueue_emulator: Emulator
-) -> Iterator[AnsweredRequests]:
+) -> Iterator[InterceptedRequests]:
     """Calls with `requests` to Google's addresses of the API, answered by the test's emulator.
 
     They are answered in process, by the library `responses`. Requests to this machine (127.0.0.0/8,

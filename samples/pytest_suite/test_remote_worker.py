@@ -8,7 +8,7 @@ from remote_worker import RemoteWorker
 
 from pullqueue import Emulator, InternalError, Queue
 from pullqueue.testing import Faults, assert_empty, crash_test
-from pytest_pullqueue import AnsweredRequests, LiveServer
+from pytest_pullqueue import InterceptedRequests, LiveServer
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_over_http(queue: Queue, pullqueue_server: LiveServer) -> None:
 
 
 @pytest.mark.pullqueue(acl=True)
-def test_without_a_socket(queue: Queue, pullqueue_responses: AnsweredRequests) -> None:
+def test_without_a_socket(queue: Queue, pullqueue_responses: InterceptedRequests) -> None:
     """Requests to Google's address are answered in process, and need a token."""
     queue.add("receipt 7")
 
@@ -40,7 +40,7 @@ def test_without_a_socket(queue: Queue, pullqueue_responses: AnsweredRequests) -
         RemoteWorker(pullqueue_responses.token("stranger@example.com")).work()
 
 
-def test_a_bad_day(pullqueue_responses: AnsweredRequests, pullqueue_faults: Faults) -> None:
+def test_a_bad_day(pullqueue_responses: InterceptedRequests, pullqueue_faults: Faults) -> None:
     """Faults affect every interface; over REST they are HTTP statuses."""
     pullqueue_faults.fail("lease_tasks", InternalError)
 

@@ -117,7 +117,7 @@ class Soak:
         elif chance < 0.25:
             self._trouble.clear()
             verb = self._random.choice(("add", "lease_tasks", "delete_tasks", "modify_task_lease"))
-            lose = self._random.choice((self._trouble.fail, self._trouble.lose_answer))
+            lose = self._random.choice((self._trouble.fail, self._trouble.lose_response))
             lose(verb, TransientError, probability=0.2, seed=self._random.randrange(1000))
 
     def _look(self) -> None:

@@ -61,7 +61,7 @@ def list_(*, client: Client) -> None:
 def add(*, client: Client, **order: str | float | None) -> None:
     """Set a fault of a KIND for a CALL.
 
-    fail: the call does nothing and raises an error. lose_answer: it is carried out, and raises an
+    fail: the call does nothing and raises an error. lose_response: it is carried out, and raises an
     error nevertheless. latency: the manual clock moves forward. empty_leases: leases return no
     tasks; it needs no CALL.
 

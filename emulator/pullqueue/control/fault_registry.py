@@ -36,7 +36,7 @@ ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
 
 _DEFAULTS: Mapping[str, Mapping[str, object]] = {
     "fail": {"error": "TransientError"},
-    "lose_answer": {"error": "DeadlineExceededError"},
+    "lose_response": {"error": "DeadlineExceededError"},
     "latency": {"seconds": 1},
 }
 

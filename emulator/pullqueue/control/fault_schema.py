@@ -7,7 +7,7 @@ from typing import Final
 
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "fail": ("call", "error"),
-    "lose_answer": ("call", "error"),
+    "lose_response": ("call", "error"),
     "latency": ("call", "seconds"),
     "empty_leases": (),
 }

@@ -224,7 +224,7 @@ class Faults:
 
         return self._set("fail", verb, effect, when, error)
 
-    def lose_answer(
+    def lose_response(
         self, verb: str, error: ErrorSource = DeadlineExceededError, **when: Unpack[When]
     ) -> Fault:
         """Carry out the call and raise an error nevertheless: the response is lost.
@@ -239,7 +239,7 @@ class Faults:
             call_next()
             raise make_error(error, call.queue.name)
 
-        return self._set("lose_answer", verb, effect, when, error)
+        return self._set("lose_response", verb, effect, when, error)
 
     def latency(self, verb: str, by: float | timedelta, **when: Unpack[When]) -> Fault:
         """Advance the clock by seconds or a timedelta before the call returns.

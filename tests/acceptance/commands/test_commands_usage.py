@@ -135,9 +135,9 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
 def test_a_missing_argument(run: Run) -> None:
     """Its values are listed one per line, indented with spaces."""
     assert run("faults", "add").err.splitlines()[-5:] == [
-        "pullqueue: Missing argument '{fail|lose_answer|latency|empty_leases}'. Choose from:",
+        "pullqueue: Missing argument '{fail|lose_response|latency|empty_leases}'. Choose from:",
         "    fail,",
-        "    lose_answer,",
+        "    lose_response,",
         "    latency,",
         "    empty_leases",
     ]

@@ -32,7 +32,7 @@ class TestFaults:
         """The call is carried out all the same."""
         emulator.queue("pull").add(name="one")
         (held,) = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
-        Faults(emulator).lose_answer("delete_tasks", times=1)
+        Faults(emulator).lose_response("delete_tasks", times=1)
         acknowledge = {"name": held["name"], "scheduleTime": held["scheduleTime"]}
 
         with refused("DEADLINE_EXCEEDED"):

@@ -80,7 +80,7 @@ def test_latency_by_the_clock_of_the_system() -> None:
 
 def test_other_faults(control: ControlClient, server: Server) -> None:
     """Answers that are lost, and calls that take time by the manual clock."""
-    control.post("/faults", {"kind": "lose_answer", "call": "add"})
+    control.post("/faults", {"kind": "lose_response", "call": "add"})
     control.post("/faults", {"kind": "latency", "call": "list_tasks", "seconds": 5})
 
     lost = requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": ""}, timeout=5)
@@ -106,7 +106,7 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
             {"kind": "latency", "call": "add", "seconds": 1e300},
             "1e+300 is not a valid duration: pass a finite",
         ),
-        ({"kind": "explode"}, 'kind is "explode": use one of fail, lose_answer'),
+        ({"kind": "explode"}, 'kind is "explode": use one of fail, lose_response'),
         ({"kind": "fail", "call": "add", "error": "KeyError"}, 'error is "KeyError": use one of'),
         ({"call": "add"}, 'the body has no "kind"'),
         (

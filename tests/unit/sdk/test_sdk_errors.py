@@ -128,7 +128,7 @@ def test_a_failed_add_can_be_made_again(faults: Faults) -> None:
 
 def test_an_answer_that_is_lost(faults: Faults) -> None:
     """A named task whose answer was lost exists when it is added again."""
-    faults.lose_answer("add", times=1)
+    faults.lose_response("add", times=1)
 
     with pytest.raises(apiproxy_errors.DeadlineExceededError):
         taskqueue.Queue("pull").add(pull(name="mine"))

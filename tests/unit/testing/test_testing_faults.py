@@ -110,7 +110,7 @@ def test_a_failed_call_does_nothing(faults: Faults, queue: Queue) -> None:
 
 def test_a_lost_answer(faults: Faults, queue: Queue) -> None:
     """The call is done, but raises; by default that its deadline is exceeded."""
-    faults.lose_answer("add", times=1)
+    faults.lose_response("add", times=1)
     with pytest.raises(DeadlineExceededError):
         queue.add()
 

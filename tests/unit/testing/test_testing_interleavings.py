@@ -78,7 +78,7 @@ class Verbs(RuleBasedStateMachine):
             assert (time.sleep, asyncio.sleep) == self.real_sleeps  # noqa: TID251
 
     @rule(
-        kind=st.sampled_from(["fail", "lose_answer", "latency", "empty_leases"]),
+        kind=st.sampled_from(["fail", "lose_response", "latency", "empty_leases"]),
         verb=st.sampled_from(VERBS),
         times=st.none() | st.integers(1, 3),
     )
@@ -141,7 +141,7 @@ class Verbs(RuleBasedStateMachine):
         kind, _, error = ("", "", "") if first is None else first.kind.partition(" ")
         if kind == "latency":
             self.now += timedelta(seconds=7)
-        return error if kind in ("fail", "lose_answer") else None, kind == "empty_leases"
+        return error if kind in ("fail", "lose_response") else None, kind == "empty_leases"
 
     @rule(seconds=st.integers(0, 100), way=st.sampled_from(["advance", "sleep", "asyncio"]))
     def pass_time(self, seconds: int, way: str) -> None:
