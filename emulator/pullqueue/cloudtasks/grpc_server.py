@@ -96,7 +96,7 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
                 response = called.call(method, message, caller=caller)
         except StatusError as error:
             refused = error
-        answer: bytes = response.SerializeToString()
+        encoded: bytes = response.SerializeToString()
         called.requests.record(
             interface="gRPC",
             method=method.method_id,
@@ -108,11 +108,11 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
             status=refused.http_status if refused else HTTPStatus.OK,
             seconds=perf_counter() - started,
             body=_shown(message, data),
-            answer=encode(refused.envelope()) if refused else _shown(response, answer),
+            response=encode(refused.envelope()) if refused else _shown(response, encoded),
         )
         if refused:
             context.abort(grpc.StatusCode[refused.code], _shortened(str(refused)))
-        return answer
+        return encoded
 
     return handle
 

@@ -190,7 +190,7 @@ class Pages:
     def request(self, number: str) -> Response:
         """One request, what was sent and what was answered."""
         found = self._ask("getRequest", number=number)["request"]
-        shown = {part: next(iter(views_of(found[part]).values())) for part in ("body", "answer")}
+        shown = {part: next(iter(views_of(found[part]).values())) for part in ("body", "response")}
         return self._page("request", logged=found, shown=shown, curl=_curl(found))
 
     def faults(self) -> Response:

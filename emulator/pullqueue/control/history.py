@@ -62,7 +62,7 @@ class Request(Model):
     status: Count
     milliseconds: float
     body: Bytes
-    answer: Bytes
+    response: Bytes
 
     @classmethod
     def of(cls, logged: LoggedRequest) -> Request:
@@ -81,7 +81,7 @@ class Request(Model):
             status=logged.status,
             milliseconds=round(logged.seconds * 1000, 3),
             body=Bytes.of(logged.body, total=logged.body_bytes),
-            answer=Bytes.of(logged.answer, total=logged.answer_bytes),
+            response=Bytes.of(logged.response, total=logged.response_bytes),
         )
 
 
@@ -143,7 +143,7 @@ def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
     return (
         text in shown.casefold()
         or text.encode() in logged.body.lower()
-        or text.encode() in logged.answer.lower()
+        or text.encode() in logged.response.lower()
     )
 
 

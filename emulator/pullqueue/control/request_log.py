@@ -63,8 +63,8 @@ class LoggedRequest(NamedTuple):
     body_bytes: int
     body: bytes
     """The first 4 KiB of what was sent, unzipped."""
-    answer_bytes: int
-    answer: bytes
+    response_bytes: int
+    response: bytes
     """The first 4 KiB of the response, before it was zipped."""
 
 
@@ -95,7 +95,7 @@ class RequestLog:
         status: int,
         seconds: float,
         body: bytes,
-        answer: bytes,
+        response: bytes,
         interface: str = "REST",
         method: str = "",
         queue: str = "",
@@ -123,8 +123,8 @@ class RequestLog:
                 seconds=seconds,
                 body_bytes=len(body) if body_bytes is None else body_bytes,
                 body=b"" if secret else _excerpt(body),
-                answer_bytes=len(answer),
-                answer=b"" if secret else _excerpt(answer),
+                response_bytes=len(response),
+                response=b"" if secret else _excerpt(response),
             )
             self._requests.append(logged)
             known = verb if verb in _VERBS else "other"
@@ -149,9 +149,9 @@ class RequestLog:
     def _record_request(self, response: Response) -> Response:
         if request.path.startswith(_OWN_PATHS):
             return response
-        answer = g.get("response_body")
-        if answer is None:
-            answer = b"" if response.is_streamed else response.get_data()
+        sent = g.get("response_body")
+        if sent is None:
+            sent = b"" if response.is_streamed else response.get_data()
         recorded: dict[str, Any] = {
             "verb": request.method,
             "path": request.path,
@@ -161,7 +161,7 @@ class RequestLog:
             "status": response.status_code,
             "seconds": perf_counter() - g.started,
             "body": g.get("body", b""),
-            "answer": answer,
+            "response": sent,
             "body_bytes": None if "body" in g else g.get("zipped_bytes"),
         }
         self.record(**recorded | g.get("logged", {}))  # what the view knows better

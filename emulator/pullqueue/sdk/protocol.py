@@ -66,7 +66,7 @@ def logged_call(method: str, request: Any, response: Any, error: Any) -> dict[st
         "queue": text_of(name if isinstance(name, bytes) else next(iter(name), b"")),
         "status": status,
         "body": _shown(request),
-        "answer": _shown(response) if error is None else str(error).encode(),
+        "response": _shown(response) if error is None else str(error).encode(),
     }
 
 

@@ -292,6 +292,6 @@ def test_the_request_log(server: Server) -> None:
     )
     assert created.client.startswith("127.0.0.1:")
     assert b'"tag": "red"' in created.body
-    assert b'"createTime"' in created.answer
-    assert (refused.status, b"PERMISSION_DENIED" in refused.answer) == (403, True)
+    assert b'"createTime"' in created.response
+    assert (refused.status, b"PERMISSION_DENIED" in refused.response) == (403, True)
     assert server.state.requests.counts["POST", 200] == 1

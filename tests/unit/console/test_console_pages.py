@@ -251,7 +251,7 @@ def test_curl_is_offered_where_it_works(client: FlaskClient, state: ServerState)
             status=200,
             seconds=0,
             body=b"{}",
-            answer=b"{}",
+            response=b"{}",
         )
 
     shown = [client.get(f"/console/requests/{number}").text for number in range(1, 7)]

@@ -193,7 +193,7 @@ def test_requests_are_remembered(control: ControlClient, server: Server) -> None
     assert (first["verb"], first["path"], first["status"]) == ("POST", f"{QUEUE}/tasks", 200)
     assert (first["method"], first["queue"]) == ("tasks.insert", "pull")
     assert first["body"]["text"] == '{"payloadBase64": "YQ=="}'
-    assert json.loads(first["answer"]["text"])["payloadBase64"] == "YQ=="
+    assert json.loads(first["response"]["text"])["payloadBase64"] == "YQ=="
     assert control.get(f"/requests/{first['number']}").body["request"] == first
     assert control.get("/requests/99").status == control.get("/requests/x").status == 404
     assert control.call("DELETE", "/requests").body == {"deleted": 3}
@@ -230,7 +230,7 @@ def test_credentials_in_answers_are_not_remembered(control: ControlClient, serve
     logged = control.get("/requests").body["requests"][0]
 
     assert "access_token=one" in answer.text
-    assert "access_token=(hidden) and more" in logged["answer"]["text"]
+    assert "access_token=(hidden) and more" in logged["response"]["text"]
 
 
 def test_what_was_zipped_is_remembered_unzipped(control: ControlClient, server: Server) -> None:
@@ -244,8 +244,8 @@ def test_what_was_zipped_is_remembered_unzipped(control: ControlClient, server: 
 
     assert answer.headers["Content-Encoding"] == "gzip"
     assert b64decode(logged["body"]["base64"]) == body
-    assert json.loads(logged["answer"]["text"]) == answer.json()
-    assert logged["answer"]["bytes"] == len(answer.content)
+    assert json.loads(logged["response"]["text"]) == answer.json()
+    assert logged["response"]["bytes"] == len(answer.content)
 
 
 def test_a_body_that_cannot_be_unzipped_is_not_remembered(
@@ -272,7 +272,7 @@ def test_json_stays_json_where_credentials_are_hidden(
 
     logged = control.get("/requests").body["requests"][0]
 
-    for part in ("body", "answer"):
+    for part in ("body", "response"):
         assert "(hidden)" in json.loads(logged[part]["text"])["tag"]
 
 
@@ -296,7 +296,7 @@ def test_credentials_are_not_remembered(control: ControlClient, server: Server) 
     logged = control.get("/requests").body["requests"][0]
 
     assert logged["path"] == "/token"
-    assert logged["body"]["base64"] == logged["answer"]["base64"] == ""
+    assert logged["body"]["base64"] == logged["response"]["base64"] == ""
 
 
 def test_credentials_in_queries_are_not_remembered(control: ControlClient, server: Server) -> None:

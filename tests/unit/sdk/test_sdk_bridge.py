@@ -122,9 +122,9 @@ def test_calls_are_in_the_request_log(server: Server) -> None:
     assert (added.interface, added.method, added.queue) == ("SDK", "taskqueue.BulkAdd", "pull")
     assert (added.verb, added.status, added.client) == ("POST", 200, "127.0.0.1")
     assert b'task_name: "mine"' in added.body
-    assert b"taskresult" in added.answer
+    assert b"taskresult" in added.response
     assert (refused.queue, refused.status) == ("nowhere", 404)
-    assert b'queue "nowhere" is not in' in refused.answer
+    assert b'queue "nowhere" is not in' in refused.response
 
 
 @pytest.mark.usefixtures("stub")
