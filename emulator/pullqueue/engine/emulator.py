@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pullqueue import config as queue_yaml
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
-from pullqueue.config.text import quoted
+from pullqueue.config.text import closest, quoted
 from pullqueue.engine import validation
 from pullqueue.engine.interceptors import Interceptors
 from pullqueue.engine.memory.store import MemoryStore
@@ -363,15 +363,13 @@ class Emulator:
         return self._listed.get(name) if queue is None else queue.settings
 
     def _unknown(self, name: str) -> str:
-        import difflib  # noqa: PLC0415 - keeps the import of pullqueue cheap
-
         names = sorted(self._queues)
-        close = difflib.get_close_matches(str(name), names, n=1)
+        close = closest(str(name), names, cutoff=0.6)
         listed = ", ".join(map(quoted, names[:_NAMES_LISTED]))
         more = len(names) - _NAMES_LISTED
         hint = f"it has {listed}" + (f" and {more} more" if more > 0 else "")
         if close:
-            hint = f"did you mean {quoted(close[0])}?"
+            hint = f"did you mean {quoted(close)}?"
         return f"queue {quoted(name)} is not in {self._config.file}: {hint}"
 
 
