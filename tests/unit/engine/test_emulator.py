@@ -81,6 +81,7 @@ def test_an_unknown_queue_among_many() -> None:
 
     listed = ", ".join(f'"{name}"' for name in names[:10])
     assert message(10, "x") == f"it has {listed}"
+    assert message(11, "x") == f"it has {listed} and 1 more"
     assert message(12, "x") == f"it has {listed} and 2 more"
     assert message(12, "queue-1") == 'did you mean "queue-11"?'
 
@@ -125,6 +126,14 @@ class TestSharedStore:
             ["paused", "paused", "running"],
             ["running", "running", "paused"],
         ]
+
+    def test_a_purge(self, emulators: list[Emulator], clock: ManualClock) -> None:
+        """Its time is known to all emulators."""
+        emulators[0].queue("other").purge()
+        purged = clock.now()
+        clock.advance(1)
+
+        assert emulators[1].queue("other").purged == purged
 
     def test_a_start_resumes_nothing(self, clock: ManualClock) -> None:
         """A queue that is paused stays so when another server is started."""

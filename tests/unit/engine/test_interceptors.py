@@ -12,6 +12,7 @@ from pullqueue.engine.interceptors import (
     Interceptors,
     QueueCall,
     bypass_interceptors,
+    call_deadline,
 )
 
 CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
@@ -49,6 +50,27 @@ def test_an_interceptor_sees_the_calls_of_its_emulator() -> None:
     assert [call.method for call in calls] == ["insert", "lease"]
     assert calls[1].arguments == (60, 5)
     assert calls[1].options == {"group_by_tag": True}
+
+
+def test_verbs_and_deadlines() -> None:
+    """An acknowledgement is a delete; a call has the deadline of the block in which it is made."""
+    emulator = Emulator(CONFIG, clock=ManualClock())
+    queue = emulator.queue("q")
+    queue.add()
+    (task,) = queue.lease_tasks(60, 1)
+    seen: list[tuple[str, int | None]] = []
+
+    def note(call: QueueCall, proceed: Callable[[], object]) -> object:
+        seen.append((call.verb, call.deadline_usec))
+        return proceed()
+
+    emulator.interceptors.add(note)
+    queue.acknowledge(task.name, expected_eta_usec=task.eta_usec)
+    with call_deadline(5):
+        queue.add()
+    queue.add()
+
+    assert seen == [("delete_tasks", None), ("add", 5), ("add", None)]
 
 
 def test_the_calls_that_can_be_intercepted() -> None:
