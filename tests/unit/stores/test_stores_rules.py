@@ -105,6 +105,21 @@ def test_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> No
     assert queue.delete_tasks(["n0", "none"]) == [DeleteResult.TOMBSTONED, DeleteResult.UNKNOWN]
 
 
+def test_a_queue_that_permits_no_lease(url: str, clock: ManualClock) -> None:
+    """A task stays, however old it is, until somebody attempts to lease it."""
+    emulator = Emulator(config_of(0), clock=clock, limits=LIMITS, store=url)
+    emulator.reset()
+    queue = emulator.queue("limited")
+    queue.add(name="one")
+    clock.advance(3600)
+    before = queue.fetch_statistics().tasks
+    leased = queue.lease_tasks(60, 1)
+    exhausted = [task.name for task in queue.exhausted]
+    emulator.close()
+
+    assert (before, leased, exhausted) == (1, [], ["one"])
+
+
 def exhaust(queue: Queue, clock: ManualClock, **payloads: bytes) -> None:
     """Let tasks use up their leases, one after the other."""
     for name, payload in payloads.items():
