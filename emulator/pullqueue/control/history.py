@@ -14,7 +14,7 @@ from pullqueue.config.text import quoted
 from pullqueue.control.depths import Depth
 from pullqueue.control.models import Bytes, Count, Maybe, Model, Time, iso
 from pullqueue.control.operations import operation
-from pullqueue.control.queues import PageQuery
+from pullqueue.control.queues import Limit
 from pullqueue.control.request_log import LoggedRequest
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Event as EngineEvent
@@ -93,9 +93,10 @@ class Requests(Model):
     """The parameter `before` of the next page."""
 
 
-class RequestQuery(PageQuery):
+class RequestQuery(Model):
     """Which requests to return."""
 
+    limit: Limit = 100
     before: Annotated[Maybe[Count], Meta(description="`next` of the page before.")] = UNSET
     queue: Annotated[str, Meta(description="Only requests on this queue.")] = ""
     status: Annotated[

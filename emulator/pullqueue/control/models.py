@@ -202,20 +202,12 @@ class LeaseChange(Model):
     ] = UNSET
 
 
-class TaskNames(Model):
-    """Names of tasks."""
-
-    tasks: list[str]
-
-
 class Tasks(Model):
     """A page of tasks."""
 
     tasks: list[Task]
-    next: str | None
-    """The parameter `after` of the next page, in the order of etas."""
-    total: Count | None
-    """How many tasks match; None: that was not counted."""
+    total: Count
+    """How many tasks match."""
 
 
 class AddedTasks(Model):
@@ -230,13 +222,6 @@ class LeasedTasks(Model):
 
     tasks: list[Task]
     rate_limited: bool
-
-
-class Deletion(Model):
-    """The result for one name."""
-
-    task: str
-    result: str
 
 
 def given(value: Maybe[_T]) -> _T | None:

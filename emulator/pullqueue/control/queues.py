@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from heapq import nlargest, nsmallest
-from itertools import accumulate, count, islice
+from itertools import count, islice
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta
@@ -13,7 +13,6 @@ from msgspec import UNSET, Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import duration_usec, from_usec
 from pullqueue.config.model import QueueMode
-from pullqueue.config.text import quoted
 from pullqueue.control import models
 from pullqueue.control.models import (
     EXHAUSTED,
@@ -41,7 +40,7 @@ _QUEUE = "/queues/{queue}"
 _TASK = "/queues/{queue}/tasks/{task}"
 _PAGE = 1_000
 _SEARCHED_TASKS = 100_000
-"""How many tasks one search reads; `next` then leads on."""
+"""How many tasks are read to search, sort or count them."""
 _FAILED = 100
 _KEYS: Mapping[str, Callable[[Task], Any]] = {
     "eta": lambda task: task[:2],
@@ -52,13 +51,8 @@ _KEYS: Mapping[str, Callable[[Task], Any]] = {
     "added": lambda task: (task.enqueued_usec, task.sequence),
 }
 """What tasks are sorted by."""
-_SIGNED_64 = range(-(2**63), 2**63)
 
-
-class PageQuery(models.Model):
-    """How much to return."""
-
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number.")] = 100
+Limit = Annotated[int, Meta(ge=1, le=1000, description="Maximum number.")]
 
 
 class TaskFilter(models.Model):
@@ -71,28 +65,18 @@ class TaskFilter(models.Model):
 
 
 class ListQuery(TaskFilter):
-    """Which tasks to return, and how much of them."""
+    """Which tasks to return."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number.")] = 100
+    limit: Limit = 100
     offset: Annotated[
-        Maybe[models.Count], Meta(description="How many matching tasks to leave out first.")
-    ] = UNSET
-    payload: Annotated[
-        Literal["preview", "full"],
-        Meta(description="How much of each payload: its first 256 bytes, or all."),
-    ] = "preview"
-
-    @property
-    def payload_bytes(self) -> int | None:
-        """How much of each payload to return; None: all."""
-        return None if self.payload == "full" else PREVIEW_BYTES
+        models.Count, Meta(description="How many matching tasks to leave out first.")
+    ] = 0
 
 
 class TaskQuery(ListQuery):
-    """Which tasks of a queue to return, in which order, and how much of them."""
+    """Which tasks of a queue to return, and in which order."""
 
     state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
-    after: Annotated[Maybe[str], Meta(description="`next` of the page before.")] = UNSET
     sort: Annotated[
         Literal["eta", "name", "tag", "size", "leases", "added"],
         Meta(description="Order; any but eta sorts the first 100,000 tasks."),
@@ -101,9 +85,13 @@ class TaskQuery(ListQuery):
 
 
 class ExhaustedQuery(ListQuery):
-    """Which exhausted tasks to return."""
+    """Which exhausted tasks to return, and how much of them."""
 
     queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
+    payload: Annotated[
+        Literal["preview", "full"],
+        Meta(description="How much of each payload: its first 256 bytes, or all."),
+    ] = "preview"
 
 
 class Change(TaskFilter, kw_only=True):
@@ -145,23 +133,9 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks
     """List tasks in order of eta and arrival, without leasing them."""
     found = state.emulator.queue(queue)
     exhausted = query.state == EXHAUSTED
-    by_offset = query.sort != "eta" or query.descending or query.offset is not UNSET or exhausted
-    if by_offset:
-        tasks, total = _page(found, query)
-        following = None
-    else:
-        tasks, following = _search(found, query)
-        total = _count(found, query)
-    if query.payload_bytes is None:
-        fitting = _fitting(tasks, state.emulator.limits.lease_payload_bytes)
-        if len(fitting) < len(tasks) and not by_offset:
-            following = fitting[-1][:2]
-        tasks = fitting
-    return models.Tasks(
-        tasks=tasks_of(tasks, found, payload_bytes=query.payload_bytes, exhausted=exhausted),
-        next=None if following is None else f"{following[0]}-{following[1]}",
-        total=total,
-    )
+    tasks, total = _page(found, query)
+    shown = tasks_of(tasks, found, payload_bytes=PREVIEW_BYTES, exhausted=exhausted)
+    return models.Tasks(tasks=shown, total=total)
 
 
 @operation("POST", f"{_QUEUE}/tasks")
@@ -193,31 +167,11 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
     return models.LeasedTasks(tasks_of(lease.tasks, found), lease.rate_limited)
 
 
-@operation("POST", f"{_QUEUE}/delete", key="results")
-def delete_tasks(state: ServerState, queue: str, body: models.TaskNames) -> list[models.Deletion]:
-    """Delete tasks by name, leased or not."""
-    results = state.emulator.queue(queue).delete_tasks(body.tasks)
-    return [
-        models.Deletion(task=name, result=result.value)
-        for name, result in zip(body.tasks, results, strict=True)
-    ]
-
-
 @operation("GET", _TASK, key="task")
 def get_task(state: ServerState, queue: str, task: str) -> models.Task:
     """Return one task with its payload."""
     found = state.emulator.queue(queue)
     return tasks_of([found.get_task(task)], found)[0]
-
-
-@operation("DELETE", _TASK, key="deleted")
-def delete_task(state: ServerState, queue: str, task: str) -> models.Count:
-    """Delete one task, leased or not."""
-    result = state.emulator.queue(queue).delete_tasks(task)[0]
-    if result is not DeleteResult.DELETED:
-        message = f"task {quoted(task)} of queue {quoted(queue)} {not_deleted(result)}"
-        raise ApiError(message, status=404)
-    return 1
 
 
 @operation("POST", f"{_TASK}/lease", key="task")
@@ -265,12 +219,12 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> models.Tasks:
     queues = state.pull_queues() if name is None else [state.emulator.queue(name)]
     found = [(task, queue) for queue in queues for task in _matching(queue, query, exhausted=True)]
     found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
-    start = given(query.offset) or 0
+    payload_bytes = None if query.payload == "full" else PREVIEW_BYTES
     shown = [
-        tasks_of([task], queue, payload_bytes=query.payload_bytes, exhausted=True)[0]
-        for task, queue in found[start : start + query.limit]
+        tasks_of([task], queue, payload_bytes=payload_bytes, exhausted=True)[0]
+        for task, queue in found[query.offset : query.offset + query.limit]
     ]
-    return models.Tasks(tasks=shown, next=None, total=len(found))
+    return models.Tasks(tasks=shown, total=len(found))
 
 
 def _is_wanted(queue: Queue) -> bool:
@@ -309,21 +263,14 @@ def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     return changed, failed
 
 
-def _walk(
-    queue: Queue,
-    chosen: TaskFilter,
-    *,
-    size: int = _PAGE,
-    position: tuple[int, int] | None = None,
-) -> Iterator[Task]:
+def _walk(queue: Queue, chosen: TaskFilter) -> Iterator[Task]:
     """Yield the tasks in a state and with a tag, in order; not yet those that have the text."""
     state, tag = given(getattr(chosen, "state", UNSET)), given(chosen.tag)
     in_state = None if state is None else TaskState(state)
-    while page := queue.list_tasks(size, state=in_state, tag=tag, after=position):
+    last: Task | None = None
+    while page := queue.list_tasks(_PAGE, state=in_state, tag=tag, after=last):
         yield from page
-        position = page[-1][:2]
-        if len(page) < size:
-            return
+        last = page[-1]
 
 
 def _matching(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[Task]:
@@ -339,10 +286,9 @@ def _matching(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[
     return (task for task in found if not text or _contains(task, text))
 
 
-def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int | None]:
+def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
     """Return a page in any order, and how many tasks match."""
-    start = given(query.offset) or 0
-    end = start + query.limit
+    end = query.offset + query.limit
     exhausted = query.state == EXHAUSTED
     matching = islice(_matching(queue, query, exhausted=exhausted), _SEARCHED_TASKS)
     total = None if exhausted else _count(queue, query)
@@ -354,7 +300,7 @@ def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int | None]:
         first = (nlargest if query.descending else nsmallest)(end, counted, _KEYS[query.sort])
     if total is None:
         total = len(list(matching)) + next(counter)
-    return first[start:], total
+    return first[query.offset :], total
 
 
 def _count(queue: Queue, chosen: TaskQuery) -> int | None:
@@ -366,21 +312,6 @@ def _count(queue: Queue, chosen: TaskQuery) -> int | None:
     return numbers
 
 
-def _search(queue: Queue, query: TaskQuery) -> tuple[list[Task], tuple[int, int] | None]:
-    """Return a page of tasks, and after which one the next page begins, if there may be more."""
-    text = query.search.casefold()
-    size = _PAGE if text else query.limit + 1
-    position = _position(given(query.after))
-    found: list[Task] = []
-    for number, task in enumerate(_walk(queue, query, size=size, position=position)):
-        if len(found) == query.limit or number == _SEARCHED_TASKS:
-            return found, position
-        position = task[:2]
-        if _contains(task, text):
-            found.append(task)
-    return found, None
-
-
 def _contains(task: Task, text: str) -> bool:
     """Return whether name or payload contain a text, in any case."""
     if text in task.name.casefold():
@@ -388,26 +319,6 @@ def _contains(task: Task, text: str) -> bool:
     if text.isascii():
         return text.encode() in task.payload.lower()
     return text in task.payload.decode("utf-8", "replace").casefold()
-
-
-def _fitting(tasks: list[Task], limit: int) -> list[Task]:
-    """Return the first tasks whose payloads fit one response; one always does."""
-    sizes = accumulate(len(task.payload) for task in tasks)
-    return tasks[: max(1, sum(1 for size in sizes if size <= limit))]
-
-
-def _position(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    eta_usec, _, sequence = text.rpartition("-")
-    try:
-        position: tuple[int, int] | None = int(eta_usec), int(sequence)
-    except ValueError:
-        position = None
-    if position is None or any(number not in _SIGNED_64 for number in position):
-        message = f"after is {quoted(text)}: use the `next` of the previous response"
-        raise ApiError.parameter(message, "after")
-    return position
 
 
 def _new_task(task: models.NewTask, now: datetime, place: int) -> NewTask:

@@ -13,7 +13,7 @@ def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
     """What was saved is there again after a reset: tasks, leases, names, exhausted tasks."""
     control.post("/queues/pull/tasks", {"tasks": [{"name": "held"}, {"name": "gone"}]})
     control.post("/queues/pull/lease", {"lease_seconds": 100})
-    control.call("DELETE", "/queues/pull/tasks/gone")
+    control.post("/queues/pull/change", {"action": "delete", "tasks": ["gone"]})
     before = control.get("/queues").body
     saved = control.get("/snapshot").body
     control.post("/reset")
