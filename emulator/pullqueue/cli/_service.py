@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pullqueue.cli._output import say
-from pullqueue.config.files import replace_file, unwritable
+from pullqueue.config.files import replace_file
 from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError, PullQueueError
 
@@ -140,10 +140,7 @@ def port_file(path: Path | None, server: Server) -> Iterator[None]:
         raise ConfigFileError(
             f'"{path}" is the port file of a running server: stop that server, or name another file'
         )
-    try:
-        replace_file(path, content)
-    except OSError as error:
-        raise unwritable(path, error) from None
+    replace_file(path, content)
     try:
         yield
     finally:

@@ -228,10 +228,7 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     if output is None:
         click.echo(text.encode(), nl=False)
     else:
-        try:
-            files.replace_file(output, text.encode())
-        except OSError as error:
-            raise files.unwritable(output, error) from None
+        files.replace_file(output, text.encode())
     wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
     ctx.exit(1 if dropped or wrong else 0)
 

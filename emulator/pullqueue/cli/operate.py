@@ -15,7 +15,7 @@ import click
 from pullqueue.cli._client import Client, Json, RefusedError, UnreachableError, queue_path
 from pullqueue.cli._options import Number, complete_queue, server_options, yes_option
 from pullqueue.cli._output import STDIN, confirm, content_of, show, write_bytes
-from pullqueue.config.files import replace_file, unwritable
+from pullqueue.config.files import replace_file
 from pullqueue.tasks import count_tasks
 
 _PAUSE_SECONDS = 0.1
@@ -245,8 +245,5 @@ def _write(data: bytes, file: Path, what: str) -> None:
     if str(file) == STDIN:
         write_bytes(data)
         return
-    try:
-        replace_file(file, data, private=True)
-    except OSError as error:
-        raise unwritable(file, error) from None
+    replace_file(file, data, private=True)
     show({"file": str(file), "bytes": len(data)}, f"{file}: {what}")

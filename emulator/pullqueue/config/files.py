@@ -59,8 +59,16 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     that nothing outside is written.
 
     Raises:
-        OSError: the file cannot be written; it has its old content.
+        ConfigFileError: the file cannot be written; it has its old content.
     """
+    try:
+        _replace(path, data, private=private)
+    except OSError as error:
+        message = f'cannot write "{escaped(str(path))}": {reason_of(error)}'
+        raise ConfigFileError(message) from None
+
+
+def _replace(path: Path, data: bytes, *, private: bool) -> None:
     old = _status(path)
     temporary = path.with_name(f".pullqueue-{os.urandom(8).hex()}.tmp")
     try:
@@ -76,11 +84,6 @@ def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def unwritable(path: Path, error: OSError) -> ConfigFileError:
-    """Return the error for a file that cannot be written."""
-    return ConfigFileError(f'cannot write "{escaped(str(path))}": {reason_of(error)}')
 
 
 def _status(path: Path) -> os.stat_result | None:

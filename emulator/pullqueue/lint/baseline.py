@@ -47,7 +47,7 @@ def write_baseline(path: Path, reports: Sequence[FileReport]) -> None:
     """Write the findings of some files as a baseline.
 
     Raises:
-        OSError: the file cannot be written.
+        ConfigFileError: the file cannot be written.
     """
     folder = path.parent.resolve()
     counts = Counter(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from pullqueue.config.files import read_bytes, replace_file, unwritable
+from pullqueue.config.files import read_bytes, replace_file
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError
@@ -107,8 +107,6 @@ class _Linter:
                 reports.append(report)
             except ConfigFileError as error:
                 failures.append(str(error))
-            except OSError as error:
-                failures.append(str(unwritable(path, error)))
         _say((*notes, *failures))
         if self._arguments.write_baseline:
             return self._write_baseline(Path(self._arguments.write_baseline), reports)
@@ -124,10 +122,7 @@ class _Linter:
         ]
 
     def _write_baseline(self, path: Path, reports: list[FileReport]) -> int:
-        try:
-            write_baseline(path, reports)
-        except OSError as error:
-            raise unwritable(path, error) from None
+        write_baseline(path, reports)
         count = sum(len(report.findings) for report in reports)
         _say([f'wrote {count} findings to "{escaped(str(path))}"'])
         return 0
