@@ -21,15 +21,10 @@ def encode_tag(tag: str | None) -> bytes:
     return _NO_TAG if tag is None else _TAG_MARK + tag.encode()
 
 
-def decode_tag(stored: bytes) -> str | None:
-    """Return the tag of its stored form."""
-    return stored[1:].decode() if stored else None
-
-
 def task_of(row: Row) -> Task:
     """Return the task of a row."""
     eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, size = row
-    decoded = decode_tag(tag) if tag else None
+    decoded = tag[1:].decode() if tag else None
     return Task(eta_usec, sequence, name, queue, payload, decoded, retry_count, enqueued_usec, size)
 
 
