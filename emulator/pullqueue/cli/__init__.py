@@ -12,7 +12,6 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from itertools import takewhile
 from typing import Final
@@ -20,7 +19,7 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
-from pullqueue.config.text import escaped, reason_of
+from pullqueue.config.text import closest, escaped, reason_of
 from pullqueue.error_codes import EXIT_FAILURE, codes_of
 from pullqueue.errors import InvalidQueueConfigError, PullQueueError
 
@@ -75,8 +74,8 @@ class _Commands(click.Group):
             return command
         if ctx.resilient_parsing:
             return None
-        near = get_close_matches(cmd_name, _MODULES, n=1)
-        advice = f"did you mean `{near[0]}`?" if near else "`pullqueue --help` lists the commands"
+        near = closest(cmd_name, _MODULES, cutoff=0.6)
+        advice = f"did you mean `{near}`?" if near else "`pullqueue --help` lists the commands"
         raise click.UsageError(f"there is no command `{cmd_name}`: {advice}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
