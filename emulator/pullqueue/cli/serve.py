@@ -186,6 +186,8 @@ def tasks_left(emulator: Emulator) -> int:
 
 def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
     """Print the address of a running server, its queues, a command to try, store and clock."""
+    from pullqueue.stores import without_password  # noqa: PLC0415 - imports the engine
+
     address = f"[{host}]" if ":" in host else host
     click.echo(f"pullqueue listening on http://{address}:{server.port}")
     if server.grpc_address:
@@ -199,8 +201,7 @@ def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
         _print_attempt(server, pull, acl=acl)
     else:
         say(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
-    without_password = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1@", store)
-    where = "memory, until the server stops" if store == "memory" else without_password
+    where = "memory, until the server stops" if store == "memory" else without_password(store)
     say(f"Tasks are stored in {where}")
     if isinstance(emulator.clock, ManualClock):
         say("The clock is manual: move it with `pullqueue clock advance 60`")
