@@ -26,7 +26,6 @@ AS_JSON = "pullqueue.as_json"
 STDIN = "-"
 """Means standard input, or output, where a file can be named."""
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _COLOURS = {
     "available": "green",
     "leased": "yellow",
@@ -140,19 +139,6 @@ def content_of(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise ConfigFileError(f'cannot read "{file}": {reason_of(error)}') from None
-
-
-def age(seconds: float | None) -> str | None:
-    """Return a time span in its two largest units, such as `2 h 5 min`."""
-    if seconds is None or seconds < 1:
-        return None if seconds is None else "<1 s" if seconds > 0 else "0 s"
-    rest, parts = int(seconds), []
-    largest = next(place for place, (size, _) in enumerate(_UNITS) if rest >= size)
-    for size, unit in _UNITS[largest : largest + 2]:
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts)
 
 
 def when(text: str) -> str:

@@ -8,7 +8,8 @@ import click
 
 from pullqueue.cli._client import Client, Json, queue_path
 from pullqueue.cli._options import Number, complete_queue, server_options
-from pullqueue.cli._output import Table, age, show, wants_json
+from pullqueue.cli._output import Table, show, wants_json
+from pullqueue.config.text import span_of
 
 _HEAD = (
     *("QUEUE", "TASKS", "AVAIL", "LEASED", "SCHED", "EXHAUSTED", "OLDEST", "/MIN", "/HOUR"),
@@ -76,10 +77,11 @@ def _row(queue: Json) -> list[object]:
         return [queue["name"], *[None] * (len(_HEAD) - 2), state or "push"]
     retry = queue["settings"].get("retry_parameters") or {}
     numbers = ("tasks", "available", "leased", "scheduled", "exhausted")
+    oldest = queue["oldest_age_seconds"]
     return [
         queue["name"],
         *(queue[number] for number in numbers),
-        age(queue["oldest_age_seconds"]),
+        None if oldest is None else span_of(oldest),
         queue["leased_last_minute"],
         queue["leased_last_hour"],
         retry.get("task_retry_limit", "none"),

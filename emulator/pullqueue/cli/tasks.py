@@ -20,7 +20,6 @@ from pullqueue.cli._options import (
 from pullqueue.cli._output import (
     STDIN,
     Table,
-    age,
     confirm,
     content_of,
     note,
@@ -29,6 +28,7 @@ from pullqueue.cli._output import (
     when,
     write_bytes,
 )
+from pullqueue.config.text import span_of
 from pullqueue.tasks import count_tasks, why_in_use
 
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
@@ -292,7 +292,7 @@ def _row(task: Json) -> list[object]:
     return [
         task["name"],
         None if task["tag"] is None else preview(task["tag"]) or '""',
-        task["state"] if left is None else f"leased, {age(left)} left",
+        task["state"] if left is None else f"leased, {span_of(left)} left",
         when(task["eta"]),
         task["retry_count"] if limit is None else f"{task['retry_count']} of {limit}",
         payload["bytes"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+_SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
 
 def escaped(text: str) -> str:
     r"""Return a text with everything that is not printable as an escape, such as `\x1b`.
@@ -36,6 +38,20 @@ def reason_of(error: BaseException) -> str:
     """Return what the operating system reports, for use within a sentence."""
     text = getattr(error, "strerror", None) or str(error)
     return f"{text[:1].lower()}{text[1:]}"
+
+
+def span_of(seconds: float) -> str:
+    """Return a time span in its two largest units, such as `2 h 5 min`."""
+    if 0 < seconds < 1:
+        return "< 1 s"
+    rest, parts = int(seconds), []
+    for size, unit in _SPANS:
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        if len(parts) == 2 or (parts and not count):
+            break
+    return " ".join(parts) or "0 s"
 
 
 def closest(word: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:

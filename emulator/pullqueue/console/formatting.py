@@ -9,8 +9,8 @@ from shlex import quote
 from typing import Final
 
 from pullqueue.api.encoding import Json
+from pullqueue.config.text import span_of
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _HEX_BYTES = 16
 _SHOWN_BYTES = 64 * 1024
 _PREVIEW_CHARACTERS = 80
@@ -19,20 +19,8 @@ NOTHING = "\N{EN DASH}"
 
 
 def span(seconds: float | None) -> str:
-    """Return a time span in its two largest units, such as `2 h 5 min`; a dash for None."""
-    if seconds is None:
-        return NOTHING
-    if 0 < seconds < 1:
-        return "< 1 s"
-    rest = int(seconds)
-    parts: list[str] = []
-    for size, unit in _UNITS:
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count} {unit}")
-        if len(parts) == 2 or (parts and not count):
-            break
-    return " ".join(parts) or "0 s"
+    """Return a time span such as `2 h 5 min`; a dash for None."""
+    return NOTHING if seconds is None else span_of(seconds)
 
 
 def instant(text: str) -> str:
