@@ -410,7 +410,7 @@ class TestRecords:
         assert counter.seconds() == [(0, 7)]
         counter.add(3600 * SECOND, 1)
         assert counter.seconds() == [(3600, 1)]
-        assert counter.last_hour(3600 * SECOND) == 1
+        assert counter.count(3600 * SECOND, 3600) == 1
 
     def test_a_rate_says_no(self) -> None:
         """A call too many is refused, and is not counted itself."""

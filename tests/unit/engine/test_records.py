@@ -128,12 +128,12 @@ class TestLeaseCounter:
         counter.add(SECOND // 2, 3)
         counter.add(30 * SECOND, 5)
 
-        assert (counter.last_minute(59 * SECOND), counter.last_hour(59 * SECOND)) == (10, 10)
-        assert (counter.last_minute(60 * SECOND), counter.last_hour(60 * SECOND)) == (5, 10)
-        assert counter.last_minute(90 * SECOND) == 0
-        assert counter.last_hour(3599 * SECOND) == 10
-        assert counter.last_hour(3600 * SECOND) == 5
-        assert counter.last_hour(3630 * SECOND) == 0
+        assert (counter.count(59 * SECOND, 60), counter.count(59 * SECOND, 3600)) == (10, 10)
+        assert (counter.count(60 * SECOND, 60), counter.count(60 * SECOND, 3600)) == (5, 10)
+        assert counter.count(90 * SECOND, 60) == 0
+        assert counter.count(3599 * SECOND, 3600) == 10
+        assert counter.count(3600 * SECOND, 3600) == 5
+        assert counter.count(3630 * SECOND, 3600) == 0
 
     def test_memory_is_bounded(self) -> None:
         """No more than an hour of seconds is remembered."""
@@ -141,7 +141,7 @@ class TestLeaseCounter:
         for second in range(10_000):
             counter.add(second * SECOND, 1)
 
-        assert counter.last_hour(9_999 * SECOND) == 3600
+        assert counter.count(9_999 * SECOND, 3600) == 3600
         assert len(counter._seconds) == 3600
 
 

@@ -39,11 +39,6 @@ class ExhaustionSchedule:
         if self._end_of:
             self._ends.remove(sorted(self._end_of.pop(n) for n in names if n in self._end_of))
 
-    def clear(self) -> None:
-        """Cancel the exhaustion of all tasks."""
-        self._ends = OrderedIndex()
-        self._end_of.clear()
-
     def next_usec(self) -> int | None:
         """Return the next time at which tasks are exhausted, or None."""
         first = self._ends.first()

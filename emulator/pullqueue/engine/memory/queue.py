@@ -179,7 +179,7 @@ class MemoryQueue:
         self._names.tombstone_usec = (
             self._tombstone_usec if tombstone_usec is None else tombstone_usec
         )
-        self._schedule.clear()
+        self._schedule = ExhaustionSchedule()
         self._schedule.schedule(self._tasks, retention)
         self.catch_up(now_usec)
 
@@ -207,8 +207,8 @@ class MemoryQueue:
             scheduled=self._tasks.count_scheduled(now_usec),
             exhausted=len(self.exhausted),
             oldest_eta_usec=first.eta_usec if first else None,
-            leased_last_minute=self._leased.last_minute(now_usec),
-            leased_last_hour=self._leased.last_hour(now_usec),
+            leased_last_minute=self._leased.count(now_usec, 60),
+            leased_last_hour=self._leased.count(now_usec, 3600),
             exhausted_last_minute=self.exhausted.count_since(now_usec - 60 * USEC_PER_SECOND),
             bytes_stored=self.bytes_stored,
         )

@@ -7,16 +7,14 @@ from collections.abc import Iterable
 
 from pullqueue.clock import USEC_PER_SECOND
 
-_MINUTE_SECONDS = 60
-_HOUR_SECONDS = 3600
+_KEPT_SECONDS = 3600
 
 
 class LeaseCounter:
-    """Counts the tasks leased in the last minute and hour, to the second."""
+    """Counts the tasks leased in the last hour, to the second."""
 
     def __init__(self) -> None:
         self._seconds: deque[list[int]] = deque()
-        self._total = 0
 
     def add(self, now_usec: int, tasks: int) -> None:
         """Count tasks leased now."""
@@ -25,17 +23,12 @@ class LeaseCounter:
             self._seconds[-1][1] += tasks
         else:
             self._seconds.append([second, tasks])
-        self._total += tasks
-        self._drop(second - _HOUR_SECONDS)
+        while self._seconds[0][0] <= second - _KEPT_SECONDS:
+            self._seconds.popleft()
 
-    def last_hour(self, now_usec: int) -> int:
-        """Return the number of tasks leased in the last hour."""
-        self._drop(now_usec // USEC_PER_SECOND - _HOUR_SECONDS)
-        return self._total
-
-    def last_minute(self, now_usec: int) -> int:
-        """Return the number of tasks leased in the last minute."""
-        since = now_usec // USEC_PER_SECOND - _MINUTE_SECONDS
+    def count(self, now_usec: int, seconds: int) -> int:
+        """Return the number of tasks leased in the last seconds."""
+        since = now_usec // USEC_PER_SECOND - seconds
         total = 0
         for second, tasks in reversed(self._seconds):
             if second <= since:
@@ -50,11 +43,6 @@ class LeaseCounter:
     def restore(self, seconds: Iterable[tuple[int, int]]) -> None:
         """Replace the counts by what `seconds` returned."""
         self._seconds = deque([second, tasks] for second, tasks in seconds)
-        self._total = sum(tasks for _, tasks in self._seconds)
-
-    def _drop(self, until_second: int) -> None:
-        while self._seconds and self._seconds[0][0] <= until_second:
-            self._total -= self._seconds.popleft()[1]
 
 
 class RateLimiter:
