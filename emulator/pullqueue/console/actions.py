@@ -16,6 +16,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.console.control import ask
 from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice
+from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import validated_tasks
@@ -127,9 +128,7 @@ class Actions:
             changes = self._ask("reloadConfig")
         except PullQueueError as error:
             raise ApiError(f"Nothing was changed: {error}") from None
-        verbs = (("added", "added"), ("changed", "changed"), ("disabled", "removed"))
-        parts = [f"{verb} {', '.join(changes[key])}" for verb, key in verbs if changes[key]]
-        return f"queue.yaml is applied: {'; '.join(parts) or 'no change'}."
+        return f"queue.yaml is applied: {Changes(**changes)}."
 
     def reset(self, _form: Form) -> str:
         """Delete everything but configuration and clock."""
