@@ -134,10 +134,10 @@ class RequestLog:
             "%s %s %d", verb, path, status, extra={"verb": verb, "path": path, "status": status}
         )
 
-    def latest(self, limit: int | None = None) -> list[LoggedRequest]:
+    def latest(self) -> list[LoggedRequest]:
         """Return the latest requests, newest first."""
         with self._lock:
-            return list(reversed(self._requests))[:limit]
+            return list(reversed(self._requests))
 
     def clear(self) -> int:
         """Delete the requests, but not their counts; return how many there were."""

@@ -159,7 +159,7 @@ class TestAccess:
         """REST takes the token as a parameter, too."""
         token = server.tokens.issue(WORKER, PLATFORM).text
         status, _ = RestApi(server).send("GET", f"{PULL}?access_token={token}")
-        client = server.state.requests.latest(1)[0]
+        client = server.state.requests.latest()[0]
 
         assert (status, client.caller, client.query) == (200, WORKER, "access_token=(hidden)")
         assert (client.interface, client.method, client.queue) == (
@@ -278,7 +278,7 @@ def test_the_request_log(server: Server) -> None:
     with pytest.raises(ApiRefused):
         api.call("CreateTask", {"parent": CLOSED})
     api.channel.close()
-    refused, created = server.state.requests.latest(2)
+    refused, created = server.state.requests.latest()[:2]
 
     assert (created.verb, created.path, created.status, created.caller) == (
         "POST",

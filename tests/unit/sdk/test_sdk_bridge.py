@@ -373,7 +373,7 @@ class TestOtherServices:
         """The log of the server's requests has the service and method of each call."""
         call(server, "Flush", b"", service="logservice")
 
-        assert server.state.requests.latest(1)[0].path == "/rpc_http logservice.Flush"
+        assert server.state.requests.latest()[0].path == "/rpc_http logservice.Flush"
 
     def test_with_an_upstream(self, emulator: Emulator) -> None:
         """Calls to other services are passed on as they are, and so are their answers."""
