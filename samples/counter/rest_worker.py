@@ -1,4 +1,4 @@
-"""The same worker outside App Engine: it speaks the queue's REST API."""
+"""The same worker outside App Engine: it uses the REST API of the queue."""
 
 from __future__ import annotations
 

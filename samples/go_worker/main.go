@@ -3,6 +3,7 @@
 //
 //	go mod tidy && go build -o words .
 //	pullqueue serve queue.yaml &
+//	pullqueue wait
 //	export PULLQUEUE_EMULATOR_HOST=127.0.0.1:8124
 //	pullqueue exec -- ./words add "to be or not to be"
 //	pullqueue exec -- ./words work

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Results(BaseHTTPRequestHandler):
-    """Takes the output of programs."""
+    """Receives the output of programs."""
 
     def do_POST(self) -> None:
         """Print the task's name and the output of its program."""
