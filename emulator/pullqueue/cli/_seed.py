@@ -219,7 +219,8 @@ def _checked(entry: Entry) -> tuple[Json, int]:
     fields = {name: value for name, value in entry.fields.items() if value is not None}
     for field in fields:
         if field not in _ADVICE:
-            problem = f'a task has no "{shorten(field)}": use one of {", ".join(sorted(_ADVICE))}'
+            known = ", ".join(sorted(_ADVICE))
+            problem = f'"{shorten(field)}" is not a field of a task: use one of {known}'
             raise entry.places[field].refusal(problem)
     for one, other in (("name", "count"), ("payload", "payload_base64")):
         if one in fields and other in fields and fields[other] != 1:

@@ -367,7 +367,7 @@ class Emulator:
         close = closest(str(name), names, cutoff=0.6)
         listed = ", ".join(map(quoted, names[:_NAMES_LISTED]))
         more = len(names) - _NAMES_LISTED
-        hint = f"it has {listed}" + (f" and {more} more" if more > 0 else "")
+        hint = f"the queues are {listed}" + (f" and {more} more" if more > 0 else "")
         if close:
             hint = f"did you mean {quoted(close)}?"
         return f"queue {quoted(name)} is not in {self._config.file}: {hint}"

@@ -125,8 +125,12 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
         ("a.yaml", "[a]: []\n", "1:1: not a valid queue name: write"),
         ("a.yaml", "pull: a\n", '1:7: queue "pull" has no list of tasks: begin each with `- `'),
         ("a.yaml", "pull: []\npull: []\n", '2:1: queue "pull" is listed twice: write one list'),
-        ("a.yaml", "pull:\n- size: 1\n", '2:9: a task has no "size": use one of count, countdown'),
-        ("a.yaml", "pull:\n- [a]: 1\n", '2:8: a task has no "?": use one of count'),
+        (
+            "a.yaml",
+            "pull:\n- size: 1\n",
+            '2:9: "size" is not a field of a task: use one of count, countdown',
+        ),
+        ("a.yaml", "pull:\n- [a]: 1\n", '2:8: "?" is not a field of a task: use one of count'),
         ("a.yaml", "pull: [{tag: a, tag: b}]\n", '1:17: "tag" occurs twice in one task'),
         ("a.yaml", "pull: [{count: 0}]\n", "1:16: count is 0: use a whole number, 1 or more"),
         (

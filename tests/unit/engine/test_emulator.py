@@ -62,7 +62,7 @@ def test_an_unknown_queue(emulator: Emulator) -> None:
         emulator.queue("pull_queue")
     with pytest.raises(
         UnknownQueueError,
-        match=r'queue "x" is not in queue\.yaml: it has "default", "other", "pull-queue"',
+        match=r'queue "x" is not in queue\.yaml: the queues are "default", "other", "pull-queue"',
     ):
         emulator.queue("x")
     assert excinfo.value.queue_name == "pull_queue"
@@ -80,9 +80,9 @@ def test_an_unknown_queue_among_many() -> None:
         return str(excinfo.value).partition(": ")[2]
 
     listed = ", ".join(f'"{name}"' for name in names[:10])
-    assert message(10, "x") == f"it has {listed}"
-    assert message(11, "x") == f"it has {listed} and 1 more"
-    assert message(12, "x") == f"it has {listed} and 2 more"
+    assert message(10, "x") == f"the queues are {listed}"
+    assert message(11, "x") == f"the queues are {listed} and 1 more"
+    assert message(12, "x") == f"the queues are {listed} and 2 more"
     assert message(12, "queue-1") == 'did you mean "queue-11"?'
 
 
