@@ -205,10 +205,11 @@ class TestRefusals:
             ("--allow-host", "queues:8124", '"queues:8124" is not a valid host name: use one'),
             ("--api-upstream", "foo", '"foo" is not a valid address: use HOST:PORT'),
             ("--api-upstream", "foo:0", '"foo:0" is not a valid address: use HOST:PORT'),
+            ("--store", "foo", 'store "foo" is unknown: use memory, sqlite:///FILE or postgresql'),
         ],
     )
-    def test_names_that_cannot_be(self, folder: Path, option: str, value: str, reason: str) -> None:
-        """What is not a project id, or no address, is refused at the start."""
+    def test_wrong_values(self, folder: Path, option: str, value: str, reason: str) -> None:
+        """What is not a project id, an address or a store is refused at the start."""
         status, output, errors = finished(option, value, folder=folder)
 
         assert (status, output) == (2, "")

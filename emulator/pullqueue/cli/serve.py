@@ -15,6 +15,7 @@ from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, is_loopback
 from pullqueue.cli._options import checked, emulator_options, found_file
 from pullqueue.cli._output import say
 from pullqueue.clock import ManualClock, SystemClock
+from pullqueue.errors import StoreError
 from pullqueue.limits import SERVED_TASKS, Limits
 from pullqueue.tasks import count_tasks
 
@@ -28,6 +29,16 @@ _PROJECT = re.compile(r"([a-z]~)?([a-z0-9.-]+:)?[a-zA-Z0-9][a-zA-Z0-9_-]*", re.A
 """With a partition (s~my-app) or a domain (example.com:my-app), or without."""
 _HOST_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*", re.ASCII | re.IGNORECASE)
 _TASK = '{"payloadBase64": "aGVsbG8="}'
+
+
+def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str) -> str:
+    from pullqueue.stores import store_from_url  # noqa: PLC0415 - imported when it runs
+
+    try:
+        store_from_url(url)
+    except StoreError as error:
+        raise click.BadParameter(str(error)) from error
+    return url
 
 
 @click.command
@@ -65,6 +76,7 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
     "--store",
     default="memory",
     metavar="URL",
+    callback=_store_url,
     help="Where tasks are stored: memory, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
 )
 @click.option(

@@ -363,13 +363,16 @@ class Emulator:
         return self._listed.get(name) if queue is None else queue.settings
 
     def _unknown(self, name: str) -> str:
-        names = sorted(self._queues)
-        close = closest(str(name), names, cutoff=0.6)
+        close = closest(str(name), self._queues, cutoff=0.6)
+        implicit = self._listed.keys() - {settings.name for settings in self._config.queues}
+        names = sorted(self._queues.keys() - implicit)
         listed = ", ".join(map(quoted, names[:_NAMES_LISTED]))
         more = len(names) - _NAMES_LISTED
         hint = f"the queues are {listed}" + (f" and {more} more" if more > 0 else "")
         if close:
             hint = f"did you mean {quoted(close)}?"
+        elif not names:
+            hint = "it has no queues"
         return f"queue {quoted(name)} is not in {self._config.file}: {hint}"
 
 
