@@ -29,13 +29,19 @@ from pullqueue.cli._output import (
     write_bytes,
 )
 from pullqueue.config.text import span_of
+from pullqueue.limits import Limits
 from pullqueue.tasks import count_tasks, why_in_use
 
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
 _PAGE = 1000
 
+_LIMITS = Limits()
+
 _seconds_option = click.option(
-    "--seconds", type=Number(0), default=60, help="Lease duration in seconds."
+    "--seconds",
+    type=Number(0, _LIMITS.lease_seconds),
+    default=60,
+    help="Lease duration in seconds.",
 )
 _names_argument = click.argument(
     "names", nargs=-1, metavar="[TASK]...", shell_complete=complete_task
@@ -93,7 +99,7 @@ def list_(
         found += page["tasks"]
         if not page["tasks"] or len(found) >= min(limit, page["total"]):
             break
-    empty = "" if found else _none_in(client, queue)
+    empty = "" if found else _none_in(client, queue, matching=bool(state or tag or search))
     show({"tasks": found, "total": page["total"]}, _table(found, empty=empty))
     if found and len(found) < page["total"]:
         note(f"there are more: list them with --limit {limit * 10}")
@@ -161,7 +167,13 @@ def add(
 @tasks.command
 @queue_argument
 @_seconds_option
-@click.option("--max", "count", type=click.IntRange(1), default=1, help="Maximum number of tasks.")
+@click.option(
+    "--max",
+    "count",
+    type=click.IntRange(1, _LIMITS.tasks_per_lease),
+    default=1,
+    help="Maximum number of tasks.",
+)
 @click.option("--tag", help="Only tasks with this tag.")
 @click.option("--by-tag", is_flag=True, help="Only tasks with the tag of the first available one.")
 @server_options
@@ -196,7 +208,7 @@ def extend(*, queue: str, task: str, seconds: float, client: Client) -> None:
 @task_argument
 @server_options
 def release(*, queue: str, task: str, client: Client) -> None:
-    """Release TASK: it can be leased again at once."""
+    """Release TASK: it can be leased again at once, or is exhausted after its last lease."""
     _change_lease(client, queue, task, 0)
 
 
@@ -276,10 +288,10 @@ def _change(client: Client, queue: str, done: str, **change: object) -> int:
     return 1 if answer["failed"] else 0
 
 
-def _none_in(client: Client, queue: str) -> str:
+def _none_in(client: Client, queue: str, *, matching: bool) -> str:
     if client.get(queue_path(queue))["queue"]["mode"] == "push":
         return f"{queue} is a push queue: only tasks of pull queues are shown"
-    return f"no tasks in {queue}"
+    return f"no tasks in {queue}{' match the options' if matching else ''}"
 
 
 def _table(found: list[Json], *, empty: str = "") -> Table:

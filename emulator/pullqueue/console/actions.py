@@ -18,6 +18,7 @@ from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_schema import FIELDS, WHEN
+from pullqueue.control.models import EXHAUSTED
 from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import validated_tasks
 from pullqueue.errors import PullQueueError
@@ -68,8 +69,12 @@ class Actions:
 
     def release(self, _form: Form, queue: str, task: str) -> str:
         """Release a task."""
-        self._ask("changeLease", body={"lease_seconds": 0}, queue=queue, task=task)
-        return f"Task {task} was released."
+        body = {"lease_seconds": 0}
+        changed = self._ask("changeLease", body=body, queue=queue, task=task)["task"]
+        after = (
+            ", and is exhausted: that was its last lease" if changed["state"] == EXHAUSTED else ""
+        )
+        return f"Task {task} was released{after}."
 
     def extend(self, form: Form, queue: str, task: str) -> str:
         """Change the end of a lease."""

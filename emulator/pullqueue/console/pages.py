@@ -87,7 +87,10 @@ class Pages:
             "queues",
             queues=found,
             totals={name: sum(queue[name] for queue in queues) for name in _TOTALS},
-            oldest=max((queue["oldest_age_seconds"] or 0 for queue in queues), default=0) or None,
+            oldest=max(
+                (age for queue in queues if (age := queue["oldest_age_seconds"]) is not None),
+                default=None,
+            ),
             stale_seconds=_STALE_SECONDS,
             columns=_QUEUE_COLUMNS,
             charts={name: chart_of(series, "60") for name, series in depths.items()},

@@ -182,7 +182,9 @@ def change_lease(
     found = state.emulator.queue(queue)
     expected = given(body.eta_usec)
     changed = found.modify_lease(task, body.lease_seconds, expected_eta_usec=expected)
-    return tasks_of([changed], found)[0]
+    limit = found.retention.leases
+    exhausted = body.lease_seconds == 0 and limit is not None and changed.retry_count >= limit
+    return tasks_of([changed], found, exhausted=exhausted)[0]
 
 
 @operation("POST", f"{_QUEUE}/change")

@@ -59,6 +59,18 @@ def test_the_life_of_a_task(run: Run) -> None:
     assert 'task "a" of queue "pull" was deleted or exhausted recently' in taken.err
 
 
+def test_release_after_the_last_lease(run: Run) -> None:
+    """The task is shown as what it is then: exhausted."""
+    run("tasks", "add", "pull", "hello", "--name", "a")
+    for _ in range(2):
+        run("tasks", "lease", "pull")
+        assert "available" in run("tasks", "release", "pull", "a").out
+    run("tasks", "lease", "pull")
+
+    assert "exhausted" in run("tasks", "release", "pull", "a").out
+    assert "exhausted" in run("tasks", "list", "pull", "--state", "exhausted").out
+
+
 def test_listing(run: Run, emulator: Emulator) -> None:
     """As many as asked for, over several pages; narrowed by state, tag and text."""
     for place in range(1100):
@@ -70,7 +82,9 @@ def test_listing(run: Run, emulator: Emulator) -> None:
     assert len(json.loads(listed.out)["tasks"]) == 1100
     assert "n7" in run("tasks", "list", "pull", "--tag", "t").out
     assert len(run("tasks", "list", "pull", "--search", "n1099").out.splitlines()) == 2
-    assert run("tasks", "list", "pull", "--state", "leased").out == "no tasks in pull\n"
+    assert run("tasks", "list", "pull", "--state", "leased").out == (
+        "no tasks in pull match the options\n"
+    )
     push = "push is a push queue: only tasks of pull queues are shown\n"
     assert run("tasks", "list", "push").out == push
 

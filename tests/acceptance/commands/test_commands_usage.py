@@ -117,7 +117,8 @@ def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None
     ("order", "problem"),
     [
         (("tasks", "lease", "pull", "--seconds", "nan"), "nan is not finite"),
-        (("tasks", "extend", "pull", "a", "--seconds", "-1"), "-1.0 is not in the range x>=0"),
+        (("tasks", "extend", "pull", "a", "--seconds", "-1"), "-1.0 is not in the range 0<=x<="),
+        (("tasks", "lease", "pull", "--max", "1001"), "1001 is not in the range 1<=x<=1000"),
         (("tasks", "add", "pull", "x", "--countdown", "inf"), "inf is not finite"),
         (("wait", "--timeout", "soon"), "is not a valid number"),
         (("stats", "--interval", "0"), "0.0 is not in the range x>=0.1"),
