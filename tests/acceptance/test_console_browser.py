@@ -474,6 +474,10 @@ def test_exhausted_tasks(site: Site, emulator: Emulator) -> None:
     site.wait_for("Requeued 1 task.", "#status")
     assert queue.get_task("n1").payload == b"work 1"
     site.wait_for("No exhausted task matches the filter.")
+    site.open("/queues/pull/tasks/n0")
+    site.press("Delete…")
+    site.wait_for("Delete 1 task?", "#dialog")
+    site.press("Cancel")
     site.open("/exhausted")
     site.click("#select-all")
     site.press("Delete…")

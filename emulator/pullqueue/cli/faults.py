@@ -37,7 +37,11 @@ def list_(*, client: Client) -> None:
 @faults.command
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("call", required=False, type=click.Choice(VERBS), metavar="[CALL]")
-@click.option("--error", help="Error that the calls raise, such as TransientError.")
+@click.option(
+    "--error",
+    help="Error that the calls raise. Default: TransientError; DeadlineExceededError for "
+    "lose_answer.",
+)
 @click.option("--seconds", type=Number(0), help="Latency in seconds, by the manual clock.")
 @click.option(
     "--queue", help="Affect only calls on this queue. Default: all.", shell_complete=complete_queue

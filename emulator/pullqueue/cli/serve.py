@@ -14,7 +14,7 @@ import click
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, is_loopback
 from pullqueue.cli._options import checked, emulator_options, found_file
 from pullqueue.cli._output import say
-from pullqueue.clock import ManualClock, SystemClock
+from pullqueue.clock import ManualClock, SystemClock, from_usec
 from pullqueue.errors import StoreError
 from pullqueue.limits import SERVED_TASKS, Limits
 from pullqueue.tasks import count_tasks
@@ -216,7 +216,8 @@ def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
     where = "memory, until the server stops" if store == "memory" else without_password(store)
     say(f"Tasks are stored in {where}")
     if isinstance(emulator.clock, ManualClock):
-        say("The clock is manual: move it with `pullqueue clock advance 60`")
+        now = from_usec(emulator.now_usec()).isoformat()
+        say(f"The clock is manual, at {now}: move it with `pullqueue clock advance 60`")
     loopback = is_loopback(host)
     say(f"Console: {server.url}/console/{', from this machine only' if loopback else ''}")
     if not loopback:

@@ -211,5 +211,6 @@ def _check_eta(eta_usec: int, limits: Limits, now_usec: int) -> None:
     if eta_usec > now_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
         raise InvalidEtaError(
             f"eta is {from_usec(eta_usec).isoformat()}; the maximum is {limits.eta_seconds_ahead} "
-            f"seconds ({limits.eta_seconds_ahead // 86_400} days) from now"
+            f"seconds ({limits.eta_seconds_ahead // 86_400} days) from now, which is "
+            f"{from_usec(now_usec).isoformat()} here"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -77,7 +78,8 @@ def test_the_largest_of_everything_is_accepted() -> None:
         (
             {"eta": NOW + timedelta(days=30, microseconds=1)},
             InvalidEtaError,
-            r"maximum is 2592000 seconds \(30 days\)",
+            r"maximum is 2592000 seconds \(30 days\) from now, which is "
+            rf"{re.escape(NOW.isoformat())} here$",
         ),
     ],
 )
