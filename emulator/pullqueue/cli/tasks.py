@@ -208,7 +208,7 @@ def extend(*, queue: str, task: str, seconds: float, client: Client) -> None:
 @task_argument
 @server_options
 def release(*, queue: str, task: str, client: Client) -> None:
-    """Release TASK: it can be leased again at once, or is exhausted after its last lease."""
+    """Release TASK at once; after its last lease it is exhausted."""
     _change_lease(client, queue, task, 0)
 
 

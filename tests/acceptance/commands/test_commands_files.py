@@ -202,7 +202,7 @@ def test_seeds_that_the_server_refuses(run: Run, tmp_path: Path) -> None:
     assert alone.startswith(
         f"pullqueue: {file}:3:3: eta is 2100-01-01T00:00:00+00:00; the maximum is "
     )
-    assert alone.endswith(" from now; 100 tasks were added before\n")
+    assert alone.endswith(" here; 100 tasks were added before\n")
     assert among_others.startswith(f"pullqueue: {file}:2:3: in this task or one after it: eta is")
 
 

@@ -78,8 +78,10 @@ def test_the_largest_of_everything_is_accepted() -> None:
         (
             {"eta": NOW + timedelta(days=30, microseconds=1)},
             InvalidEtaError,
-            r"maximum is 2592000 seconds \(30 days\) from now, which is "
-            rf"{re.escape(NOW.isoformat())} here$",
+            (
+                r"maximum is 2592000 seconds \(30 days\) from now, which is "
+                rf"{re.escape(NOW.isoformat())} here$"
+            ),
         ),
     ],
 )
