@@ -24,19 +24,15 @@ from pullqueue.engine.events import EventKind
 class Event(Model):
     """One event in the history of a task."""
 
-    queue: str
-    task: str
     kind: EventKind
     time: Time
     until: Time | None
     retry_count: Count
 
     @classmethod
-    def of(cls, event: EngineEvent, queue_name: str) -> Event:
-        """Return an event of a queue."""
+    def of(cls, event: EngineEvent) -> Event:
+        """Return an event of the engine."""
         return cls(
-            queue=queue_name,
-            task=event.task_name,
             kind=event.kind,
             time=event.time.isoformat(),
             until=iso(event.until),
@@ -115,8 +111,7 @@ class RequestQuery(Model):
 @operation("GET", "/queues/{queue}/tasks/{task}/history", key="events")
 def get_history(state: ServerState, queue: str, task: str) -> list[Event]:
     """Return the history of the task of a name, from its beginning."""
-    events = state.emulator.queue(queue).history(task)
-    return [Event.of(event, queue) for event in events]
+    return [Event.of(event) for event in state.emulator.queue(queue).history(task)]
 
 
 @operation("GET", "/requests")

@@ -30,7 +30,7 @@ def blueprint(state: ServerState) -> Blueprint:
             _view(state, operation),
             methods=[operation.verb],
         )
-    control.add_url_rule(openapi.PATH, view_func=_openapi)
+    control.add_url_rule(openapi.PATH, "openapi", lambda: _response(openapi.document(), JSON_TYPE))
     return control
 
 
@@ -51,7 +51,3 @@ def _response(result: object, content_type: str) -> Response:
     response = Response(body, status, content_type=content_type)
     response.headers["Cache-Control"] = "no-store"
     return response
-
-
-def _openapi() -> Response:
-    return _response(openapi.document(), JSON_TYPE)
