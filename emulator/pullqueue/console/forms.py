@@ -136,6 +136,6 @@ def carry_out(
         notice = Notice(text=text, is_error=True, form=action.__name__, values=kept, errors=errors)
     back = urlsplit(request.form.get("back", ""))
     address = f"{back.path}?{back.query}".rstrip("?")
-    if not back.path.startswith("/console/") or back.scheme or back.netloc:
+    if not back.path.startswith("/console/"):
         address = url_for(f"console.{page}", _external=False, **values)
     return redirect(f"{address}{'&' if '?' in address else '?'}notice={notices.put(notice)}", 303)

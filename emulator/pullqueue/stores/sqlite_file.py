@@ -58,7 +58,7 @@ def open_file(
         if path.exists() and path.stat().st_size:
             _check(path, newest=len(scripts))
         elif not path.exists():
-            _create(path)
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
         writer = _connected(path)
         opened.append(writer)
         _configure(writer, synchronous)
@@ -74,10 +74,6 @@ def open_file(
             raise StoreError(_reason(path, error)) from error
         raise
     return writer, reader
-
-
-def _create(path: Path) -> None:
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
 
 
 def _connected(path: Path) -> sqlite3.Connection:
