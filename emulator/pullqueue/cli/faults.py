@@ -40,7 +40,7 @@ def list_(*, client: Client) -> None:
 @click.option(
     "--error",
     help="Error that the calls raise. Default: TransientError; DeadlineExceededError for "
-    "lose_answer.",
+    "lose_response.",
 )
 @click.option("--seconds", type=Number(0), help="Latency in seconds, by the manual clock.")
 @click.option(
