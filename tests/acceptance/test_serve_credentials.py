@@ -148,7 +148,9 @@ class TestSecretFile:
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
         try:
-            with pytest.raises(ConfigFileError, match=r"no secret in .*: file too large"):
+            with pytest.raises(
+                ConfigFileError, match=r"cannot use the secret file .*: file too large"
+            ):
                 secret_of(path)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -197,7 +199,7 @@ class TestSecretFile:
                 'the secret in "secret.txt" has 5 characters, and could be guessed: use ',
             ),
             (b"", 'the secret in "secret.txt" has 0 characters, and could be guessed: use '),
-            (b"\xff" * 40, 'no secret in "secret.txt": it is not UTF-8'),
+            (b"\xff" * 40, 'cannot use the secret file "secret.txt": it is not UTF-8'),
         ],
     )
     def test_what_is_no_secret(self, folder: Path, content: bytes, complaint: str) -> None:
@@ -231,7 +233,7 @@ class TestSecretFile:
         path = tmp_path / "secret.txt"
         path.symlink_to(tmp_path / "elsewhere")
 
-        with pytest.raises(ConfigFileError, match=r"no secret in .*: file exists"):
+        with pytest.raises(ConfigFileError, match=r"cannot use the secret file .*: file exists"):
             secret_of(path)
 
         assert not (tmp_path / "elsewhere").exists()
@@ -241,7 +243,8 @@ class TestSecretFile:
         process = start_serve("--secret-file", "none/secret.txt", folder=folder)
         _, errors = process.communicate(timeout=30)
 
-        assert errors == 'pullqueue: no secret in "none/secret.txt": no such file or directory\n'
+        problem = 'cannot use the secret file "none/secret.txt": no such file or directory'
+        assert errors == f"pullqueue: {problem}\n"
 
 
 class TestCredentials:

@@ -86,9 +86,9 @@ def secret_of(path: Path) -> str:
         secret = path.read_text("utf-8").strip()
         mode = path.stat().st_mode & 0o777
     except OSError as error:
-        raise ConfigFileError(f'no secret in "{path}": {reason_of(error)}') from None
+        raise ConfigFileError(f'cannot use the secret file "{path}": {reason_of(error)}') from None
     except UnicodeDecodeError:
-        raise ConfigFileError(f'no secret in "{path}": it is not UTF-8') from None
+        raise ConfigFileError(f'cannot use the secret file "{path}": it is not UTF-8') from None
     if len(secret) < _SECRET_CHARACTERS:
         raise ConfigFileError(
             f'the secret in "{path}" has {len(secret)} characters, and could be guessed: use '
