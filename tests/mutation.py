@@ -46,7 +46,7 @@ LONG = "TestIndex or model_agree or chunks_stay_small or round_trip or threads"
 """The tests that the quick run leaves out, as pytest's -k."""
 ELSEWHERE = "sqlite or postgres"
 """Tests of what is not mutated."""
-PLUGINS = ["-p", "no:cacheprovider", "-p", "pytest_timeout"]
+PLUGINS = ["-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "xdist.plugin"]
 CPU_SECONDS = {"nearest": 20, "quick": 20, "all": 60}
 
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
