@@ -12,8 +12,6 @@ import pytest
 import requests
 from browser import Browser, show, started
 from selenium.common.exceptions import (
-    NoSuchElementException,
-    StaleElementReferenceException,
     WebDriverException,
 )
 from selenium.webdriver.common.action_chains import ActionChains
@@ -143,7 +141,7 @@ class Site:
             self.browser,
             10,
             poll_frequency=0.05,
-            ignored_exceptions=[StaleElementReferenceException, NoSuchElementException],
+            ignored_exceptions=[WebDriverException],  # the page may be replaced meanwhile
         )
         patience.until(lambda _: text in self.text(selector), f"{text!r} in {selector}")
 

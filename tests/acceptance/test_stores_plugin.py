@@ -59,7 +59,7 @@ def test_a_store_that_cannot_be_opened(pytester: pytest.Pytester) -> None:
     result = run(pytester, "sqlite:///taken/tasks.db")
 
     result.assert_outcomes(errors=4)
-    result.stdout.fnmatch_lines(["*taken/tasks-*.db' cannot be opened as a store: *"])
+    result.stdout.fnmatch_lines(['*taken/tasks-*.db" cannot be opened as a store: *'])
 
 
 def test_a_folder_that_is_not_there_yet(pytester: pytest.Pytester) -> None:
