@@ -182,8 +182,9 @@ def change_lease(
     found = state.emulator.queue(queue)
     expected = given(body.eta_usec)
     changed = found.modify_lease(task, body.lease_seconds, expected_eta_usec=expected)
-    limit = found.retention.leases
-    exhausted = body.lease_seconds == 0 and limit is not None and changed.retry_count >= limit
+    end_usec = found.retention.end_usec(changed)
+    is_past = end_usec is not None and end_usec <= changed.eta_usec
+    exhausted = body.lease_seconds == 0 and is_past
     return tasks_of([changed], found, exhausted=exhausted)[0]
 
 

@@ -9,6 +9,7 @@ import pytest
 from control_client import ControlClient
 
 from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue.server.lifecycle import Server
 
 TASKS = "/queues/pull/tasks"
 CHANGE = "/queues/pull/change"
@@ -192,6 +193,28 @@ def test_exhausted_tasks(control: ControlClient, clock: ManualClock) -> None:
     assert names(control.get("/exhausted?queue=limited")) == ["b", "a"]
     assert names(control.get("/exhausted?limit=1")) == ["b"]
     assert control.get("/queues/limited").body["queue"]["exhausted"] == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "state"),
+    [
+        ("{task_retry_limit: 1}", "exhausted"),
+        ("{task_retry_limit: 2}", "available"),
+        ("{task_retry_limit: 1, task_age_limit: 1h}", "available"),
+    ],
+)
+def test_the_state_after_a_release(limits: str, state: str) -> None:
+    """A task is exhausted when its leases are used up and it has reached the age limit."""
+    text = f"queue:\n- {{name: q, mode: pull, retry_parameters: {limits}}}\n"
+    emulator = Emulator.from_text(text, clock=ManualClock(), profile="sdk")
+    with Server(emulator) as server:
+        control = ControlClient(server)
+        control.post("/queues/q/tasks", {"tasks": [{"name": "a"}]})
+        control.post("/queues/q/lease", {"lease_seconds": 60})
+        released = control.post("/queues/q/tasks/a/lease", {"lease_seconds": 0})
+
+    assert released.body["task"]["state"] == state
+    assert len(emulator.queue("q").exhausted) == (state == "exhausted")
 
 
 @pytest.mark.parametrize("text", ["GRÜSSE", "grüsse", "Grüße"])
