@@ -74,6 +74,16 @@ class TestGreeting:
         assert process.returncode == 0
         assert errors.startswith("pullqueue: 1 task in memory is deleted; to keep tasks, start")
 
+    def test_the_store(self, folder: Path) -> None:
+        """It is shown as it was given, also a file with an @ in its name."""
+        process = start_serve("--port", "0", "--store", "sqlite:///a@b.db", folder=folder)
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(7)]
+        process.terminate()
+        process.communicate(timeout=20)
+
+        assert lines[6] == "Tasks are stored in sqlite:///a@b.db\n"
+
     def test_it_answers_once_it_has_said_where(self, folder: Path) -> None:
         """The first line comes when requests are answered, and no sooner."""
         with serving(folder=folder) as served:

@@ -213,9 +213,7 @@ def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
         _print_attempt(server, pull, acl=acl)
     else:
         say(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
-    # A file has no credentials, and its name may have an @.
-    shown = store if store.startswith("sqlite:") else without_password(store)
-    where = "memory, until the server stops" if store == "memory" else shown
+    where = "memory, until the server stops" if store == "memory" else without_password(store)
     say(f"Tasks are stored in {where}")
     if isinstance(emulator.clock, ManualClock):
         now = from_usec(emulator.now_usec()).isoformat()

@@ -235,7 +235,7 @@ def delete(
     """
     chosen = _chosen(names, options)
     if not names and not yes:
-        found = client.get(queue_path(queue, "tasks"), limit=1, offset=0, **chosen)
+        found = client.get(queue_path(queue, "tasks"), limit=1, **chosen)
         confirm(f'Delete {count_tasks(found["total"])} of queue "{queue}"?')
     return _change(client, queue, "deleted", action="delete", **chosen)
 

@@ -22,6 +22,8 @@ _PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&]*", re.IGNORECASE)
 
 def without_password(url: str) -> str:
     """Return the URL of a store for messages: without credentials, even if it is malformed."""
+    if url.startswith("sqlite:"):
+        return url  # a file has none, and its name may have an @
     cut = _CREDENTIALS.sub(r"\1\2***@", url)
     return _PASSWORD_OPTION.sub(r"\1***", cut)
 

@@ -52,6 +52,20 @@ def test_many_servers_start_at_once(schema: str) -> None:
     emulator.close()
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///a@b.db", "sqlite:///a@b.db"),
+        ("postgresql://me:secret@host/tasks", "postgresql://***@host/tasks"),
+        ("postgresql://host/tasks?password=secret", "postgresql://host/tasks?password=***"),
+        ("me:secret@host", "me:***@host"),
+    ],
+)
+def test_credentials_in_messages(url: str, shown: str) -> None:
+    """They are replaced; the name of a file is shown as it is."""
+    assert without_password(url) == shown
+
+
 def test_another_program_s_schema(schema: str) -> None:
     """It is refused and left as it is."""
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
