@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import cycle
@@ -41,8 +40,6 @@ class Chart(NamedTuple):
     minutes: str
     """The range, one of RANGES."""
     columns: list[Column]
-    rates: dict[str, int]
-    """Tasks added and deleted in the last minute, through this server."""
 
 
 def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
@@ -62,7 +59,6 @@ def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
     leased = _steps(xs, [HEIGHT - depth["leased"] * HEIGHT / ceiling for depth in depths])
     tasks = _steps(xs, [HEIGHT - depth["tasks"] * HEIGHT / ceiling for depth in depths])
     now = depths[-1]
-    before = depths[max(bisect_right(times, times[-1] - _MINUTE) - 1, 0)]
     return Chart(
         tasks=" ".join(tasks),
         leased=f"{xs[0]:.1f},{HEIGHT} {' '.join(leased)} {xs[-1]:.1f},{HEIGHT}",
@@ -71,7 +67,6 @@ def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
         f"{now['leased']} of them leased; {highest} at most",
         minutes=minutes,
         columns=_columns(xs, times, depths),
-        rates={name: now[name] - before[name] for name in ("added", "deleted")},
     )
 
 

@@ -102,17 +102,19 @@ class Pages:
         shown = self._ask("getQueue", queue=queue)["queue"]
         chosen = {"limit": _PAGE_SIZE, **_chosen(*_TASK_QUERY, "order", "range")}
         listed: Json = {"tasks": [], "total": 0}
-        depths = None
+        depths = rates = None
         start = _start()
         if shown["mode"] == "pull":
             asked = _chosen(*_TASK_QUERY) | {"limit": chosen["limit"], "offset": str(start)}
             asked["descending"] = "true" if chosen.get("order") == "desc" else "false"
             listed = self._ask("listTasks", asked, queue=queue)
             depths = self._ask("listDepths")["depths"].get(queue)
+            rates = self._ask("getThroughput", queue=queue)["last_minute"]
         return self._page(
             "queue",
             queue=shown,
             chart=chart_of(depths, chosen.get("range", "")) if depths else None,
+            rates=rates,
             ranges=RANGES,
             columns=_TASK_COLUMNS,
             tasks=listed["tasks"],

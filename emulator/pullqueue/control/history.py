@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from itertools import islice
 from typing import Annotated
 
@@ -89,6 +90,15 @@ class Requests(Model):
     """The parameter `before` of the next page."""
 
 
+class Throughput(Model):
+    """What happened to the tasks of a queue in the last minute, as numbers of tasks."""
+
+    added: Count
+    leased: Count
+    deleted: Annotated[Count, Meta(description="Those that a purge deleted included.")]
+    exhausted: Count
+
+
 class RequestQuery(Model):
     """Which requests to return."""
 
@@ -112,6 +122,18 @@ class RequestQuery(Model):
 def get_history(state: ServerState, queue: str, task: str) -> list[Event]:
     """Return the history of the task of a name, from its beginning."""
     return [Event.of(event) for event in state.emulator.queue(queue).history(task)]
+
+
+@operation("GET", "/queues/{queue}/throughput", key="last_minute")
+def get_throughput(state: ServerState, queue: str) -> Throughput:
+    """Return what happened to the tasks of a queue in the last minute, through every interface."""
+    counts = state.emulator.queue(queue).count_events(last=timedelta(minutes=1))
+    return Throughput(
+        added=counts[EventKind.ADDED],
+        leased=counts[EventKind.LEASED],
+        deleted=counts[EventKind.DELETED] + counts[EventKind.PURGED],
+        exhausted=counts[EventKind.EXHAUSTED],
+    )
 
 
 @operation("GET", "/requests")

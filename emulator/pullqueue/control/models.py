@@ -83,7 +83,6 @@ class Queue(Model):
     oldest_age_seconds: float | None
     leased_last_minute: Count
     leased_last_hour: Count
-    exhausted_last_minute: Count
     bytes_stored: Count
     settings: dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
@@ -85,6 +85,14 @@ class EventLog:
     def read(self, now_usec: int, task_name: str | None = None) -> list[Event]:
         """Return the events until now, of all tasks or of one, oldest first."""
         return events_of(self._operations, now_usec, task_name)
+
+    def count_since(self, usec: int) -> Counter[EventKind]:
+        """Return how many events of each kind there were after a time."""
+        counts: Counter[EventKind] = Counter()
+        for operation in self._operations:
+            if operation.usec > usec:
+                counts[operation.kind] += len(operation.names)
+        return counts
 
 
 def events_of(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections import Counter
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
 from pullqueue.config.text import quoted
 from pullqueue.engine import validation
-from pullqueue.engine.events import Event
+from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.interceptors import Interceptors, interceptable
 from pullqueue.engine.store import QueueRecord, Retention, TaskFilter, TaskStore
 from pullqueue.errors import InvalidTaskNameError
@@ -39,8 +40,6 @@ class QueueStatistics(NamedTuple):
     """Tasks leased in the last minute."""
     leased_last_hour: int
     """Tasks leased in the last hour."""
-    exhausted_last_minute: int
-    """Those of `exhausted` whose last lease ended in the last minute."""
     bytes_stored: int
     """Payloads, names and tags, in bytes of UTF-8."""
 
@@ -210,6 +209,13 @@ class QueueView:
     def events(self) -> list[Event]:
         """Return what happened to the queue's tasks, oldest first, as far back as is recorded."""
         return self._store.events(self.name)
+
+    def count_events(self, *, last: timedelta) -> Counter[EventKind]:
+        """Return how many events of each kind there were within the last time span.
+
+        Leases that expired are not counted, nor what is no longer recorded.
+        """
+        return self._store.count_events(self.name, last_usec=last // timedelta(microseconds=1))
 
     def now_usec(self) -> int:
         """Return the time by which its tasks become due, in microseconds: that of the store."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pullqueue.clock import Clock
-from pullqueue.engine.events import Event
+from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.names import NameSource
 from pullqueue.errors import NameInUseError
 from pullqueue.limits import Limits
@@ -110,7 +111,6 @@ class QueueCounts(NamedTuple):
     oldest_eta_usec: int | None
     leased_last_minute: int
     leased_last_hour: int
-    exhausted_last_minute: int
     bytes_stored: int
 
 
@@ -241,6 +241,10 @@ class TaskStore(ABC):
     @abstractmethod
     def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
         """Return what happened to the tasks of a queue, or to one of them, oldest first."""
+
+    @abstractmethod
+    def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
+        """Return how many events of each recorded kind there were in the last microseconds."""
 
     @abstractmethod
     def next_change_usec(self, queue_name: str) -> int | None:

@@ -457,15 +457,18 @@ WHERE queue = %(queue)s AND eta_usec > %(now_usec)s AND retry_count > 0
 ORDER BY eta_usec DESC LIMIT 1
 
 -- name: count_exhausted
--- How many tasks are kept, and how many of them ended after a time.
-SELECT count(*), count(*) FILTER (WHERE eta_usec > %(since_usec)s) FROM exhausted
-WHERE queue = %(queue)s
+-- How many tasks are kept.
+SELECT count(*) FROM exhausted WHERE queue = %(queue)s
 
 -- name: exhausted
 SELECT {task} FROM exhausted WHERE queue = %(queue)s ORDER BY id
 
 -- name: events
 SELECT usec, kind, names, retry_counts, until_usec FROM events WHERE queue = %(queue)s ORDER BY id
+
+-- name: count_events
+-- How many events of each kind there were after a time.
+SELECT kind, sum(size) FROM events WHERE queue = %(queue)s AND usec > %(since_usec)s GROUP BY kind
 
 -- name: all_tasks
 SELECT {task} FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence

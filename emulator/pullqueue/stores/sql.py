@@ -223,8 +223,7 @@ class SqlStore(TaskStore, Generic[S]):
             first = session.row("first_eta", **queue)
             second = session.now_usec // USEC_PER_SECOND
             since = {"minute": second - _MINUTE_SECONDS, "hour": second - _HOUR_SECONDS}
-            minute_ago = {"since_usec": session.now_usec - _MINUTE_SECONDS * USEC_PER_SECOND}
-            exhausted = session.row("count_exhausted", **queue, **minute_ago) or (0, 0)
+            exhausted = session.row("count_exhausted", **queue) or (0,)
             minute, hour = session.row("leased_since", **queue, **since) or (0, 0)
         return QueueCounts(
             tasks=tasks,
@@ -234,7 +233,6 @@ class SqlStore(TaskStore, Generic[S]):
             oldest_eta_usec=None if first is None else first[0],
             leased_last_minute=int(minute),
             leased_last_hour=int(hour),
-            exhausted_last_minute=exhausted[1],
             bytes_stored=stored_bytes,
         )
 
@@ -256,6 +254,13 @@ class SqlStore(TaskStore, Generic[S]):
             operations = list(map(operation_of, session.rows("events", queue=queue_name)))
             now_usec = session.now_usec
         return events_of(_latest(operations, self._limits.events_kept), now_usec, task_name)
+
+    def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
+        """Return how many events of each kind there were recently."""
+        with self._reading() as session:
+            since_usec = session.now_usec - last_usec
+            rows = session.rows("count_events", queue=queue_name, since_usec=since_usec)
+        return Counter({EventKind(kind): int(count) for kind, count in rows})
 
     def next_change_usec(self, queue_name: str) -> int | None:
         """Return the next time at which something changes by itself, or None."""

@@ -275,14 +275,18 @@ SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec AND ret
 ORDER BY eta_usec DESC LIMIT 1
 
 -- name: count_exhausted
--- How many tasks are kept, and how many of them ended after a time.
-SELECT count(*), coalesce(sum(eta_usec > :since_usec), 0) FROM exhausted WHERE queue = :queue
+-- How many tasks are kept.
+SELECT count(*) FROM exhausted WHERE queue = :queue
 
 -- name: exhausted
 SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 
 -- name: events
 SELECT usec, kind, names, retry_counts, until_usec FROM events WHERE queue = :queue ORDER BY id
+
+-- name: count_events
+-- How many events of each kind there were after a time.
+SELECT kind, sum(size) FROM events WHERE queue = :queue AND usec > :since_usec GROUP BY kind
 
 -- name: all_tasks
 SELECT {task} FROM tasks WHERE eta_usec IS NOT NULL ORDER BY queue, eta_usec, sequence

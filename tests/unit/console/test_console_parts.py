@@ -142,11 +142,10 @@ def test_payload_forms() -> None:
     assert preview(bytes_json(b"x" * 500, 256)).endswith("x…")
 
 
-def depth(time: str, tasks: int, leased: int = 0, **counts: int) -> dict[str, object]:
+def depth(time: str, tasks: int, leased: int = 0) -> dict[str, object]:
     """Return a depth as the control routes send it."""
     numbers = {"tasks": tasks, "leased": leased, "available": tasks - leased}
-    counted = {"added": 0, "deleted": 0, **counts}
-    return {"time": f"2026-01-01T{time}+00:00", **numbers, **counted}
+    return {"time": f"2026-01-01T{time}+00:00", **numbers}
 
 
 DEPTHS = [depth("00:00:00", 0), depth("00:30:00", 4, 1), depth("01:00:00", 2, 1)]
@@ -192,17 +191,6 @@ def test_the_values_of_a_chart() -> None:
     ]
     assert columns[0].x == 0
     assert sum(column.width for column in columns) == 240
-
-
-def test_throughput() -> None:
-    """What was added and deleted in the last minute is counted."""
-    depths = [
-        depth("00:00:00", 10, added=10),
-        depth("00:01:00", 10, added=15, deleted=5),
-        depth("00:02:00", 11, added=25, deleted=12),
-    ]
-
-    assert chart_of(depths).rates == {"added": 10, "deleted": 7}
 
 
 @pytest.mark.parametrize(

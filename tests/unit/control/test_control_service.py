@@ -20,7 +20,7 @@ from locks import WatchedLock
 from prometheus_client.parser import text_string_to_metric_families
 
 import pullqueue
-from pullqueue import Emulator, ManualClock, SystemClock
+from pullqueue import Emulator, ManualClock, NewTask, SystemClock
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.cli._service import Signals
 from pullqueue.control.config_file import ConfigFile
@@ -416,19 +416,19 @@ def test_depths(control: ControlClient, server: Server, clock: ManualClock) -> N
     assert depths[-1]["time"] == "2026-01-01T00:00:15+00:00"
 
 
-def test_exhausted_in_the_last_minute(
-    control: ControlClient, emulator: Emulator, clock: ManualClock
-) -> None:
-    """They are counted from the store, so that several servers return the same number."""
+def test_throughput(control: ControlClient, emulator: Emulator, clock: ManualClock) -> None:
+    """It is counted from the store, so that several servers return the same numbers."""
     queue = emulator.queue("limited")
     for seconds in (30, 40):
-        queue.add()
+        queue.add_many([NewTask(name=f"leased-{seconds}"), NewTask(), NewTask()])
         queue.lease_tasks(0, 1)
         clock.advance(seconds)
+        queue.delete_tasks(queue.list_tasks(limit=1))
+    queue.purge()
 
-    shown = control.get("/queues/limited").body["queue"]
+    shown = control.get("/queues/limited/throughput").body
 
-    assert (shown["exhausted"], shown["exhausted_last_minute"]) == (2, 1)
+    assert shown == {"last_minute": {"added": 3, "leased": 1, "deleted": 4, "exhausted": 1}}
 
 
 def test_metrics(control: ControlClient, server: Server) -> None:

@@ -483,7 +483,6 @@ class TestQuestions:
             oldest_eta=START,
             leased_last_minute=1,
             leased_last_hour=1,
-            exhausted_last_minute=0,
             bytes_stored=8,
         )
         clock.advance(3541)
@@ -496,7 +495,6 @@ class TestQuestions:
             oldest_eta=START,
             leased_last_minute=0,
             leased_last_hour=0,
-            exhausted_last_minute=0,
             bytes_stored=8,
         )
 

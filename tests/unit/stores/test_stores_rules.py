@@ -191,22 +191,42 @@ def test_a_purged_payload_is_not_requeued(emulator: Emulator, clock: ManualClock
 
 
 def test_exhausted_tasks_are_counted(emulator: Emulator, clock: ManualClock) -> None:
-    """All that are kept, and those of the last minute; in another queue there are none."""
+    """All that are kept; in another queue there are none."""
     queue = emulator.queue("limited")
     exhaust(queue, clock, first=b"one", second=b"two")
 
-    def counts() -> tuple[int, int, int]:
+    def counts() -> tuple[int, int]:
         numbers = queue.fetch_statistics()
-        return numbers.tasks, numbers.exhausted, numbers.exhausted_last_minute
+        return numbers.tasks, numbers.exhausted
 
-    clock.advance(timedelta(seconds=60, microseconds=-1))
-    recent = counts()
-    clock.advance(timedelta(microseconds=1))
-
-    assert (recent, counts()) == ((0, 2, 1), (0, 2, 0))
+    assert counts() == (0, 2)
     assert queue.remove_exhausted(["first"]) == 1
-    assert counts() == (0, 1, 0)
+    assert counts() == (0, 1)
     assert emulator.queue("pull").fetch_statistics().exhausted == 0
+
+
+def test_events_are_counted_by_kind(emulator: Emulator, clock: ManualClock) -> None:
+    """Those of one queue within a time span; one that is as old as the span is not counted."""
+    queue = emulator.queue("limited")
+    exhaust(queue, clock, first=b"one")
+    clock.advance(60)
+    queue.add_many([NewTask(name=name) for name in "abcd"])
+    queue.lease_tasks(5, 3)
+    queue.delete_tasks(["a", "b", "none"])
+    queue.purge()
+
+    minute, day = timedelta(minutes=1), timedelta(days=1)
+
+    recent = {EventKind.ADDED: 4, EventKind.LEASED: 3, EventKind.DELETED: 2, EventKind.PURGED: 2}
+    assert queue.count_events(last=minute) == recent
+    assert queue.count_events(last=minute + timedelta(microseconds=1)) == {
+        **recent,
+        EventKind.EXHAUSTED: 1,
+    }
+    assert queue.count_events(last=day)[EventKind.ADDED] == 5
+    assert emulator.queue("pull").count_events(last=day) == {}
+    clock.advance(minute)
+    assert queue.count_events(last=minute) == {}
 
 
 def test_exhausted_tasks_are_requeued(emulator: Emulator, clock: ManualClock) -> None:

@@ -63,10 +63,6 @@ class ExhaustedTasks:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def count_since(self, usec: int) -> int:
-        """Return how many tasks ended after a time."""
-        return sum(task.eta_usec > usec for task in self._tasks)
-
     def extend(self, tasks: Iterable[Task]) -> None:
         """Add tasks, and drop the oldest ones that are too many or too large."""
         for task in tasks:

@@ -209,7 +209,6 @@ class MemoryQueue:
             oldest_eta_usec=first.eta_usec if first else None,
             leased_last_minute=self._leased.count(now_usec, 60),
             leased_last_hour=self._leased.count(now_usec, 3600),
-            exhausted_last_minute=self.exhausted.count_since(now_usec - 60 * USEC_PER_SECOND),
             bytes_stored=self.bytes_stored,
         )
 

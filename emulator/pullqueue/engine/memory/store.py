@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pullqueue.clock import Clock
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import Event
+from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.memory.queue import MemoryQueue
 from pullqueue.engine.names import NameSource
 from pullqueue.engine.store import (
@@ -147,6 +148,12 @@ class MemoryStore(TaskStore):
         with self._lock:
             now_usec, queue = self._now(queue_name)
             return queue.events.read(now_usec, task_name)
+
+    def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
+        """Return how many events of each kind there were recently."""
+        with self._lock:
+            now_usec, queue = self._now(queue_name)
+            return queue.events.count_since(now_usec - last_usec)
 
     def next_change_usec(self, queue_name: str) -> int | None:
         """Return the next time at which something changes by itself, or None."""
