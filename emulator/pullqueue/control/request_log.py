@@ -18,7 +18,7 @@ _VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", 
 """Those that are counted by name: a client can make up any number of others."""
 _KEPT = 1_000
 _EXCERPT_BYTES = 4_096
-_OWN_PATHS = ("/_emulator", "/console")
+_OWN_PATHS = re.compile(r"/|/favicon\.ico|/(_emulator|console)(/.*)?", re.DOTALL)
 _SECRET_PATHS = ("/token", "/tokeninfo")
 """Paths whose bodies and responses are credentials."""
 _SECRET_PARAMETERS = ("access_token", "oauth_token")
@@ -147,7 +147,8 @@ class RequestLog:
             return known
 
     def _record_request(self, response: Response) -> Response:
-        if request.path.startswith(_OWN_PATHS):
+        known = g.get("logged", {})  # what the view knows better; None if it is our own
+        if known is None or _OWN_PATHS.fullmatch(request.path):
             return response
         sent = g.get("response_body")
         if sent is None:
@@ -164,7 +165,7 @@ class RequestLog:
             "response": sent,
             "body_bytes": None if "body" in g else g.get("zipped_bytes"),
         }
-        self.record(**recorded | g.get("logged", {}))  # what the view knows better
+        self.record(**recorded | known)
         return response
 
 

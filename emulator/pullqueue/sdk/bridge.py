@@ -86,6 +86,7 @@ class Bridge:
 
 
 def _readiness() -> Response:
+    g.logged = None  # not a call of an app
     if is_installed():
         return Response("calls to the task queue service are answered here\n", mimetype=_TEXT)
     return Response(f"{SdkMissingError()}\n", status=NO_SDK_STATUS, mimetype=_TEXT)
