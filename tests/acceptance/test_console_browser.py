@@ -474,7 +474,8 @@ def test_exhausted_tasks(site: Site, emulator: Emulator) -> None:
     site.wait_for("No exhausted task matches the filter.")
     site.open("/queues/pull/tasks/n0")
     site.press("Delete…")
-    site.wait_for("Delete 1 task?", "#dialog")
+    site.wait_for("Delete n0?", "#dialog")
+    site.wait_for("cannot be requeued", "#dialog")
     site.press("Cancel")
     site.open("/exhausted")
     site.click("#select-all")
@@ -581,7 +582,13 @@ def test_requests(site: Site, server: Server) -> None:
     site.wait_for('"payloadBase64": "YQ=="')
     site.wait_for("taskqueues#task")
     site.open("/requests")
-    site.press("Delete all")
+    site.press("Delete all…")
+    site.wait_for("Delete 1 request?", "#dialog")
+    site.press("Cancel")
+    assert len(server.state.requests.latest()) == 1
+    site.press("Delete all…")
+    site.wait_for("Delete 1 request?", "#dialog")
+    site.press("Delete")
     site.wait_for("Deleted 1 request.", "#status")
     site.wait_for("No requests yet.")
 
@@ -610,13 +617,22 @@ def test_the_server_page(
     site.press("Reset")
     site.wait_for("Everything is deleted.", "#status")
     assert emulator.queue("pull").list_tasks() == []
-    site.find("#file").send_keys(str(snapshot))
-    site.press("Load")
-    site.wait_for("Loaded 1 task.", "#status")
+    emulator.queue("pull").add_many([NewTask(), NewTask()])
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    for file, left, text in (
+        (queue_yaml, 2, "The file is not JSON"),
+        (other, 2, "the file is not a snapshot"),
+        (snapshot, 1, "Loaded 1 task."),
+    ):
+        site.press("Load…")
+        site.wait_for("This deletes 2 tasks (0 exhausted), names and history", "#dialog")
+        assert violations(site.browser) == []
+        site.find("#file").send_keys(str(file))
+        site.press("Load")
+        site.wait_for(text, "#status")
+        assert len(emulator.queue("pull").list_tasks()) == left
     assert emulator.queue("pull").get_task("kept").name == "kept"
-    site.find("#file").send_keys(str(queue_yaml))
-    site.press("Load")
-    site.wait_for("The file is not JSON", "#status")
 
 
 def test_without_a_mouse(site: Site, emulator: Emulator) -> None:

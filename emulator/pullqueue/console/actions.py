@@ -147,7 +147,7 @@ class Actions:
             document = json.loads(file.read()) if file else None
         except (ValueError, RecursionError):
             raise ApiError("The file is not JSON: nothing was changed.") from None
-        if not isinstance(document, dict):
+        if not isinstance(document, dict) or "format" not in document:
             raise ApiError("the file is not a snapshot: choose one that was saved here")
         query = {"shift": "true" if form.text("shift") else "false"}
         return f"Loaded {count_tasks(self._ask('loadSnapshot', query, document)['tasks'])}."
@@ -159,7 +159,7 @@ def changes_of_form(ask: Callable[..., Json]) -> list[tuple[str, Json]]:
     Raises:
         FormError: nothing is selected.
     """
-    form = request.form
+    form = request.values
     change: Json = {"action": form.get("action", "")}
     if form.get("all"):
         fields: Json = {name: form[name] for name in ("state", "tag", "search") if form.get(name)}

@@ -46,19 +46,20 @@ def blueprint(state: ServerState) -> Blueprint:
         (f"{_QUEUE}/purge", pages.confirm_purge),
         (_TASK, pages.task),
         (f"{_TASK}/payload", pages.payload),
-        (f"{_TASK}/delete", pages.confirm_delete),
         ("/exhausted", pages.exhausted),
         ("/exhausted.jsonl", pages.download_exhausted),
         ("/requests", pages.requests),
+        ("/requests/clear", pages.confirm_clear),
         ("/requests/<number>", pages.request),
         ("/faults", pages.faults),
         ("/clock", pages.clock),
         ("/server", pages.server),
         ("/server/reset", pages.confirm_reset),
+        ("/server/snapshot", pages.confirm_load),
         ("/<path:path>", pages.missing),
     ):
         console.add_url_rule(path, view_func=view, methods=["GET"])
-    console.add_url_rule("/change/confirm", view_func=pages.confirm_change, methods=["POST"])
+    console.add_url_rule("/change/confirm", view_func=pages.confirm_change, methods=["GET", "POST"])
     for path, page, action in (
         (f"{_QUEUE}/add", "queue", actions.add),
         (f"{_QUEUE}/lease", "queue", actions.lease),

@@ -6,8 +6,9 @@ import json
 import logging
 import shlex
 from base64 import b64decode
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 from flask import Response, render_template, request, url_for
@@ -23,6 +24,7 @@ from pullqueue.console.formatting import views_of
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.fault_registry import ERRORS
 from pullqueue.control.fault_schema import FIELDS, KINDS, WHEN
+from pullqueue.control.models import EXHAUSTED
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import VERBS
@@ -34,6 +36,7 @@ _STATES = ("available", "leased", "scheduled", "exhausted")
 _PAGE_SIZE = "100"
 _PAGE_SIZES = ("25", "100", "500")
 _TASK_QUERY = ("state", "tag", "search", "sort", "limit")
+_FILTER = ("state", "tag", "search")
 _TASK_COLUMNS = {
     "name": "Name",
     "": "Payload",
@@ -188,7 +191,7 @@ class Pages:
             requests=listed["requests"],
             following=listed["next"],
             is_first="before" not in request.args,
-            queues=pull_queues(self._ask),
+            queues=self._queue_names(),
             chosen=chosen,
         )
 
@@ -196,7 +199,13 @@ class Pages:
         """One request, what was sent and what was answered."""
         found = self._ask("getRequest", number=number)["request"]
         shown = {part: next(iter(views_of(found[part]).values())) for part in ("body", "response")}
-        return self._page("request", logged=found, shown=shown, curl=_curl(found))
+        return self._page(
+            "request",
+            logged=found,
+            shown=shown,
+            curl=_curl(found),
+            queues=self._queue_names(),
+        )
 
     def faults(self) -> Response:
         """The faults that are set, and a form for another."""
@@ -223,66 +232,72 @@ class Pages:
     def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""
         tasks = self._ask("getQueue", queue=queue)["queue"]["tasks"]
-        return self._page(
-            "confirm",
-            title=f"Purge {queue}?",
-            text=f"This deletes {count_tasks(tasks)}: all of the queue, leased ones included.",
-            verb="Purge",
+        return self._question(
+            f"Purge {queue}?",
+            f"This deletes {count_tasks(tasks)}: all of the queue, leased ones included.",
             action=url_for("console.do_purge", queue=queue),
             back=url_for("console.queue", queue=queue),
         )
 
-    def confirm_delete(self, queue: str, task: str) -> Response:
-        """Ask before a task is deleted."""
-        found = self._ask("getTask", queue=queue, task=task)["task"]
-        return self._page(
-            "confirm",
-            title=f"Delete {task}?",
-            text="Its name stays reserved for a while, as on App Engine.",
-            verb="Delete",
-            action=url_for("console.do_change"),
-            back=request.args.get("back") or url_for("console.queue", queue=queue),
-            hidden=[("action", "delete"), ("task", f"{queue}/{task}")],
-            tasks=[found],
-        )
-
     def confirm_change(self) -> Response:
-        """Ask before the selected tasks, or all that match, are deleted."""
-        changes = changes_of_form(self._ask)
+        """Ask before a task, those that are selected, or all that match are deleted."""
         count, shown = 0, []
-        for queue, change in changes:
+        for queue, change in changes_of_form(self._ask):
             if names := change.get("tasks"):
                 count += len(names)
-                shown += [{"name": name, "queue": queue} for name in names]
+                shown += [self._named(queue, name) for name in names[:_CONFIRMED]]
                 continue
-            fields: dict[str, str] = {k: v for k, v in change.items() if k not in ("action", "all")}
-            listed = self._ask("listTasks", {**fields, "offset": "0"}, queue=queue)
+            query = {name: change[name] for name in _FILTER if name in change}
+            listed = self._ask("listTasks", query, queue=queue)
             count += listed["total"]
             shown += listed["tasks"]
-        return self._page(
-            "confirm",
-            title=f"Delete {count_tasks(count)}?",
-            text="Their names stay reserved for a while, as on App Engine.",
-            verb="Delete",
+        what = shown[0]["name"] if count == 1 else count_tasks(count)
+        text = "Names of deleted tasks stay reserved for a while, as on App Engine."
+        if request.values.get("state") == EXHAUSTED:
+            text = "Exhausted tasks that are deleted cannot be requeued."
+        return self._question(
+            f"Delete {what}?",
+            text,
             action=url_for("console.do_change"),
-            back=request.form.get("back") or url_for("console.queues"),
+            back=request.values.get("back") or url_for("console.queues"),
             hidden=[
                 (name, value)
-                for name, value in request.form.items(multi=True)
+                for name, value in request.values.items(multi=True)
                 if name not in (TOKEN_FIELD, "back")
             ],
             tasks=shown[:_CONFIRMED],
             more=max(0, count - _CONFIRMED),
         )
 
+    def confirm_clear(self) -> Response:
+        """Ask before the record of the requests is deleted."""
+        recorded = len(self._ask("listRequests", {"limit": "1000"})["requests"])
+        requests = "1 request" if recorded == 1 else f"{recorded} requests"
+        return self._question(
+            f"Delete {requests}?",
+            "This deletes the record of all requests, whatever the filter is. "
+            "Tasks are not changed.",
+            action=url_for("console.do_clear_requests"),
+            back=url_for("console.requests"),
+        )
+
+    def confirm_load(self) -> Response:
+        """Ask for a snapshot, before it replaces what the queues contain."""
+        return self._question(
+            "Load a snapshot?",
+            f"This deletes {self._contents()}, names and history of all queues. "
+            "They are replaced with those of the file.",
+            action=url_for("console.do_load_snapshot"),
+            back=url_for("console.server"),
+            asks_for_file=True,
+        )
+
     def confirm_reset(self) -> Response:
         """Ask before everything is deleted."""
-        return self._page(
-            "confirm",
-            title="Reset the emulator?",
-            text="Tasks, names, history, requests and faults of all queues are deleted. "
+        return self._question(
+            "Reset the emulator?",
+            f"This deletes {self._contents()}, names, history, requests and faults of all queues. "
             "Configuration and clock are not changed.",
-            verb="Reset",
             action=url_for("console.do_reset"),
             back=url_for("console.server"),
         )
@@ -307,6 +322,27 @@ class Pages:
             _log.error("a page failed because of a bug in the console", exc_info=error)
         now_usec = self._state.emulator.clock.now_usec()  # the store may not respond
         return self._page("refusal", text=text, status=status, now_usec=now_usec)
+
+    def _queue_names(self) -> list[str]:
+        return [queue["name"] for queue in self._ask("listQueues")["queues"]]
+
+    def _question(self, title: str, text: str, **values: Any) -> Response:  # noqa: ANN401
+        """Return the page that asks before something is done, which its title begins with."""
+        verb = title.partition(" ")[0]
+        return self._page("confirm", title=title, text=text, verb=verb, **values)
+
+    def _contents(self) -> str:
+        """Return how many tasks there are, in words."""
+        queues = self._ask("listQueues")["queues"]
+        tasks, exhausted = (sum(queue[name] for queue in queues) for name in ("tasks", "exhausted"))
+        return f"{count_tasks(tasks + exhausted)} ({exhausted} exhausted)"
+
+    def _named(self, queue: str, name: str) -> Json:
+        """Return a task; only its name if it is exhausted, or gone by now."""
+        if request.values.get("state") != EXHAUSTED:
+            with suppress(PullQueueError):
+                return cast("Json", self._ask("getTask", queue=queue, task=name)["task"])
+        return {"name": name, "queue": queue}
 
     def _gone(self, queue: str, name: str, events: list[Json], error: PullQueueError) -> Json:
         """Return what became of a task; a name that nothing is known of is refused."""

@@ -31,15 +31,18 @@ PAGES = (
     "/queues/pull/purge",
     "/queues/pull/tasks/a",
     "/queues/pull/tasks/a?view=hex",
-    "/queues/pull/tasks/a/delete",
+    "/change/confirm?action=delete&task=pull/a",
+    "/change/confirm?action=delete&task=pull/gone&task=pull/a",
     "/queues/pull/tasks/lost",
     "/exhausted",
     "/requests",
     "/requests/1",
+    "/requests/clear",
     "/faults",
     "/clock",
     "/server",
     "/server/reset",
+    "/server/snapshot",
     "/nowhere",
     "/queues/nope",
     "/queues/pull/tasks/nope",
@@ -258,6 +261,49 @@ def test_requests_are_filtered(client: FlaskClient, state: ServerState) -> None:
         assert re.findall(r'id="request-(\d+)"', text) == numbers, query
 
 
+def test_a_request_about_no_queue_has_no_link(client: FlaskClient) -> None:
+    """Neither to the page of a queue that does not exist, nor to its requests; others have both."""
+    path = "/taskqueue/v1beta2/projects/p/taskqueues"
+    for name in ("nope", "push"):
+        client.get(f"{path}/{name}")
+
+    listed = client.get("/console/requests").text
+    for number, name, linked in ((1, "pull", True), (2, "nope", False), (3, "push", True)):
+        page = client.get(f"/console/requests/{number}").text
+
+        assert f'<td data-label="Queue" class="wide">{name}</td>' in listed or linked
+        assert (f'href="/console/requests?queue={name}"' in listed) is linked
+        assert f">{name}<" in page
+        assert (f'href="/console/queues/{name}"' in page) is linked
+
+
+def test_only_calls_of_apps_are_requests(client: FlaskClient, state: ServerState) -> None:
+    """The probe of `pullqueue exec`, the address in a browser and its icon are not listed."""
+    for path in ("/rpc_http", "/", "/favicon.ico", "/console/", "/_emulator/queues"):
+        client.get(path)
+    client.get("/_emulators")
+    client.post("/rpc_http", data=b"")
+
+    paths = [logged.path.split()[0] for logged in reversed(state.requests.latest())]
+    assert paths[1:] == ["/_emulators", "/rpc_http"]
+
+
+def test_what_goes_is_said_before(client: FlaskClient, state: ServerState) -> None:
+    """How many requests, and how many tasks of all queues, which a snapshot replaces."""
+    client.get("/nowhere")
+
+    for page, title, text in (
+        ("/requests/clear", "Delete 2 requests?", "the record of all requests, whatever the"),
+        ("/server/snapshot", "Load a snapshot?", "This deletes 2 tasks (1 exhausted), names"),
+        ("/server/reset", "Reset the emulator?", "This deletes 2 tasks (1 exhausted), names"),
+        ("/queues/pull/purge", "Purge pull?", "This deletes 1 task: all of the queue"),
+    ):
+        answer = client.get(f"/console{page}").text
+
+        assert f'<h1 id="dialog-title">{title}</h1>' in answer
+        assert text in answer
+
+
 def test_curl_is_offered_where_it_works(client: FlaskClient, state: ServerState) -> None:
     """Not for calls of the SDK or gRPC, nor for bodies that are not JSON or not all recorded."""
     path = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
@@ -307,7 +353,7 @@ def test_an_exhausted_task(client: FlaskClient, state: ServerState) -> None:
     assert ">stone</a>" in heavy
     for text in (page, heavy):
         assert "Download" not in text
-        assert re.search(r"/tasks/\w+/delete", text) is None
+        assert "/change/confirm?" not in text
 
 
 def test_a_deleted_task(client: FlaskClient, state: ServerState) -> None:
