@@ -137,5 +137,4 @@ def __getattr__(name: str) -> object:
 
         module = import_module(f"{__name__}.engine.{_ENGINE_MODULES[name]}")
         return globals().setdefault(name, getattr(module, name))
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+    raise AttributeError(f'module "{__name__}" has no attribute "{name}"')

@@ -17,6 +17,7 @@ __tracebackhide__ = is_refusal
 
 USEC_PER_SECOND = 1_000_000
 
+_EXAMPLE = "datetime(2026, 1, 1, tzinfo=UTC)"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_USEC = timedelta(microseconds=1)
 _FIRST_USEC = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _ONE_USEC
@@ -32,12 +33,16 @@ def to_usec(value: object) -> int:
             UTC. A naive datetime is a different time on every machine, so none is accepted.
     """
     if not isinstance(value, datetime):
-        raise ClockError(f"{value!r} is not a datetime: pass an aware one, such as {_example()}")
+        raise ClockError(
+            f"{_shown(value)} is not a datetime: pass an aware one, such as {_EXAMPLE}"
+        )
     if value.utcoffset() is None:
-        raise ClockError(f"{value!r} has no time zone: pass an aware one, such as {_example()}")
+        raise ClockError(
+            f"{value.isoformat()} has no time zone: pass an aware one, such as {_EXAMPLE}"
+        )
     usec = (value - _EPOCH) // _ONE_USEC
     if not _FIRST_USEC <= usec <= LAST_USEC:
-        raise ClockError(f"{value!r} is outside the years 1 to 9999 in UTC")
+        raise ClockError(f"{value.isoformat()} is outside the years 1 to 9999 in UTC")
     return usec
 
 
@@ -46,8 +51,8 @@ def from_usec(usec: int) -> datetime:
     return _EPOCH + timedelta(microseconds=usec)
 
 
-def _example() -> str:
-    return "datetime(2026, 1, 1, tzinfo=UTC)"
+def _shown(value: object) -> object:
+    return f'"{value}"' if isinstance(value, str) else value
 
 
 class Clock(ABC):
@@ -76,7 +81,7 @@ class MovableClock(Clock):
         """
         step_usec = duration_usec(by)
         if step_usec < 0:
-            raise ClockError(f"cannot advance by {by!r}: a clock never goes back")
+            raise ClockError(f"cannot advance by {by}: a clock never goes back")
         with self._lock:
             return self._checked_move(self.now_usec() + step_usec)
 
@@ -154,10 +159,10 @@ def duration_usec(duration: float | timedelta) -> int:
     if isinstance(duration, timedelta):
         return duration // _ONE_USEC
     if isinstance(duration, bool) or not isinstance(duration, int | float):
-        raise ClockError(f"{duration!r} is not a valid duration: pass seconds or a timedelta")
+        raise ClockError(f"{_shown(duration)} is not a valid duration: pass seconds or a timedelta")
     try:
         return timedelta(seconds=duration) // _ONE_USEC
     except (OverflowError, ValueError):
         raise ClockError(
-            f"{duration!r} is not a valid duration: pass a finite number of seconds"
+            f"{duration} is not a valid duration: pass a finite number of seconds"
         ) from None

@@ -14,8 +14,23 @@ from pullqueue import errors
 
 EXIT_REFUSED = 1
 """There are findings, or the operation was refused."""
+EXIT_USAGE = 2
+"""An argument, or a value in it, is not valid."""
 EXIT_FAILURE = 3
 """There is no server, a file cannot be used, or the command has a bug."""
+
+
+_EXIT_STATUSES: Mapping[str, int] = {
+    "INVALID_ARGUMENT": EXIT_USAGE,
+    "INTERNAL": EXIT_FAILURE,
+    "UNAVAILABLE": EXIT_FAILURE,
+    "DEADLINE_EXCEEDED": EXIT_FAILURE,
+}
+
+
+def exit_status_of(rpc_code: str) -> int:
+    """Return the exit status of a command for a code of `google.rpc.Code`."""
+    return _EXIT_STATUSES.get(rpc_code, EXIT_REFUSED)
 
 
 class ErrorCodes(NamedTuple):
@@ -25,15 +40,19 @@ class ErrorCodes(NamedTuple):
     reason: str
     rpc_code: str
     sdk_code: int
-    exit_status: int = EXIT_REFUSED
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of a command."""
+        return exit_status_of(self.rpc_code)
 
 
 ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType(
     {
-        errors.PullQueueError: ErrorCodes(500, "internalError", "INTERNAL", 3, EXIT_FAILURE),
-        errors.ClockError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
-        errors.ConfigFileError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13, EXIT_FAILURE),
-        errors.InvalidQueueConfigError: ErrorCodes(400, "invalid", "INVALID_ARGUMENT", 13),
+        errors.PullQueueError: ErrorCodes(500, "internalError", "INTERNAL", 3),
+        errors.ClockError: ErrorCodes(400, "invalid", "FAILED_PRECONDITION", 13),
+        errors.ConfigFileError: ErrorCodes(500, "internalError", "UNAVAILABLE", 3),
+        errors.InvalidQueueConfigError: ErrorCodes(400, "invalid", "FAILED_PRECONDITION", 13),
         errors.UnknownQueueError: ErrorCodes(404, "notFound", "NOT_FOUND", 1),
         errors.InvalidQueueModeError: ErrorCodes(400, "invalid", "FAILED_PRECONDITION", 21),
         errors.QueueDisabledError: ErrorCodes(400, "invalid", "FAILED_PRECONDITION", 26),
@@ -55,16 +74,14 @@ ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType
         errors.TombstonedTaskError: ErrorCodes(400, "invalid", "NOT_FOUND", 11),
         errors.OverQuotaError: ErrorCodes(403, "quotaExceeded", "RESOURCE_EXHAUSTED", 3),
         errors.StoreFullError: ErrorCodes(403, "quotaExceeded", "RESOURCE_EXHAUSTED", 3),
-        errors.TransientError: ErrorCodes(503, "backendError", "UNAVAILABLE", 2, EXIT_FAILURE),
-        errors.InternalError: ErrorCodes(500, "internalError", "INTERNAL", 3, EXIT_FAILURE),
-        errors.DeadlineExceededError: ErrorCodes(
-            504, "deadlineExceeded", "DEADLINE_EXCEEDED", 2, EXIT_FAILURE
-        ),
+        errors.TransientError: ErrorCodes(503, "backendError", "UNAVAILABLE", 2),
+        errors.InternalError: ErrorCodes(500, "internalError", "INTERNAL", 3),
+        errors.DeadlineExceededError: ErrorCodes(504, "deadlineExceeded", "DEADLINE_EXCEEDED", 2),
         errors.RateLimitExceededError: ErrorCodes(
             403, "rateLimitExceeded", "RESOURCE_EXHAUSTED", 2
         ),
-        errors.StoreError: ErrorCodes(500, "internalError", "UNAVAILABLE", 3, EXIT_FAILURE),
-        errors.ServerAddressError: ErrorCodes(500, "internalError", "INTERNAL", 3, EXIT_FAILURE),
+        errors.StoreError: ErrorCodes(500, "internalError", "UNAVAILABLE", 3),
+        errors.ServerAddressError: ErrorCodes(500, "internalError", "INTERNAL", 3),
     }
 )
 """Through the SDK, quota and deadline are exceptions of their own, not codes (`pullqueue.sdk`)."""

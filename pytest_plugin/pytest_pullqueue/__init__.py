@@ -20,5 +20,4 @@ def __getattr__(name: str) -> object:
         return import_module("pytest_pullqueue.intercepting").InterceptedRequests
     if name in __all__:
         return getattr(import_module("pullqueue.testing"), name)
-    message = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(message)
+    raise AttributeError(f'module "{__name__}" has no attribute "{name}"')

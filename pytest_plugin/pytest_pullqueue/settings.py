@@ -107,7 +107,7 @@ def check_ini(config: pytest.Config) -> None:
     for name in names:
         if name.startswith(f"{MARKER}_") and name not in INI_OPTIONS:
             raise SettingsError(
-                f"{_ini_file(config)}: unknown ini option {name!r}: use one of "
+                f"{_ini_file(config)}: unknown ini option `{name}`: use one of "
                 f"{', '.join(sorted(INI_OPTIONS))}"
             )
     _ini_values(config)
@@ -134,12 +134,13 @@ def _ini_file(config: pytest.Config) -> str:
 
 def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
     if marker.args:
-        raise SettingsError(f"{_WHERE} takes no positional arguments, but got {marker.args[0]!r}")
+        shown = _shown(marker.args[0])
+        raise SettingsError(f"{_WHERE} takes no positional arguments, but got {shown}")
     for name in marker.kwargs:
         if name not in _MARKER_ARGUMENTS:
             hint = "to check callers set acl=True, otherwise " if name == "auth" else ""
             raise SettingsError(
-                f"{_WHERE} has no argument {name!r}: {hint}use one of "
+                f"{_WHERE} has no argument `{name}`: {hint}use one of "
                 f"{', '.join(sorted(_MARKER_ARGUMENTS))}"
             )
     if {"config", "queues"} <= marker.kwargs.keys():
@@ -149,7 +150,7 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
 
 def _checked(where: str, name: str, value: object) -> object:
     """Return a setting in the type that it has in `Settings`."""
-    wrong = f"{where} is {value!r}: "
+    wrong = f"{where} is {_shown(value)}: "
     if name in ("lease_rate_limit", "acl", "strict_faults"):
         if str(value).lower() not in (*_TRUE, *_FALSE):
             raise SettingsError(f"{wrong}use true or false")
@@ -163,6 +164,10 @@ def _checked(where: str, name: str, value: object) -> object:
     if name in ("project", "store", "total_storage_limit") and not isinstance(value, str):
         raise SettingsError(f"{wrong}use a string")
     return value
+
+
+def _shown(value: object) -> object:
+    return f'"{value}"' if isinstance(value, str) else value
 
 
 def _is_config_source(value: object) -> bool:

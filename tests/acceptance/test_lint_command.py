@@ -78,12 +78,12 @@ def test_wrong_usage_is_status_2(folder: Path, arguments: list[str], message: st
     assert message in done.stderr
 
 
-def test_unreadable_files_are_status_2_and_do_not_stop_the_others(folder: Path) -> None:
+def test_unreadable_files_are_status_3_and_do_not_stop_the_others(folder: Path) -> None:
     """A file that cannot be read is reported, the others are checked."""
     (folder / "a").symlink_to("nowhere")
     (folder / "queue.yaml").write_text(BAD)
     done = run("a", "queue.yaml", "--format", "concise")
-    assert done.exit_code == 2
+    assert done.exit_code == 3
     assert 'pullqueue: cannot read "a": no such file or directory' in done.stderr
     assert done.stdout == (
         "queue.yaml:4:3: QY301 push-key-on-pull: `rate` is not allowed on a pull queue: "
@@ -92,14 +92,14 @@ def test_unreadable_files_are_status_2_and_do_not_stop_the_others(folder: Path) 
 
 
 def test_missing_path_is_refused(folder: Path) -> None:
-    """A path that is not there ends the run through the command's own exit status 2."""
+    """A path that is not there ends the run through the command's own exit status 3."""
     done = subprocess.run(
         [sys.executable, "-c", MAIN, "lint", "nowhere.yaml"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert done.stderr == 'pullqueue: cannot read "nowhere.yaml": no such file or directory\n'
 
 
@@ -147,7 +147,7 @@ def test_nothing_to_check_is_told(folder: Path) -> None:
     """Where no file is found nothing was checked, which must not look like success."""
     done = run()
     assert (done.exit_code, done.stderr) == (
-        2,
+        3,
         'pullqueue: no queue.yaml found in ".": name the file, or a folder that has one\n',
     )
 
@@ -160,10 +160,10 @@ def test_folder_named_in_vain_is_refused(folder: Path) -> None:
 
     done = run("empty", "app", "--format", "concise")
 
-    assert done.exit_code == 2
+    assert done.exit_code == 3
     assert 'no queue.yaml found in "empty": name the file' in done.stderr
     assert "app/queue.yaml" in done.stdout
-    assert run("empty").exit_code == 2
+    assert run("empty").exit_code == 3
 
 
 def test_standard_input(folder: Path) -> None:
@@ -234,17 +234,17 @@ def test_fixes_that_were_left_out_are_counted(folder: Path) -> None:
 
 
 def test_file_that_cannot_be_written_is_told(folder: Path) -> None:
-    """A fix that cannot be written is status 2."""
+    """A fix that cannot be written is status 3."""
     path = folder / "queue.yaml"
     path.write_text(BAD)
     path.chmod(0o444)
     if os.access(path, os.W_OK):
         Path("queue.yaml").unlink()
         Path("queue.yaml").symlink_to("/dev/full")
-        assert run("queue.yaml").exit_code in {1, 2}
+        assert run("queue.yaml").exit_code in {1, 3}
         return
     done = run("queue.yaml", "--fix")
-    assert done.exit_code == 2
+    assert done.exit_code == 3
     assert 'cannot write "queue.yaml": permission denied' in done.stderr
 
 

@@ -6,45 +6,43 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from pullqueue.cli.lint import convert, explain, schema
+from linting import pullqueue
 
 
 def test_explain_prints_a_rules_documentation() -> None:
     """`explain` says what a rule finds, why, its fix, and how to do it right."""
-    text = CliRunner().invoke(explain, ["QY301"]).stdout
+    text = pullqueue("explain", "QY301").stdout
     assert text.startswith(
         "QY301 push-key-on-pull\n\nSeverity: error, warning in profile sdk\n"
         "Fix: unsafe (--fix --unsafe-fixes)\n\nA key of push queues on a pull queue.\n"
     )
     assert "\nBad:\n\n    queue:\n    - name: jobs\n      mode: pull\n" in text
     assert text.endswith('Source: gcloud: "must not be specified for pull-based queue".\n')
-    assert "Cannot be suppressed" in CliRunner().invoke(explain, ["yaml-syntax"]).stdout
-    assert "Severity: off, info in profile rest" in CliRunner().invoke(explain, ["QY407"]).stdout
-    assert "(100000 times)" in CliRunner().invoke(explain, ["QY011"]).stdout
-    assert "Fix: none\nReported once per file." in CliRunner().invoke(explain, ["QY232"]).stdout
-    assert "Fix: safe (--fix) or unsafe" in CliRunner().invoke(explain, ["QY205"]).stdout
+    assert "Cannot be suppressed" in pullqueue("explain", "yaml-syntax").stdout
+    assert "Severity: off, info in profile rest" in pullqueue("explain", "QY407").stdout
+    assert "(100000 times)" in pullqueue("explain", "QY011").stdout
+    assert "Fix: none\nReported once per file." in pullqueue("explain", "QY232").stdout
+    assert "Fix: safe (--fix) or unsafe" in pullqueue("explain", "QY205").stdout
 
 
 def test_explain_lists_all_rules() -> None:
     """`explain --list` has a line for each rule, `explain all` everything."""
-    lines = CliRunner().invoke(explain, ["--list"]).stdout.splitlines()
+    lines = pullqueue("explain", "--list").stdout.splitlines()
     assert len(lines) == 76
     assert lines[0] == f"QY001  {'yaml-syntax':<22} error    The file is not valid YAML."
-    assert CliRunner().invoke(explain, ["all"]).stdout.count("\nSource: ") == 76
+    assert pullqueue("explain", "all").stdout.count("\nSource: ") == 76
 
 
 @pytest.mark.parametrize("arguments", [[], ["zzz"]])
 def test_explain_refuses_what_is_no_rule(arguments: list[str]) -> None:
     """Without a rule, or with a wrong one, `explain` is used wrongly."""
-    assert CliRunner().invoke(explain, arguments).exit_code == 2
+    assert pullqueue("explain", *arguments).exit_code == 2
 
 
 def test_schema_is_printed_in_both_drafts() -> None:
     """`schema` prints the published schema, and its twin in draft 7."""
-    new = json.loads(CliRunner().invoke(schema).stdout)
-    old = json.loads(CliRunner().invoke(schema, ["--draft", "7"]).stdout)
+    new = json.loads(pullqueue("schema").stdout)
+    old = json.loads(pullqueue("schema", "--draft", "7").stdout)
     assert (new.pop("$schema"), old.pop("$schema")) == (
         "https://json-schema.org/draft/2020-12/schema",
         "http://json-schema.org/draft-07/schema#",
@@ -75,15 +73,15 @@ queue:
 def test_convert_writes_a_queue_yaml(folder: Path) -> None:
     """A queue.xml becomes a queue.yaml, on standard output or in a file."""
     (folder / "queue.xml").write_text(XML)
-    done = CliRunner().invoke(convert, ["queue.xml"])
+    done = pullqueue("convert", "queue.xml")
     assert (done.exit_code, done.stdout, done.stderr) == (0, YAML, "")
-    assert CliRunner().invoke(convert, ["-"], input=XML).stdout == YAML
-    assert CliRunner().invoke(convert, ["queue.xml", "-o", "queue.yaml"]).exit_code == 0
+    assert pullqueue("convert", "-", stdin=XML).stdout == YAML
+    assert pullqueue("convert", "queue.xml", "-o", "queue.yaml").exit_code == 0
     assert (folder / "queue.yaml").read_text() == YAML
-    again = CliRunner().invoke(convert, ["queue.xml", "-o", "queue.yaml"])
+    again = pullqueue("convert", "queue.xml", "-o", "queue.yaml")
     assert again.exit_code == 2
     assert '"queue.yaml" exists: pass --force to replace it' in again.stderr
-    forced = CliRunner().invoke(convert, ["queue.xml", "-o", "queue.yaml", "--force"])
+    forced = pullqueue("convert", "queue.xml", "-o", "queue.yaml", "--force")
     assert forced.exit_code == 0
 
 
@@ -92,15 +90,16 @@ def test_convert_tells_what_is_lost_and_what_is_wrong(folder: Path) -> None:
     (folder / "queue.xml").write_text(
         "<queue-entries><queue><name>a_b</name><rate>1/s</rate><foo/></queue></queue-entries>"
     )
-    done = CliRunner().invoke(convert, ["queue.xml"])
+    done = pullqueue("convert", "queue.xml")
     assert done.exit_code == 1
     assert 'queue.xml: queue "a_b": <foo> is not in queue.yaml: dropped\n' in done.stderr
     assert "queue.yaml:2:9: QY201 name-format" in done.stderr
 
 
 def test_convert_refuses_other_files(folder: Path) -> None:
-    """What is not a queue.xml is reported in one line, with status 2."""
+    """What is not a queue.xml is reported in one line, with status 1; without a file it is 3."""
     (folder / "x").write_text("queue:")
-    done = CliRunner().invoke(convert, ["x"])
-    assert done.exit_code == 2
-    assert done.stderr.startswith("Error: x: not XML: ")
+    done = pullqueue("convert", "x")
+    assert done.exit_code == 1
+    assert done.stderr.startswith("pullqueue: x: not XML: ")
+    assert pullqueue("convert", "nowhere.xml").exit_code == 3

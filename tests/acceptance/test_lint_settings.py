@@ -212,12 +212,12 @@ def test_config_names_the_only_settings(folder: Path) -> None:
         ("a/queue.yaml", "info")
     ]
     write("empty.toml", "")
-    for name, message in {
-        "nowhere.toml": 'cannot read "nowhere.toml": no such file or directory',
-        "empty.toml": "empty.toml: the table [tool.pullqueue.lint] is missing",
-    }.items():
+    for name, status, message in (
+        ("nowhere.toml", 3, 'cannot read "nowhere.toml": no such file or directory'),
+        ("empty.toml", 2, "empty.toml: the table [tool.pullqueue.lint] is missing"),
+    ):
         done = run("--config", name)
-        assert done.exit_code == 2
+        assert done.exit_code == status
         assert message in done.stderr
 
 
@@ -238,7 +238,7 @@ def test_broken_settings_are_refused(folder: Path, text: str) -> None:
     write("queue.yaml", BAD)
     done = run("queue.yaml", "--config", "settings.toml")
     assert done.exit_code == 2
-    assert re.fullmatch(r"Error: settings\.toml: .+\n", done.stderr)
+    assert re.fullmatch(r"pullqueue: settings\.toml: .+\n", done.stderr)
 
 
 def test_whatever_suppresses_suppresses_the_same(folder: Path) -> None:
@@ -277,7 +277,7 @@ def test_baseline_hides_what_was_there_before(folder: Path) -> None:
     two = "queue:\n- {name: a, mode: pull, rate: 1/s}\n- {name: b, mode: pull, rate: 1/s}\n"
     write("app/queue.yaml", two)
     done = run("--write-baseline", "ci/baseline.json")
-    assert done.exit_code == 2
+    assert done.exit_code == 3
     assert 'cannot write "ci/baseline.json": no such file' in done.stderr
     (folder / "ci").mkdir()
     done = run("--write-baseline", "ci/baseline.json")

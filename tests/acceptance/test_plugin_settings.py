@@ -126,11 +126,11 @@ def test_start_and_rate(pullqueue_emulator):
         ("'queue.yaml'", "@pytest.mark.pullqueue takes no positional arguments, but got*"),
         (
             "queue=['a']",
-            "@pytest.mark.pullqueue has no argument 'queue': use one of acl, config, *",
+            "@pytest.mark.pullqueue has no argument `queue`: use one of acl, config, *",
         ),
         (
             "auth='acl'",
-            "@pytest.mark.pullqueue has no argument 'auth': to check callers set acl=True*",
+            "@pytest.mark.pullqueue has no argument `auth`: to check callers set acl=True*",
         ),
         ("config='a', queues=['b']", "@pytest.mark.pullqueue has both config and queues: *"),
         ("queues='a'", '@pytest.mark.pullqueue: queues is "a": pass a list of *'),
@@ -152,7 +152,7 @@ def test_start_and_rate(pullqueue_emulator):
             "queues=['no good']",
             '@pytest.mark.pullqueue: queues[[]0].name: invalid queue name "no good": *',
         ),
-        ("lease_rate_limit='x'", "@pytest.mark.pullqueue: argument lease_rate_limit is 'x': use*"),
+        ("lease_rate_limit='x'", '@pytest.mark.pullqueue: argument lease_rate_limit is "x": use*'),
         (
             "start='noon'",
             '@pytest.mark.pullqueue: argument start: "noon" is not a time with a time *',
@@ -161,7 +161,7 @@ def test_start_and_rate(pullqueue_emulator):
             "start='2026-01-01'",
             '@pytest.mark.pullqueue: argument start: "2026-01-01" is not a time with *',
         ),
-        ("profile='strict'", "@pytest.mark.pullqueue: argument profile is 'strict': use one of*"),
+        ("profile='strict'", '@pytest.mark.pullqueue: argument profile is "strict": use one of*'),
         ("total_storage_limit=1", "@pytest.mark.pullqueue: argument total_storage_limit is 1: *"),
         (
             "queues=['a'], total_storage_limit='lots'",
@@ -190,10 +190,10 @@ def test_bad_marker(run: Run, arguments: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("pullqueue_confg = x", "*tox.ini: unknown ini option 'pullqueue_confg': use one of *"),
+        ("pullqueue_confg = x", "*tox.ini: unknown ini option `pullqueue_confg`: use one of *"),
         ("pullqueue_start = now", '*tox.ini: ini option pullqueue_start: "now" is not a time*'),
-        ("pullqueue_profile = x", "*tox.ini: ini option pullqueue_profile is 'x': use one of *"),
-        ("pullqueue_lease_rate_limit = x", "*ini option pullqueue_lease_rate_limit is 'x': use *"),
+        ("pullqueue_profile = x", '*tox.ini: ini option pullqueue_profile is "x": use one of *'),
+        ("pullqueue_lease_rate_limit = x", '*ini option pullqueue_lease_rate_limit is "x": use *'),
     ],
 )
 def test_bad_ini_option(run: Run, pytester: pytest.Pytester, line: str, message: str) -> None:

@@ -28,10 +28,12 @@ class Done(NamedTuple):
 Run = Callable[..., Done]
 
 
-def shown_on_terminal(*command: str, **environment: str) -> str:
-    """Return what a terminal of 80 columns gets of a command, without colours and bars."""
+def shown_on_terminal(
+    *command: str, columns: int = 80, colour: bool = False, **environment: str
+) -> str:
+    """Return what a terminal gets of a command, without colours and bars unless `colour`."""
     terminal, end = pty.openpty()
-    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     with subprocess.Popen(
         [PROGRAM, *command],
@@ -50,4 +52,4 @@ def shown_on_terminal(*command: str, **environment: str) -> str:
         finally:
             os.close(terminal)
     shown = b"".join(parts).decode().replace("\r\n", "\n")
-    return re.sub(r"\x1b\[(0|1|3[123])m|\r?\x1b\[\?25[lh]", "", shown)
+    return shown if colour else re.sub(r"\x1b\[(0|1|3[123])m|\r?\x1b\[\?25[lh]", "", shown)

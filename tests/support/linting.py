@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
+import click
 from click.testing import CliRunner, Result
 
-from pullqueue.cli.lint import lint
+from pullqueue.cli import main
 
 GOOD = "queue:\n- name: jobs\n  mode: pull\n"
 BAD = "queue:\n- name: jobs\n  mode: pull\n  rate: 5/s\n"
 MAIN = "from pullqueue.cli import main; raise SystemExit(main())"
 
 
+class _Program(click.Command):
+    """The whole command, which turns errors into messages and exit statuses."""
+
+    def main(self, args: Sequence[str] = (), **_options: object) -> NoReturn:  # type: ignore[override]
+        """Run it."""
+        raise SystemExit(main(args))
+
+
+def pullqueue(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    """Run a command of `pullqueue` in this process."""
+    program = _Program("pullqueue")
+    return CliRunner().invoke(program, arguments, input=stdin, catch_exceptions=False)
+
+
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
     """Run `pullqueue lint`."""
-    return CliRunner().invoke(lint, arguments, input=stdin, catch_exceptions=False)
+    return pullqueue("lint", *arguments, stdin=stdin)
 
 
 def write(path: str | Path, text: str | bytes) -> None:

@@ -56,7 +56,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     """The module's lazy lookup does not hide misspellings."""
-    with pytest.raises(AttributeError, match="has no attribute 'Emulater'"):
+    with pytest.raises(AttributeError, match='has no attribute "Emulater"'):
         _ = pullqueue.Emulater
 
 

@@ -66,16 +66,19 @@ def as_json(request: Request, body: bytes) -> Json:
     try:
         value = msgspec.json.decode(text.removeprefix(_BYTE_ORDER_MARK))
     except (ValueError, RecursionError) as error:
-        raise not_json(error) from None
+        raise _parse_error(not_json(error)) from None
     if not isinstance(value, dict):
         what = type(value).__name__
         raise ApiError(messages.BODY_REQUIRED, explanation=f"the body is JSON, but a {what}")
     return value
 
 
-def not_json(error: Exception) -> ApiError:
-    """Return the error for a body that msgspec cannot decode."""
-    return _parse_error(f"the body is not JSON: {str(error).removeprefix('JSON is malformed: ')}")
+def not_json(error: Exception) -> str:
+    """Return what is wrong with a body that msgspec cannot decode."""
+    reason = str(error).removeprefix("JSON is malformed: ")
+    if reason == "Input data was truncated":
+        reason = "it breaks off, or a text in it is not in double quotes"
+    return f"the body is not JSON: {reason}"
 
 
 def _unzip(data: bytes, limit: int) -> bytes:

@@ -26,6 +26,14 @@ _REASONS: Mapping[int, str] = {
     501: "notImplemented",
 }
 """What the envelope states for a status, unless an error has a reason of its own."""
+_RPC_CODES: Mapping[int, str] = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+}
+"""The code of `google.rpc.Code` for a status, unless an error has its own."""
 _ADVICE = "/discovery/v1/apis/taskqueue/v1beta2/rest and /_emulator/openapi.json list the routes"
 _TEXTS: Mapping[type[PullQueueError], str] = {
     TaskLeaseExpiredError: messages.LEASE_EXPIRED,
@@ -43,6 +51,7 @@ class ApiError(PullQueueError):
         *,
         status: int = 400,
         reason: str | None = None,
+        rpc_code: str | None = None,
         location_type: str = "parameter",
         location: str | None = None,
         explanation: str | None = None,
@@ -55,6 +64,7 @@ class ApiError(PullQueueError):
         """
         self.status = status
         self.reason = reason or _REASONS[status]
+        self.rpc_code = rpc_code or _RPC_CODES.get(status, "INVALID_ARGUMENT")
         self.location_type = location_type
         self.location = location
         self.explanation = explanation
@@ -76,17 +86,20 @@ class ApiError(PullQueueError):
             text or str(error),
             status=codes.http_status,
             reason=codes.reason,
+            rpc_code=codes.rpc_code,
             explanation=str(error) if text else None,
         )
 
-    def response(self) -> Response:
-        """Return the HTTP response, with the envelope."""
+    def response(self, *, with_rpc_code: bool = False) -> Response:
+        """Return the HTTP response, with the envelope, which can contain the code as `status`."""
         detail: Json = {"domain": "global", "reason": self.reason, "message": str(self)}
         if self.location is not None:
             detail |= {"locationType": self.location_type, "location": self.location}
         if self.explanation is not None:
             detail["debugInfo"] = self.explanation
         error = {"errors": [detail], "code": self.status, "message": str(self)}
+        if with_rpc_code:
+            error["status"] = self.rpc_code
         body = encode({"error": error})
         return Response(body, self.status, self.headers, content_type=JSON_TYPE)
 

@@ -14,7 +14,7 @@ import click
 from pullqueue.address import ADDRESS_VARIABLE
 from pullqueue.cli._output import progress
 from pullqueue.config.text import reason_of
-from pullqueue.error_codes import EXIT_FAILURE
+from pullqueue.error_codes import EXIT_FAILURE, EXIT_USAGE, exit_status_of
 
 _TIMEOUT_SECONDS = 60.0
 _CHUNK_BYTES = 1 << 18
@@ -29,6 +29,12 @@ class RefusedError(click.ClickException):
         """Take the server's reason and the HTTP status."""
         super().__init__(message)
         self.status = status
+
+
+class InvalidValueError(RefusedError):
+    """the server refused a value"""
+
+    exit_code = EXIT_USAGE
 
 
 class ServerError(RefusedError):
@@ -126,18 +132,32 @@ class Client:
             message = answer["error"]["message"]
             # The message may be that of the real service; the details are in `debugInfo`.
             details = answer["error"]["errors"][0].get("debugInfo") or message
+            exit_status = exit_status_of(answer["error"].get("status"))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return self._stranger()
         if message == HTTPStatus.NOT_FOUND.phrase:
             return self._stranger()  # our routes name what is missing
-        kind = ServerError if status >= HTTPStatus.INTERNAL_SERVER_ERROR else RefusedError
-        return kind(str(details), status=status)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return ServerError(str(details), status=status)
+        kind = InvalidValueError if exit_status == EXIT_USAGE else RefusedError
+        return kind(_with_parameter_name(str(details)), status=status)
 
     def _stranger(self) -> UnreachableError:
         return UnreachableError(
             f"the server at {self.url} is not a pullqueue, or another version: pass its address "
             f"with --url or {ADDRESS_VARIABLE}"
         )
+
+
+def _with_parameter_name(message: str) -> str:
+    """Return a message about a field of a request, such as `eta is ...`, as `--eta is ...`."""
+    field, _, rest = message.partition(" is ")
+    ctx = click.get_current_context(silent=True)
+    for parameter in ctx.command.params if ctx else ():
+        if parameter.name == field:
+            name = parameter.get_error_hint(ctx).strip("'[]")
+            return f"{name} is {rest}"
+    return message
 
 
 def given(fields: Mapping[str, object]) -> Json:

@@ -62,12 +62,10 @@ class Table(NamedTuple):
                 less = max(0, min(excess, widths[place] - _NARROWEST))
                 widths[place] -= less
                 excess -= less
-        lines = [
-            [_cell(*each) for each in zip(line, widths, numeric, strict=True)]
-            for line in (self.head, *texts)
+        head, *lines = [
+            "  ".join(map(_cell, line, widths, numeric)).rstrip() for line in (self.head, *texts)
         ]
-        head = click.style("  ".join(lines[0]).rstrip(), bold=True)
-        return "\n".join([head, *("  ".join(map(_coloured, line)).rstrip() for line in lines[1:])])
+        return "\n".join([click.style(head, bold=True), *lines])
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -153,18 +151,16 @@ def preview(content: str | bytes, most: int = 40) -> str:
 
 
 def _cell(text: str, width: int, numeric: bool) -> str:  # noqa: FBT001 - from a list
-    """Return a text cut or filled up to a width."""
+    """Return a text cut or filled up to a width, in its colour."""
+    shown = text
     if _width(text) > width:
-        while _width(text) >= width:
-            text = text[:-1]
-        text += "…"
-    filler = " " * (width - _width(text))
-    return filler + text if numeric else text + filler
-
-
-def _coloured(cell: str) -> str:
-    colour = _COLOURS.get(cell.partition(",")[0].rstrip())
-    return click.style(cell, fg=colour) if colour else cell
+        while _width(shown) >= width:
+            shown = shown[:-1]
+        shown += "…"
+    filler = " " * (width - _width(shown))
+    if colour := _COLOURS.get(text.partition(",")[0]):
+        shown = click.style(shown, fg=colour)
+    return filler + shown if numeric else shown + filler
 
 
 def _width(text: str) -> int:

@@ -92,7 +92,7 @@ class Seed(NamedTuple):
 
 
 def seeds_of(data: bytes, file: Path) -> Iterator[Seed]:
-    """Yield the tasks of a file of YAML, JSON or, by its name, one JSON object a line.
+    """Yield the tasks of a file of YAML or JSON, or of one JSON object per line.
 
     Raises:
         ClickException: something in it is not a valid task, or the file is neither.
@@ -105,7 +105,17 @@ def seeds_of(data: bytes, file: Path) -> Iterator[Seed]:
         place = Place(name, before.count(b"\n") + 1, len(before.rpartition(b"\n")[2]) + 1)
         byte = data[error.start]
         raise place.refusal(f"byte 0x{byte:02x} is not UTF-8: save the file as UTF-8") from None
-    yield from _of_lines(text, name) if file.suffix == ".jsonl" else _Document(text, name).seeds()
+    lines = file.suffix == ".jsonl" or _begins_with_object(text)
+    yield from _of_lines(text, name) if lines else _Document(text, name).seeds()
+
+
+def _begins_with_object(text: str) -> bool:
+    """Return whether the first line is a task with its queue, which no YAML file begins with."""
+    try:
+        first = json.loads(text.lstrip().partition("\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and isinstance(first.get("queue"), str)
 
 
 def _of_lines(text: str, name: str) -> Iterator[Seed]:

@@ -94,7 +94,7 @@ def clear(*, client: Client) -> None:
 
 
 def _row(fault: Json) -> list[object]:
-    effect = f"{fault['seconds']:g} s later" if "seconds" in fault else "no tasks"
+    effect = f"{fault['seconds']:.15g} s later" if "seconds" in fault else "no tasks"
     return [
         fault["number"],
         fault["kind"],

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,6 @@ import click
 
 from pullqueue.config.settings import PROFILES
 from pullqueue.config.text import escaped
-from pullqueue.errors import ConfigFileError
 from pullqueue.lint.reporters import FORMATS
 
 if TYPE_CHECKING:
@@ -27,21 +24,6 @@ _FIXES = {
     ("unsafe",): "unsafe (--fix --unsafe-fixes)",
     ("safe", "unsafe"): "safe (--fix) or unsafe (--fix --unsafe-fixes)",
 }
-
-
-class UnusableFileError(click.ClickException):
-    """a file cannot be read or written: status 2, as of other linters"""
-
-    exit_code = 2
-
-
-@contextmanager
-def usable_files() -> Iterator[None]:
-    """Raise `UnusableFileError` where a file cannot be read or written."""
-    try:
-        yield
-    except ConfigFileError as error:
-        raise UnusableFileError(str(error)) from None
 
 
 @click.command
@@ -113,7 +95,6 @@ def usable_files() -> Iterator[None]:
     "--stdin-filename", default="<stdin>", metavar="NAME", help="File name of the input of `-`."
 )
 @click.pass_context
-@usable_files()
 def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as click passes them
     """Check queue.yaml files.
 
@@ -126,8 +107,8 @@ def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as cl
     [tool.pullqueue.lint] of the pyproject.toml nearest to each file; what concerns the whole run
     (fail-on, exclude, baseline), from the one nearest to the working directory.
 
-    Exit status: 0 nothing found, 1 findings, 2 usage error, no file found or unreadable files,
-    3 internal error.
+    Exit status: 0 nothing found, 1 findings, 2 usage error or invalid settings, 3 a file is missing
+    or cannot be read or written.
     """
     from pullqueue.lint.command import run  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.options import Arguments  # noqa: PLC0415 - the same
@@ -198,13 +179,12 @@ def _severity(rule: Rule) -> str:
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @click.pass_context
-@usable_files()
 def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: bool) -> None:
     """Convert a queue.xml (`-` is standard input) to queue.yaml.
 
     Report on standard error what is dropped, and what production would refuse in the result.
     Exit status: 0 everything was converted and is valid, 1 something was dropped or is not valid,
-    2 the file cannot be read or written.
+    3 a file cannot be read or written.
     """
     from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
     from pullqueue.config.check import check  # noqa: PLC0415 - the same
@@ -218,7 +198,7 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     try:
         text, dropped = convert_xml(data)
     except QueueXmlError as error:
-        raise UnusableFileError(f"{escaped(queue_xml)}: {error}") from None
+        raise click.ClickException(f"{queue_xml}: {error}") from None
     for message in dropped:
         click.echo(f"{escaped(queue_xml)}:{message}", err=True)
     name = str(output) if output else "queue.yaml"

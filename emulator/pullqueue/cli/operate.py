@@ -24,6 +24,8 @@ _MOST_SECONDS = 60.0
 """How long one request of `wait` may take."""
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)?", re.ASCII)
 _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
+_NEGATIVE = {"ignore_unknown_options": True}
+"""Makes `-5s` an argument, about which a message can be written."""
 
 _file_argument = click.argument("file", type=click.Path(path_type=Path))
 
@@ -59,7 +61,7 @@ def wait(*, queues: tuple[str, ...], timeout: float, client: Client) -> None:
             if missing is None:
                 break
             if monotonic() >= end:
-                raise click.ClickException(f"after {timeout:g} s, {missing}")
+                raise click.ClickException(f"after {timeout:.15g} s, {missing}")
             pause.wait(_PAUSE_SECONDS)
 
 
@@ -171,7 +173,7 @@ def clock(ctx: click.Context, *, client: Client) -> None:
         _show_clock(client.get("/clock"))
 
 
-@clock.command
+@clock.command(context_settings=_NEGATIVE)
 @click.argument("by")
 @server_options
 def advance(*, by: str, client: Client) -> None:
@@ -181,16 +183,19 @@ def advance(*, by: str, client: Client) -> None:
     """
     match = _SPAN.fullmatch(by.strip())
     if match is None:
-        raise click.UsageError(f'BY is "{by}": use seconds, or a time span such as 10min, 2h or 7d')
+        problem = ", and a clock never goes back" if by.startswith("-") else ""
+        raise click.UsageError(
+            f'BY is "{by}"{problem}: use seconds, or a time span such as 10min, 2h or 7d'
+        )
     _show_clock(client.post("/clock", advance=float(match[1]) * _SECONDS[match[2]]))
 
 
-@clock.command("move-to")
-@click.argument("time")
+@clock.command("move-to", context_settings=_NEGATIVE)
+@click.argument("move_to", metavar="TIME")
 @server_options
-def move_to(*, time: str, client: Client) -> None:
+def move_to(*, move_to: str, client: Client) -> None:
     """Move the clock forward to a TIME such as 2026-01-01T00:00:00Z."""
-    _show_clock(client.post("/clock", move_to=time))
+    _show_clock(client.post("/clock", move_to=move_to))
 
 
 def _show_clock(answer: Json) -> None:

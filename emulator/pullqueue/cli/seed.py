@@ -39,8 +39,8 @@ def seed(*, file: Path, client: Client) -> None:
             countdown: 60
             count: 1000              # adds 1000 of them
 
-    A task can have payload or payload_base64, name, tag, eta, countdown and count. A FILE whose
-    name ends in .jsonl has one task per line, each with its `queue`. If anything in FILE is not
+    A task can have payload or payload_base64, name, tag, eta, countdown and count. FILE can also
+    have one JSON object per line (.jsonl): a task with its `queue`. If anything in FILE is not
     valid, nothing is added.
     """  # noqa: D301 - the mark is click's
     from pullqueue.cli._seed import seeds_of  # noqa: PLC0415 - imports YAML

@@ -27,10 +27,6 @@ HTTP_STATUS: Final[Mapping[str, int]] = MappingProxyType(
     }
 )
 """The HTTP status of each code of `google.rpc.Code` that is used here."""
-_API_CODES: Final = {status: code for code, status in HTTP_STATUS.items()} | {
-    400: "INVALID_ARGUMENT"
-}
-"""The code of each status of an ApiError."""
 
 
 class StatusError(PullQueueError):
@@ -78,8 +74,7 @@ def status_error_of(error: PullQueueError) -> StatusError:
     if isinstance(error, StatusError):
         return error
     if isinstance(error, ApiError):
-        code = _API_CODES.get(error.status, "INVALID_ARGUMENT")
         message = f"{error} ({error.explanation})" if error.explanation else str(error)
-        field = error.location if code == "INVALID_ARGUMENT" else None
-        return StatusError(code, message, field=field, headers=error.headers)
+        field = error.location if error.rpc_code == "INVALID_ARGUMENT" else None
+        return StatusError(error.rpc_code, message, field=field, headers=error.headers)
     return StatusError(codes_of(error).rpc_code, str(error))

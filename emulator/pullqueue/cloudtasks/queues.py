@@ -30,7 +30,7 @@ from pullqueue.cloudtasks.methods import QUEUE
 from pullqueue.config.model import QueueMode, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import QueueState
-from pullqueue.errors import UnknownQueueError
+from pullqueue.errors import InvalidQueueConfigError, UnknownQueueError
 
 _DEFAULT_LOCATION: Final = "us-central1"
 """The one location that is listed; callers may use any."""
@@ -122,7 +122,11 @@ def upload_queue_yaml(call: Call) -> Message:
     """UploadQueueYaml: apply a queue.yaml, as a deployment does."""
     file = call.state.config_file
     profile = {} if file is None else {"profile": file.profile}
-    call.emulator.reconfigure(queue_yaml.loads(call.request.http_body.data, **profile))
+    try:
+        config = queue_yaml.loads(call.request.http_body.data, **profile)
+    except InvalidQueueConfigError as error:
+        raise invalid(str(error)) from None
+    call.emulator.reconfigure(config)
     return Empty()
 
 

@@ -30,6 +30,8 @@ def shorten(text: str, *, limit: int = 60) -> str:
 
 def quoted(value: object, *, limit: int = 100) -> str:
     """Return a value as messages show it: text in double quotes, on one line, and not too long."""
+    if isinstance(value, float):
+        return f"{value:.15g}"  # without the `.0` of a whole number
     shown = shorten(str(value), limit=limit)
     return f'"{shown}"' if isinstance(value, str) else shown
 

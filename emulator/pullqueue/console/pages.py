@@ -131,20 +131,22 @@ class Pages:
     def task(self, queue: str, task: str) -> Response:
         """One task and its history; if it is gone, what is recorded of it."""
         events = self._ask("getHistory", queue=queue, task=task)["events"]
-        found: Json | None = None
-        gone: Json = {}
+        shown: Json | None = None
+        problem = ""
         try:
-            found = self._ask("getTask", queue=queue, task=task)["task"]
+            shown = self._ask("getTask", queue=queue, task=task)["task"]
         except PullQueueError as error:
-            gone = self._gone(queue, task, events, error)
-        shown = found or gone["task"]
+            if not events and isinstance(error, UnknownTaskError):
+                raise
+            problem = str(error)
+        gone = _gone(task, shown, events, problem)
         views = views_of(shown["payload"]) if shown else {}
         view = request.args.get("view", "")
         return self._page(
             "task",
             queue=self._ask("getQueue", queue=queue)["queue"],
             name=task,
-            task=found,
+            task=None if gone else shown,
             shown=shown,
             gone=gone,
             stored=f"{request.host_url}_emulator/queues/{quote(queue)}/tasks/{quote(task)}",
@@ -344,25 +346,6 @@ class Pages:
                 return cast("Json", self._ask("getTask", queue=queue, task=name)["task"])
         return {"name": name, "queue": queue}
 
-    def _gone(self, queue: str, name: str, events: list[Json], error: PullQueueError) -> Json:
-        """Return what became of a task; a name that nothing is known of is refused."""
-        last = events[-1] if events else {"kind": None}
-        task: Json | None = None
-        if last["kind"] in (None, EventKind.EXHAUSTED.value):
-            query = {"queue": queue, "search": name, "payload": "full", "limit": "1000"}
-            listed = self._ask("listExhausted", query)["tasks"]
-            task = next((task for task in listed if task["name"] == name), None)
-        if last["kind"] is None and task is None and isinstance(error, UnknownTaskError):
-            raise error
-        is_exhausted = task is not None or last["kind"] == EventKind.EXHAUSTED.value
-        text = f"{error}."
-        if is_exhausted:
-            leases = (task or last)["retry_count"]
-            text = f"Task {name} is exhausted after {leases} lease{'' if leases == 1 else 's'}."
-        elif last["kind"] == EventKind.DELETED.value:
-            text = f"Task {name} was deleted."
-        return {"text": text, "is_exhausted": is_exhausted, "task": task}
-
     def _page(
         self,
         template: str,
@@ -432,6 +415,21 @@ def _download(data: bytes, name: str) -> Response:
     response = Response(data, content_type="application/octet-stream")
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
+
+
+def _gone(name: str, shown: Json | None, events: list[Json], problem: str) -> Json:
+    """Return what became of a task; nothing if it is in its queue."""
+    if shown is not None and shown["state"] != EXHAUSTED:
+        return {}
+    last = events[-1] if events else {"kind": None}
+    is_exhausted = shown is not None or last["kind"] == EventKind.EXHAUSTED.value
+    text = f"{problem}."
+    if is_exhausted:
+        leases = (shown or last)["retry_count"]
+        text = f"Task {name} is exhausted after {leases} lease{'' if leases == 1 else 's'}."
+    elif last["kind"] == EventKind.DELETED.value:
+        text = f"Task {name} was deleted."
+    return {"text": text, "is_exhausted": is_exhausted, "task": shown}
 
 
 def _seed_line(task: Json) -> str:

@@ -18,7 +18,7 @@ from pullqueue.control.models import Count, Maybe, Model, Positive
 from pullqueue.engine import faults as engine
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import VERBS
-from pullqueue.errors import PullQueueError
+from pullqueue.errors import ClockError, PullQueueError
 
 ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
     kind.__name__: kind
@@ -86,9 +86,9 @@ class FaultRegistry:
         """Set a fault and return it.
 
         Raises:
-            ApiError: it is not valid, or needs a clock that can be moved.
+            ApiError: it is not valid.
             UnknownQueueError: it names a queue that does not exist.
-            ClockError: the time that latency would move is not frozen.
+            ClockError: it moves the clock, which cannot be moved, or whose time is not frozen.
         """
         options = self._options(new)
         when = {name: options[name] for name in WHEN if name in options}
@@ -118,7 +118,7 @@ class FaultRegistry:
                 value = quoted(options[name]) if name in options else "missing"
                 raise ApiError(f"{name} is {value}: use one of {', '.join(allowed)}")
         if new.kind == "latency" and not hasattr(self._emulator.clock, "move_to"):
-            raise ApiError(
+            raise ClockError(
                 "latency moves the clock, and this one is the system's: start the server with "
                 "--clock manual"
             )

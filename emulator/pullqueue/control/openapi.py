@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Annotated
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 
 import pullqueue
 from pullqueue.api.encoding import Json
@@ -34,6 +35,7 @@ class ErrorEnvelope(Model):
     errors: list[ErrorDetail]
     code: Count
     message: str
+    status: Annotated[Maybe[str], Meta(description="A code of google.rpc.Code.")] = UNSET
 
 
 class Error(Model):

@@ -127,14 +127,15 @@ def _parse_query(query: Mapping[str, str], model: type[Model]) -> Model:
 
 def _parse_body(body: bytes | Json, model: type[Model]) -> Model:
     try:
-        if isinstance(body, bytes):
-            return msgspec.json.decode(body.strip() or b"{}", type=model)
-        return msgspec.convert(body, model)
-    except msgspec.ValidationError as error:
-        value = msgspec.json.decode(body) if isinstance(body, bytes) and body.strip() else body
-        raise ApiError(_describe(error, value, model)[0]) from None
+        try:
+            if isinstance(body, bytes):
+                return msgspec.json.decode(body.strip() or b"{}", type=model)
+            return msgspec.convert(body, model)
+        except msgspec.ValidationError as error:
+            value = msgspec.json.decode(body) if isinstance(body, bytes) and body.strip() else body
+            raise ApiError(_describe(error, value, model)[0]) from None
     except (ValueError, RecursionError) as error:
-        raise not_json(error) from None
+        raise ApiError(not_json(error), reason="parseError") from None
 
 
 def _describe(error: msgspec.ValidationError, value: object, model: type[Model]) -> tuple[str, str]:

@@ -26,8 +26,10 @@ from pullqueue.control.models import (
 )
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
+from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue, lost_payload
 from pullqueue.errors import (
+    ClockError,
     InvalidEtaError,
     TaskAlreadyExistsError,
     TaskLeaseExpiredError,
@@ -169,9 +171,15 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
 
 @operation("GET", _TASK, key="task")
 def get_task(state: ServerState, queue: str, task: str) -> models.Task:
-    """Return one task with its payload."""
+    """Return one task with its payload, also after it was exhausted."""
     found = state.emulator.queue(queue)
-    return tasks_of([found.get_task(task)], found)[0]
+    try:
+        return tasks_of([found.get_task(task)], found)[0]
+    except (UnknownTaskError, TombstonedTaskError):
+        exhausted = _exhausted_task(found, task)
+        if exhausted is None:
+            raise
+        return tasks_of([exhausted], found, exhausted=True)[0]
 
 
 @operation("POST", f"{_TASK}/lease", key="task")
@@ -228,6 +236,13 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> models.Tasks:
         for task, queue in found[query.offset : query.offset + query.limit]
     ]
     return models.Tasks(tasks=shown, total=len(found))
+
+
+def _exhausted_task(queue: Queue, name: str) -> Task | None:
+    events = queue.history(name)
+    if events and events[-1].kind is not EventKind.EXHAUSTED:
+        return None  # another task of this name, which was deleted
+    return next((task for task in reversed(queue.exhausted) if task.name == name), None)
 
 
 def _is_wanted(queue: Queue) -> bool:
@@ -339,4 +354,6 @@ def _eta(task: models.NewTask, now: datetime) -> datetime | None:
             return now + timedelta(microseconds=duration_usec(task.countdown))
         except OverflowError:
             raise InvalidEtaError("countdown ends after the year 9999") from None
+        except ClockError as error:
+            raise InvalidEtaError(f"countdown: {error}") from None
     return None if task.eta is UNSET else time_of(task.eta, "eta", InvalidEtaError)

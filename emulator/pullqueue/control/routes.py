@@ -9,9 +9,11 @@ from flask import Blueprint, Response, request
 
 from pullqueue.api import bodies
 from pullqueue.api.encoding import JSON_TYPE, encode
+from pullqueue.api.errors import ApiError
 from pullqueue.control import PREFIX, history, metrics, openapi, queues, service, snapshots
 from pullqueue.control.operations import OPERATIONS, Operation, call
 from pullqueue.control.state import ServerState
+from pullqueue.errors import PullQueueError
 from pullqueue.limits import MIB
 
 MODULES: Final = (service, queues, snapshots, history, metrics)
@@ -30,6 +32,7 @@ def blueprint(state: ServerState) -> Blueprint:
             _view(state, operation),
             methods=[operation.verb],
         )
+    control.register_error_handler(PullQueueError, _refusal)
     control.add_url_rule(openapi.PATH, "openapi", lambda: _response(openapi.document(), JSON_TYPE))
     return control
 
@@ -43,6 +46,10 @@ def _view(state: ServerState, operation: Operation) -> Callable[..., Response]:
         return _response(result, operation.content_type)
 
     return view
+
+
+def _refusal(error: PullQueueError) -> Response:
+    return ApiError.of(error).response(with_rpc_code=True)
 
 
 def _response(result: object, content_type: str) -> Response:

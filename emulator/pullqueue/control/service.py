@@ -128,7 +128,8 @@ def reload_config(state: ServerState) -> Changes:
     if file is None:
         raise ApiError(
             "this server was not started from a queue.yaml, so there is none to reload: start it "
-            "with `pullqueue serve FILE`"
+            "with `pullqueue serve FILE`",
+            rpc_code="FAILED_PRECONDITION",
         )
     return file.reload(state.emulator)
 
@@ -155,7 +156,7 @@ def move_clock(state: ServerState, body: ClockMove) -> Clock:
     """Move a manual clock forward."""
     clock = state.emulator.clock
     if not isinstance(clock, ManualClock):
-        raise ApiError(
+        raise ClockError(
             "the clock is the system's and cannot be moved: start the emulator with --clock manual"
         )
     if (body.advance is UNSET) is (body.move_to is UNSET):
@@ -166,7 +167,7 @@ def move_clock(state: ServerState, body: ClockMove) -> Clock:
     if body.advance is not UNSET:
         clock.advance(body.advance)
     if body.move_to is not UNSET:
-        clock.move_to(time_of(body.move_to, "move_to", ClockError))
+        clock.move_to(time_of(body.move_to, "move_to", ApiError))
     state.depths.sample()
     return get_clock(state)
 

@@ -13,17 +13,16 @@ import click
 from pullqueue.config.files import read_bytes, replace_file
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import escaped
+from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.baseline import Baseline, write_baseline
 from pullqueue.lint.git import Earlier
-from pullqueue.lint.options import Arguments, Selection
+from pullqueue.lint.options import Arguments, InvalidSettingsError, Selection
 from pullqueue.lint.report import FileReport, LintOptions, RunReport, lint_data
 from pullqueue.lint.reporters import reporter
 from pullqueue.lint.reporters.text import summary
 from pullqueue.lint.search import CANONICAL, Input, Inputs, absolute, find_inputs
 
-EXIT_FOUND = 1
-EXIT_USAGE = 2
 POLL_SECONDS = 0.5
 
 _STDIN = "-"
@@ -35,7 +34,8 @@ def run(arguments: Arguments) -> int:
 
     Raises:
         click.UsageError: the arguments are invalid.
-        ConfigFileError: a path does not exist, or the project's settings are invalid.
+        InvalidSettingsError: the project's settings are.
+        ConfigFileError: a path does not exist.
     """
     if _STDIN in arguments.paths and (len(arguments.paths) > 1 or arguments.watch):
         raise click.UsageError("`-` cannot be used with other paths or --watch")
@@ -105,18 +105,22 @@ class _Linter:
                 if self._writes and report.fixed:
                     replace_file(path, report.after.encode())
                 reports.append(report)
-            except ConfigFileError as error:
-                failures.append(str(error))
-        _say((*notes, *failures))
+            except (ConfigFileError, InvalidSettingsError) as error:
+                failures.append(error)
+        _say((*notes, *map(str, failures)))
         if self._arguments.write_baseline:
             return self._write_baseline(Path(self._arguments.write_baseline), reports)
         status = self._finish(reports)
+        if any(isinstance(failure, ConfigFileError) for failure in failures):
+            return EXIT_FAILURE
         return EXIT_USAGE if failures else status
 
-    def _empty_folders(self, files: list[Input]) -> list[str]:
+    def _empty_folders(self, files: list[Input]) -> list[Exception]:
         """Report folders that were searched in vain: a slip in CI must not look like success."""
         return [
-            f'no queue.yaml found in "{escaped(name)}": name the file, or a folder that has one'
+            ConfigFileError(
+                f'no queue.yaml found in "{escaped(name)}": name the file, or a folder that has one'
+            )
             for name in self._paths
             if Path(name).is_dir() and not any(item.path.is_relative_to(name) for item in files)
         ]
@@ -140,7 +144,7 @@ class _Linter:
             for _ in changes(paths, threading.Event().wait):  # pragma: no branch - endless
                 try:
                     self.check_files()
-                except ConfigFileError as error:
+                except (ConfigFileError, InvalidSettingsError) as error:
                     _say([str(error)])
         except KeyboardInterrupt:
             click.echo("stopped", err=True)
@@ -163,8 +167,8 @@ class _Linter:
             counted = summary(report, fix=fix, unsafe_fixes=arguments.unsafe_fixes)
             click.echo(f"{counted}{done}", err=True)
         if arguments.diff and fixed:
-            return EXIT_FOUND
-        return EXIT_FOUND if any(report.fails(finding) for finding in report.findings) else 0
+            return EXIT_REFUSED
+        return EXIT_REFUSED if any(report.fails(finding) for finding in report.findings) else 0
 
 
 State = dict[Path, tuple[int, int]]

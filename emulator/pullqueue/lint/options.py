@@ -9,14 +9,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from click import UsageError
+from click import ClickException, UsageError
 
 from pullqueue.config.files import read_bytes
 from pullqueue.config.findings import Severity
 from pullqueue.config.rules import Rule, all_rules, no_such_rule, rules_named
 from pullqueue.config.settings import PROFILES, Settings
 from pullqueue.config.text import escaped
-from pullqueue.errors import ConfigFileError
+from pullqueue.error_codes import EXIT_USAGE
 from pullqueue.lint.search import Patterns
 
 NEVER = "never"
@@ -25,6 +25,12 @@ _FAIL_ON = (*(severity.value for severity in Severity), NEVER)
 _LEVELS = (*(severity.value for severity in Severity), OFF)
 _NAME = b"pullqueue"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class InvalidSettingsError(ClickException):
+    """a file has settings that are not valid"""
+
+    exit_code = EXIT_USAGE
 
 
 class Arguments(NamedTuple):
@@ -101,7 +107,8 @@ def project_of(folder: Path) -> Project:
     """Read the settings of the nearest pyproject.toml that has some, upward from a folder.
 
     Raises:
-        ConfigFileError: the file cannot be read, or has invalid settings.
+        InvalidSettingsError: the file has some that are not valid.
+        ConfigFileError: it cannot be read.
     """
     path = folder / "pyproject.toml"
     if path.is_file() and (project := read_project(path, required=False)):
@@ -113,7 +120,8 @@ def read_project(path: Path, *, required: bool = True) -> Project | None:
     """Read the settings in a TOML file; None where it has none and none are required.
 
     Raises:
-        ConfigFileError: the file cannot be read, or has invalid settings.
+        InvalidSettingsError: the file has some that are not valid.
+        ConfigFileError: it cannot be read.
     """
     data = read_bytes(path)
     table = _table(path, data) if _NAME in data else None  # most files have no settings
@@ -137,8 +145,8 @@ def _table(path: Path, data: bytes) -> dict[str, Any] | None:
     return table
 
 
-def _refusal(path: Path, message: str) -> ConfigFileError:
-    return ConfigFileError(escaped(f"{path}: {message}"))
+def _refusal(path: Path, message: str) -> InvalidSettingsError:
+    return InvalidSettingsError(escaped(f"{path}: {message}"))
 
 
 def _project(path: Path, table: dict[str, Any]) -> Project:
@@ -218,7 +226,8 @@ class Selection:
 
         Raises:
             click.UsageError: an option is invalid.
-            ConfigFileError: a setting is.
+            InvalidSettingsError: a setting is.
+            ConfigFileError: a file with settings cannot be read.
         """
         folder = Path.cwd()
         self._arguments = arguments
@@ -251,7 +260,8 @@ class Selection:
 
         Raises:
             click.UsageError: an option is invalid.
-            ConfigFileError: a setting is.
+            InvalidSettingsError: a setting is.
+            ConfigFileError: a file with settings cannot be read.
         """
         project = self._config or self._project_of(path.parent)
         ignores = [

@@ -255,6 +255,17 @@ def test_a_narrow_terminal(emulator: Emulator) -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_states_that_are_cut_keep_their_colour(emulator: Emulator) -> None:
+    """The colour is that of the whole word."""
+    emulator.queue("pull").add(b"work", name="0123456789abcdef", tag="books")
+    with Server(emulator) as server:
+        shown = shown_on_terminal(
+            "tasks", "list", "pull", "--url", server.url, columns=60, colour=True
+        )
+
+    assert "\x1b[32mavailab…\x1b[0m" in shown
+
+
 def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is forgotten only after yes, and the question says how much that is."""
     emulator.queue("pull").add(b"work")
@@ -282,6 +293,10 @@ def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
     listed = run("tasks", "list", "pull", "--state", "exhausted", "--limit", "2")
     assert "n2    t    exhausted" in listed.out
     assert listed.err == "there are more: list them with --limit 20\n"
+    shown = run("tasks", "get", "pull", "n0").out.splitlines()
+    assert shown[1].startswith("n0    t    exhausted  2026-01-01 00:00:00  3 of 3")
+    assert shown[-1] == "  2026-01-01 00:00:00  exhausted"
+    assert run("tasks", "get", "pull", "n0", "--payload").out == "work"
     assert run("tasks", "requeue", "pull", "n0").out == "1 requeued\n"
     refused = run("tasks", "requeue", "pull", "n0")
     assert (refused.status, refused.out, refused.err) == (

@@ -117,6 +117,25 @@ def test_seeding_from_lines(run: Run, tmp_path: Path, emulator: Emulator) -> Non
     assert emulator.queue("other").list_tasks()[0].payload == b"[1]"
 
 
+def test_seeding_from_standard_input(
+    run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its content shows whether it is lines of JSON or a document, which may be JSON as well."""
+    for text in (
+        '\n{"queue": "pull", "payload": "a"}\n{"queue": "other"}\n',
+        '{"pull": ["b"], "other": []}\n',
+        "pull:\n- c\n",
+    ):
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
+        assert run("seed", "-").status == 0
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b'{"queue": "pull"}\n17\n')))
+
+    assert run("seed", "-").err.startswith('pullqueue: <stdin>:2:1: not an object with a "queue"')
+    tasks = emulator.queue("pull").list_tasks()
+    assert [task.payload for task in tasks] == [b"a", b"b", b"c"]
+    assert emulator.queue("other").fetch_statistics().tasks == 1
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -117,11 +117,12 @@ def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None
     ("order", "problem"),
     [
         (("tasks", "lease", "pull", "--seconds", "nan"), "nan is not finite"),
-        (("tasks", "extend", "pull", "a", "--seconds", "-1"), "-1.0 is not in the range 0<=x<="),
+        (("tasks", "extend", "pull", "a", "--seconds", "-1"), "-1 is not in the range 0<=x<="),
+        (("tasks", "lease", "pull", "--seconds", "800000"), "': 800000 is not in the range"),
         (("tasks", "lease", "pull", "--max", "1001"), "1001 is not in the range 1<=x<=1000"),
         (("tasks", "add", "pull", "x", "--countdown", "inf"), "inf is not finite"),
         (("wait", "--timeout", "soon"), "is not a valid number"),
-        (("stats", "--interval", "0"), "0.0 is not in the range x>=0.1"),
+        (("stats", "--interval", "0"), "0 is not in the range x>=0.1"),
     ],
 )
 def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None:
@@ -131,6 +132,64 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
     assert done.status == 2
     assert f"Invalid value for '{order[-2]}': " in done.err
     assert problem in done.err
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (("credentials", "nobody"), 'EMAIL is "nobody": use an address such as worker@example.com'),
+        (
+            ("clock", "move-to", "yesterday"),
+            'TIME is "yesterday", which is not a valid time: use one such as 2026-01-01T00:00:00Z',
+        ),
+        (("clock", "move-to", "-5s"), 'TIME is "-5s", which is not a valid time: use one such as'),
+        (("faults", "add", "fail"), "CALL is missing: use one of add, lease_tasks"),
+        (("faults", "add", "fail", "add", "--error", "Oops"), '--error is "Oops": use one of T'),
+        (("tasks", "add", "pull", "x", "--eta", "soon"), '--eta is "soon", which is not a valid'),
+        (("tasks", "add", "pull", "x", "--name", "a b"), 'task name is "a b": use letters'),
+        (("tasks", "add", "pull", "x", "--tag", "t" * 501), "tag has 501 characters"),
+        (("tasks", "add", "pull", "x", "--countdown", "1e300"), "countdown: 1e+300 is not a valid"),
+    ],
+)
+def test_values_that_the_server_checks(run: Run, order: tuple[str, ...], message: str) -> None:
+    """They are wrong usage, too, and the message names the argument or option."""
+    done = run(*order)
+
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"pullqueue: {message}")
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("clock", "move-to", "2025-01-01T00:00:00Z"),
+        ("tasks", "add", "pull", "x", "--name", "a"),
+        ("tasks", "extend", "pull", "a"),
+        ("tasks", "get", "pull", "b"),
+        ("tasks", "lease", "push"),
+        ("faults", "remove", "1"),
+        ("stats", "nope"),
+    ],
+)
+def test_what_the_state_of_the_server_forbids(
+    run: Run, emulator: Emulator, order: tuple[str, ...]
+) -> None:
+    """A valid order that is refused is not wrong usage."""
+    emulator.queue("pull").add(name="a")
+
+    assert run(*order).status == 1
+
+
+def test_a_clock_never_goes_back(run: Run) -> None:
+    """A negative span is explained, and not taken for an option."""
+    for span in ("-5s", "-1.5", "-7d"):
+        done = run("clock", "advance", span)
+        assert done.status == 2
+        assert done.err.endswith(
+            f'pullqueue: BY is "{span}", and a clock never goes back: use seconds, or a time span '
+            "such as 10min, 2h or 7d\n"
+        )
 
 
 def test_a_missing_argument(run: Run) -> None:

@@ -226,6 +226,30 @@ def test_a_search_beyond_ascii(control: ControlClient, emulator: Emulator, text:
     assert names(control.get(f"{TASKS}?search={quote(text)}")) == ["found"]
 
 
+@pytest.mark.parametrize("body", [b"foo", b"{", b"[1,", b'{"tasks": 1}x', b"\xff", b"[" * 100_000])
+def test_a_body_that_is_not_json(control: ControlClient, body: bytes) -> None:
+    """That is what the message says, and the status is that of a wrong argument."""
+    reply = control.call("POST", TASKS, body)
+
+    assert (reply.status, reply.body["error"]["status"]) == (400, "INVALID_ARGUMENT")
+    assert reply.body["error"]["message"].startswith("the body is not JSON: ")
+
+
+def test_an_exhausted_task(control: ControlClient, emulator: Emulator) -> None:
+    """It is returned as it was at its end, until another task of its name was deleted."""
+    queue = emulator.queue("limited")
+    queue.add(b"work", name="a")
+    queue.lease_tasks(0, 1)
+    exhausted = control.get("/queues/limited/tasks/a").body["task"]
+    queue.free_names()
+    queue.add(name="a")
+    queue.delete_tasks("a")
+    deleted = control.get("/queues/limited/tasks/a").body["error"]
+
+    assert (exhausted["state"], exhausted["payload"]["text"]) == ("exhausted", "work")
+    assert (deleted["code"], deleted["status"]) == (400, "NOT_FOUND")
+
+
 def test_an_end_of_a_lease_beyond_64_bits(control: ControlClient, emulator: Emulator) -> None:
     """A number that no store can hold is refused."""
     emulator.queue("pull").add(name="a")

@@ -15,5 +15,5 @@ def test_types_of_fixtures() -> None:
 
 def test_other_names() -> None:
     """A name that is not there is missed as in any module."""
-    with pytest.raises(AttributeError, match=r"^module 'pytest_pullqueue' has no attribute 'x'$"):
+    with pytest.raises(AttributeError, match=r'^module "pytest_pullqueue" has no attribute "x"$'):
         pytest_pullqueue.x  # noqa: B018
