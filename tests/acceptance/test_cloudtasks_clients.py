@@ -354,7 +354,7 @@ def curl(*arguments: str) -> dict[str, Any]:
         [program("curl", package="curl"), "-sS", *arguments],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=True,
     )
     return dict(json.loads(run.stdout))

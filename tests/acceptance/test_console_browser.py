@@ -114,7 +114,7 @@ class Site:
         # Again where the page has put a new element in its place between finding and clicking,
         # which the browser tells of in several ways.
         patience = WebDriverWait(
-            self.browser, 10, poll_frequency=0.05, ignored_exceptions=[WebDriverException]
+            self.browser, 60, poll_frequency=0.05, ignored_exceptions=[WebDriverException]
         )
 
         def clicked(browser: Browser) -> bool:
@@ -131,7 +131,7 @@ class Site:
 
     def wait_for_rows(self, count: int) -> None:
         """Wait until the table of tasks has so many rows."""
-        WebDriverWait(self.browser, 10, poll_frequency=0.05).until(
+        WebDriverWait(self.browser, 60, poll_frequency=0.05).until(
             lambda browser: len(browser.find_elements(By.CSS_SELECTOR, "#tasks tbody tr")) == count
         )
 
@@ -139,7 +139,7 @@ class Site:
         """Wait until something can be read."""
         patience = WebDriverWait(
             self.browser,
-            10,
+            60,
             poll_frequency=0.05,
             ignored_exceptions=[WebDriverException],  # the page may be replaced meanwhile
         )
@@ -159,10 +159,10 @@ def fill(emulator: Emulator, server: Server, clock: ManualClock) -> None:
     queue.add(bytes(range(256)), name="task-binary", tag="")
     queue.add(EVIL, name="task-text", eta=clock.now().replace(hour=5))
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull"
-    requests.post(f"{url}/tasks", json={"payloadBase64": "YQ==", "tag": EVIL}, timeout=5)
-    requests.get(f"{url}/tasks/{EVIL}", timeout=5)
+    requests.post(f"{url}/tasks", json={"payloadBase64": "YQ==", "tag": EVIL}, timeout=60)
+    requests.get(f"{url}/tasks/{EVIL}", timeout=60)
     requests.post(
-        f"{server.url}/_emulator/faults", json={"kind": "fail", "call": "purge"}, timeout=5
+        f"{server.url}/_emulator/faults", json={"kind": "fail", "call": "purge"}, timeout=60
     )
 
 
@@ -412,7 +412,7 @@ def test_only_what_has_changed_is_replaced(site: Site, emulator: Emulator) -> No
 
 def test_a_page_that_is_gone(site: Site, server: Server) -> None:
     """A page that the server refuses by now says so instead of claiming to be live."""
-    requests.get(f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull", timeout=5)
+    requests.get(f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull", timeout=60)
     site.open("/requests/1")
     server.state.requests.clear()
     site.wait_for("This page cannot be refreshed (status 404)", "#status")
@@ -463,7 +463,7 @@ def test_exhausted_tasks(site: Site, emulator: Emulator) -> None:
     site.click("#exhausted-pull")
     site.wait_for_rows(3)
     site.open("/exhausted")
-    lines = requests.get(str(site.find("#download").get_attribute("href")), timeout=5).text
+    lines = requests.get(str(site.find("#download").get_attribute("href")), timeout=60).text
     assert json.loads(lines.splitlines()[0]) == {"queue": "pull", "payload": "work 2", "tag": "t2"}
     site.click("#tag-pull-n1")
     site.wait_for("of 1", ".paging")
@@ -576,7 +576,7 @@ def test_faults(site: Site, emulator: Emulator) -> None:
 def test_requests(site: Site, server: Server) -> None:
     """The last requests, with what was sent and answered."""
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
-    requests.post(url, json={"payloadBase64": "YQ=="}, timeout=5)
+    requests.post(url, json={"payloadBase64": "YQ=="}, timeout=60)
     site.open("/requests")
     site.click("#request-1")
     site.wait_for('"payloadBase64": "YQ=="')
@@ -599,7 +599,7 @@ def test_the_server_page(
     """Configuration is reloaded, a broken one shown; a snapshot is loaded; all is reset."""
     emulator.queue("pull").add(name="kept")
     snapshot = tmp_path / "snapshot.json"
-    snapshot.write_bytes(requests.get(f"{server.url}/_emulator/snapshot", timeout=5).content)
+    snapshot.write_bytes(requests.get(f"{server.url}/_emulator/snapshot", timeout=60).content)
 
     queue_yaml.write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
     site.open("/server")

@@ -86,7 +86,7 @@ def work(server: Server, clock: ManualClock) -> None:
         orders.add_many([order(minute * 2 + n) for n in range(1 + minute % 7 // 4)])
         thumbnails.add_many([NewTask(payload="x" * 2048) for _ in range(minute % 5)])
         # The charts are made of what was seen when somebody looked.
-        requests.get(f"{server.url}/_emulator/depths", timeout=5)
+        requests.get(f"{server.url}/_emulator/depths", timeout=60)
         if minute % 6 == 5:
             leased = orders.lease_tasks(lease_seconds=120, max_tasks=12)
             thumbnails.delete_tasks(thumbnails.lease_tasks(lease_seconds=60, max_tasks=9))
@@ -115,12 +115,12 @@ def call(tasks: str) -> None:
     """Do what a worker does over REST, and what it does wrong."""
     with requests.Session() as session:
         body = {"id": "cat-1", "payloadBase64": "Y2F0LnBuZw==", "tag": "cats"}
-        session.post(tasks, json=body, timeout=5)
-        session.post(tasks, json=body, timeout=5)
+        session.post(tasks, json=body, timeout=60)
+        session.post(tasks, json=body, timeout=60)
         lease = {"leaseSecs": "60", "numTasks": "1", "groupByTag": "true", "tag": "cats"}
-        session.post(f"{tasks}/lease", params=lease, timeout=5)
-        session.get(f"{tasks}/dog-1", timeout=5)
-        session.delete(f"{tasks}/cat-1", timeout=5)
+        session.post(f"{tasks}/lease", params=lease, timeout=60)
+        session.get(f"{tasks}/dog-1", timeout=60)
+        session.delete(f"{tasks}/cat-1", timeout=60)
 
 
 def text_of(browser: Browser) -> str:

@@ -105,7 +105,7 @@ def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
     with running(PROGRAM, *command, "--port=0") as (_, line):
         url = line.split()[-1]
         by_name = Request(f"{url}/_emulator/ready", headers={"Host": "pullqueue:8124"})  # noqa: S310
-        with urlopen(by_name, timeout=10) as answer:  # noqa: S310
+        with urlopen(by_name, timeout=60) as answer:  # noqa: S310
             assert answer.status == 200
         where = {"PULLQUEUE_EMULATOR_HOST": url.removeprefix("http://")}
         with (
@@ -114,7 +114,7 @@ def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
         ):
             port = said.split()[-1]
             post = Request(f"http://127.0.0.1:{port}/", b"resize cat.png")
-            with urlopen(post, timeout=10) as answer:  # noqa: S310
+            with urlopen(post, timeout=60) as answer:  # noqa: S310
                 name = answer.read().decode().split()[1]
             assert worker.stdout.readline() == f"{name}: RESIZE CAT.PNG\n"
             done = subprocess.run(

@@ -44,7 +44,7 @@ class Served:
 
     def control(self, path: str) -> dict[str, Any]:
         """Ask a control route."""
-        with urlopen(f"{self.url}/_emulator{path}", timeout=10) as answer:  # noqa: S310
+        with urlopen(f"{self.url}/_emulator{path}", timeout=60) as answer:  # noqa: S310
             return dict(json.load(answer))
 
     def log_line(self, text: str) -> str:
@@ -68,7 +68,7 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[Served]
             yield Served(process)
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
 
 
 def names(served: Served) -> dict[str, bool]:
@@ -139,7 +139,7 @@ def test_the_port_file_of_another_server(folder: Path) -> None:
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
 
@@ -179,7 +179,7 @@ def test_a_port_file_is_never_written_through_a_link(folder: Path, name: str) ->
         assert process.stdout is not None
         process.stdout.readline()
         process.terminate()
-        errors = process.communicate(timeout=20)[1]
+        errors = process.communicate(timeout=60)[1]
 
     assert target.read_text() == "kept"
     assert errors == (
@@ -195,7 +195,7 @@ def test_logs_cannot_be_forged(folder: Path, kind: str) -> None:
     with serving(folder, "--log-level", "debug", "--log-format", kind) as served:
         for path in ("/%0aERROR%20forged%1b[31m%c2%9b", f"{QUEUE}/tasks/x%0d%0aforged%1b"):
             with pytest.raises(OSError, match="404"):
-                urlopen(f"{served.url}{path}", timeout=10)  # noqa: S310
+                urlopen(f"{served.url}{path}", timeout=60)  # noqa: S310
             line = served.log_line("forged")
 
             assert line.startswith("DEBUG pullqueue.requests: GET" if kind == "text" else "{")
@@ -228,7 +228,7 @@ def test_tracebacks_cannot_be_forged() -> None:
 def test_logs_as_json(folder: Path) -> None:
     """One object a line; requests have their verb, path and status."""
     with serving(folder, "--log-format", "json", "--log-level", "debug") as served:
-        urlopen(f"{served.url}{QUEUE}", timeout=10).close()  # noqa: S310
+        urlopen(f"{served.url}{QUEUE}", timeout=60).close()  # noqa: S310
 
         line = json.loads(served.log_line("requests"))
 
@@ -243,7 +243,7 @@ def test_word_to_the_service_manager(folder: Path, kind: str) -> None:
     address = str(folder / "notify") if kind == "file" else f"\0pullqueue-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)
-        manager.settimeout(20)
+        manager.settimeout(60)
         with serving(folder, NOTIFY_SOCKET=address.replace("\0", "@")) as served:
             assert manager.recv(100) == b"READY=1"
             served.control("/ready")
@@ -264,7 +264,7 @@ def test_other_names(folder: Path) -> None:
         host, port = served.url.removeprefix("http://").split(":")
         statuses = []
         for name in ("queues:80", "elsewhere"):
-            connection = HTTPConnection(host, int(port), timeout=10)
+            connection = HTTPConnection(host, int(port), timeout=60)
             connection.request("GET", "/_emulator/health", headers={"Host": name})
             statuses.append(connection.getresponse().status)
             connection.close()
@@ -277,9 +277,9 @@ def test_more_tasks_than_there_may_be(folder: Path) -> None:
     with serving(folder, "--max-tasks", "2") as served:
         url = f"{served.url}/_emulator/queues/pull/tasks"
         body = json.dumps({"tasks": [{}, {}]}).encode()
-        urlopen(Request(url, body), timeout=10).close()  # noqa: S310
+        urlopen(Request(url, body), timeout=60).close()  # noqa: S310
         with pytest.raises(OSError, match="403"):
-            urlopen(Request(url, body), timeout=10)  # noqa: S310
+            urlopen(Request(url, body), timeout=60)  # noqa: S310
 
         assert served.control("/queues/pull")["queue"]["tasks"] == 2
 
@@ -314,7 +314,7 @@ def test_two_hundred_connections(server: Server) -> None:
 
 def test_bodies_that_are_too_large(server: Server) -> None:
     """They are refused, those of forms and control routes too, and the connection survives."""
-    connection = HTTPConnection(server.host, server.port, timeout=30)
+    connection = HTTPConnection(server.host, server.port, timeout=60)
     for path in ("/_emulator/queues/pull/tasks", f"{QUEUE}/tasks", "/_emulator/clock"):
         connection.request("POST", path, bytes(server.emulator.limits.rest_body_bytes + 1))
         answer = connection.getresponse()

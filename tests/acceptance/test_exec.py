@@ -45,7 +45,7 @@ class TestCommand:
         address = json.loads(output)["PULLQUEUE_EMULATOR_HOST"]
 
         with pytest.raises(URLError):
-            urlopen(f"http://{address}/_emulator/clock", timeout=5)
+            urlopen(f"http://{address}/_emulator/clock", timeout=60)
 
     @pytest.mark.parametrize(
         ("payloads", "last"),
@@ -118,7 +118,7 @@ class TestCommand:
         assert process.stdout.readline() == "ready\n"
 
         process.send_signal(getattr(signal, name))
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
         assert process.returncode == 42
 

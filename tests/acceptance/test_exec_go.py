@@ -85,8 +85,8 @@ def free_port() -> int:
 
 def answer_of(port: int, path: str) -> str:
     """Return an app's answer, once it listens."""
-    for _ in range(200):
-        connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    for _ in range(1200):
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
         try:
             connection.request("GET", path)
             return connection.getresponse().read().decode()
@@ -105,7 +105,7 @@ def test_a_web_app(app: Path, folder: Path) -> None:
         answers = [answer_of(port, path) for path in ("/one", "/two")]
     finally:
         process.terminate()
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
 
     assert answers == ["1\n", "2\n"]
     lines = errors.splitlines()

@@ -151,7 +151,7 @@ class TestJoining:
         """A name that the server does not answer to is reported before the program runs."""
         with serving(folder=folder) as served:
             refused = requests.get(
-                f"{served.url}/rpc_http", headers={"Host": "elsewhere"}, timeout=5
+                f"{served.url}/rpc_http", headers={"Host": "elsewhere"}, timeout=60
             )
         head = f"HTTP/1.1 {refused.status_code} Forbidden\r\n\r\n"
         with answering(head.encode() + refused.content) as address:

@@ -254,7 +254,7 @@ def test_async_code_can_sleep_in_frozen_time(run: Run) -> None:
                 assert time.time() == before
                 pullqueue_clock.advance(60)
                 assert time.time() == before + 60
-            asyncio.run(asyncio.wait_for(work(), timeout=5))
+            asyncio.run(asyncio.wait_for(work(), timeout=60))
     """)
 
     result.assert_outcomes(passed=1)

@@ -28,7 +28,7 @@ def curl(*arguments: str) -> tuple[int, Any]:
         [program("curl", package="curl"), "-sS", "-w", "\n%{http_code}", *arguments],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=True,
     )
     body, _, status = run.stdout.rpartition("\n")

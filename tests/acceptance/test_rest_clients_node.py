@@ -65,5 +65,5 @@ def test_a_key_file(served: Served, packages: Path, tmp_path: Path, package: str
 
     headers = {"Authorization": f"Bearer {done.stdout.strip()}"}
     request = Request(f"{served.url}{PULL_QUEUE}", headers=headers)  # noqa: S310 - our own server
-    with urlopen(request, timeout=10) as answer:  # noqa: S310 - the same
+    with urlopen(request, timeout=60) as answer:  # noqa: S310 - the same
         assert answer.status == 200

@@ -71,7 +71,7 @@ def discovered_anew(served: Served, key: Path) -> Resource:
 def from_document(served: Served, key: Path) -> Resource:
     """Build the client from a document that was fetched before."""
     url = f"{served.url}/discovery/v1/apis/taskqueue/v1beta2/rest"
-    document = requests.get(url, timeout=10).text
+    document = requests.get(url, timeout=60).text
     return build_from_document(document, credentials=credentials(key))
 
 
@@ -103,7 +103,7 @@ def test_the_whole_life_of_tasks(api: Any, guarded: Served) -> None:
         "items"
     ]
     updated = tasks.update(**IN_QUEUE, task=first["id"], newLeaseSeconds=120, body=first).execute()
-    requests.post(f"{guarded.url}/_emulator/clock", json={"advance": 60}, timeout=10)
+    requests.post(f"{guarded.url}/_emulator/clock", json={"advance": 60}, timeout=60)
     with pytest.raises(HttpError) as lapsed:
         tasks.patch(
             **IN_QUEUE, task=reds[0]["id"], newLeaseSeconds=9, body={"queueName": "pull-queue"}
@@ -202,7 +202,7 @@ class TestGoogleAuth:
         url = f"{guarded.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
         with AuthorizedSession(credentials(key)) as session:  # type: ignore[no-untyped-call]
             first = session.get(url).status_code
-            requests.post(f"{guarded.url}/_emulator/clock", json={"advance": 7200}, timeout=10)
+            requests.post(f"{guarded.url}/_emulator/clock", json={"advance": 7200}, timeout=60)
             second = session.get(url).status_code
 
         assert (first, second) == (200, 200)
@@ -258,5 +258,5 @@ def test_requests(guarded: Served) -> None:
 def token(served: Served) -> str:
     """Return the worker's token."""
     url = f"{served.url}/_emulator/token"
-    answer = requests.get(url, params={"email": "worker@example.com"}, timeout=10).json()
+    answer = requests.get(url, params={"email": "worker@example.com"}, timeout=60).json()
     return str(answer["access_token"])

@@ -34,14 +34,14 @@ def test_a_worker_with_a_key_file(tmp_path: Path) -> None:
 
         (first,) = run("add", "to be or not to be")
         query = {"email": "worker@example.com"}
-        token = requests.get(f"{served.url}/_emulator/token", query, timeout=10).json()
+        token = requests.get(f"{served.url}/_emulator/token", query, timeout=60).json()
         tasks = f"{served.url}/taskqueue/v1beta2/projects/my-app/taskqueues/words/tasks"
         headers = {"Authorization": f"Bearer {token['access_token']}"}
         broken = requests.post(
-            tasks, json={"id": "broken", "payloadBase64": "_w=="}, headers=headers, timeout=10
+            tasks, json={"id": "broken", "payloadBase64": "_w=="}, headers=headers, timeout=60
         )
         printed = run("work")
-        left = requests.get(tasks, headers=headers, timeout=10).json()
+        left = requests.get(tasks, headers=headers, timeout=60).json()
 
     assert len(first) == 16
     assert broken.status_code == 200

@@ -42,7 +42,7 @@ def running(command: list[str], folder: Path, **variables: str) -> Iterator[subp
         yield process
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def free_port() -> int:
@@ -65,7 +65,7 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> str:
 def vote(port: int, thing: str) -> None:
     """Vote through the web."""
     request = Request(f"http://127.0.0.1:{port}/votes/{thing}", method="POST")
-    with urlopen(request, timeout=10) as response:  # noqa: S310 - the test's own server
+    with urlopen(request, timeout=60) as response:  # noqa: S310 - the test's own server
         assert response.status == 202
 
 
@@ -100,7 +100,7 @@ def test_with_real_processes(folder: Path, worker: str) -> None:
         )
         assert working.stdout is not None
         counted = [working.stdout.readline().strip() for _ in range(2)]
-        with urlopen(f"http://127.0.0.1:{port}/", timeout=10) as response:
+        with urlopen(f"http://127.0.0.1:{port}/", timeout=60) as response:
             shown = response.read().decode()
 
     assert counted == ["tea: 2", "coffee: 1"]

@@ -68,7 +68,7 @@ def send(
     server: Server, verb: str, path: str, body: bytes | None = None, /, **headers: str
 ) -> Reply:
     """Send a request, with `_` for `-` in the names of headers."""
-    connection = HTTPConnection(server.host, server.port, timeout=30)
+    connection = HTTPConnection(server.host, server.port, timeout=60)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     if body and "Content-Type" not in named:
         named["Content-Type"] = "application/json"
@@ -81,7 +81,7 @@ def send(
 
 def send_raw(server: Server, request: bytes) -> bytes:
     """Send bytes as they are, and return what comes back until the server closes."""
-    with socket.create_connection((server.host, server.port), timeout=30) as connection:
+    with socket.create_connection((server.host, server.port), timeout=60) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         parts = []
@@ -457,7 +457,7 @@ def test_serving_a_hostile_file_says_so_and_ends(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 

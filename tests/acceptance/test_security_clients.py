@@ -20,7 +20,6 @@ TASKS = "/_emulator/queues/pull/tasks"
 INSERT = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
 HOST = b"HTTP/1.1\r\nHost: localhost\r\n"
 MIB = 1 << 20
-SERVE = f"{sys.executable} -m pullqueue serve --port 0"
 
 
 class ServerProcess:
@@ -84,7 +83,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            stack.callback(process.communicate, timeout=20)
+            stack.callback(process.communicate, timeout=60)
             stack.callback(process.kill)
             return ServerProcess(process)
 

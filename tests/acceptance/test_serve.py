@@ -39,14 +39,14 @@ def folder(tmp_path: Path) -> Path:
 def call(url: str, verb: str = "GET", body: object = None) -> dict[str, Any]:
     """Make a request and return the JSON of its answer."""
     data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(url, data, method=verb), timeout=5) as response:  # noqa: S310
+    with urlopen(Request(url, data, method=verb), timeout=60) as response:  # noqa: S310
         return dict(json.load(response))
 
 
 def finished(*arguments: str, folder: Path) -> tuple[int, str, str]:
     """Run serve where it is to refuse, and return status, output and errors."""
     process = start_serve(*arguments, folder=folder)
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=60)
     return process.returncode, output, errors
 
 
@@ -57,10 +57,10 @@ class TestGreeting:
         assert process.stdout is not None
         lines = [process.stdout.readline().rstrip("\n") for _ in range(6)]
         tried = subprocess.run(
-            ["sh", "-c", lines[5]], capture_output=True, text=True, timeout=10, check=False
+            ["sh", "-c", lines[5]], capture_output=True, text=True, timeout=60, check=False
         )
         process.terminate()
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
 
         assert re.fullmatch(rf"{FIRST_WORDS}http://127\.0\.0\.1:\d+", lines[0])
         assert lines[1:5] == [
@@ -80,7 +80,7 @@ class TestGreeting:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(7)]
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
         assert lines[6] == "Tasks are stored in sqlite:///a@b.db\n"
 
@@ -98,7 +98,7 @@ class TestGreeting:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
         assert lines[1] == "queue.yaml has no pull queue: set `mode: pull` to make one\n"
 
@@ -108,7 +108,7 @@ class TestGreeting:
         assert process.stderr is not None
         warning = process.stderr.readline()
         process.terminate()
-        output, _ = process.communicate(timeout=10)
+        output, _ = process.communicate(timeout=60)
 
         assert re.match(r"pullqueue listening on http://0\.0\.0\.0:\d+\n", output)
         assert warning == (
@@ -127,7 +127,7 @@ class TestGreeting:
             queues = client.list_queues(parent="projects/p/locations/us-central1")
             names = [queue.name.rpartition("/")[2] for queue in queues]
         process.terminate()
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
 
         assert names == ["default", "pull-queue", "three-times"]
         assert (process.returncode, errors) == (0, "")
@@ -144,7 +144,7 @@ class TestEnd:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(number)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
 
         assert (process.returncode, errors) == (0, "")
 
@@ -289,7 +289,7 @@ def test_help_waits_for_no_server() -> None:
         "print({'flask', 'waitress', 'yaml', 'jsonschema'} & set(sys.modules))"
     )
     shown = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
 
     assert "  serve " in shown.stdout

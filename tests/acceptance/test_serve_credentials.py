@@ -86,10 +86,10 @@ class TestServe:
         assert process.stdout is not None
         lines = [process.stdout.readline().rstrip("\n") for _ in range(7)]
         tried = subprocess.run(
-            ["sh", "-c", lines[6]], capture_output=True, text=True, timeout=10, check=False
+            ["sh", "-c", lines[6]], capture_output=True, text=True, timeout=60, check=False
         )
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
         assert lines[1:6] == [
             "queue.yaml: 3 pull queues",
@@ -107,7 +107,7 @@ class TestServe:
         assert process.stdout is not None
         first = [process.stdout.readline() for _ in range(3)]
         process.terminate()
-        rest, _ = process.communicate(timeout=10)
+        rest, _ = process.communicate(timeout=60)
 
         assert first[2] == "  closed (no acl: nobody may use it)\n"
         assert "curl" not in rest
@@ -206,7 +206,7 @@ class TestSecretFile:
         """A file that holds none is refused and left as it is."""
         (folder / "secret.txt").write_bytes(content)
         process = start_serve("--secret-file", "secret.txt", folder=folder)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=60)
 
         assert (process.returncode, output) == (3, "")
         assert errors.startswith(f"pullqueue: {complaint}")
@@ -241,7 +241,7 @@ class TestSecretFile:
     def test_where_it_cannot_be_made(self, folder: Path) -> None:
         """A directory that does not exist is one clear line."""
         process = start_serve("--secret-file", "none/secret.txt", folder=folder)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=60)
 
         problem = 'cannot use the secret file "none/secret.txt": no such file or directory'
         assert errors == f"pullqueue: {problem}\n"

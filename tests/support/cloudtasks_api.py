@@ -55,7 +55,7 @@ class RestApi:
 
     def send(self, verb: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         """Send a request to a path below /v2beta2/ and return status and JSON."""
-        connection = HTTPConnection(self._server.host, self._server.port, timeout=10)
+        connection = HTTPConnection(self._server.host, self._server.port, timeout=60)
         data = body if isinstance(body, bytes | None) else json.dumps(body)
         connection.request(verb, f"/v2beta2/{path}", data, self._headers)
         response = connection.getresponse()
@@ -83,7 +83,7 @@ class GrpcApi:
         try:
             return bytes(
                 self.channel.unary_unary(f"/{method.service}/{method.name}")(
-                    data, metadata=self._metadata, timeout=10
+                    data, metadata=self._metadata, timeout=60
                 )
             )
         except grpc.RpcError as error:

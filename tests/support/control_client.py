@@ -79,7 +79,7 @@ class ControlClient:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        connection = HTTPConnection(self._server.host, self._server.port, timeout=10)
+        connection = HTTPConnection(self._server.host, self._server.port, timeout=60)
         try:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body)
             connection.request(verb, path, data, dict(headers or {}))

@@ -147,7 +147,7 @@ class DocumentRunner:
         """Stop the programs that were started."""
         for process in self.processes:
             process.terminate()
-            process.communicate(timeout=10)
+            process.communicate(timeout=60)
 
     def _write(self, block: Block, name: str) -> None:
         path = self.folder / name
@@ -181,7 +181,7 @@ class DocumentRunner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=120,
         )
         self.last_status = done.returncode
         if expected.strip() == "...":
@@ -199,7 +199,7 @@ class DocumentRunner:
             text=True,
             start_new_session=True,
         ) as process:
-            status = process.wait(timeout=60)
+            status = process.wait(timeout=120)
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
             assert process.stdout is not None

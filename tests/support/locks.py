@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Self
 
-_PATIENCE_SECONDS = 30
+_PATIENCE_SECONDS = 60
 """How long a test waits for threads that never come, before it fails."""
 
 

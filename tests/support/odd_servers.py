@@ -23,7 +23,7 @@ def answering(answer: bytes) -> Iterator[str]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
-        thread.join(30)
+        thread.join(60)
 
 
 @contextmanager

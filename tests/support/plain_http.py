@@ -21,7 +21,7 @@ def ask(connection: HTTPConnection, verb: str = "GET", path: str = QUEUE) -> HTT
 
 def exchange(server: Server, sent: bytes) -> bytes:
     """Send bytes as they are, and return what comes back until the server closes."""
-    with socket.create_connection((server.host, server.port), timeout=5) as connection:
+    with socket.create_connection((server.host, server.port), timeout=60) as connection:
         received = b""
         with suppress(ConnectionError):  # a server that closes early may reset the connection
             connection.sendall(sent)

@@ -41,7 +41,7 @@ def key_file(served: Served, path: Path, email: str = "worker@example.com") -> P
 
 def token_of(served: Served, email: str = "worker@example.com") -> str:
     """Return an access token, for clients that cannot be reported where theirs come from."""
-    with urlopen(f"{served.url}/_emulator/token?email={email}", timeout=10) as response:  # noqa: S310 - the test's server
+    with urlopen(f"{served.url}/_emulator/token?email={email}", timeout=60) as response:  # noqa: S310 - the test's server
         return str(json.load(response)["access_token"])
 
 

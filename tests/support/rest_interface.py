@@ -31,7 +31,7 @@ class RestInterface(Interface):
 
     def __init__(self, server: Server) -> None:
         super().__init__(server.emulator)
-        self._connection = HTTPConnection(server.host, server.port, timeout=5)
+        self._connection = HTTPConnection(server.host, server.port, timeout=60)
 
     def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
         task = {"queueName": queue, "payloadBase64": urlsafe_b64encode(payload).decode()}

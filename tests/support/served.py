@@ -30,7 +30,7 @@ def serving(*arguments: str, folder: Path) -> Iterator[Served]:
     try:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
-        assert line.startswith(FIRST_WORDS), line + process.communicate(timeout=10)[1]
+        assert line.startswith(FIRST_WORDS), line + process.communicate(timeout=60)[1]
         grpc_address = ""
         if "--grpc-port" in arguments:
             grpc_address = process.stdout.readline().strip().removeprefix(GRPC_WORDS)
@@ -38,7 +38,7 @@ def serving(*arguments: str, folder: Path) -> Iterator[Served]:
         yield Served(process=process, url=url, grpc_address=grpc_address)
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def start_serve(*arguments: str, folder: Path) -> subprocess.Popen[str]:

@@ -134,7 +134,7 @@ class RestSoakInterface:
     """REST over one kept connection."""
 
     def __init__(self, address: str) -> None:
-        self._connection = HTTPConnection(address, timeout=30)
+        self._connection = HTTPConnection(address, timeout=60)
 
     def add(self, queue: str, name: str, tag: str | None) -> None:
         """Add a task."""

@@ -102,7 +102,7 @@ class QueueClient:
 class RestClient:
     """A worker that speaks to a server."""
 
-    def __init__(self, address: str, *, timeout: float = 20) -> None:
+    def __init__(self, address: str, *, timeout: float = 60) -> None:
         self._connection = HTTPConnection(address, timeout=timeout)
 
     def close(self) -> None:

@@ -48,12 +48,12 @@ def test_waiting_for_a_server_that_is_not_ready(run: Run, tmp_path: Path) -> Non
 def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
     """A server that starts later is waited for."""
     with socket.create_server(("127.0.0.1", 0)) as nobody:
-        nobody.settimeout(30)
+        nobody.settimeout(60)
         port = nobody.getsockname()[1]
         waiting = subprocess.Popen([PROGRAM, "wait", "--url", f"127.0.0.1:{port}"])
         nobody.accept()[0].close()  # it has looked, and found no server
     with Server(emulator, port=port):
-        assert waiting.wait(30) == 0
+        assert waiting.wait(60) == 0
 
 
 def test_waiting_for_a_server_that_says_nothing() -> None:
@@ -64,7 +64,7 @@ def test_waiting_for_a_server_that_says_nothing() -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=60,
         )
 
     assert done.returncode == 1
@@ -227,7 +227,7 @@ def test_an_interrupt(emulator: Emulator) -> None:
             assert process.stdout is not None
             assert '"queues"' in process.stdout.readline()
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
 
 
 def test_the_summary_of_each_command_is_whole(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ def test_a_long_program(pull: Pull, queue: Queue) -> None:
     """Its lease is extended as long as it runs, so that it runs once."""
     queue.add(b"work", name="a")
 
-    pull("import time; time.sleep(2.5)", "--lease_secs=1", "--sleep_before_next_poll_secs=60")
+    pull("import time; time.sleep(2.5)", "--lease_secs=2", "--sleep_before_next_poll_secs=60")
 
     assert queue.list_tasks() == []
     kinds = [event.kind.value for event in queue.history("a")]
@@ -203,8 +203,8 @@ class TestPace:
         ("flags", "waits", "waiting_seconds"),
         [
             ([], True, 0.5),
-            (["--min_running_tasks=1"], False, 20),
-            (["--timeout_secs_for_next_lease_request=0.1"], False, 20),
+            (["--min_running_tasks=1"], False, 60),
+            (["--timeout_secs_for_next_lease_request=0.1"], False, 60),
         ],
     )
     def test_when_to_lease(
@@ -275,7 +275,7 @@ def test_stopping(queue: Queue, flags: list[str]) -> None:
             retry_count(queue, "a", 1)
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.wait(60)
 
     assert process.returncode == 0
     assert [event.kind.value for event in queue.history("a")][-1] == "released"

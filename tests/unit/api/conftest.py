@@ -63,5 +63,5 @@ def server(emulator: Emulator) -> Iterator[Server]:
 @pytest.fixture
 def connection(server: Server) -> Iterator[HTTPConnection]:
     """Yield a connection that is kept."""
-    with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+    with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
         yield connection

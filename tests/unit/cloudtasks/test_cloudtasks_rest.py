@@ -192,7 +192,7 @@ def test_indented_unless_told_otherwise(server: Server) -> None:
     """As Google's APIs."""
     bodies = []
     for query in ("", "?prettyPrint=false"):
-        connection = HTTPConnection(server.host, server.port, timeout=10)
+        connection = HTTPConnection(server.host, server.port, timeout=60)
         connection.request("GET", f"/v2beta2/{LOCATION}{query}")
         bodies.append(connection.getresponse().read())
         connection.close()
@@ -275,7 +275,7 @@ def test_grpc_without_the_extra(tmp_path: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
 
     assert (done.returncode, done.stdout) == (3, "")

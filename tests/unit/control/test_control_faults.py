@@ -47,8 +47,8 @@ def test_faults(control: ControlClient, server: Server) -> None:
     url = f"{server.url}{QUEUE}/tasks/lease?leaseSecs=0&numTasks=1"
 
     own = control.post("/queues/pull/lease", {"lease_seconds": 0})
-    triggered = requests.post(url, timeout=5)
-    after = requests.post(url, timeout=5)
+    triggered = requests.post(url, timeout=60)
+    after = requests.post(url, timeout=60)
 
     assert first["fault"]["error"] == "TransientError"
     assert len(own.body["tasks"]) == 1
@@ -83,9 +83,9 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
     control.post("/faults", {"kind": "lose_response", "call": "add"})
     control.post("/faults", {"kind": "latency", "call": "list_tasks", "seconds": 5})
 
-    lost = requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": ""}, timeout=5)
+    lost = requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": ""}, timeout=60)
 
-    requests.get(f"{server.url}{QUEUE}/tasks", timeout=5)
+    requests.get(f"{server.url}{QUEUE}/tasks", timeout=60)
 
     assert lost.status_code == 504
     assert control.get("/queues/pull").body["queue"]["tasks"] == 1

@@ -182,9 +182,9 @@ def test_the_system_s_clock_stays(queue_yaml: Path) -> None:
 
 def test_requests_are_remembered(control: ControlClient, server: Server) -> None:
     """Those to the API, with what was sent and answered; not those to the control routes."""
-    requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "YQ=="}, timeout=5)
-    requests.get(f"{server.url}{QUEUE}?getStats=true", timeout=5)
-    requests.get(f"{server.url}/nowhere", timeout=5)
+    requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "YQ=="}, timeout=60)
+    requests.get(f"{server.url}{QUEUE}?getStats=true", timeout=60)
+    requests.get(f"{server.url}/nowhere", timeout=60)
 
     listed = control.get("/requests?limit=2").body
     first = control.get(f"/requests?limit=2&before={listed['next']}").body["requests"][0]
@@ -206,10 +206,10 @@ def test_the_caller_is_remembered(emulator: Emulator) -> None:
         control = ControlClient(server)
         token = server.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
         other = server.tokens.issue("worker@example.com", frozenset({"other"})).text
-        requests.get(f"{server.url}{QUEUE}", timeout=5)
+        requests.get(f"{server.url}{QUEUE}", timeout=60)
         for text in (token, other):
             headers = {"Authorization": f"Bearer {text}"}
-            requests.get(f"{server.url}{QUEUE}", headers=headers, timeout=5)
+            requests.get(f"{server.url}{QUEUE}", headers=headers, timeout=60)
 
         logged = control.get("/requests").body["requests"]
 
@@ -225,7 +225,7 @@ def test_credentials_in_answers_are_not_remembered(control: ControlClient, serve
     part = b"GET /x?access_token=one and more HTTP/1.1\r\n\r\n"
     body = b"--b\r\nContent-Type: application/http\r\n\r\n" + part + b"--b--\r\n"
     headers = {"Content-Type": "multipart/mixed; boundary=b"}
-    answer = requests.post(f"{server.url}/batch", body, headers=headers, timeout=5)
+    answer = requests.post(f"{server.url}/batch", body, headers=headers, timeout=60)
 
     logged = control.get("/requests").body["requests"][0]
 
@@ -238,7 +238,7 @@ def test_what_was_zipped_is_remembered_unzipped(control: ControlClient, server: 
     body = b'{"payloadBase64": "YQ=="}'
     headers = {"Content-Encoding": "gzip", "User-Agent": "java (gzip)"}
     path = f"{server.url}{QUEUE}/tasks"
-    answer = requests.post(path, gzip.compress(body), headers=headers, timeout=5)
+    answer = requests.post(path, gzip.compress(body), headers=headers, timeout=60)
 
     logged = control.get("/requests").body["requests"][0]
 
@@ -253,7 +253,7 @@ def test_a_body_that_cannot_be_unzipped_is_not_remembered(
 ) -> None:
     """There may be credentials in it; its length is reported."""
     headers = {"Content-Encoding": "gzip"}
-    requests.post(f"{server.url}{QUEUE}/tasks", b"zip", headers=headers, timeout=5)
+    requests.post(f"{server.url}{QUEUE}/tasks", b"zip", headers=headers, timeout=60)
 
     logged = control.get("/requests").body["requests"][0]["body"]
 
@@ -268,7 +268,7 @@ def test_json_stays_json_where_credentials_are_hidden(
     """What looks like one is hidden to the end of its text, and no further."""
     body = {"payloadBase64": "", "tag": tag}
     path = f"{server.url}{QUEUE}/tasks?prettyPrint={pretty}"
-    requests.post(path, json=body, timeout=5)
+    requests.post(path, json=body, timeout=60)
 
     logged = control.get("/requests").body["requests"][0]
 
@@ -279,10 +279,10 @@ def test_json_stays_json_where_credentials_are_hidden(
 def test_the_request_log_is_bounded(control: ControlClient, server: Server) -> None:
     """The latest thousand stay, four KiB of each."""
     session = requests.Session()
-    session.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "A" * 8000}, timeout=5)
+    session.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "A" * 8000}, timeout=60)
     long = control.get("/requests").body["requests"][0]["body"]
     for _ in range(1005):
-        session.get(f"{server.url}{QUEUE}", timeout=5)
+        session.get(f"{server.url}{QUEUE}", timeout=60)
     session.close()
 
     assert (long["bytes"], long["truncated"], len(long["text"])) == (8021, True, 4096)
@@ -291,7 +291,7 @@ def test_the_request_log_is_bounded(control: ControlClient, server: Server) -> N
 
 def test_credentials_are_not_remembered(control: ControlClient, server: Server) -> None:
     """What is sent to the token endpoint, and what it answers, is not kept."""
-    requests.post(f"{server.url}/token", data={"assertion": "secret"}, timeout=5)
+    requests.post(f"{server.url}/token", data={"assertion": "secret"}, timeout=60)
 
     logged = control.get("/requests").body["requests"][0]
 
@@ -302,7 +302,7 @@ def test_credentials_are_not_remembered(control: ControlClient, server: Server) 
 def test_credentials_in_queries_are_not_remembered(control: ControlClient, server: Server) -> None:
     """Tokens in a query are blanked, however their names are spelled; the rest of it is shown."""
     query = "access_token=one&alt=json&oauth%5Ftoken=two&flag"
-    with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+    with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
         connection.request("GET", f"{QUEUE}?{query}")
         connection.getresponse().read()
 
@@ -318,7 +318,7 @@ def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server
         b"GET /x?access_token=three HTTP/1.1\r\nAuthorization: Bearer four\r\nX: 5\r\n"
         b"AUTHORIZATION : Bearer\r\n six\r\n"
     )
-    with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+    with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
         for body in (form, part):
             connection.request("POST", f"{QUEUE}/tasks", body)
             connection.getresponse().read()
@@ -391,7 +391,7 @@ def test_reset(control: ControlClient, server: Server) -> None:
     control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}]})
     control.post("/faults", {"kind": "empty_leases"})
     control.post("/clock", {"advance": 5})
-    requests.get(f"{server.url}{QUEUE}", timeout=5)
+    requests.get(f"{server.url}{QUEUE}", timeout=60)
 
     control.post("/reset")
 
@@ -435,7 +435,7 @@ def test_metrics(control: ControlClient, server: Server) -> None:
     """Prometheus can read the numbers of queues and requests."""
     control.post("/queues/pull/tasks", {"tasks": [{}, {}]})
     control.post("/queues/pull/lease")
-    requests.get(f"{server.url}{QUEUE}", timeout=5)
+    requests.get(f"{server.url}{QUEUE}", timeout=60)
 
     reply = control.get("/metrics")
 
@@ -457,7 +457,7 @@ def test_metrics(control: ControlClient, server: Server) -> None:
 def test_verbs_in_metrics(control: ControlClient, server: Server) -> None:
     """However many verbs clients make up, they are one series."""
     for number in range(10):
-        requests.request(f"VERB{chr(65 + number)}", f"{server.url}{QUEUE}", timeout=5)
+        requests.request(f"VERB{chr(65 + number)}", f"{server.url}{QUEUE}", timeout=60)
 
     lines = control.get("/metrics").body.splitlines()
 

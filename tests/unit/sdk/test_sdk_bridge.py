@@ -33,7 +33,7 @@ def post(
     server: Server, body: bytes | Iterator[bytes], *, deadline: str = "60"
 ) -> tuple[int, str, bytes]:
     """Post a body to the route and return status, content type and body."""
-    connection = HTTPConnection(server.host, server.port, timeout=10)
+    connection = HTTPConnection(server.host, server.port, timeout=60)
     connection.request("POST", "/rpc_http", body, {"X-Google-RPC-Service-Deadline": deadline})
     response = connection.getresponse()
     data = response.read()
@@ -425,7 +425,7 @@ def _upstream(seen: list[bytes], reply: bytes | None) -> Iterator[str]:
 
 def test_asking_for_the_sdk(server: Server) -> None:
     """A GET tells that calls are answered."""
-    connection = HTTPConnection(server.host, server.port, timeout=10)
+    connection = HTTPConnection(server.host, server.port, timeout=60)
     connection.request("GET", "/rpc_http")
     answer = connection.getresponse()
 

@@ -29,7 +29,7 @@ class TestLife:
         """The first connection after start() is accepted, on a port that was free."""
         server = Server(emulator).start()
         try:
-            with closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+            with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
                 assert ask(connection).status == 200
         finally:
             server.stop()
@@ -44,7 +44,7 @@ class TestLife:
             assert port == server.port
         server.stop()
 
-        with server, closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+        with server, closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
             assert ask(connection).status == 200
 
     def test_nothing_listens_after_a_stop(self, emulator: Emulator) -> None:
@@ -53,18 +53,18 @@ class TestLife:
             address = (server.host, server.port)
 
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address, timeout=5)
+            socket.create_connection(address, timeout=60)
 
     def test_its_port_is_free_for_the_next(self, emulator: Emulator) -> None:
         """Also while a client still holds its connection to the one that was stopped."""
         server = Server(emulator).start()
         port = server.port
-        with closing(HTTPConnection(server.host, port, timeout=5)) as held:
+        with closing(HTTPConnection(server.host, port, timeout=60)) as held:
             assert ask(held).status == 200
             server.stop()
             with (
                 Server(emulator, port=port) as other,
-                closing(HTTPConnection(other.host, port, timeout=5)) as connection,
+                closing(HTTPConnection(other.host, port, timeout=60)) as connection,
             ):
                 assert ask(connection).status == 200
 
@@ -73,15 +73,15 @@ class TestLife:
         """A server stops though clients hold kept and half-used connections."""
         server = Server(emulator).start()
         address = (server.host, server.port)
-        with closing(HTTPConnection(*address, timeout=5)) as kept:
+        with closing(HTTPConnection(*address, timeout=60)) as kept:
             ask(kept)
-            with socket.create_connection(address, timeout=5) as silent:
+            with socket.create_connection(address, timeout=60) as silent:
                 silent.sendall(sent)
                 ask(kept)
                 server.stop()
 
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address, timeout=5)
+            socket.create_connection(address, timeout=60)
 
     def test_its_threads_end_with_it(self, emulator: Emulator) -> None:
         """A stopped server leaves no thread behind, and a running one only daemons."""
@@ -132,7 +132,7 @@ class TestAddress:
 class TestConnections:
     def test_many_at_once(self, server: Server) -> None:
         """200 kept connections are served in turn, and none is closed."""
-        connections = [HTTPConnection(server.host, server.port, timeout=5) for _ in range(200)]
+        connections = [HTTPConnection(server.host, server.port, timeout=60) for _ in range(200)]
         for _ in range(2):
             for connection in connections:
                 connection.request("GET", QUEUE)
@@ -147,7 +147,7 @@ class TestConnections:
     def test_silent_ones_hold_up_nobody(self, server: Server, connection: HTTPConnection) -> None:
         """Connections opened ahead of their first request do not keep others waiting."""
         silent = [
-            socket.create_connection((server.host, server.port), timeout=5) for _ in range(50)
+            socket.create_connection((server.host, server.port), timeout=60) for _ in range(50)
         ]
 
         assert ask(connection).status == 200
@@ -159,7 +159,7 @@ class TestConnections:
         answers: list[int] = []
 
         def ask_often() -> None:
-            with closing(HTTPConnection(server.host, server.port, timeout=5)) as own:
+            with closing(HTTPConnection(server.host, server.port, timeout=60)) as own:
                 answers.extend(ask(own).status for _ in range(20))
 
         threads = [threading.Thread(target=ask_often) for _ in range(CLIENTS)]
@@ -174,7 +174,7 @@ class TestConnections:
         """A client that does not wait for one answer before it asks again gets all, in order."""
         paths = [f"{QUEUE}{end}" for end in ("", "/tasks", "x")]
         sent = "".join(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n" for path in paths)
-        with socket.create_connection((server.host, server.port), timeout=5) as plain:
+        with socket.create_connection((server.host, server.port), timeout=60) as plain:
             plain.sendall(sent.encode())
             plain.shutdown(socket.SHUT_WR)
             answer = b"".join(iter(lambda: plain.recv(65536), b"")).decode()
@@ -187,7 +187,7 @@ class TestConnections:
         asked = threading.Event()
 
         def ask_on() -> None:
-            own = HTTPConnection(server.host, server.port, timeout=5)
+            own = HTTPConnection(server.host, server.port, timeout=60)
             with closing(own), suppress(OSError, HTTPException):
                 while True:
                     ask(own)
@@ -195,9 +195,9 @@ class TestConnections:
 
         client = threading.Thread(target=ask_on)
         client.start()
-        assert asked.wait(5)
+        assert asked.wait(60)
         server.stop()
-        client.join(5)
+        client.join(60)
 
         assert not client.is_alive()
 
@@ -333,7 +333,7 @@ class TestBodies:
         """A large answer arrives whole, and the connection is kept."""
         server = Server(emulator)
         server._app.add_url_rule("/large", view_func=lambda: Response(b"x" * size))
-        with server, closing(HTTPConnection(server.host, server.port, timeout=5)) as connection:
+        with server, closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
             for _ in range(2):
                 connection.request("GET", "/large")
                 response = connection.getresponse()

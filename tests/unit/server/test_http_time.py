@@ -78,7 +78,7 @@ class TestMovedTime:
         """A server that starts in moved time keeps its connections when time is put right."""
         with move():
             server = Server(emulator).start()
-            connection = HTTPConnection(server.host, server.port, timeout=5)
+            connection = HTTPConnection(server.host, server.port, timeout=60)
             ask(connection)
             mine = connection.sock
         let_it_look_around()
@@ -96,7 +96,7 @@ class TestMovedTime:
         emulator = Emulator(config, clock=SystemClock(), limits=Limits())
         with (
             Server(emulator) as server,
-            closing(HTTPConnection(server.host, server.port, timeout=5)) as connection,
+            closing(HTTPConnection(server.host, server.port, timeout=60)) as connection,
         ):
             emulator.queue("pull").add(b"")
             with move():

@@ -67,8 +67,8 @@ def store_of(emulator: Emulator) -> PostgresStore:
 
 def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits too long for one fails, and can be tried again."""
-    monkeypatch.setattr(postgres_server, "WAIT_SECONDS", 0.05)
     emulator = Emulator(CONFIG, store=f"{url}&connections=1")
+    monkeypatch.setattr(postgres_server, "WAIT_SECONDS", 0.05)
 
     with (
         store_of(emulator)._session(),
@@ -80,6 +80,7 @@ def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> No
     ):
         emulator.queue("pull").add()
 
+    monkeypatch.undo()
     assert emulator.queue("pull").add(name="later").name == "later"
     emulator.close()
 
@@ -102,7 +103,7 @@ def test_a_store_that_is_closed_in_use(url: str) -> None:
     thread.start()
     wait_for_lock("closing")
     emulator.close()
-    thread.join(timeout=30)
+    thread.join(timeout=60)
     blocker.close()
 
     assert len(failures) == 1
@@ -229,7 +230,7 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
     thread.start()
     wait_for_lock("lost")
     end_all("lost")
-    thread.join(timeout=30)
+    thread.join(timeout=60)
     blocker.close()
 
     (failure,) = failures

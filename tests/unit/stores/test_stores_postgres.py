@@ -221,7 +221,7 @@ def test_the_rate_counts_when_a_call_is_permitted(url: str) -> None:
         pass  # the second after the first lease passes while the other call waits
     released_usec = emulator.now_usec()
     blocker.close()
-    thread.join(timeout=30)
+    thread.join(timeout=60)
 
     ((task,), rate_limited) = leases[0]
     assert not rate_limited
@@ -311,7 +311,7 @@ def test_a_deadlock_is_tried_again(url: str) -> None:
 
     rival.execute("SELECT 1 FROM tasks WHERE name = 'a' FOR UPDATE")
     rival.close()
-    thread.join(timeout=30)
+    thread.join(timeout=60)
 
     assert results == [DeleteResult.DELETED] * 2
     assert emulator.bytes_stored == 0

@@ -108,7 +108,7 @@ def test_reads_do_not_delay_operations(store: Emulator, monkeypatch: pytest.Monk
     def lease_meanwhile(*arguments: Any) -> tuple[int, int]:
         thread = threading.Thread(target=lambda: leased.append(queue.lease_tasks(60, 1)))
         thread.start()
-        thread.join(timeout=30)
+        thread.join(timeout=60)
         return totals(*arguments)
 
     with monkeypatch.context() as patch:
