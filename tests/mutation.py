@@ -157,7 +157,7 @@ def _left_alone(tree: ast.AST) -> set[int]:
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             roots += node.exc.args
         elif isinstance(node, ast.ClassDef):
-            roots += node.bases
+            roots += [*node.bases, *node.keywords]
     return {id(node) for root in roots for node in ast.walk(root)}
 
 

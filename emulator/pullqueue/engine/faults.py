@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Self, TypedDict, Unpack, cast
+from typing import NamedTuple, Self, TypedDict, Unpack, cast
 
 from pullqueue import errors
 from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, from_usec
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import LEASE_VERBS, VERBS, QueueCall
+from pullqueue.engine.interceptors import LEASE_VERBS, VERBS, Interceptors, QueueCall
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.errors import (
@@ -54,9 +53,8 @@ class When(TypedDict, total=False):
     """Selects another sequence."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Selection:
-    """`When`, checked."""
+class _Selection(NamedTuple):
+    """`When`, with its defaults."""
 
     queue: str | None = None
     times: int | None = None
@@ -65,7 +63,7 @@ class _Selection:
     probability: float = 1.0
     seed: int = 0
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.times is not None and self.times < 1:
             raise ValueError(f"times is {self.times}: must be 1 or more")
         if self.after < 0:
@@ -95,7 +93,7 @@ class Fault:
         """Called before each call of the app, whether or not the fault triggers on it."""
         self._random = random.Random(selection.seed)  # noqa: S311 - repeatable, not secret
         self._lock = threading.Lock()
-        self._emulator: Emulator | None = None
+        self._chain: _FaultChain | None = None
 
     def __repr__(self) -> str:
         return f"<Fault {self}>"
@@ -106,28 +104,21 @@ class Fault:
     @property
     def is_set(self) -> bool:
         """Whether it is still set, and not removed."""
-        return self._emulator is not None
+        return self._chain is not None
 
     def set_in(self, emulator: Emulator) -> Self:
         """Set it, after all faults that the emulator has."""
         with _SETTING:
-            chain = _chain_of(emulator)
-            if chain is None:
-                chain = _FaultChain()
-                emulator.interceptors.add(chain)
-            chain.faults = (*chain.faults, self)
-            self._emulator = emulator
+            self._chain = _chain_of(emulator) or _FaultChain(emulator.interceptors)
+            self._chain.add(self)
         return self
 
     def remove(self) -> None:
         """Remove it; nothing happens if it was removed before."""
         with _SETTING:
-            emulator, self._emulator = self._emulator, None
-            chain = None if emulator is None else _chain_of(emulator)
-            if emulator is not None and chain is not None:
-                chain.faults = tuple(fault for fault in chain.faults if fault is not self)
-                if not chain.faults:
-                    emulator.interceptors.remove(chain)
+            chain, self._chain = self._chain, None
+            if chain is not None:
+                chain.remove(self)
 
     def __enter__(self) -> Self:
         return self
@@ -137,9 +128,7 @@ class Fault:
 
     def triggers_on(self, call: QueueCall) -> bool:
         """Count a call, and return whether the fault triggers on it."""
-        if call.verb not in self._verbs:
-            return False
-        if self._selection.queue not in (None, call.queue.name):
+        if call.verb not in self._verbs or self._selection.queue not in (None, call.queue.name):
             return False
         with self._lock:
             self.calls += 1
@@ -158,8 +147,19 @@ class Fault:
 class _FaultChain:
     """The interceptor that has all faults of an emulator, in the order in which they were set."""
 
-    def __init__(self) -> None:
+    def __init__(self, interceptors: Interceptors) -> None:
+        self._interceptors = interceptors
         self.faults: tuple[Fault, ...] = ()
+
+    def add(self, fault: Fault) -> None:
+        if not self.faults:
+            self._interceptors.add(self)
+        self.faults = (*self.faults, fault)
+
+    def remove(self, fault: Fault) -> None:
+        self.faults = tuple(other for other in self.faults if other is not fault)
+        if not self.faults:
+            self._interceptors.remove(self)
 
     def __call__(self, call: QueueCall, call_next: CallNext) -> object:
         faults = self.faults
@@ -217,7 +217,7 @@ class Faults:
             ValueError: the verb does not exist, or `when` is not valid.
             TypeError: `error` is neither pullqueue's nor the SDK's.
         """
-        make_error(error, "")
+        make_error(error)
 
         def effect(call: QueueCall, _: CallNext) -> object:
             raise make_error(error, call.queue.name)
@@ -233,7 +233,7 @@ class Faults:
             ValueError: the verb does not exist, or `when` is not valid.
             TypeError: `error` is neither pullqueue's nor the SDK's.
         """
-        make_error(error, "")
+        make_error(error)
 
         def effect(call: QueueCall, call_next: CallNext) -> object:
             call_next()
@@ -311,6 +311,7 @@ class Faults:
         if options.get("queue") is not None:
             options["queue"] = queue_of(self._emulator, when["queue"]).name
         selection = _Selection(**options)  # type: ignore[arg-type] # named in When
+        selection.check()
         shown = list(map(_shown, [verb, *arguments])) if arguments else []
         shown += [f"{name}={_shown(value)}" for name, value in options.items()]
         verbs = LEASE_VERBS if verb == "lease_tasks" else frozenset({verb})
@@ -364,7 +365,7 @@ def _advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:
     )
 
 
-def make_error(source: object, queue_name: str) -> Exception:
+def make_error(source: object, queue_name: str = "") -> Exception:
     """Return an error, or make one of a class with the attributes that the class needs.
 
     An error of the SDK becomes pullqueue's of the same name, which every interface can translate;

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 import pullqueue
 from pullqueue import (
+    Clock,
     ClockError,
     DeadlineExceededError,
     DeleteResult,
@@ -20,6 +24,7 @@ from pullqueue import (
     OverQuotaError,
     PullQueueError,
     Queue,
+    SystemClock,
     TaskLeaseExpiredError,
     TransientError,
     UnknownQueueError,
@@ -27,7 +32,9 @@ from pullqueue import (
     sdk,
 )
 from pullqueue.engine.faults import faults_of
+from pullqueue.engine.interceptors import call_deadline
 from pullqueue.testing import Faults, assert_available, assert_empty, assert_leased, describe
+from pullqueue.testing.freezing import ProcessClock
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the SDK's own deprecations
@@ -70,6 +77,7 @@ def test_fail_some_times(faults: Faults, queue: Queue) -> None:
     [
         ({}, "xxxxxx"),
         ({"after": 2}, "..xxxx"),
+        ({"every": 1}, "xxxxxx"),
         ({"every": 3}, "..x..x"),
         ({"after": 1, "every": 2, "times": 2}, "..x.x."),
         ({"queue": "limited"}, "......"),
@@ -83,6 +91,17 @@ def test_which_calls_fail(
     faults.fail("lease_tasks", TransientError, **when)  # type: ignore[arg-type]
 
     assert outcomes(queue, 6) == marks
+
+
+def test_the_queue_of_a_fault(faults: Faults, queue: Queue, limited: Queue) -> None:
+    """It is a queue or its name, and must exist."""
+    fault = faults.fail("lease_tasks", TransientError, queue=limited)
+
+    assert outcomes(queue, 2) == ".."
+    assert outcomes(limited, 2) == "xx"
+    assert str(fault).startswith('fail("lease_tasks", TransientError, queue="limited"): ')
+    with pytest.raises(UnknownQueueError, match=r'^queue "works" is not in '):
+        faults.fail("add", TransientError, queue="works")
 
 
 def test_probability_is_repeatable(emulator: Emulator, queue: Queue) -> None:
@@ -99,13 +118,14 @@ def test_probability_is_repeatable(emulator: Emulator, queue: Queue) -> None:
 
 
 def test_a_failed_call_does_nothing(faults: Faults, queue: Queue) -> None:
-    """The error comes instead of the call."""
+    """The error comes instead of the call, and is shown at the line of the test."""
     faults.fail("add", TransientError)
 
-    with pytest.raises(TransientError, match=re.escape("try it again (injected by a fault)")):
+    with pytest.raises(TransientError, match=re.escape("try it again (injected by a fault)")) as e:
         queue.add()
 
     assert_empty(queue)
+    assert {Path(entry.path) for entry in e.traceback.filter(e)} == {Path(__file__)}
 
 
 def test_a_lost_answer(faults: Faults, queue: Queue) -> None:
@@ -117,13 +137,23 @@ def test_a_lost_answer(faults: Faults, queue: Queue) -> None:
     assert_available(queue, 1)
 
 
-@pytest.mark.parametrize("error", [OverQuotaError, UnknownTaskError, UnknownQueueError])
-def test_errors_that_need_facts(faults: Faults, queue: Queue, error: type[PullQueueError]) -> None:
-    """Classes whose errors carry facts can be named like the others."""
+@pytest.mark.parametrize(
+    ("error", "facts"),
+    [
+        (OverQuotaError, {"limit_bytes": 0, "needed_bytes": 0}),
+        (UnknownTaskError, {"queue_name": "work", "task_name": ""}),
+        (UnknownQueueError, {"queue_name": "work"}),
+    ],
+)
+def test_errors_that_need_facts(
+    faults: Faults, queue: Queue, error: type[PullQueueError], facts: dict[str, object]
+) -> None:
+    """Classes whose errors carry facts can be named like the others; what is unknown is empty."""
     faults.fail("purge", error)
 
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         queue.purge()
+    assert vars(caught.value) == facts
 
 
 def test_an_error_of_ones_own(faults: Faults, queue: Queue) -> None:
@@ -258,14 +288,18 @@ def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) 
     faults.fail("delete_tasks", error, queue="work")
     faults.empty_leases(every=2)
     faults.latency("lease_tasks_by_tag", 0.5)
+    faults.lose_response("purge")
+    faults.lapse_leases(after=3)
 
     queue.lease_tasks_by_tag(60, 1)
     queue.lease_tasks(60, 1)
 
-    assert describe(emulator).splitlines()[-3:] == [
+    assert describe(emulator).splitlines()[-5:] == [
         f'fault fail("delete_tasks", {error!r}, queue="work"): triggered on 0 of 0 calls',
         "fault empty_leases(every=2): triggered on 1 of 2 calls",
         'fault latency("lease_tasks_by_tag", 0.5): triggered on 1 of 1 calls',
+        'fault lose_response("purge", DeadlineExceededError): triggered on 0 of 0 calls',
+        "fault lapse_leases(after=3): triggered on 0 of 0 calls",
     ]
     faults.clear()
     assert "fault" not in describe(emulator)
@@ -274,13 +308,49 @@ def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) 
 def test_latency(faults: Faults, queue: Queue, clock: ManualClock) -> None:
     """The answer arrives later by the clock, when part of the lease has passed."""
     queue.add()
-    faults.latency("lease_tasks_by_tag", timedelta(seconds=40))
     start = clock.now()
+    faults.latency("lease_tasks_by_tag", timedelta(seconds=40))
+    faults.latency("purge", 0)
 
     [task] = queue.lease_tasks_by_tag(60, 1)
+    queue.purge()
 
     assert clock.now() == start + timedelta(seconds=40)
     assert task.eta - clock.now() == timedelta(seconds=20)
+
+
+def test_a_latency_and_a_deadline(faults: Faults, queue: Queue, clock: ManualClock) -> None:
+    """A caller that waits less gets an error at its deadline, and the call was carried out."""
+    start = clock.now()
+    faults.latency("add", 40)
+
+    with call_deadline(40_000_000):
+        queue.add()
+    with (
+        call_deadline(30_500_000),
+        pytest.raises(
+            DeadlineExceededError,
+            match=r"^a fault makes the call take 40 seconds, and its deadline is 30\.5 seconds$",
+        ),
+    ):
+        queue.add()
+
+    assert clock.now() - start == timedelta(seconds=70.5)
+    assert_available(queue, 2)
+
+
+@pytest.mark.parametrize(
+    ("clock", "message"),
+    [(SystemClock(), "whose clock is a SystemClock"), (ProcessClock(), "time is not frozen")],
+)
+def test_a_latency_by_a_clock_that_cannot_be_moved(clock: Clock, message: str) -> None:
+    """It is refused where the fault is set."""
+    faults = Faults(Emulator.from_text("queue: [{name: work, mode: pull}]", clock=clock))
+
+    for set_fault in (partial(faults.latency, "add", 1), faults.lapse_leases):
+        with pytest.raises(ClockError, match=message):
+            set_fault()
+    assert faults.active == []
 
 
 @pytest.mark.parametrize("by", [-1, timedelta(seconds=-1), float("inf"), 1e300])
@@ -303,10 +373,11 @@ def test_empty_leases(faults: Faults, queue: Queue) -> None:
 def test_expired_lease(faults: Faults, queue: Queue, clock: ManualClock) -> None:
     """A lease runs out before its holder's next call, which then comes too late."""
     queue.add()
-    faults.lapse_leases(times=1)
+    fault = faults.lapse_leases(times=1)
 
     [task] = queue.lease_tasks(60, 1)
     assert_leased(queue, 1)
+    assert fault.hits == 1
     with pytest.raises(TaskLeaseExpiredError):
         queue.modify_task_lease(task, 60)
 
@@ -316,7 +387,7 @@ def test_expired_lease(faults: Faults, queue: Queue, clock: ManualClock) -> None
 
 
 def test_expired_lease_with_a_rival(faults: Faults, queue: Queue) -> None:
-    """Another worker gets the same tasks, before the first is done with them."""
+    """Another worker gets the same tasks, each time before the first is done with them."""
     queue.add("a")
     done: list[bytes] = []
 
@@ -327,8 +398,10 @@ def test_expired_lease_with_a_rival(faults: Faults, queue: Queue) -> None:
 
     faults.lapse_leases(rival=work)
     work()
+    queue.add("b")
+    work()
 
-    assert done == [b"a", b"a"]
+    assert done == [b"a", b"a", b"b", b"b"]
     assert_empty(queue)
 
 
@@ -380,9 +453,12 @@ def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], me
         ("TransientError", "TransientError"),
     ],
 )
-def test_errors_of_others(faults: Faults, error: Exception, name: str) -> None:
+@pytest.mark.parametrize("set_fault", [Faults.fail, Faults.lose_response])
+def test_errors_of_others(
+    faults: Faults, set_fault: Callable[..., object], error: Exception, name: str
+) -> None:
     """An error that no interface could translate is refused, with one of pullqueue's."""
     with pytest.raises(
         TypeError, match=rf" is not an error of pullqueue or of .* such as pullqueue\.{name}$"
     ):
-        faults.fail("add", error)
+        set_fault(faults, "add", error)
