@@ -26,7 +26,7 @@ def delete_pair(source: Source, mapping: Mapping, key: Scalar) -> Edit | None:
     pair = pairs[index]
     line_start, _ = source.line_span(pair.key.start)
     if source.text[line_start : pair.key.start].strip():
-        return _delete_first(source, pairs, index)
+        return _delete_first(source, *pairs[:2])
     _, line_end = source.line_span(max(pair.end - 1, pair.key.start))
     rest = source.text[pair.end : line_end]
     if rest.strip():
@@ -40,13 +40,10 @@ def _delete_in_flow(pairs: list[Pair], index: int) -> Edit:
     return Edit(pairs[index - 1].end, pairs[index].end, "")
 
 
-def _delete_first(source: Source, pairs: list[Pair], index: int) -> Edit | None:
+def _delete_first(source: Source, first: Pair, second: Pair) -> Edit | None:
     """Delete the pair after a dash; the next one takes its place."""
-    if index + 1 == len(pairs):
-        return None
-    start, following = pairs[index].key.start, pairs[index + 1].key.start
-    between = source.text[pairs[index].end : following]
-    return None if "#" in between else Edit(start, following, "")
+    between = source.text[first.end : second.key.start]
+    return None if "#" in between else Edit(first.key.start, second.key.start, "")
 
 
 def insert_after(source: Source, pair: Pair, line: str) -> Edit:

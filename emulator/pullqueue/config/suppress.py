@@ -129,7 +129,7 @@ def _unused_report(source: Source, directive: Directive, idle: list[str]) -> Rep
     if [name.lower() for name in idle] == [_ALL]:
         message = "this comment suppresses nothing: remove it"
     elif not possible:
-        message = f"{listed} cannot be suppressed, since the file cannot be read: remove it"
+        message = f"findings of {listed} cannot be suppressed: remove it from the comment"
     left = [name for name in directive.rules if name not in idle]
     edit = _removal(source, directive.place)
     fix = Fix(title="remove the comment", edits=(edit,), safe=True)

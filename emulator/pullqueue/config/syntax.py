@@ -178,9 +178,8 @@ class _Fault:
             at = self._begin
         elif not self._problem.startswith("found character"):
             return None
-        if at >= len(self._source.text):
-            return None
-        message = f"a value cannot begin with `{self._source.text[at]}`: put it in quotes"
+        character = self._source.text[at : at + 1]
+        message = f"a value cannot begin with `{character}`: put it in quotes"
         return Report(at=Place(at, at + 1), message=message)
 
     def wrong_indentation(self) -> Report | None:

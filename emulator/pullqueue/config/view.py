@@ -206,7 +206,6 @@ class View:
         return self.shape.violations.get(rule, [])
 
     def wrong_scalars(self, rule: str) -> Iterator[tuple[Violation, Scalar]]:
-        """Yield the single values the schema objects to, of one rule."""
-        for violation in self.violations(rule):
-            if isinstance(violation.node, Scalar):
-                yield violation, violation.node
+        """Return the single values the schema objects to, of one rule."""
+        violations = self.violations(rule)
+        return ((one, one.node) for one in violations if isinstance(one.node, Scalar))

@@ -100,11 +100,11 @@ class _IgnoredFiles:
         self._patterns: dict[Path, Patterns] = {}
 
     def match(self, path: Path, *, folder: bool) -> bool:
-        for parent in path.parents:
+        decision, parent = None, path
+        while decision is None and parent != self._root:
+            parent = parent.parent
             decision = self._of(parent).decide(path, folder=folder)
-            if decision is not None or parent == self._root:
-                return bool(decision)
-        return False
+        return bool(decision)
 
     def _of(self, folder: Path) -> Patterns:
         if folder not in self._patterns:

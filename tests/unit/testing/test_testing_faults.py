@@ -436,6 +436,7 @@ def test_clear(faults: Faults, queue: Queue) -> None:
         ("add", {"after": -1}, "after is -1: must be 0 or more"),
         ("add", {"every": 0}, "every is 0: must be 1 (each call) or more"),
         ("add", {"probability": 0}, "probability is 0: must be more than 0, at most 1"),
+        ("add", {"probability": 1.5}, "probability is 1.5: must be more than 0, at most 1"),
     ],
 )
 def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], message: str) -> None:
