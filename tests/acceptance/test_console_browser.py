@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -400,6 +401,64 @@ def test_live(site: Site, emulator: Emulator, server: Server) -> None:
     assert site.find("#payload").get_attribute("value") == "being typed"
 
 
+def test_a_server_that_comes_back(site: Site, emulator: Emulator, server: Server) -> None:
+    """While the server is away nothing typed or asked is lost, also if the page is not live; when
+    it is back, with another token, the page goes on and its forms and dialogs work.
+    """
+    emulator.queue("pull").add_many([NewTask(name="kept"), NewTask(name="gone")])
+    site.open("/queues/pull")
+    site.press("Add a task")
+    site.fill("#name", "typed")
+    site.click("#live")
+    site.click("#delete-gone")
+    site.wait_for("Delete gone?", "#dialog")
+    port = server.port
+    server.stop()
+    site.press("Delete")
+    site.wait_for("The server does not respond", "#status")
+    assert not site.find("#dialog").is_displayed()
+    site.press("Add")
+    site.click("#delete-gone")
+    assert site.find("#name").get_attribute("value") == "typed"
+
+    with Server(emulator, port=port):
+        site.click("#live")
+        WebDriverWait(site.browser, 10).until(lambda _: not site.text("#status"))
+        assert site.find("#live").get_attribute("class") == "only-script"
+        site.click("#delete-gone")
+        site.wait_for("Delete gone?", "#dialog")
+        site.press("Delete")
+        site.wait_for("Deleted 1 task.", "#status")
+        site.press("Add a task")
+        site.fill("#name", "typed")
+    with Server(emulator, port=port):
+        site.press("Add")
+        site.wait_for("Task typed was added.", "#status")
+    assert [task.name for task in emulator.queue("pull").list_tasks()] == ["kept", "typed"]
+
+
+def test_what_is_read_stays(site: Site, emulator: Emulator) -> None:
+    """A chart does not move under the pointer, nor a text that is selected; the rest is live."""
+    queue = emulator.queue("pull")
+    queue.add(b"read this", name="first")
+    site.open("/queues/pull")
+    evaluate(site.browser, "document.getElementById('chart').same = true")
+    ActionChains(site.browser).move_to_element(site.find(".chart")).perform()
+    queue.add(name="second")
+    site.wait_for("second", "#tasks")
+    assert evaluate(site.browser, "return document.getElementById('chart').same")
+    ActionChains(site.browser).move_to_element(site.find("h1")).perform()
+    WebDriverWait(site.browser, 10).until(
+        lambda browser: not evaluate(browser, "return document.getElementById('chart').same")
+    )
+    evaluate(site.browser, "getSelection().selectAllChildren(document.querySelector('td code'))")
+    queue.add(name="third")
+    site.wait_for("3", "#figures dd")
+    assert "third" not in site.text("#tasks")
+    evaluate(site.browser, "getSelection().empty()")
+    site.wait_for("third", "#tasks")
+
+
 def test_only_what_has_changed_is_replaced(site: Site, emulator: Emulator) -> None:
     """The numbers of a queue change, while the table of tasks stays the same element."""
     emulator.queue("pull").add(name="shown")
@@ -446,7 +505,12 @@ def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
     site.wait_for("No task matches the filter.", "#tasks")
     assert [task.name for task in queue.list_tasks()] == ["n1", "n3", "n5"]
     queue.lease_tasks(60, 2)
-    site.open("/queues/pull?state=leased")
+    site.open("/queues/pull")
+    site.click("#figure-available")
+    site.wait_for_rows(1)
+    assert site.browser.find_elements(By.CSS_SELECTOR, "#bulk-release") == []
+    site.press("Clear")
+    site.wait_for_rows(3)
     site.click("#select-all")
     site.click("#bulk-release")
     site.wait_for("Released 2 tasks.", "#status")
@@ -581,15 +645,22 @@ def test_requests(site: Site, server: Server) -> None:
     site.click("#request-1")
     site.wait_for('"payloadBase64": "YQ=="')
     site.wait_for("taskqueues#task")
+    requests.get(f"{url}/{{a}} 'b'[1-2]%25", params={"x": "{$HOME}"}, timeout=5)
+    for number in (1, 2):
+        site.open(f"/requests/{number}")
+        command = str(site.find("[data-copy]").get_attribute("data-copy"))
+        subprocess.run(["bash", "-c", f"{command} --silent"], check=True, timeout=10)
+        again, _, first = server.state.requests.latest()[:3]
+        assert (again.path, again.query, again.body) == (first.path, first.query, first.body)
     site.open("/requests")
     site.press("Delete all…")
-    site.wait_for("Delete 1 request?", "#dialog")
+    site.wait_for("Delete 4 requests?", "#dialog")
     site.press("Cancel")
-    assert len(server.state.requests.latest()) == 1
+    assert len(server.state.requests.latest()) == 4
     site.press("Delete all…")
-    site.wait_for("Delete 1 request?", "#dialog")
+    site.wait_for("Delete 4 requests?", "#dialog")
     site.press("Delete")
-    site.wait_for("Deleted 1 request.", "#status")
+    site.wait_for("Deleted 4 requests.", "#status")
     site.wait_for("No requests yet.")
 
 

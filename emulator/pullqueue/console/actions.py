@@ -19,6 +19,7 @@ from pullqueue.console.forms import Form, FormError, Notice
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.control.models import EXHAUSTED
+from pullqueue.control.queues import MOST_FAILED
 from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import validated_tasks
 from pullqueue.errors import PullQueueError
@@ -93,7 +94,10 @@ class Actions:
         text = f"{_DONE.get(form.text('action'), 'Changed')} {count_tasks(changed)}."
         if failed:
             name, why = next(iter(failed.items()))
-            text += f" {count_tasks(len(failed))} could not be changed: {name}: {why}"
+            least = "At least " if len(failed) >= MOST_FAILED else ""
+            text += (
+                f" {least}{count_tasks(len(failed))} could not be changed, such as {name}: {why}"
+            )
         return Notice(text=text, is_error=bool(failed))
 
     def purge(self, _form: Form, queue: str) -> str:
@@ -163,6 +167,8 @@ def changes_of_form(ask: Callable[..., Json]) -> list[tuple[str, Json]]:
     change: Json = {"action": form.get("action", "")}
     if form.get("all"):
         fields: Json = {name: form[name] for name in ("state", "tag", "search") if form.get(name)}
+        if change["action"] == "release":
+            fields.setdefault("state", "leased")
         names = [form["queue"]] if form.get("queue") else pull_queues(ask)
         return [(queue, change | (fields or {"all": True})) for queue in names]
     selected: dict[str, list[str]] = defaultdict(list)

@@ -104,28 +104,23 @@ class Pages:
         """One queue and its tasks."""
         shown = self._ask("getQueue", queue=queue)["queue"]
         chosen = {"limit": _PAGE_SIZE, **_chosen(*_TASK_QUERY, "order", "range")}
-        listed: Json = {"tasks": [], "total": 0}
-        depths = rates = None
-        start = _start()
-        if shown["mode"] == "pull":
-            asked = _chosen(*_TASK_QUERY) | {"limit": chosen["limit"], "offset": str(start)}
-            asked["descending"] = "true" if chosen.get("order") == "desc" else "false"
-            listed = self._ask("listTasks", asked, queue=queue)
-            depths = self._ask("listDepths")["depths"].get(queue)
-            rates = self._ask("getThroughput", queue=queue)["last_minute"]
+        if shown["mode"] == "push":
+            return self._page("queue", queue=shown, chosen=chosen)
+        asked = _chosen(*_TASK_QUERY) | {"limit": chosen["limit"]}
+        asked["descending"] = "true" if chosen.get("order") == "desc" else "false"
+        depths = self._ask("listDepths")["depths"][queue]
         return self._page(
             "queue",
             queue=shown,
-            chart=chart_of(depths, chosen.get("range", "")) if depths else None,
-            rates=rates,
+            chart=chart_of(depths, chosen.get("range", "")),
+            rates=self._ask("getThroughput", queue=queue)["last_minute"],
             ranges=RANGES,
             columns=_TASK_COLUMNS,
-            tasks=listed["tasks"],
-            paging=_paging(start, listed, int(chosen["limit"])),
             stale_seconds=_STALE_SECONDS,
             chosen=chosen,
             states=_STATES,
             page_sizes=sorted({*_PAGE_SIZES, chosen["limit"]}, key=int),
+            **self._tasks(asked, "listTasks", {"queue": queue}),
         )
 
     def task(self, queue: str, task: str) -> Response:
@@ -162,14 +157,12 @@ class Pages:
 
     def exhausted(self) -> Response:
         """The tasks that used up their leases."""
-        chosen, start = _chosen("queue", "tag", "search"), _start()
-        listed = self._ask("listExhausted", {**chosen, "offset": str(start)})
+        chosen = _chosen("queue", "tag", "search")
         return self._page(
             "exhausted",
-            tasks=listed["tasks"],
-            paging=_paging(start, listed, int(_PAGE_SIZE)),
             queues=pull_queues(self._ask),
             chosen=chosen,
+            **self._tasks({"limit": _PAGE_SIZE, **chosen}, "listExhausted", {}),
         )
 
     def download_exhausted(self) -> Response:
@@ -200,7 +193,7 @@ class Pages:
     def request(self, number: str) -> Response:
         """One request, what was sent and what was answered."""
         found = self._ask("getRequest", number=number)["request"]
-        shown = {part: next(iter(views_of(found[part]).values())) for part in ("body", "response")}
+        shown = {part: next(iter(views_of(found[part]).items())) for part in ("body", "response")}
         return self._page(
             "request",
             logged=found,
@@ -325,6 +318,24 @@ class Pages:
         now_usec = self._state.emulator.clock.now_usec()  # the store may not respond
         return self._page("refusal", text=text, status=status, now_usec=now_usec)
 
+    def _tasks(self, query: dict[str, str], operation_id: str, path: Json) -> Json:
+        """Return a page of tasks, and its place; the last page in place of one after the end."""
+        size = query["limit"]
+        listed = self._ask(operation_id, query | _chosen("offset"), **path)
+        start = int(request.args.get("offset", 0))
+        if start and not listed["tasks"]:
+            start = max(0, listed["total"] - 1) // int(size) * int(size)
+            listed = self._ask(operation_id, query | {"offset": str(start)}, **path)
+        end = start + len(listed["tasks"])
+        paging = {
+            "first": start + 1,
+            "last": end,
+            "total": listed["total"],
+            "previous": max(0, start - int(size)) if start else None,
+            "next": end if end < listed["total"] else None,
+        }
+        return {"tasks": listed["tasks"], "paging": paging}
+
     def _queue_names(self) -> list[str]:
         return [queue["name"] for queue in self._ask("listQueues")["queues"]]
 
@@ -380,32 +391,16 @@ def _chosen(*names: str) -> dict[str, str]:
     return {name: text for name in names if (text := request.args.get(name))}
 
 
-def _start() -> int:
-    text = request.args.get("offset", "0")
-    if not (text.isdecimal() and len(text) < 10):
-        raise ApiError.parameter(f'offset is "{text:.60}": use a number from 0', "offset")
-    return int(text)
-
-
-def _paging(start: int, listed: Json, size: int) -> dict[str, int | None]:
-    """Return the numbers of the first and last task shown, of all, and where pages begin."""
-    end = start + len(listed["tasks"])
-    return {
-        "first": start + 1,
-        "last": end,
-        "total": listed["total"],
-        "previous": max(0, start - size) if start else None,
-        "next": end if end < listed["total"] else None,
-    }
-
-
 def _curl(logged: Json) -> str:
     """Return a command that sends a request again; empty where curl cannot, or not all is known."""
     body = logged["body"]
     if logged["interface"] != "REST" or ("json" not in views_of(body) and body["bytes"]):
         return ""
-    query = f"?{logged['query']}" if logged["query"] else ""
-    parts = ["curl", "-X", logged["verb"], f"{request.host_url.rstrip('/')}{logged['path']}{query}"]
+    # curl expands brackets and braces, and the recorded path is decoded.
+    path, query = quote(logged["path"]), quote(logged["query"], safe="%=&+,:/@")
+    address = f"{request.host_url.rstrip('/')}{path}{'?' if query else ''}{query}"
+    method = {"GET": (), "HEAD": ("-I",)}.get(logged["verb"], ("-X", logged["verb"]))
+    parts = ["curl", *method, address]
     if body["bytes"]:
         parts += ["-H", "Content-Type: application/json", "-d", body["text"]]
     return shlex.join(parts)

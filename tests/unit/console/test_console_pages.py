@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from html import unescape
 from pathlib import Path
 
 import html5lib
@@ -325,6 +326,73 @@ def test_curl_is_offered_where_it_works(client: FlaskClient, state: ServerState)
 
     assert ["Copy as curl" in text for text in shown] == [True, True, False, False, False, False]
     assert f"curl -X POST http://localhost{path} -H" in shown[1]
+
+
+def test_curl_sends_what_was_sent(client: FlaskClient, state: ServerState) -> None:
+    """The path and the query are encoded again, and neither curl nor the shell expands them."""
+    for verb, path, query, command in (
+        (
+            "GET",
+            "/a b{c}[1-9]/%2F'",
+            "x=%20[1]&y=$HOME",
+            "'{url}/a%20b%7Bc%7D%5B1-9%5D/%252F%27?x=%20%5B1%5D&y=%24HOME'",
+        ),
+        ("HEAD", "/x", "", "-I {url}/x"),
+        ("PATCH", "/x", "", "-X PATCH {url}/x"),
+    ):
+        state.requests.record(
+            verb=verb, path=path, query=query, status=200, seconds=0, body=b"", response=b""
+        )
+        number = state.requests.latest()[0].number
+        page = unescape(client.get(f"/console/requests/{number}").text)
+
+        assert f'data-copy="curl {command.format(url="http://localhost")}"' in page
+
+
+def test_a_page_after_the_last_task(client: FlaskClient, state: ServerState) -> None:
+    """The last page is shown: those who delete all tasks of the last page stay at the end."""
+    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
+    for path, span in (
+        ("/queues/pull?limit=25&offset=75", "51\N{EN DASH}61 of 61"),
+        ("/queues/pull?tag=none&offset=75", "No task matches"),
+        ("/exhausted?offset=100", "1\N{EN DASH}1 of 1"),
+    ):
+        assert span in client.get(f"/console{path}").text
+    for offset in ("-1", "x"):
+        assert client.get(f"/console/queues/pull?offset={offset}").status_code == 400
+
+
+def test_release_of_all_is_of_the_leased(client: FlaskClient, state: ServerState) -> None:
+    """Tasks that nobody has leased are no failure; of many failures the number is a minimum."""
+    queue = state.emulator.queue("pull")
+    queue.add_many([NewTask(name=f"n{place:02}") for place in range(100)])
+    queue.add_many([NewTask(name="m")])
+    form = {"pullqueue_token": state.token, "action": "release"}
+    names = [f"pull/{task.name}" for task in queue.list_tasks(200) if task.name != "a"]
+
+    for data, text in (
+        ({"all": "1", "queue": "pull"}, "Released 1 task.</p>"),
+        (
+            {"task": names},
+            "Released 0 tasks. At least 100 tasks could not be changed, such as n00: ",
+        ),
+        ({"task": "pull/m"}, "Released 0 tasks. 1 task could not be changed, such as m: "),
+    ):
+        answer = client.post("/console/change", data=form | data, headers=BROWSER)
+
+        assert text in client.get(answer.headers["Location"]).text
+
+
+def test_a_refusal_has_no_token(state: ServerState) -> None:
+    """A page of another name that is made to resolve to this server cannot read it."""
+    state.host_names = frozenset()
+    client = create_app(state.emulator, state=state).test_client()
+
+    for host, status in (("evil.example", 403), ("localhost", 200)):
+        answer = client.get("/console/queues/pull", headers={"Host": host})
+
+        assert answer.status_code == status
+        assert (state.token in answer.text) is (status == 200)
 
 
 def test_payloads_are_downloads(client: FlaskClient) -> None:

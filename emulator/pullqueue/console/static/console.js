@@ -5,12 +5,15 @@
 (() => {
   const PERIOD = 2000;
   const KEY = "pullqueue-live";
+  const TOKEN = "pullqueue_token";
   const button = document.getElementById("live");
   const status = document.getElementById("status");
   const dialog = document.getElementById("dialog");
   const keys = document.getElementById("keys");
+  const said = document.getElementById("said");
   let lost = false;
   let live = true;
+  let step = ""; // of sending a form: checking, sending
   try {
     live = localStorage.getItem(KEY) !== "off";
   } catch {
@@ -35,9 +38,10 @@
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   };
 
-  const isReading = () => {
+  // A part stays while text in it is selected, or the pointer reads its chart.
+  const isRead = (part) => {
     const selection = getSelection();
-    return selection !== null && !selection.isCollapsed;
+    return part.querySelector(".chart:hover") || (!selection.isCollapsed && selection.containsNode(part, true));
   };
 
   const say = (text) => {
@@ -52,32 +56,46 @@
     button.classList.toggle("lost", lost);
   };
 
-  const refresh = async () => {
+  // Returns a page as it is now, or null if it cannot be loaded, which the status says until it can.
+  const load = async (url) => {
     try {
-      const answer = await fetch(address(), { headers: { Accept: "text/html" } });
+      const answer = await fetch(url, { headers: { Accept: "text/html" } });
       if (!answer.ok) throw new Error(`status ${answer.status}`);
       const copy = parse(await answer.text());
       if (lost) status.replaceChildren();
       setLost(false);
-      for (const old of document.querySelectorAll("[data-live]")) {
-        const fresh = copy.getElementById(old.id);
-        if (fresh && old.outerHTML !== fresh.outerHTML) replace(old, document.adoptNode(fresh));
-      }
-      for (const fresh of copy.querySelectorAll("input[type=hidden][name=pullqueue_token]")) {
-        // The server was restarted: its old token would be refused.
-        for (const old of document.getElementsByName(fresh.name)) old.value = fresh.value;
-      }
+      // If the server was restarted, its old token would be refused.
+      const token = copy.querySelector(`meta[name=${TOKEN}]`).content;
+      for (const old of document.getElementsByName(TOKEN)) old.value = token;
+      return copy;
     } catch (error) {
       const why = error instanceof TypeError ? "The server does not respond" : "This page cannot be refreshed";
       if (!lost) say(`${why} (${error.message}). It shows what was known before.`);
       setLost(true);
+      return null;
+    }
+  };
+
+  // Loads the page that asks for the least. If it cannot be loaded, what was begun stays as it is.
+  const check = async () => {
+    if (await load(document.getElementById("to-clock").href)) return true;
+    dialog.close();
+    scrollTo(0, 0);
+    return false;
+  };
+
+  const refresh = async () => {
+    const copy = await load(address());
+    if (!copy || step || dialog.open) return;
+    for (const old of document.querySelectorAll("[data-live]")) {
+      const fresh = copy.getElementById(old.id);
+      if (fresh && old.outerHTML !== fresh.outerHTML && !isRead(old)) replace(old, document.adoptNode(fresh));
     }
   };
 
   const tick = async () => {
     const started = performance.now();
-    const isBusy = document.hidden || isReading() || dialog.open;
-    if (live && !isBusy && !document.getElementById("confirm")) await refresh();
+    if (live && !document.hidden && !document.getElementById("confirm")) await refresh();
     setTimeout(tick, Math.max(PERIOD, 4 * (performance.now() - started)));
   };
 
@@ -93,8 +111,11 @@
   };
 
   // Shows the question of a page in a dialog; without this script the page itself asks.
-  const ask = async (url, options) => {
-    const answer = await fetch(url, options);
+  const ask = async (target) => {
+    if (!(await check())) return;
+    const answer = target.form
+      ? await fetch(target.formAction, { method: "POST", body: new URLSearchParams(new FormData(target.form, target)) })
+      : await fetch(target.href);
     const copy = parse(await answer.text());
     const question = copy.getElementById("confirm");
     if (!question) {
@@ -112,7 +133,11 @@
     await navigator.clipboard.writeText(from.dataset.copy);
     const label = from.textContent;
     from.textContent = "Copied";
-    setTimeout(() => (from.textContent = label), 1500);
+    said.textContent = "Copied";
+    setTimeout(() => {
+      from.textContent = label;
+      said.textContent = "";
+    }, 1500);
   };
 
   document.addEventListener("click", (event) => {
@@ -124,22 +149,23 @@
       dialog.close();
     } else if (target.matches("[data-select-page]")) {
       for (const box of target.form.querySelectorAll("[name=task]")) box.checked = target.checked;
-    } else if (target.matches("a[data-dialog]") && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    } else if (target.matches("[data-dialog]") && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
       event.preventDefault();
-      ask(target.href);
-    } else if (target.matches("button[data-dialog]")) {
-      event.preventDefault();
-      ask(target.formAction, { method: "POST", body: new URLSearchParams(new FormData(target.form, target)) });
+      ask(target);
     }
   });
 
-  // While the server does not respond, a form stays as it is: the browser would show an error page.
+  // A form is sent when the server responds: otherwise the browser would show an error page in its place.
   document.addEventListener("submit", async (event) => {
-    if (!lost || event.target.method === "dialog") return;
+    if (step === "sending" || event.target.getAttribute("method") !== "post") return;
     event.preventDefault();
-    await refresh();
-    if (!lost) event.target.requestSubmit(event.submitter);
-    else scrollTo(0, 0);
+    if (step) return;
+    step = "checking";
+    if (await check()) {
+      step = "sending";
+      event.target.requestSubmit(event.submitter);
+    }
+    step = "";
   });
 
   document.addEventListener("keydown", (event) => {
