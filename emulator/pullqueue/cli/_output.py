@@ -56,14 +56,16 @@ class Table(NamedTuple):
         columns = list(zip(self.head, *texts, strict=True))
         numeric = [all(map(_is_number, column[1:])) for column in columns]
         widths = [max(map(_width, column)) for column in columns]
+        gap = "  "
         if sys.stdout.isatty():
             excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
             for place in map(self.head.index, self.cut):
                 less = max(0, min(excess, widths[place] - _NARROWEST))
                 widths[place] -= less
                 excess -= less
+            gap = " " if excess > 0 else gap
         head, *lines = [
-            "  ".join(map(_cell, line, widths, numeric)).rstrip() for line in (self.head, *texts)
+            gap.join(map(_cell, line, widths, numeric)).rstrip() for line in (self.head, *texts)
         ]
         return "\n".join([click.style(head, bold=True), *lines])
 

@@ -232,7 +232,7 @@ def _checked(entry: Entry) -> tuple[Json, int]:
             known = ", ".join(sorted(_ADVICE))
             problem = f'"{shorten(field)}" is not a field of a task: use one of {known}'
             raise entry.places[field].refusal(problem)
-    for one, other in (("name", "count"), ("payload", "payload_base64")):
+    for one, other in (("name", "count"), ("payload", "payload_base64"), ("eta", "countdown")):
         if one in fields and other in fields and fields[other] != 1:
             problem = f"a task has either {one} or {other}, and not both: leave one out"
             raise entry.places[other].refusal(problem)

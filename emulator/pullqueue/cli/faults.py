@@ -31,7 +31,7 @@ def faults(ctx: click.Context, *, client: Client) -> None:
 def list_(*, client: Client) -> None:
     """List the faults that are set, as `faults` alone does."""
     answer = client.get("/faults")
-    show(answer, Table(_HEAD, map(_row, answer["faults"]), "no faults", cut=["WHEN"]))
+    show(answer, _table(answer["faults"]))
 
 
 @faults.command
@@ -73,7 +73,7 @@ def add(*, client: Client, **order: str | float | None) -> None:
     fetch_statistics, get_task and list_tasks.
     """
     answer = client.post("/faults", **order)
-    show(answer, Table(_HEAD, [_row(answer["fault"])]))
+    show(answer, _table([answer["fault"]]))
 
 
 @faults.command
@@ -91,6 +91,10 @@ def clear(*, client: Client) -> None:
     """Remove all faults."""
     answer = client.call("DELETE", "/faults")
     show(answer, f"{answer['deleted']} removed")
+
+
+def _table(found: list[Json]) -> Table:
+    return Table(_HEAD, map(_row, found), "no faults", cut=["WHEN"])
 
 
 def _row(fault: Json) -> list[object]:

@@ -71,7 +71,7 @@ def _refused(batch: list[Seed], why: str, added: int) -> click.ClickException:
 
 
 def _checked(client: Client, seeds: Iterable[Seed], *, lines: int) -> list[Seed]:
-    """Return the tasks once all are read and their queues are pull queues."""
+    """Return the tasks by queue, once all are read and their queues are pull queues."""
     checked: list[Seed] = []
     queues: set[str] = set()
     line = 0
@@ -85,7 +85,7 @@ def _checked(client: Client, seeds: Iterable[Seed], *, lines: int) -> list[Seed]
                 bar.update(each.place.line - line)
                 line = each.place.line
         bar.update(lines - line)
-    return checked
+    return sorted(checked, key=lambda seed: seed.queue)  # batches are for one queue each
 
 
 def _check_queue(client: Client, seed: Seed) -> None:

@@ -343,6 +343,8 @@ def _contains(task: Task, text: str) -> bool:
 def _new_task(task: models.NewTask, now: datetime, place: int) -> NewTask:
     if task.payload is not UNSET and task.payload_base64 is not UNSET:
         raise ApiError(f"task {place} has both payload and payload_base64: send one of them")
+    if task.eta is not UNSET and task.countdown is not UNSET:
+        raise ApiError(f"task {place} has both eta and countdown: send one of them")
     payload = given(task.payload) if task.payload_base64 is UNSET else task.payload_base64
     return NewTask(
         payload=payload or b"", name=given(task.name), tag=given(task.tag), eta=_eta(task, now)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import PROGRAM, Done, Run, shown_on_terminal
 
-from pullqueue import Emulator, NewTask
+from pullqueue import Emulator, ManualClock, NewTask
 from pullqueue.control.fault_schema import KINDS
 from pullqueue.engine.interceptors import VERBS
 from pullqueue.server.lifecycle import Server
@@ -253,6 +253,16 @@ def test_a_narrow_terminal(emulator: Emulator) -> None:
         f"{name}  books  leased, …  2026-01-01 00:59:59  1 of 3    135  a long …"
     )
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_table_that_cannot_be_cut_any_more() -> None:
+    """The columns of the numbers move together, so that a line still fits in 80 columns."""
+    text = "queue:\n- {name: a-long-queue-name, mode: pull}\n- {name: push, rate: 5/s}\n"
+    with Server(Emulator.from_text(text, clock=ManualClock())) as server:
+        shown = shown_on_terminal("queues", "--url", server.url).splitlines()
+
+    assert shown[0] == ("QUEUE    TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST /MIN /HOUR LIMIT NOTE")
+    assert shown[1].startswith("a-long-…     0")
 
 
 def test_states_that_are_cut_keep_their_colour(emulator: Emulator) -> None:

@@ -146,6 +146,10 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
         (("faults", "add", "fail"), "CALL is missing: use one of add, lease_tasks"),
         (("faults", "add", "fail", "add", "--error", "Oops"), '--error is "Oops": use one of T'),
         (("tasks", "add", "pull", "x", "--eta", "soon"), '--eta is "soon", which is not a valid'),
+        (
+            ("tasks", "add", "pull", "--eta", "2026-01-01T00:00:00Z", "--countdown", "5", "x"),
+            "task 0 has both eta and countdown: send one of them",
+        ),
         (("tasks", "add", "pull", "x", "--name", "a b"), 'task name is "a b": use letters'),
         (("tasks", "add", "pull", "x", "--tag", "t" * 501), "tag has 501 characters"),
         (("tasks", "add", "pull", "x", "--countdown", "1e300"), "countdown: 1e+300 is not a valid"),
@@ -183,7 +187,7 @@ def test_what_the_state_of_the_server_forbids(
 
 def test_a_clock_never_goes_back(run: Run) -> None:
     """A negative span is explained, and not taken for an option."""
-    for span in ("-5s", "-1.5", "-7d"):
+    for span in ("-5s", "-1.5", "-7d", "-5h"):
         done = run("clock", "advance", span)
         assert done.status == 2
         assert done.err.endswith(

@@ -73,6 +73,10 @@ def test_adding(control: ControlClient, emulator: Emulator) -> None:
     [
         ({"payload": "a", "payload_base64": "YQ=="}, "task 0 has both payload and payload_base64"),
         (
+            {"eta": "2026-01-01T00:00:00Z", "countdown": 5},
+            "task 0 has both eta and countdown: send one of them",
+        ),
+        (
             {"payload_base64": "?"},
             r'tasks\[1\].payload_base64 is "\?": invalid base64 encoded string',
         ),
