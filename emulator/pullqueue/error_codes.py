@@ -28,11 +28,6 @@ _EXIT_STATUSES: Mapping[str, int] = {
 }
 
 
-def exit_status_of(rpc_code: str) -> int:
-    """Return the exit status of a command for a code of `google.rpc.Code`."""
-    return _EXIT_STATUSES.get(rpc_code, EXIT_REFUSED)
-
-
 class ErrorCodes(NamedTuple):
     """The codes of one error."""
 
@@ -44,7 +39,7 @@ class ErrorCodes(NamedTuple):
     @property
     def exit_status(self) -> int:
         """The exit status of a command."""
-        return exit_status_of(self.rpc_code)
+        return _EXIT_STATUSES.get(self.rpc_code, EXIT_REFUSED)
 
 
 ERROR_CODES: Mapping[type[errors.PullQueueError], ErrorCodes] = MappingProxyType(

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.cli._output import progress
 from pullqueue.config.text import reason_of
-from pullqueue.error_codes import EXIT_FAILURE, EXIT_USAGE, exit_status_of
+from pullqueue.error_codes import EXIT_FAILURE, EXIT_USAGE
 
 _TIMEOUT_SECONDS = 60.0
-_CHUNK_BYTES = 1 << 18
 
 Json = dict[str, Any]
 
@@ -84,8 +82,8 @@ class Client:
         except (ValueError, TypeError, RecursionError):
             raise self._stranger() from None
 
-    def read(self, verb: str, path: str, body: bytes | None = None, *, label: str = "") -> bytes:
-        """Send a request and return the response; with a label, its progress is shown.
+    def read(self, verb: str, path: str, body: bytes | None = None) -> bytes:
+        """Send a request and return the body of the response.
 
         Raises:
             RefusedError: the server refuses it.
@@ -101,27 +99,18 @@ class Client:
                 f"no pullqueue responds at {self.url} ({reason_of(error)}): start one with "
                 f"`pullqueue serve`, or pass its address with --url or {ADDRESS_VARIABLE}"
             ) from None
-        data = self._read(response, label)
-        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise self._refusal(data, response.status)
-        return data
-
-    def _read(self, response: HTTPResponse, label: str) -> bytes:
-        parts: list[bytes] = []
         try:
-            with progress(label, response.length or 0) as bar:
-                while part := response.read(_CHUNK_BYTES):
-                    parts.append(part)
-                    bar.update(len(part))
-            problem = f"{response.length} bytes are missing" if response.length else None
+            data = response.read()
         except (HTTPException, OSError) as error:
-            problem = reason_of(error)
-        if problem:
+            missing = getattr(error, "expected", None)
+            problem = f"{missing} bytes are missing" if missing else reason_of(error)
             raise UnreachableError(
                 f"the response of {self.url} broke off ({problem}): check whether the server still "
                 "runs, and try again"
-            )
-        return b"".join(parts)
+            ) from None
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise self._refusal(data, response.status)
+        return data
 
     def _refusal(self, body: bytes, status: int) -> click.ClickException:
         """Return the error of a server in its own words, or that it is not a pullqueue."""
@@ -129,18 +118,19 @@ class Client:
             answer = json.loads(body)
             if "reason" in answer:
                 return ServerError(str(answer["reason"]), status=status)
-            message = answer["error"]["message"]
+            error = answer["error"]
+            message = error["message"]
             # The message may be that of the real service; the details are in `debugInfo`.
-            details = answer["error"]["errors"][0].get("debugInfo") or message
-            exit_status = exit_status_of(answer["error"].get("status"))
+            details = str(error["errors"][0].get("debugInfo") or message)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return self._stranger()
         if message == HTTPStatus.NOT_FOUND.phrase:
             return self._stranger()  # our routes name what is missing
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ServerError(str(details), status=status)
-        kind = InvalidValueError if exit_status == EXIT_USAGE else RefusedError
-        return kind(_with_parameter_name(str(details)), status=status)
+            return ServerError(details, status=status)
+        if error.get("status") == "INVALID_ARGUMENT":
+            return InvalidValueError(_with_parameter_name(details), status=status)
+        return RefusedError(details, status=status)
 
     def _stranger(self) -> UnreachableError:
         return UnreachableError(

@@ -121,8 +121,10 @@ def confirm(question: str) -> None:
 
 def progress(label: str, length: int) -> AbstractContextManager[Any]:
     """Return a progress bar on standard error, which only a terminal shows."""
-    hidden = not label or not sys.stderr.isatty()
-    return click.progressbar(length=length, label=label, file=sys.stderr, hidden=hidden)
+    hidden = not sys.stderr.isatty()
+    return click.progressbar(
+        length=length, label=label, file=sys.stderr, hidden=hidden, update_min_steps=100
+    )
 
 
 def content_of(file: Path) -> bytes:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from pullqueue.cli._output import say
@@ -107,22 +108,15 @@ def _make_secret(path: Path) -> None:
     """Write a secret for its owner only; if several servers do so at once, all use the same one."""
     text = f"{secrets.token_hex(_SECRET_CHARACTERS)}\n"
     # Whole before it has its name: nobody must find half a secret, now or after a full disk.
-    whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        _write_privately(whole, text)
+    with NamedTemporaryFile("w", dir=path.parent) as whole:
+        whole.write(text)
+        whole.flush()
         try:
-            os.link(whole, path)
+            os.link(whole.name, path)
         except OSError:
             if not path.exists():  # no other server was quicker: there are no links here
-                _write_privately(path, text)
-    finally:
-        whole.unlink(missing_ok=True)
-
-
-def _write_privately(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+                with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
+                    file.write(text)
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def save(*, file: Path, client: Client) -> None:
 
     A new FILE can be read by its owner only.
     """
-    data = client.read("GET", "/snapshot", label="Saving" if str(file) != STDIN else "")
+    data = client.read("GET", "/snapshot")
     _write(data, file, f"{len(data)} bytes")
 
 

@@ -74,17 +74,13 @@ def _checked(client: Client, seeds: Iterable[Seed], *, lines: int) -> list[Seed]
     """Return the tasks by queue, once all are read and their queues are pull queues."""
     checked: list[Seed] = []
     queues: set[str] = set()
-    line = 0
     with progress("Checking", lines) as bar:
         for each in seeds:
             if each.queue not in queues:
                 _check_queue(client, each)
                 queues.add(each.queue)
+            bar.update(each.place.line - (checked[-1].place.line if checked else 0))
             checked.append(each)
-            if each.place.line - line >= _BATCH:
-                bar.update(each.place.line - line)
-                line = each.place.line
-        bar.update(lines - line)
     return sorted(checked, key=lambda seed: seed.queue)  # batches are for one queue each
 
 
