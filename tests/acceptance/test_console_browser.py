@@ -459,6 +459,26 @@ def test_what_is_read_stays(site: Site, emulator: Emulator) -> None:
     site.wait_for("third", "#tasks")
 
 
+def test_the_actions_of_a_task_are_live(site: Site, emulator: Emulator) -> None:
+    """What can be done with a task follows its state, but for a form that is being filled in."""
+    queue = emulator.queue("pull")
+    queue.add(b"work", name="a")
+    site.open("/queues/pull/tasks/a")
+    assert "Release" not in site.text("#actions")
+    (task,) = queue.lease_tasks(60, 1)
+    site.wait_for("Release", "#actions")
+    site.press("Extend the lease")
+    site.fill("#lease_seconds", "90")
+    queue.modify_task_lease(task, 0)
+    site.wait_for("available", "#task")
+    assert site.find("#lease_seconds").get_attribute("value") == "90"
+    site.press("Extend the lease")
+    queue.lease_tasks(0, 1)
+    site.wait_for("Requeue", "#actions")
+    assert "Extend" not in site.text("#actions")
+    assert violations(site.browser) == []
+
+
 def test_only_what_has_changed_is_replaced(site: Site, emulator: Emulator) -> None:
     """The numbers of a queue change, while the table of tasks stays the same element."""
     emulator.queue("pull").add(name="shown")
@@ -692,8 +712,8 @@ def test_the_server_page(
     other = tmp_path / "other.json"
     other.write_text("{}")
     for file, left, text in (
-        (queue_yaml, 2, "The file is not JSON"),
-        (other, 2, "the file is not a snapshot"),
+        (queue_yaml, 2, "nothing was changed: the body is not JSON"),
+        (other, 2, 'nothing was changed: the body has no "format"'),
         (snapshot, 1, "Loaded 1 task."),
     ):
         site.press("Load…")

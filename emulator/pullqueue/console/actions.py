@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from typing import cast
 
+import msgspec
 from flask import request, url_for
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.console.control import ask
 from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.control.models import EXHAUSTED
+from pullqueue.control.operations import call
 from pullqueue.control.queues import MOST_FAILED
 from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import validated_tasks
@@ -146,15 +147,29 @@ class Actions:
 
     def load_snapshot(self, form: Form) -> str:
         """Replace the contents of all queues with those of a file."""
-        file = request.files.get("file")
+        query = {"shift": form.text("shift") or "false"}
         try:
-            document = json.loads(file.read()) if file else None
-        except (ValueError, RecursionError):
-            raise ApiError("The file is not JSON: nothing was changed.") from None
-        if not isinstance(document, dict) or "format" not in document:
-            raise ApiError("the file is not a snapshot: choose one that was saved here")
-        query = {"shift": "true" if form.text("shift") else "false"}
-        return f"Loaded {count_tasks(self._ask('loadSnapshot', query, document)['tasks'])}."
+            loaded = self._ask("loadSnapshot", query, request.files["file"].read())
+        except PullQueueError as error:
+            raise ApiError(f"The file was not loaded, nothing was changed: {error}") from None
+        return f"Loaded {count_tasks(loaded['tasks'])}."
+
+
+def ask(
+    state: ServerState,
+    operation_id: str,
+    /,
+    query: Mapping[str, str] | None = None,
+    body: Json | bytes = b"",
+    **path: str,
+) -> Json:
+    """Carry out an operation in process and return its result.
+
+    Raises:
+        PullQueueError: it is refused.
+    """
+    result = call(state, operation_id, path=path, query=query, body=body)
+    return cast("Json", msgspec.to_builtins(result))  # no page asks for text
 
 
 def changes_of_form(ask: Callable[..., Json]) -> list[tuple[str, Json]]:
@@ -169,7 +184,7 @@ def changes_of_form(ask: Callable[..., Json]) -> list[tuple[str, Json]]:
         fields: Json = {name: form[name] for name in ("state", "tag", "search") if form.get(name)}
         if change["action"] == "release":
             fields.setdefault("state", "leased")
-        names = [form["queue"]] if form.get("queue") else pull_queues(ask)
+        names = [form["queue"]] if form.get("queue") else queue_names(ask, "pull")
         return [(queue, change | (fields or {"all": True})) for queue in names]
     selected: dict[str, list[str]] = defaultdict(list)
     for value in form.getlist("task"):
@@ -182,10 +197,9 @@ def changes_of_form(ask: Callable[..., Json]) -> list[tuple[str, Json]]:
     return [(queue, {**change, "tasks": names}) for queue, names in selected.items()]
 
 
-def pull_queues(ask: Callable[..., Json]) -> list[str]:
-    """Return the names of the queues that store tasks."""
-    queues = ask("listQueues")["queues"]
-    return [queue["name"] for queue in queues if queue["mode"] == "pull"]
+def queue_names(ask: Callable[..., Json], *modes: str) -> list[str]:
+    """Return the names of the queues of these modes."""
+    return [queue["name"] for queue in ask("listQueues")["queues"] if queue["mode"] in modes]
 
 
 def _task(form: Form, limits: Limits) -> tuple[Json, int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from types import MethodType
 
 from flask import Blueprint, Response, redirect
 
 from pullqueue.console.actions import Actions
 from pullqueue.console.formatting import FILTERS
-from pullqueue.console.forms import Notices, carry_out
+from pullqueue.console.forms import Notice, Notices, carry_out
 from pullqueue.console.pages import Pages
 from pullqueue.control.state import ServerState
 
@@ -28,6 +30,42 @@ _QUEUE = "/queues/<queue>"
 _TASK = f"{_QUEUE}/tasks/<task>"
 
 
+_PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
+    ("/", Pages.queues),
+    (_QUEUE, Pages.queue),
+    (f"{_QUEUE}/purge", Pages.confirm_purge),
+    (_TASK, Pages.task),
+    (f"{_TASK}/payload", Pages.payload),
+    ("/change/confirm", Pages.confirm_change),
+    ("/exhausted", Pages.exhausted),
+    ("/exhausted.jsonl", Pages.download_exhausted),
+    ("/requests", Pages.requests),
+    ("/requests/clear", Pages.confirm_clear),
+    ("/requests/<number>", Pages.request),
+    ("/faults", Pages.faults),
+    ("/clock", Pages.clock),
+    ("/server", Pages.server),
+    ("/server/reset", Pages.confirm_reset),
+    ("/server/snapshot", Pages.confirm_load),
+    ("/<path:path>", Pages.missing),
+)
+_ACTIONS: Sequence[tuple[str, Callable[..., Notice | str]]] = (
+    (f"{_QUEUE}/add", Actions.add),
+    (f"{_QUEUE}/lease", Actions.lease),
+    (f"{_QUEUE}/purge", Actions.purge),
+    (f"{_TASK}/extend", Actions.extend),
+    (f"{_TASK}/release", Actions.release),
+    ("/change", Actions.change),
+    ("/requests/clear", Actions.clear_requests),
+    ("/faults", Actions.set_fault),
+    ("/faults/remove", Actions.remove_fault),
+    ("/clock", Actions.move_clock),
+    ("/server/reload", Actions.reload),
+    ("/server/reset", Actions.reset),
+    ("/server/snapshot", Actions.load_snapshot),
+)
+
+
 def blueprint(state: ServerState) -> Blueprint:
     """Return the pages and forms of the console."""
     console = Blueprint(
@@ -39,43 +77,13 @@ def blueprint(state: ServerState) -> Blueprint:
     )
     notices = Notices()
     pages, actions = Pages(state, notices), Actions(state)
-    for path, view in (
-        ("/", pages.queues),
-        ("/queues", lambda: redirect("/console/")),
-        (_QUEUE, pages.queue),
-        (f"{_QUEUE}/purge", pages.confirm_purge),
-        (_TASK, pages.task),
-        (f"{_TASK}/payload", pages.payload),
-        ("/exhausted", pages.exhausted),
-        ("/exhausted.jsonl", pages.download_exhausted),
-        ("/requests", pages.requests),
-        ("/requests/clear", pages.confirm_clear),
-        ("/requests/<number>", pages.request),
-        ("/faults", pages.faults),
-        ("/clock", pages.clock),
-        ("/server", pages.server),
-        ("/server/reset", pages.confirm_reset),
-        ("/server/snapshot", pages.confirm_load),
-        ("/<path:path>", pages.missing),
-    ):
-        console.add_url_rule(path, view_func=view, methods=["GET"])
-    console.add_url_rule("/change/confirm", view_func=pages.confirm_change, methods=["GET", "POST"])
-    for path, page, action in (
-        (f"{_QUEUE}/add", "queue", actions.add),
-        (f"{_QUEUE}/lease", "queue", actions.lease),
-        (f"{_QUEUE}/purge", "queue", actions.purge),
-        (f"{_TASK}/extend", "task", actions.extend),
-        (f"{_TASK}/release", "task", actions.release),
-        ("/change", "queues", actions.change),
-        ("/requests/clear", "requests", actions.clear_requests),
-        ("/faults", "faults", actions.set_fault),
-        ("/faults/remove", "faults", actions.remove_fault),
-        ("/clock", "clock", actions.move_clock),
-        ("/server/reload", "server", actions.reload),
-        ("/server/reset", "server", actions.reset),
-        ("/server/snapshot", "server", actions.load_snapshot),
-    ):
-        view = partial(carry_out, notices, action, page)
+    for path, page in _PAGES:
+        console.add_url_rule(path, view_func=MethodType(page, pages), methods=["GET"])
+    # As a form it has more tasks than fit into an address.
+    console.add_url_rule("/change/confirm", view_func=pages.confirm_change, methods=["POST"])
+    console.add_url_rule("/queues", view_func=lambda: redirect("/console/"))
+    for path, action in _ACTIONS:
+        view = partial(carry_out, notices, MethodType(action, actions))
         console.add_url_rule(path, f"do_{action.__name__}", view, methods=["POST"])
     console.register_error_handler(Exception, pages.refusal)
     console.after_request(_secured)

@@ -14,13 +14,11 @@ from pullqueue.config.text import span_of
 _HEX_BYTES = 16
 _SHOWN_BYTES = 64 * 1024
 _PREVIEW_CHARACTERS = 80
-NOTHING = "\N{EN DASH}"
-"""Shown if there is no value."""
 
 
 def span(seconds: float | None) -> str:
     """Return a time span such as `2 h 5 min`; a dash for None."""
-    return NOTHING if seconds is None else span_of(seconds)
+    return "\N{EN DASH}" if seconds is None else span_of(seconds)
 
 
 def instant(text: str) -> str:
@@ -44,15 +42,11 @@ def until(later: str, now: str) -> str:
     return f"in {span(passed)}" if passed > 0 else f"{span(-passed)} ago"
 
 
-def size(count: int | None) -> str:
+def size(count: int) -> str:
     """Return a number of bytes in a unit that suits it."""
-    if count is None:
-        return NOTHING
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024 or unit == "MiB":
-            break
-        count /= 1024  # type: ignore[assignment]  # a float from here on
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+    if count < 1024:
+        return f"{count} B"
+    return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"
 
 
 def limit(value: float | None, name: str) -> str:
@@ -68,9 +62,9 @@ def limit(value: float | None, name: str) -> str:
     return f"{text} a second" if name.endswith("per_second") else text
 
 
-def number(value: int | None) -> str:
+def number(value: int) -> str:
     """Return a number with its thousands apart."""
-    return NOTHING if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def preview(payload: Json) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from flask import redirect, request, url_for
+from flask import redirect, request
 from werkzeug.wrappers import Response
 
 from pullqueue.api.encoding import Json
@@ -116,13 +116,8 @@ class Form:
         return found
 
 
-def carry_out(
-    notices: Notices, action: Callable[..., Notice | str], page: str, **values: str
-) -> Response:
-    """Carry out a form and redirect to the page it was on, with the result or what is wrong.
-
-    That page is one of the console that the form names, or else `page`.
-    """
+def carry_out(notices: Notices, action: Callable[..., Notice | str], **values: str) -> Response:
+    """Carry out a form and redirect to the page it was on, with the result or what is wrong."""
     form = Form()
     try:
         result = action(form, **values)
@@ -135,7 +130,6 @@ def carry_out(
         kept = {name: value for name, value in form.values.items() if name != TOKEN_FIELD}
         notice = Notice(text=text, is_error=True, form=action.__name__, values=kept, errors=errors)
     back = urlsplit(request.form.get("back", ""))
-    address = f"{back.path}?{back.query}".rstrip("?")
-    if not back.path.startswith("/console/"):
-        address = url_for(f"console.{page}", _external=False, **values)
-    return redirect(f"{address}{'&' if '?' in address else '?'}notice={notices.put(notice)}", 303)
+    path = back.path if back.path.startswith("/console/") else "/console/"
+    query = f"{back.query}&" if back.query else ""
+    return redirect(f"{path}?{query}notice={notices.put(notice)}", 303)

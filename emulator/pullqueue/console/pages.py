@@ -8,7 +8,7 @@ import shlex
 from base64 import b64decode
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from flask import Response, render_template, request, url_for
@@ -17,35 +17,22 @@ from werkzeug.exceptions import HTTPException
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import ManualClock, from_usec
-from pullqueue.console.actions import changes_of_form, pull_queues
+from pullqueue.console.actions import ask, changes_of_form, queue_names
 from pullqueue.console.charts import RANGES, chart_of
-from pullqueue.console.control import ask
 from pullqueue.console.formatting import views_of
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.fault_registry import ERRORS
 from pullqueue.control.fault_schema import FIELDS, KINDS, WHEN
 from pullqueue.control.models import EXHAUSTED
 from pullqueue.control.state import TOKEN_FIELD, ServerState
-from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import VERBS
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError, UnknownTaskError
 from pullqueue.tasks import count_tasks
 
-_STATES = ("available", "leased", "scheduled", "exhausted")
 _PAGE_SIZE = "100"
-_PAGE_SIZES = ("25", "100", "500")
 _TASK_QUERY = ("state", "tag", "search", "sort", "limit")
 _FILTER = ("state", "tag", "search")
-_TASK_COLUMNS = {
-    "name": "Name",
-    "": "Payload",
-    "eta": "ETA",
-    "tag": "Tag",
-    "leases": "Leases",
-    "size": "Size",
-}
-"""What tasks can be sorted by, and the heads of their columns."""
 _QUEUE_COLUMNS = {
     "name": "Queue",
     "tasks": "Tasks",
@@ -56,10 +43,7 @@ _QUEUE_COLUMNS = {
     "oldest_age_seconds": "Oldest due",
     "leased_last_minute": "Leased in 1 min",
 }
-"""The same of queues."""
-_TOTALS = ("tasks", "available", "leased", "scheduled", "exhausted")
-_STALE_SECONDS = 600
-"""A task that has been due for longer is marked."""
+"""What queues can be sorted by, and the heads of their columns."""
 _CONFIRMED = 10
 """How many of the tasks to delete are listed in the question."""
 
@@ -88,13 +72,8 @@ class Pages:
             )
         return self._page(
             "queues",
-            queues=found,
-            totals={name: sum(queue[name] for queue in queues) for name in _TOTALS},
-            oldest=max(
-                (age for queue in queues if (age := queue["oldest_age_seconds"]) is not None),
-                default=None,
-            ),
-            stale_seconds=_STALE_SECONDS,
+            queues=queues,
+            found=found,
             columns=_QUEUE_COLUMNS,
             charts={name: chart_of(series, "60") for name, series in depths.items()},
             chosen=chosen,
@@ -115,11 +94,7 @@ class Pages:
             chart=chart_of(depths, chosen.get("range", "")),
             rates=self._ask("getThroughput", queue=queue)["last_minute"],
             ranges=RANGES,
-            columns=_TASK_COLUMNS,
-            stale_seconds=_STALE_SECONDS,
             chosen=chosen,
-            states=_STATES,
-            page_sizes=sorted({*_PAGE_SIZES, chosen["limit"]}, key=int),
             **self._tasks(asked, "listTasks", {"queue": queue}),
         )
 
@@ -134,17 +109,14 @@ class Pages:
             if not events and isinstance(error, UnknownTaskError):
                 raise
             problem = str(error)
-        gone = _gone(task, shown, events, problem)
         views = views_of(shown["payload"]) if shown else {}
         view = request.args.get("view", "")
         return self._page(
             "task",
             queue=self._ask("getQueue", queue=queue)["queue"],
             name=task,
-            task=None if gone else shown,
             shown=shown,
-            gone=gone,
-            stored=f"{request.host_url}_emulator/queues/{quote(queue)}/tasks/{quote(task)}",
+            problem=problem,
             events=events,
             views=views,
             view=view if view in views else next(iter(views), ""),
@@ -160,7 +132,7 @@ class Pages:
         chosen = _chosen("queue", "tag", "search")
         return self._page(
             "exhausted",
-            queues=pull_queues(self._ask),
+            queues=queue_names(self._ask, "pull"),
             chosen=chosen,
             **self._tasks({"limit": _PAGE_SIZE, **chosen}, "listExhausted", {}),
         )
@@ -186,7 +158,7 @@ class Pages:
             requests=listed["requests"],
             following=listed["next"],
             is_first="before" not in request.args,
-            queues=self._queue_names(),
+            queues=queue_names(self._ask, "pull", "push"),
             chosen=chosen,
         )
 
@@ -199,7 +171,7 @@ class Pages:
             logged=found,
             shown=shown,
             curl=_curl(found),
-            queues=self._queue_names(),
+            queues=queue_names(self._ask, "pull", "push"),
         )
 
     def faults(self) -> Response:
@@ -212,7 +184,7 @@ class Pages:
             when=WHEN,
             calls=VERBS,
             errors_of_calls=list(ERRORS),
-            queues=pull_queues(self._ask),
+            queues=queue_names(self._ask, "pull"),
         )
 
     def clock(self) -> Response:
@@ -336,9 +308,6 @@ class Pages:
         }
         return {"tasks": listed["tasks"], "paging": paging}
 
-    def _queue_names(self) -> list[str]:
-        return [queue["name"] for queue in self._ask("listQueues")["queues"]]
-
     def _question(self, title: str, text: str, **values: Any) -> Response:  # noqa: ANN401
         """Return the page that asks before something is done, which its title begins with."""
         verb = title.partition(" ")[0]
@@ -351,10 +320,11 @@ class Pages:
         return f"{count_tasks(tasks + exhausted)} ({exhausted} exhausted)"
 
     def _named(self, queue: str, name: str) -> Json:
-        """Return a task; only its name if it is exhausted, or gone by now."""
-        if request.values.get("state") != EXHAUSTED:
-            with suppress(PullQueueError):
-                return cast("Json", self._ask("getTask", queue=queue, task=name)["task"])
+        """Return a task; only its name if it is gone by now."""
+        with suppress(PullQueueError):
+            task: Json = self._ask("getTask", queue=queue, task=name)["task"]
+            if (task["state"] == EXHAUSTED) is (request.values.get("state") == EXHAUSTED):
+                return task
         return {"name": name, "queue": queue}
 
     def _page(
@@ -410,21 +380,6 @@ def _download(data: bytes, name: str) -> Response:
     response = Response(data, content_type="application/octet-stream")
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
-
-
-def _gone(name: str, shown: Json | None, events: list[Json], problem: str) -> Json:
-    """Return what became of a task; nothing if it is in its queue."""
-    if shown is not None and shown["state"] != EXHAUSTED:
-        return {}
-    last = events[-1] if events else {"kind": None}
-    is_exhausted = shown is not None or last["kind"] == EventKind.EXHAUSTED.value
-    text = f"{problem}."
-    if is_exhausted:
-        leases = (shown or last)["retry_count"]
-        text = f"Task {name} is exhausted after {leases} lease{'' if leases == 1 else 's'}."
-    elif last["kind"] == EventKind.DELETED.value:
-        text = f"Task {name} was deleted."
-    return {"text": text, "is_exhausted": is_exhausted, "task": shown}
 
 
 def _seed_line(task: Json) -> str:

@@ -126,7 +126,6 @@ def test_sizes_and_numbers() -> None:
         "5120.0 MiB",
     ]
     assert number(1234567) == "1\N{NARROW NO-BREAK SPACE}234\N{NARROW NO-BREAK SPACE}567"
-    assert number(None) == size(None)
 
 
 def test_payload_forms() -> None:

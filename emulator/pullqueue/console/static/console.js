@@ -38,10 +38,10 @@
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   };
 
-  // A part stays while text in it is selected, or the pointer reads its chart.
+  // A part stays while text in it is selected, the pointer reads its chart, or a form in it is open.
   const isRead = (part) => {
     const selection = getSelection();
-    return part.querySelector(".chart:hover") || (!selection.isCollapsed && selection.containsNode(part, true));
+    return part.querySelector(".chart:hover, details[open]") || (!selection.isCollapsed && selection.containsNode(part, true));
   };
 
   const say = (text) => {
