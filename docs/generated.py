@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
 import click
-from _pytest.fixtures import FixtureFunctionDefinition
 from sphinx.application import Sphinx
 
 from pullqueue import limits
@@ -219,22 +218,22 @@ def _escaped(text: str) -> str:
 def fixtures() -> str:
     """Return every fixture of the plugin with its docstring."""
     parts = []
-    for name, fixture in _fixtures().items():
-        function = fixture._get_wrapped_function()  # noqa: SLF001 - no public API
-        given = str(inspect.signature(function).return_annotation)
+    for function, scope in _fixtures():
+        assert function.returns is not None
+        given = ast.unparse(function.returns)
         kind = re.sub(r"^(?:Iterator|Generator)\[([^,\]]+).*$", r"\1", given)
-        scope = fixture._fixture_function_marker.scope  # noqa: SLF001 - no public API
-        parts.append(f"## `{name}`\n\n*`{kind}`, per {scope}*")
-        parts.append(inspect.cleandoc(function.__doc__ or ""))
+        parts.append(f"## `{function.name}`\n\n*`{kind}`, per {scope}*")
+        parts.append(ast.get_docstring(function) or "")
     return "\n\n".join(parts)
 
 
-def _fixtures() -> Mapping[str, FixtureFunctionDefinition]:
-    return {
-        name: value
-        for name, value in vars(plugin).items()
-        if isinstance(value, FixtureFunctionDefinition) and name[0] != "_"
-    }
+def _fixtures() -> Iterator[tuple[ast.FunctionDef, str]]:
+    """Yield the functions of the public fixtures and their scopes."""
+    for function in ast.parse(inspect.getsource(plugin)).body:
+        if isinstance(function, ast.FunctionDef) and not function.name.startswith("_"):
+            for decorator in map(ast.unparse, function.decorator_list):
+                if decorator.startswith("pytest.fixture"):
+                    yield function, "session" if "session" in decorator else "function"
 
 
 def marker() -> str:
