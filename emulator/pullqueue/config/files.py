@@ -100,5 +100,5 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _keep_owner(path: Path, old: os.stat_result) -> None:
-    with suppress(AttributeError, PermissionError):  # Windows has no chown; others may not
+    with suppress(AttributeError, OSError):  # Windows has no chown; some file systems refuse it
         os.chown(path, old.st_uid, old.st_gid)
