@@ -119,11 +119,11 @@ def confirm(question: str) -> None:
         raise click.ClickException("nothing was deleted: answer y, or pass --yes")
 
 
-def progress(label: str, length: int) -> AbstractContextManager[Any]:
+def progress(label: str, length: int, *, every: int = 1) -> AbstractContextManager[Any]:
     """Return a progress bar on standard error, which only a terminal shows."""
     hidden = not sys.stderr.isatty()
     return click.progressbar(
-        length=length, label=label, file=sys.stderr, hidden=hidden, update_min_steps=100
+        length=length, label=label, file=sys.stderr, hidden=hidden, update_min_steps=every
     )
 
 

@@ -65,12 +65,16 @@ class Place(NamedTuple):
         return click.ClickException(f"{self.file}:{self.line}:{self.column}: {message}")
 
 
-class Entry(NamedTuple):
-    """A task as it was written, and the place of each of its fields."""
+class Seed(NamedTuple):
+    """A task to be added once, or several times, and the place of each of its fields."""
 
+    queue: str
+    queue_place: Place
     place: Place
     fields: Json
+    """As they were written; those of a checked task as the server takes them."""
     places: Mapping[str, Place]
+    copies: int = 1
 
     def refusal(self, field: str) -> click.ClickException:
         """Return the error for the value of a field."""
@@ -78,17 +82,6 @@ class Entry(NamedTuple):
         text = shorten(str(value))
         shown = f'"{text}"' if isinstance(value, str | date) else text
         return self.places[field].refusal(f"{field} is {shown}: {_ADVICE[field]}")
-
-
-class Seed(NamedTuple):
-    """One entry of a file: a task to be added once, or several times."""
-
-    queue: str
-    queue_place: Place
-    place: Place
-    task: Json
-    """The fields, as the server takes them."""
-    copies: int
 
 
 def seeds_of(data: bytes, file: Path) -> Iterator[Seed]:
@@ -106,7 +99,7 @@ def seeds_of(data: bytes, file: Path) -> Iterator[Seed]:
         byte = data[error.start]
         raise place.refusal(f"byte 0x{byte:02x} is not UTF-8: save the file as UTF-8") from None
     lines = file.suffix == ".jsonl" or _begins_with_object(text)
-    yield from _of_lines(text, name) if lines else _Document(text, name).seeds()
+    yield from map(_checked, _of_lines(text, name) if lines else _Document(text, name).seeds())
 
 
 def _begins_with_object(text: str) -> bool:
@@ -137,8 +130,7 @@ def _of_lines(text: str, name: str) -> Iterator[Seed]:
             raise place.refusal(
                 'not an object with a "queue": write one per line, each with its queue'
             )
-        entry = Entry(place, fields, dict.fromkeys(fields, place))
-        yield Seed(queue, place, place, *_checked(entry))
+        yield Seed(queue, place, place, fields, dict.fromkeys(fields, place))
 
 
 class _Document:
@@ -193,13 +185,12 @@ class _Document:
                 problem = f'queue "{queue}" has no list of tasks: begin each with `- `'
                 raise self._place(tasks).refusal(problem)
             for task in tasks.value:
-                entry = self._entry(task)
-                yield Seed(queue, place, entry.place, *_checked(entry))
+                yield Seed(queue, place, self._place(task), *self._fields(task))
 
-    def _entry(self, node: yaml.Node) -> Entry:
-        place = self._place(node)
+    def _fields(self, node: yaml.Node) -> tuple[Json, Mapping[str, Place]]:
+        """Return the fields of a task and their places."""
         if not isinstance(node, yaml.MappingNode):
-            return Entry(place, {"payload": self._value(node)}, {"payload": place})
+            return {"payload": self._value(node)}, {"payload": self._place(node)}
         fields: Json = {}
         places: dict[str, Place] = {}
         for key, value in node.value:
@@ -207,7 +198,7 @@ class _Document:
             if field in fields:
                 raise self._place(key).refusal(f'"{shorten(field)}" occurs twice in one task')
             fields[field], places[field] = self._value(value), self._place(value)
-        return Entry(place, fields, places)
+        return fields, places
 
     def _value(self, node: yaml.Node) -> object:
         try:
@@ -224,26 +215,18 @@ class _Document:
         return Place(self._name, mark.line + 1, mark.column + 1)
 
 
-def _checked(entry: Entry) -> tuple[Json, int]:
-    """Return the fields of a task as the server takes them, and how many copies to add."""
-    fields = {name: value for name, value in entry.fields.items() if value is not None}
+def _checked(seed: Seed) -> Seed:
+    """Return a task with the fields that the server takes."""
+    fields = {name: value for name, value in seed.fields.items() if value is not None}
     for field in fields:
         if field not in _ADVICE:
             known = ", ".join(sorted(_ADVICE))
             problem = f'"{shorten(field)}" is not a field of a task: use one of {known}'
-            raise entry.places[field].refusal(problem)
+            raise seed.places[field].refusal(problem)
     for one, other in (("name", "count"), ("payload", "payload_base64"), ("eta", "countdown")):
         if one in fields and other in fields and fields[other] != 1:
             problem = f"a task has either {one} or {other}, and not both: leave one out"
-            raise entry.places[other].refusal(problem)
-    task = _converted(entry, _as_json(entry, fields))
-    _check_as_task(entry, task)
-    sent: Json = msgspec.to_builtins(task)
-    return sent, sent.pop("count", 1)
-
-
-def _as_json(entry: Entry, fields: Json) -> Json:
-    """Return the fields with payload and eta as JSON can contain them."""
+            raise seed.places[other].refusal(problem)
     payload, eta = fields.get("payload", ""), fields.get("eta")
     if isinstance(eta, date):
         fields["eta"] = eta.isoformat()
@@ -254,25 +237,28 @@ def _as_json(entry: Entry, fields: Json) -> Json:
             fields["payload"] = json.dumps(payload, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
             problem = "the payload cannot be written as JSON (is it a date?): put it in quotes"
-            raise entry.places["payload"].refusal(problem) from None
-    return fields
+            raise seed.places["payload"].refusal(problem) from None
+    task = _converted(seed, fields)
+    _check_as_task(seed, task)
+    sent: Json = msgspec.to_builtins(task)
+    return seed._replace(copies=sent.pop("count", 1), fields=sent)
 
 
-def _converted(entry: Entry, fields: Json) -> SeedTask:
+def _converted(seed: Seed, fields: Json) -> SeedTask:
     try:
         task = msgspec.convert(fields, SeedTask)
         if isinstance(task.eta, str):
             time_of(task.eta, "eta", InvalidEtaError)
     except msgspec.ValidationError as error:
-        raise entry.refusal(str(error).partition("$.")[2].rstrip("`")) from None
+        raise seed.refusal(str(error).partition("$.")[2].rstrip("`")) from None
     except InvalidEtaError:
-        raise entry.refusal("eta") from None
+        raise seed.refusal("eta") from None
     if isinstance(task.countdown, float) and not math.isfinite(task.countdown):
-        raise entry.refusal("countdown")
+        raise seed.refusal("countdown")
     return task
 
 
-def _check_as_task(entry: Entry, task: SeedTask) -> None:
+def _check_as_task(seed: Seed, task: SeedTask) -> None:
     """Check with the engine what no queue accepts, before the first task is added."""
     payload = given(task.payload_base64) or given(task.payload) or b""
     new = EngineTask(payload, given(task.name), given(task.tag))
@@ -280,5 +266,5 @@ def _check_as_task(entry: Entry, task: SeedTask) -> None:
     try:
         validated_tasks([new], _LIMITS, lambda: 0)
     except InvalidTaskError as error:
-        place = entry.places.get(fields.get(type(error), ""), entry.place)
+        place = seed.places.get(fields.get(type(error), ""), seed.place)
         raise place.refusal(str(error)) from None

@@ -50,7 +50,7 @@ def seed(*, file: Path, client: Client) -> None:
     added, refused = 0, 0
     with progress("Adding", sum(seed.copies for seed in seeds)) as bar:
         for batch in _batches(seeds):
-            tasks = [seed.task for seed in batch]
+            tasks = [seed.fields for seed in batch]
             try:
                 answer = client.post(queue_path(batch[0].queue, "tasks"), tasks=tasks)
             except RefusedError as error:
@@ -74,13 +74,14 @@ def _checked(client: Client, seeds: Iterable[Seed], *, lines: int) -> list[Seed]
     """Return the tasks by queue, once all are read and their queues are pull queues."""
     checked: list[Seed] = []
     queues: set[str] = set()
-    with progress("Checking", lines) as bar:
+    with progress("Checking", lines, every=_BATCH) as bar:
         for each in seeds:
             if each.queue not in queues:
                 _check_queue(client, each)
                 queues.add(each.queue)
             bar.update(each.place.line - (checked[-1].place.line if checked else 0))
             checked.append(each)
+        bar.update(max(lines, _BATCH))  # shows the end
     return sorted(checked, key=lambda seed: seed.queue)  # batches are for one queue each
 
 
@@ -99,7 +100,7 @@ def _batches(seeds: list[Seed]) -> Iterator[list[Seed]]:
     batch: list[Seed] = []
     size = 0
     for seed in seeds:
-        bytes_sent = len(json.dumps(seed.task))
+        bytes_sent = len(json.dumps(seed.fields))
         for _ in range(seed.copies):
             full = len(batch) == _BATCH or size + bytes_sent > _BATCH_BYTES
             if batch and (full or batch[0].queue != seed.queue):
