@@ -249,10 +249,13 @@ class TestOptions:
         """With --clock manual, time is stopped until it is moved over HTTP."""
         with serving("--clock", "manual", folder=folder) as served:
             clock = f"{served.url}/_emulator/clock"
+            assert served.process.stdout is not None
+            hint = next(line for line in served.process.stdout if "The clock is manual" in line)
             before = call(clock)
             advanced = call(clock, "POST", {"advance": 90})
             moved = call(clock, "POST", {"move_to": "2026-01-02T00:00:00Z"})
 
+        assert hint.endswith(f"with `pullqueue clock advance 60 --url {served.url}`\n")
         assert before == {"now": "2026-01-01T00:00:00+00:00", "manual": True, "next_change": None}
         assert advanced["now"] == "2026-01-01T00:01:30+00:00"
         assert moved["now"] == "2026-01-02T00:00:00+00:00"

@@ -80,7 +80,7 @@ class Client:
         try:
             return dict(json.loads(data))
         except (ValueError, TypeError, RecursionError):
-            raise self._stranger() from None
+            raise self._not_pullqueue() from None
 
     def read(self, verb: str, path: str, body: bytes | None = None) -> bytes:
         """Send a request and return the body of the response.
@@ -123,16 +123,16 @@ class Client:
             # The message may be that of the real service; the details are in `debugInfo`.
             details = str(error["errors"][0].get("debugInfo") or message)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return self._stranger()
+            return self._not_pullqueue()
         if message == HTTPStatus.NOT_FOUND.phrase:
-            return self._stranger()  # our routes name what is missing
+            return self._not_pullqueue()  # our routes name what is missing
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return ServerError(details, status=status)
         if error.get("status") == "INVALID_ARGUMENT":
             return InvalidValueError(_with_parameter_name(details), status=status)
         return RefusedError(details, status=status)
 
-    def _stranger(self) -> UnreachableError:
+    def _not_pullqueue(self) -> UnreachableError:
         return UnreachableError(
             f"the server at {self.url} is not a pullqueue, or another version: pass its address "
             f"with --url or {ADDRESS_VARIABLE}"

@@ -74,13 +74,12 @@ def server_url(_ctx: click.Context, _parameter: click.Parameter, address: str) -
 
 
 def _client(ctx: click.Context, parameter: click.Parameter, address: str) -> Client:
-    """Return the client of an address; a command of a group takes over that of the group."""
-    group = ctx.parent.params if ctx.parent else {}
+    """Return the client of an address; without --url, a command of a group uses the group's."""
     given = ctx.get_parameter_source("client") is ParameterSource.COMMANDLINE
-    if "client" in group and not given:
-        client: Client = group["client"]
-        return client
-    return Client(server_url(ctx, parameter, address))
+    if given or ctx.obj is None:
+        ctx.obj = Client(server_url(ctx, parameter, address))
+    client: Client = ctx.obj
+    return client
 
 
 def _keep_json(ctx: click.Context, _parameter: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's signature

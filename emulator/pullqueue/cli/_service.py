@@ -1,4 +1,4 @@
-"""What `pullqueue serve` needs around a server: logs, its secret, a port file, systemd, signals."""
+"""What `pullqueue serve` needs beside a server: logs, a secret, a port file, systemd, signals."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pullqueue.server.lifecycle import Server
 
 _POLL_SECONDS = 0.5
-"""How often the main thread looks up: where a lock cannot be interrupted, signals come then."""
+"""Interval of the checks for signals and for changes of the file."""
 _STOP_SECONDS = 3.0
-"""How long calls may take to finish when the server is to end."""
+"""Time that calls have to finish after the server was stopped."""
 _EXTRAS = ("verb", "path", "status")
-"""What the record of a request has beside its message."""
+"""Fields of the log record of a request, beside its message."""
 _SECRET_CHARACTERS = 32
 """Minimum length of a secret."""
 
@@ -42,7 +42,7 @@ _log = logging.getLogger("pullqueue.serve")
 class _Formatter(logging.Formatter):
     """Formats a record as a line of text, or as one JSON object per line.
 
-    Control characters, which forge lines and steer terminals, are escaped.
+    Control characters, which could forge lines or control a terminal, are escaped.
     """
 
     def __init__(self, *, as_json: bool) -> None:
@@ -107,7 +107,7 @@ def secret_of(path: Path) -> str:
 def _make_secret(path: Path) -> None:
     """Write a secret for its owner only; if several servers do so at once, all use the same one."""
     text = f"{secrets.token_hex(_SECRET_CHARACTERS)}\n"
-    # Whole before it has its name: nobody must find half a secret, now or after a full disk.
+    # The file is complete before it has its name: no other server reads half a secret.
     with NamedTemporaryFile("w", dir=path.parent) as whole:
         whole.write(text)
         whole.flush()
@@ -153,7 +153,7 @@ def _is_served(host: str, path: Path) -> bool:
     return True
 
 
-def tell_systemd(state: str) -> None:
+def notify_systemd(state: str) -> None:
     """Report a state to the service manager that started this process, if one did."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
@@ -169,7 +169,7 @@ def tell_systemd(state: str) -> None:
 
 
 class Signals:
-    """Whether the process was asked to end, or to reload its configuration."""
+    """The signals that stop the server, or reload its configuration."""
 
     def __init__(self) -> None:
         """Handle SIGINT and SIGTERM, which stop the server, and SIGHUP, which reloads the file."""
@@ -183,25 +183,25 @@ class Signals:
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), partial(_set, event))
 
-    def keep(self, state: ServerState, *, watch: bool) -> None:
-        """Do what a running server needs until it is to end."""
+    def wait(self, state: ServerState, *, watch: bool) -> None:
+        """Return once the server must stop; meanwhile sample its queues and reload its file."""
         threading.Thread(target=self._end_waits, args=(state.emulator,), daemon=True).start()
-        trouble = ""
+        problem = ""
         while not self._stopped.wait(_POLL_SECONDS):
             try:
                 state.tick()
-                trouble = ""
+                problem = ""
             except PullQueueError as error:
-                # Once, however long a store is away.
-                if str(error) != trouble:
-                    trouble = str(error)
-                    _log.warning("the depths of the queues cannot be read: %s", trouble)
-            asked = self._reload.is_set()
-            if asked:
-                # Before the file is read: who asks meanwhile may have changed it once more.
+                # Once, however long the store does not respond.
+                if str(error) != problem:
+                    problem = str(error)
+                    _log.warning("the depths of the queues cannot be read: %s", problem)
+            requested = self._reload.is_set()
+            if requested:
+                # Before the file is read: a signal meanwhile may follow another change.
                 self._reload.clear()
             if state.config_file is not None:
-                state.config_file.check(state.emulator, changes=watch, now=asked)
+                state.config_file.check(state.emulator, changes=watch, now=requested)
 
     def _end_waits(self, emulator: Emulator) -> None:
         """Close the store of a server that does not stop: calls may wait for a database."""
@@ -211,5 +211,5 @@ class Signals:
 
 
 def _set(event: threading.Event, *_signal: object) -> None:
-    """Handle a signal, in a thread: a handler may interrupt the very wait it is to end."""
+    """Handle a signal, in a thread: the handler may have interrupted the wait for the event."""
     threading.Thread(target=event.set).start()

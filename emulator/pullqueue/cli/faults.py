@@ -35,7 +35,7 @@ def list_(*, client: Client) -> None:
 
 
 @faults.command
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
 @click.argument("call", required=False, type=click.Choice(VERBS), metavar="[CALL]")
 @click.option(
     "--error",

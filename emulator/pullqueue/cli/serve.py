@@ -175,10 +175,10 @@ def serve(
             host_names=host_names,
         )
         with server, _service.port_file(port_file, server):
-            _greet(server, host=host, store=store, acl=acl)
-            _service.tell_systemd("READY=1")
-            signals.keep(server.state, watch=watch)
-            _service.tell_systemd("STOPPING=1")
+            _print_banner(server, host=host, store=store, acl=acl)
+            _service.notify_systemd("READY=1")
+            signals.wait(server.state, watch=watch)
+            _service.notify_systemd("STOPPING=1")
             if store == "memory" and (left := tasks_left(emulator)):
                 are = "is" if left == 1 else "are"
                 say(
@@ -196,7 +196,7 @@ def tasks_left(emulator: Emulator) -> int:
         return sum(queue.fetch_statistics().tasks for queue in emulator.queues)
 
 
-def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
+def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
     """Print the address of a running server, its queues, a command to try, store and clock."""
     from pullqueue.stores import without_password  # noqa: PLC0415 - imports the engine
 
@@ -210,7 +210,7 @@ def _greet(server: Server, *, host: str, store: str, acl: bool) -> None:
         say(f"{emulator.config.file}: {len(pull)} pull queue{'s' if len(pull) > 1 else ''}")
         for queue in pull:
             say(f"  {queue.name}{_notes(queue, acl=acl)}")
-        _print_attempt(server, pull, acl=acl)
+        _print_example(server, pull, acl=acl)
     else:
         say(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
     where = "memory, until the server stops" if store == "memory" else without_password(store)
@@ -240,7 +240,7 @@ def _notes(queue: Queue, *, acl: bool) -> str:
     return f" ({'; '.join(notes)})" if notes else ""
 
 
-def _print_attempt(server: Server, pull: list[Queue], *, acl: bool) -> None:
+def _print_example(server: Server, pull: list[Queue], *, acl: bool) -> None:
     """Print a command that adds a task, as somebody who may, if there is anybody."""
     queue, header = pull[0], ""
     if acl:

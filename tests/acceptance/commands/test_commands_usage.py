@@ -199,7 +199,7 @@ def test_a_clock_never_goes_back(run: Run) -> None:
 def test_a_missing_argument(run: Run) -> None:
     """Its values are listed one per line, indented with spaces."""
     assert run("faults", "add").err.splitlines()[-5:] == [
-        "pullqueue: Missing argument '{fail|lose_response|latency|empty_leases}'. Choose from:",
+        "pullqueue: Missing argument 'KIND'. Choose from:",
         "    fail,",
         "    lose_response,",
         "    latency,",

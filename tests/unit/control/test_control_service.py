@@ -366,7 +366,7 @@ def test_a_signal_during_a_reload(
             (signals._reload if len(asked) == 1 else signals._stopped).set()
 
     signals._reload.set()
-    signals.keep(ServerState(emulator, config_file=Asked(queue_yaml)), watch=False)
+    signals.wait(ServerState(emulator, config_file=Asked(queue_yaml)), watch=False)
 
     assert asked == [True, True]
 
