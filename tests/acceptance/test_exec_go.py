@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import socket
 import subprocess
 from http.client import HTTPConnection
 from pathlib import Path
@@ -14,6 +13,7 @@ from threading import Event
 import pytest
 from executing import QUEUE_YAML, run, start
 from programs import program
+from served import free_port
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parents[1] / "samples" / "go_worker"
@@ -75,12 +75,6 @@ def test_every_call(app: Path, folder: Path) -> None:
     listening, line = errors.splitlines()
     assert listening.startswith("pullqueue listening on ")
     assert line.endswith(" INFO: a line of the log")
-
-
-def free_port() -> int:
-    """Return a port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def answer_of(port: int, path: str) -> str:

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from socket import create_server
 from urllib.request import Request, urlopen
 
 import pytest
+from served import free_port
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "counter"
 
@@ -43,12 +43,6 @@ def running(command: list[str], folder: Path, **variables: str) -> Iterator[subp
     finally:
         process.terminate()
         process.communicate(timeout=60)
-
-
-def free_port() -> int:
-    """Return a port that nothing listens on."""
-    with create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def read_until(process: subprocess.Popen[str], pattern: str) -> str:

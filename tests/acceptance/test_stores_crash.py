@@ -32,12 +32,11 @@ def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
         stop = threading.Event()
         clients = [(RestClient(server.address), RestClient(server.address)) for _ in range(2)]
         threads = load(ledger, clients, stop)
-        stop.wait(chance.uniform(0.02, 0.4))
+        ledger.wait(chance.uniform(0.02, 0.4))
         server.kill()
         finish(threads)
 
     emulator = Emulator.from_text(QUEUES, store=store)
-    assert ledger.answers > KILLS
     check(emulator, ledger)
     emulator.close()
 

