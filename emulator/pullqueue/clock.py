@@ -52,6 +52,8 @@ def from_usec(usec: int) -> datetime:
 
 
 def _shown(value: object) -> object:
+    if isinstance(value, float):
+        return f"{value:.15g}"  # without the `.0` of a whole number
     return f'"{value}"' if isinstance(value, str) else value
 
 
@@ -81,7 +83,7 @@ class MovableClock(Clock):
         """
         step_usec = duration_usec(by)
         if step_usec < 0:
-            raise ClockError(f"cannot advance by {by}: a clock never goes back")
+            raise ClockError(f"cannot advance by {_shown(by)}: a clock never goes back")
         with self._lock:
             return self._checked_move(self.now_usec() + step_usec)
 
@@ -164,5 +166,5 @@ def duration_usec(duration: float | timedelta) -> int:
         return timedelta(seconds=duration) // _ONE_USEC
     except (OverflowError, ValueError):
         raise ClockError(
-            f"{duration} is not a valid duration: pass a finite number of seconds"
+            f"{_shown(duration)} is not a valid duration: pass a finite number of seconds"
         ) from None

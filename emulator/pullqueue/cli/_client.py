@@ -156,5 +156,12 @@ def given(fields: Mapping[str, object]) -> Json:
 
 
 def queue_path(*names: str) -> str:
-    """Return the path of a queue, or of something of it: `queue_path("orders", "tasks")`."""
+    """Return the path of a queue, or of something of it: `queue_path("orders", "tasks")`.
+
+    Raises:
+        UsageError: no queue or task can have such a name.
+    """
+    for name in names:
+        if not name or "/" in name:
+            raise click.UsageError(f'"{name}" is not a valid name of a queue or task')
     return "/".join(["/queues", *(quote(name, safe="") for name in names)])

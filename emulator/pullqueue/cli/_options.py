@@ -112,7 +112,7 @@ def complete_queue(
     ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the names of a running server's pull queues that begin with what was typed."""
-    queues = _found(ctx, "/queues", "queues")
+    queues = _found(ctx, "queues")
     return _items([queue for queue in queues if queue["mode"] == "pull"], incomplete)
 
 
@@ -120,15 +120,15 @@ def complete_task(
     ctx: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return names of tasks in the queue that begin with what was typed."""
-    path = queue_path(ctx.params.get("queue") or "", "tasks")
+    queue = ctx.params.get("queue") or ""
     state = "exhausted" if ctx.info_name == "requeue" else None
-    tasks = _found(ctx, path, "tasks", search=incomplete, state=state, limit=1000)
+    tasks = _found(ctx, "tasks", queue, "tasks", search=incomplete, state=state, limit=1000)
     return _items(tasks, incomplete)
 
 
-def _found(ctx: click.Context, path: str, field: str, **query: object) -> list[Json]:
+def _found(ctx: click.Context, field: str, *names: str, **query: object) -> list[Json]:
     try:
-        found: list[Json] = ctx.params["client"].get(path, **query)[field]
+        found: list[Json] = ctx.params["client"].get(queue_path(*names), **query)[field]
     except click.ClickException:
         return []
     return found

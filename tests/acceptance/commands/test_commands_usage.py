@@ -165,9 +165,28 @@ def test_values_that_the_server_checks(run: Run, order: tuple[str, ...], message
 
 
 @pytest.mark.parametrize(
+    ("order", "name"),
+    [
+        (("stats", ""), ""),
+        (("tasks", "list", "a/b"), "a/b"),
+        (("tasks", "get", "pull", ""), ""),
+        (("tasks", "extend", "pull", "a/b"), "a/b"),
+        (("wait", "--empty", ""), ""),
+    ],
+)
+def test_names_that_no_path_can_have(run: Run, order: tuple[str, ...], name: str) -> None:
+    """They are wrong usage, and do not lead to another route."""
+    done = run(*order)
+
+    assert done.status == 2
+    assert done.err.endswith(f'pullqueue: "{name}" is not a valid name of a queue or task\n')
+
+
+@pytest.mark.parametrize(
     "order",
     [
         ("clock", "move-to", "2025-01-01T00:00:00Z"),
+        ("clock", "advance", "999999999999999"),
         ("tasks", "add", "pull", "x", "--name", "a"),
         ("tasks", "extend", "pull", "a"),
         ("tasks", "get", "pull", "b"),
@@ -183,6 +202,14 @@ def test_what_the_state_of_the_server_forbids(
     emulator.queue("pull").add(name="a")
 
     assert run(*order).status == 1
+
+
+def test_spans_that_are_too_long(run: Run) -> None:
+    """The message has the number as it was written."""
+    assert 'BY is "9999' in run("clock", "advance", "9" * 400).err
+    assert run("clock", "advance", "999999999999999").err == (
+        "pullqueue: 999999999999999 is not a valid duration: pass a finite number of seconds\n"
+    )
 
 
 def test_a_clock_never_goes_back(run: Run) -> None:
@@ -304,6 +331,7 @@ def test_completion_of_queues(emulator: Emulator) -> None:
         assert _completed(server, "tasks", "list", "") == ["plain,pull", "plain,other"]
         assert _completed(server, "tasks", "get", "pull", "ta") == ["plain,task-1"]
         assert _completed(server, "tasks", "requeue", "pull", "") == [""]
+        assert _completed(server, "tasks", "get", "a/b", "") == [""]
         assert _completed(server, "he") == ["plain,help"]
 
 
