@@ -214,6 +214,9 @@ def test_every_page_can_be_read_by_all(
             assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width
         assert "pwned" not in site.browser.title, page
         assert site.browser.find_elements(By.CSS_SELECTOR, "main img, main script") == []
+        # A part that is replaced finds the control that had the focus by its id.
+        controls = ":is(a, button, input:not([type=hidden]), summary, [tabindex]):not([id])"
+        assert site.browser.find_elements(By.CSS_SELECTOR, f"[data-live] {controls}") == [], page
     site.open("/queues/pull/tasks/task-leased?view=text")
     assert EVIL in json.loads(site.text("pre.payload"))["text"]
     # The page that is not there is answered so.

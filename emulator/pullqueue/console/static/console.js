@@ -46,7 +46,7 @@
 
   const say = (text) => {
     const note = document.createElement("p");
-    note.className = "notice error";
+    note.className = "notice error said";
     note.textContent = text;
     status.replaceChildren(note);
   };
@@ -69,8 +69,8 @@
       for (const old of document.getElementsByName(TOKEN)) old.value = token;
       return copy;
     } catch (error) {
-      const why = error instanceof TypeError ? "The server does not respond" : "This page cannot be refreshed";
-      if (!lost) say(`${why} (${error.message}). It shows what was known before.`);
+      const why = error instanceof TypeError ? "The server does not respond" : `This page cannot be refreshed (${error.message})`;
+      if (!lost) say(`${why}. The page shows what was known before.`);
       setLost(true);
       return null;
     }
@@ -78,10 +78,9 @@
 
   // Loads the page that asks for the least. If it cannot be loaded, what was begun stays as it is.
   const check = async () => {
-    if (await load(document.getElementById("to-clock").href)) return true;
-    dialog.close();
-    scrollTo(0, 0);
-    return false;
+    const copy = await load(document.getElementById("to-clock").href);
+    if (!copy) dialog.close();
+    return copy !== null;
   };
 
   const refresh = async () => {
@@ -120,7 +119,6 @@
     const question = copy.getElementById("confirm");
     if (!question) {
       say(copy.querySelector("main .notice")?.textContent ?? `status ${answer.status}`);
-      scrollTo(0, 0);
       return;
     }
     question.removeAttribute("id");
