@@ -518,7 +518,10 @@ def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
     assert site.browser.current_url.endswith("/queues/pull?tag=t0&sort=name&order=desc")
     site.wait_for_rows(2)
 
+    site.click("#bulk-delete")
+    site.wait_for("No task is selected", "#status")
     site.click("#select-page")
+    assert site.text("#status") == ""
     assert site.find("#select-n8").is_selected()
     site.click("#select-page")
     site.click("#select-all")
@@ -651,7 +654,7 @@ def test_faults(site: Site, emulator: Emulator) -> None:
     Select(site.find("#call")).select_by_visible_text("lease_tasks")
     site.fill("#times", "0")
     site.press("Set fault")
-    site.wait_for("0 is not valid: use a number from 1", "#times-wrong")
+    site.wait_for("0 is not valid: use a whole number from 1", "#times-wrong")
     site.fill("#times", "3")
     site.press("Set fault")
     site.wait_for("The fault is set.", "#status")

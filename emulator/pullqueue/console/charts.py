@@ -88,16 +88,14 @@ def _columns(
     """Return the values at up to 60 places of the chart, each for the width it applies to."""
     places = {min(int(x * _COLUMNS / WIDTH), _COLUMNS - 1): n for n, x in enumerate(xs)}
     found = []
-    ends = [*list(places)[1:], _COLUMNS]
-    for (column, place), end in zip(places.items(), ends, strict=True):
+    for (column, place), end in zip(places.items(), [*list(places)[1:], _COLUMNS], strict=True):
         depth = depths[place]
         text = (
             f"{times[place]:%H:%M:%S} UTC: {count_tasks(depth['tasks'])}, "
             f"{depth['available']} available, {depth['leased']} leased"
         )
-        x = column * WIDTH / _COLUMNS
-        if end > column:
-            found.append(Column(x, end * WIDTH / _COLUMNS - x, text))
+        step = WIDTH / _COLUMNS
+        found.append(Column(column * step, (end - column) * step, text))
     return found
 
 

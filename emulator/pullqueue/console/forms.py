@@ -109,8 +109,8 @@ class Form:
             except ValueError:
                 found[name] = math.nan
             if not least <= found[name] <= most:
-                allowed = f"use a number from {least} to {most:.15g}"
-                self.errors[name] = f"{text:.40} is not valid: {allowed}"
+                allowed = f"a {'whole ' * (kind is int)}number from {least} to {most:.15g}"
+                self.errors[name] = f"{text:.40} is not valid: use {allowed}"
         if self.errors:
             raise FormError(self.errors)
         return found

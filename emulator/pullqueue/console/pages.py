@@ -202,7 +202,6 @@ class Pages:
         return self._question(
             f"Purge {queue}?",
             f"This deletes {count_tasks(tasks)}: all of the queue, leased ones included.",
-            action=url_for("console.do_purge", queue=queue),
             back=url_for("console.queue", queue=queue),
         )
 
@@ -244,7 +243,6 @@ class Pages:
             f"Delete {requests}?",
             "This deletes the record of all requests, whatever the filter is. "
             "Tasks are not changed.",
-            action=url_for("console.do_clear_requests"),
             back=url_for("console.requests"),
         )
 
@@ -254,7 +252,6 @@ class Pages:
             "Load a snapshot?",
             f"This deletes {self._contents()}, names and history of all queues. "
             "They are replaced with those of the file.",
-            action=url_for("console.do_load_snapshot"),
             back=url_for("console.server"),
             asks_for_file=True,
         )
@@ -265,7 +262,6 @@ class Pages:
             "Reset the emulator?",
             f"This deletes {self._contents()}, names, history, requests and faults of all queues. "
             "Configuration and clock are not changed.",
-            action=url_for("console.do_reset"),
             back=url_for("console.server"),
         )
 

@@ -141,6 +141,7 @@
   document.addEventListener("click", (event) => {
     const target = event.target.closest("a, button, input");
     if (!target) return;
+    if (!lost) status.querySelector(".said")?.remove();
     if (target.matches("[data-copy]")) copyText(target).catch(() => say("The browser does not permit to copy."));
     else if (target.matches("[data-cancel]") && dialog.open) {
       event.preventDefault();
