@@ -14,10 +14,8 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from linting import MAIN, git, run, write
+from linting import MAIN, git, pullqueue, run, write
 
-from pullqueue.cli.lint import convert
 from pullqueue.lint.reporters import FORMATS
 
 BAD = "queue:\n- name: jobs\n  mode: pull\n- name: mail\n  rate: 0\n"
@@ -378,6 +376,6 @@ def test_mode_and_line_ends_are_kept(folder: Path) -> None:
     assert path.read_bytes() == FIXED.replace("\n", "\r\n").encode()
     assert path.stat().st_mode & 0o7777 == 0o640
     write(folder / "queue.xml", "<queue-entries></queue-entries>")
-    assert CliRunner().invoke(convert, ["queue.xml", "-o", "new.yaml"]).exit_code == 0
+    assert pullqueue("convert", "queue.xml", "-o", "new.yaml").exit_code == 0
     write(folder / "other", "")
     assert (folder / "new.yaml").stat().st_mode == (folder / "other").stat().st_mode

@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
+from linting import pullqueue
 from packaging.requirements import Requirement
-
-from pullqueue.cli.lint import lint, schema
 
 ROOT = Path(__file__).parents[2]
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
@@ -33,7 +31,7 @@ def test_hook_takes_queue_yaml_files_and_runs(hook: dict[str, Any], tmp_path: Pa
     path.write_text("queue:\n- name: mail\n  rate: 0\n")
     program, command, *options = shlex.split(hook["entry"])
     assert (program, command) == ("pullqueue", "lint")
-    assert CliRunner().invoke(lint, [*options, *hook["args"], str(path)]).exit_code == 0
+    assert pullqueue("lint", *options, *hook["args"], str(path)).exit_code == 0
     assert ("0/s" in path.read_text()) == ("--fix" in options)
 
 
@@ -47,7 +45,7 @@ def test_hook_takes_no_file_name_for_an_option(
     path.parent.mkdir()
     path.write_text("queue:\n- name: a_b\n  rate: 1/s\n")
     options = shlex.split(hook["entry"])[2:]
-    assert CliRunner().invoke(lint, [*options, *hook["args"], str(path)]).exit_code == 1
+    assert pullqueue("lint", *options, *hook["args"], str(path)).exit_code == 1
 
 
 ISOLATED = """
@@ -88,12 +86,10 @@ def test_hook_installs_what_the_linter_needs(hook: dict[str, Any], tmp_path: Pat
 
 def test_problem_matcher_reads_the_full_format() -> None:
     """GitHub's problem matcher finds file, line, column, severity, code and message."""
-    (matcher,) = json.loads(CliRunner().invoke(schema, ["--problem-matcher"]).stdout)[
-        "problemMatcher"
-    ]
+    (matcher,) = json.loads(pullqueue("schema", "--problem-matcher").stdout)["problemMatcher"]
     cases = sorted((ROOT / "tests" / "lint_cases").glob("pull_*.yaml"))
-    full = CliRunner().invoke(lint, [*map(str, cases), "--format", "full"]).stdout
-    lines = CliRunner().invoke(lint, [*map(str, cases), "--format", "jsonl"]).stdout.splitlines()
+    full = pullqueue("lint", *map(str, cases), "--format", "full").stdout
+    lines = pullqueue("lint", *map(str, cases), "--format", "jsonl").stdout.splitlines()
     first, second = (re.compile(pattern["regexp"]) for pattern in matcher["pattern"])
     text = full.splitlines()
     read = [

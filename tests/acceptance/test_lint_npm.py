@@ -16,9 +16,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from click.testing import CliRunner
+from linting import pullqueue
 
-from pullqueue.cli.lint import lint
 from pullqueue.config.schema import draft_7, schema_bytes, schema_errors
 
 CASES = Path(__file__).parents[1] / "lint_cases"
@@ -240,7 +239,7 @@ def test_sarif_is_valid_by_its_schema(node_modules: Path) -> None:
     path = node_modules / "@microsoft" / "sarif-multitool-linux" / "sarif-2.1.0.json"
     validator = jsonschema.Draft202012Validator(json.loads(path.read_bytes()))
     cases = [str(path) for path in sorted(CASES.glob("*.yaml"))]
-    report = json.loads(CliRunner().invoke(lint, [*cases, "--format", "sarif"]).stdout)
+    report = json.loads(pullqueue("lint", *cases, "--format", "sarif").stdout)
     assert [error.message for error in validator.iter_errors(report)] == []
     (run,) = report["runs"]
     assert run["tool"]["driver"]["informationUri"]

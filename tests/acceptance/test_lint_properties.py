@@ -6,11 +6,10 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from linting import run
 
-from pullqueue.cli.lint import lint
 from pullqueue.config import loads
 from pullqueue.config.check import CheckResult, check
 from pullqueue.config.findings import Severity
@@ -119,9 +118,7 @@ def test_any_bytes_are_checked(data: bytes) -> None:
 @given(ANYTHING)
 def test_the_command_ends_with_0_or_1(text: str) -> None:
     """The command itself fails on no text at all."""
-    done = CliRunner().invoke(
-        lint, ["-", "--format", "json"], input=text.encode(errors="replace"), catch_exceptions=False
-    )
+    done = run("-", "--format", "json", stdin=text.encode(errors="replace"))
     assert done.exit_code in {0, 1}
     assert isinstance(json.loads(done.stdout), list)
 

@@ -11,11 +11,11 @@ import click
 
 from pullqueue.config.settings import PROFILES
 from pullqueue.config.text import escaped
+from pullqueue.error_codes import EXIT_REFUSED
 from pullqueue.lint.reporters import FORMATS
 
 if TYPE_CHECKING:
     from pullqueue.config.rules import Rule, RuleDocs
-    from pullqueue.lint.options import Arguments
 
 _OFF = "off"
 _FIXES = {
@@ -94,8 +94,7 @@ _FIXES = {
 @click.option(
     "--stdin-filename", default="<stdin>", metavar="NAME", help="File name of the input of `-`."
 )
-@click.pass_context
-def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as click passes them
+def lint(**options: Any) -> int:  # noqa: ANN401 - as click passes them
     """Check queue.yaml files.
 
     Without arguments, check those in this folder and below it. A RULE is a name
@@ -113,8 +112,7 @@ def lint(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as cl
     from pullqueue.lint.command import run  # noqa: PLC0415 - only a run needs it
     from pullqueue.lint.options import Arguments  # noqa: PLC0415 - the same
 
-    arguments: Arguments = Arguments(**options)
-    ctx.exit(run(arguments))
+    return run(Arguments(**options))
 
 
 @click.command
@@ -178,8 +176,7 @@ def _severity(rule: Rule) -> str:
     help="File to write. Default: standard output.",
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
-@click.pass_context
-def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: bool) -> None:
+def convert(*, queue_xml: str, output: Path | None, force: bool) -> int:
     """Convert a queue.xml (`-` is standard input) to queue.yaml.
 
     Report on standard error what is dropped, and what production would refuse in the result.
@@ -210,7 +207,7 @@ def convert(ctx: click.Context, queue_xml: str, *, output: Path | None, force: b
     else:
         files.replace_file(output, text.encode())
     wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
-    ctx.exit(1 if dropped or wrong else 0)
+    return EXIT_REFUSED if dropped or wrong else 0
 
 
 @click.command

@@ -207,7 +207,13 @@ def test_reloading(run: Run, queue_yaml: Path) -> None:
     ]
     assert run("reload").out == "no queue changed\n"
     queue_yaml.write_text("queue: [")
-    assert "queue.yaml:1" in run("reload").err
+    broken = run("reload")
+    assert broken.status == 1
+    assert "queue.yaml:1" in broken.err
+    queue_yaml.unlink()
+    missing = run("reload")
+    assert missing.status == 3
+    assert "no such file or directory" in missing.err
 
 
 def test_refusals_say_what_was_wrong(run: Run) -> None:
