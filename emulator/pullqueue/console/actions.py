@@ -30,8 +30,6 @@ from pullqueue.tasks import NewTask, count_tasks, why_in_use
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": DAY_SECONDS}
 _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
 _BATCH = 100
-_LEASE_SECONDS = 60
-"""How long a lease is if the form does not say."""
 
 
 class Actions:
@@ -73,14 +71,13 @@ class Actions:
         """Release a task."""
         body = {"lease_seconds": 0}
         changed = self._ask("changeLease", body=body, queue=queue, task=task)["task"]
-        after = (
-            ", and is exhausted: that was its last lease" if changed["state"] == EXHAUSTED else ""
-        )
-        return f"Task {task} was released{after}."
+        if changed["state"] == EXHAUSTED:
+            return f"Task {task} was released, and is exhausted: that was its last lease."
+        return f"Task {task} was released."
 
     def extend(self, form: Form, queue: str, task: str) -> str:
         """Change the end of a lease."""
-        body = {"lease_seconds": _LEASE_SECONDS} | form.given("lease_seconds")
+        body = form.given("lease_seconds")
         changed = self._ask("changeLease", body=body, queue=queue, task=task)["task"]
         return f"The lease ends at {instant(changed['eta'])}."
 
@@ -95,10 +92,9 @@ class Actions:
         text = f"{_DONE.get(form.text('action'), 'Changed')} {count_tasks(changed)}."
         if failed:
             name, why = next(iter(failed.items()))
+            count = count_tasks(len(failed))
             least = "At least " if len(failed) >= MOST_FAILED else ""
-            text += (
-                f" {least}{count_tasks(len(failed))} could not be changed, such as {name}: {why}"
-            )
+            text += f" {least}{count} could not be changed, such as {name}: {why}"
         return Notice(text=text, is_error=bool(failed))
 
     def purge(self, _form: Form, queue: str) -> str:
