@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner, Result
 
-from pullqueue import Emulator, Queue
+from pullqueue import Emulator, NewTask, Queue, TransientError
 from pullqueue.gtaskqueue.command import gtaskqueue
 from pullqueue.server.lifecycle import Server
+from pullqueue.testing import Faults
 
 Run = Callable[..., Result]
 
@@ -75,6 +76,18 @@ def test_clearing(run: Run, queue: Queue) -> None:
     for most, deleted in (("5", 5), ("1000", 125), ("1", 0)):
         shown = run("clear", "--max_delete", most).stdout
         assert json.loads(shown[shown.index("{") :]) == {"deleted": deleted}
+
+
+def test_clearing_what_cannot_be_deleted(run: Run, server: Server, queue: Queue) -> None:
+    """What one call cannot delete the next one tries; where none can be deleted it ends."""
+    queue.add_many([NewTask(name="a"), NewTask(name="b")])
+    Faults(server.emulator).fail("delete_tasks", TransientError, after=1)
+
+    done = run("clear")
+
+    assert done.exit_code == 1
+    assert "none of 1 tasks can be deleted" in done.stderr
+    assert [task.name for task in queue.list_tasks()] == ["b"]
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pullqueue import Queue
+from pullqueue import Queue, TransientError
 from pullqueue.engine.events import EventKind
 from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pullqueue.server.lifecycle import Server
+from pullqueue.testing import Faults
 
 SCRIPT = Path(sys.executable).with_name("gtaskqueue_puller")
 
@@ -316,3 +317,33 @@ def test_no_queue_to_empty(pull: Pull, flag: str, reason: str) -> None:
 
     assert done.exit_code == 1
     assert reason in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("verb", "flags", "logged", "left"),
+    [
+        ("lease_tasks", ["--num_tasks=2"], "no task could be leased: ", 0),
+        ("modify_task_lease", ["--lease_secs=1"], "task a: the lease is not extended: ", 0),
+        ("delete_tasks", [], "task a: is done, but not deleted: ", 1),
+    ],
+)
+def test_a_server_that_fails_for_a_while(
+    pull: Pull,
+    server: Server,
+    queue: Queue,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    verb: str,
+    flags: list[str],
+    logged: str,
+    left: int,
+) -> None:
+    """It is logged, and the work goes on; what cannot be deleted stays until its lease ends."""
+    queue.add(b"work", name="a")
+    after = 1 if verb == "lease_tasks" else 0
+    Faults(server.emulator).fail(verb, TransientError, after=after, times=1)
+
+    pull("import time; time.sleep(0.7)", "--min_running_tasks=1", *flags)
+
+    assert len(queue.list_tasks()) == left
+    assert [line for line in caplog.messages if line.startswith(logged)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from base64 import b64encode
 
 import grpc
 import pytest
 from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi
 
 from pullqueue import Emulator, Limits, ServerAddressError
+from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.methods import METHODS
 from pullqueue.server.lifecycle import Server
 
@@ -90,3 +92,24 @@ def test_another_emulator(server: Server, api: GrpcApi) -> None:
     assert api.call("GetQueue", {"name": f"{LOCATION}/queues/other"})["state"] == "RUNNING"
     with pytest.raises(ApiRefused, match="NOT_FOUND"):
         api.call("GetQueue", {"name": PULL})
+
+
+def test_a_time_that_json_cannot_express(api: GrpcApi) -> None:
+    """It is an INVALID_ARGUMENT with the name of its field."""
+    method = next(method for method in METHODS if method.name == "CancelLease")
+    message = message_class(method.request)(name=f"{PULL}/tasks/one")
+
+    for seconds, nanos in ((0, 2 * 10**9), (10**12, 0)):
+        message.schedule_time.seconds, message.schedule_time.nanos = seconds, nanos
+        with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: schedule_time is not a valid time"):
+            api.send(method, message.SerializeToString())
+
+
+def test_many_errors_of_a_queue_yaml(api: GrpcApi) -> None:
+    """The message is cut to what fits the metadata of a response."""
+    text = "queue:\n" + "- name: a b\n" * 200
+    body = {"data": b64encode(text.encode()).decode()}
+
+    with pytest.raises(ApiRefused, match=r"^INVALID_ARGUMENT: (?s:.*)\.\.\.$") as refused:
+        api.call("UploadQueueYaml", {"appId": "app", "httpBody": body})
+    assert 1000 < len(str(refused.value)) < 2000

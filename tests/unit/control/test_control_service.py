@@ -464,3 +464,11 @@ def test_verbs_in_metrics(control: ControlClient, server: Server) -> None:
     assert [line for line in lines if line.startswith("pullqueue_requests_total")] == [
         'pullqueue_requests_total{verb="other",status="405"} 10.0'
     ]
+
+
+def test_parameters_of_a_route_without_any(control: ControlClient) -> None:
+    """They are refused, so that a misspelt route is not taken for another one."""
+    reply = control.get("/health?verbose=1")
+
+    assert reply.status == 400
+    assert reply.message == 'there is no parameter "verbose": this route takes none'

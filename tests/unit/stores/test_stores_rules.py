@@ -379,3 +379,42 @@ def test_export_and_restore(emulator: Emulator, url: str, clock: ManualClock) ->
     clock.advance(10)
     assert [task.retry_count for task in limited.lease_tasks(10, 1)] == [2]
     target.close()
+
+
+def test_what_is_exported(emulator: Emulator, queue: Queue, clock: ManualClock) -> None:
+    """The tasks, the exhausted ones and the names in use, by queue."""
+    limited = emulator.queue("limited")
+    queue.add(name="stays")
+    queue.add(name="deleted")
+    limited.add(b"work", name="gone")
+    for _ in range(2):
+        limited.lease_tasks(10, 1)
+        clock.advance(150)
+    queue.delete_tasks("deleted")
+
+    contents = emulator.export()
+
+    assert [task.name for task in contents["pull"].tasks] == ["stays"]
+    assert {*contents["pull"].tombstones} == {"deleted"}
+    assert contents["limited"].tasks == []
+    assert [(task.name, task.payload) for task in contents["limited"].exhausted] == [
+        ("gone", b"work")
+    ]
+
+
+def test_the_lease_rate(url: str, clock: ManualClock) -> None:
+    """A lease beyond the rate returns nothing and counts for no task, until a second has passed."""
+    emulator = Emulator(config_of(2), clock=clock, limits=Limits(leases_per_second=2), store=url)
+    emulator.reset()
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask()] * 4)
+
+    leases = [queue.lease(60, 1) for _ in range(3)]
+    clock.advance(1)
+
+    assert [(len(lease.tasks), lease.rate_limited) for lease in leases] == [
+        *((1, False), (1, False), (0, True)),
+    ]
+    assert len(queue.lease_tasks(60, 1)) == 1
+    assert queue.fetch_statistics().leased == 3
+    emulator.close()

@@ -128,6 +128,13 @@ def test_added_says_how_many_tasks(queue: Queue) -> None:
         assert_added(queue, tag="x", count=2)
 
 
+def test_added_too_few(queue: Queue) -> None:
+    """Where all tasks are as expected, but not as many, there are no misses to show."""
+    queue.add(tag="x")
+    with pytest.raises(AssertionError, match=r"^expected 2 tasks .*, but found 1(?!.*misses)"):
+        assert_added(queue, tag="x", count=2)
+
+
 def test_added_refuses_a_payload_that_no_task_has(queue: Queue) -> None:
     """A dict is never the payload of a task, so `count=0` would always hold."""
     payload: Any = {"n": 1}

@@ -102,6 +102,27 @@ def test_a_worker_that_counts_twice(emulator: Emulator, app: App) -> None:
     }
 
 
+def test_a_worker_that_fails_when_it_is_killed(emulator: Emulator, app: App) -> None:
+    """An error that takes the place of the crash is reported, with the calls until then."""
+
+    def work() -> None:
+        tasks = []
+        try:
+            tasks = app.queue.lease_tasks_by_tag(60, 1, tag="red")
+            app.queue.delete_tasks(tasks)
+        except BaseException:  # noqa: BLE001 - as code that cleans up does
+            raise OSError("cannot close") from None
+
+    def start() -> None:
+        app.queue.add(tag="red")
+
+    with pytest.raises(CrashTestError, match="OSError: cannot close") as caught:
+        crash_test(emulator, work, setup=start, check=lambda: True)
+    failure = caught.value.failures[0]
+    assert (failure.crash, failure.call_number) == (Crash.BEFORE, 1)
+    assert failure.calls == ('lease_tasks_by_tag(60, 1, tag="red") on queue "work"',)
+
+
 def test_a_worker_that_retries_a_lost_answer(emulator: Emulator, app: App) -> None:
     """A worker that lives on after a lost answer is not taken for dead."""
     lives = []
