@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
+import jwt
 import pytest
 from cloudtasks_api import LOCATION, PULL, ApiRefused, Call, GrpcApi, RestApi, refused
+from control_client import ControlClient
 
-from pullqueue import Emulator, ManualClock
+from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.api.tokens import SCOPES as TASKQUEUE_SCOPES
+from pullqueue.cloudtasks.access import AUDIENCE
 from pullqueue.cloudtasks.methods import METHODS
 from pullqueue.server.lifecycle import Server
 
@@ -147,6 +150,32 @@ class TestAccess:
         for text in (token, "a.b.c", "x"):
             with refused("UNAUTHENTICATED", "Invalid Credentials"):
                 RestApi(server, text).call("GetQueue", {"name": PULL})
+
+    @pytest.mark.parametrize(
+        ("changes", "valid"),
+        [
+            ({}, True),
+            ({"sub": WORKER}, True),
+            ({"sub": OTHER}, False),
+            ({"scope": 17}, False),
+            ({"aud": "https://elsewhere.example/"}, False),
+        ],
+    )
+    def test_a_token_that_its_holder_signed(
+        self, server: Server, changes: dict[str, object], *, valid: bool
+    ) -> None:
+        """It is for Cloud Tasks, and for nobody else than the owner of the key."""
+        key = ControlClient(server).post("/credentials", {"email": WORKER}).body
+        now = SystemClock().now_usec() // 1_000_000
+        claims = {"iss": WORKER, "aud": AUDIENCE, "iat": now, "exp": now + 60, **changes}
+        headers = {"kid": key["private_key_id"]}
+        api = RestApi(server, jwt.encode(claims, key["private_key"], "RS256", headers))
+
+        if valid:
+            assert api.call("GetQueue", {"name": PULL})["name"] == PULL
+        else:
+            with refused("UNAUTHENTICATED"):
+                api.call("GetQueue", {"name": PULL})
 
     def test_the_details(self, server: Server) -> None:
         """They are about fields of a request, which a token is not."""

@@ -1,0 +1,127 @@
+"""What the console's forms do and report, without a browser."""
+
+from __future__ import annotations
+
+from html import unescape
+
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from pullqueue import Emulator, Limits, ManualClock, NewTask
+from pullqueue.control.state import ServerState
+from pullqueue.server.app import create_app
+
+CONFIG = """\
+queue:
+- {name: pull, mode: pull}
+- {name: once, mode: pull, retry_parameters: {task_retry_limit: 1}}
+"""
+
+
+@pytest.fixture
+def state() -> ServerState:
+    """Return the state of a server on which one lease a second is permitted."""
+    limits = Limits(leases_per_second=1)
+    return ServerState(Emulator.from_text(CONFIG, clock=ManualClock(), limits=limits))
+
+
+class Console:
+    """The console, used without a browser."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._client: FlaskClient = create_app(state.emulator, state=state).test_client()
+        self._token = state.token
+
+    def send(self, path: str, **fields: str) -> str:
+        """Send a form and return the page that follows."""
+        form = {"pullqueue_token": self._token, **fields}
+        sent: TestResponse = self._client.post(f"/console{path}", data=form)
+        return self.page(sent.headers["Location"])
+
+    def page(self, path: str) -> str:
+        """Return a page."""
+        return unescape(self._client.get(path).text)
+
+
+@pytest.fixture
+def console(state: ServerState) -> Console:
+    """Return the console of that server."""
+    return Console(state)
+
+
+def test_leases_without_tasks(console: Console, state: ServerState) -> None:
+    """The reason is shown: there is none, or too many leases were requested."""
+    assert "No task was leased: none is available." in console.send("/queues/pull/lease")
+    state.emulator.queue("pull").add()
+
+    assert "too many lease calls in one second" in console.send("/queues/pull/lease")
+
+
+@pytest.mark.parametrize("eta", ["2026-01-01T01:00", "2026-01-01T02:00:00+01:00"])
+def test_a_task_with_an_eta(console: Console, state: ServerState, eta: str) -> None:
+    """A time without a time zone is in UTC, as the console shows times."""
+    assert "Task a was added." in console.send("/queues/pull/add", name="a", eta=eta)
+
+    task = state.emulator.queue("pull").get_task("a")
+    assert task.eta.isoformat() == "2026-01-01T01:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"eta": "2026-01-01T01:00", "countdown": "5"}, "enter either an ETA or a delay"),
+        ({"eta": "soon"}, "not a valid time: use one such as 2026-01-01T00:00:00"),
+    ],
+)
+def test_a_time_that_is_not_valid(
+    console: Console, state: ServerState, fields: dict[str, str], message: str
+) -> None:
+    """It is refused beside its field, and nothing is added."""
+    assert message in console.send("/queues/pull/add", **fields)
+    assert state.emulator.queue("pull").list_tasks() == []
+
+
+def test_tasks_that_cannot_be_changed(console: Console, state: ServerState) -> None:
+    """The others are changed, and the reason is shown."""
+    state.emulator.queue("pull").add_many([NewTask(name="a"), NewTask(name="b")])
+    state.emulator.queue("pull").lease_tasks(60, 1)
+
+    page = console.send("/change", action="release", task="pull/a")
+    assert "Released 1 task." in page
+
+    page = console.send("/change", action="release", task="pull/b")
+    assert "Released 0 tasks. 1 task could not be changed, such as b: " in page
+
+
+def test_nothing_is_selected(console: Console) -> None:
+    """The page says what to do."""
+    page = console.send("/change", action="delete")
+
+    assert "No task is selected: select some, or all that match." in page
+
+
+def test_faults_are_removed(console: Console, state: ServerState) -> None:
+    """One by its number, or all at once."""
+    for _ in range(3):
+        console.send("/faults", kind="fail", call="add", error="TransientError")
+
+    assert "Fault 1 is removed." in console.send("/faults/remove", number="1")
+    assert len(state.faults.list()) == 2
+    assert "All faults are removed." in console.send("/faults/remove", number="all")
+    assert state.faults.list() == []
+
+
+def test_a_binary_payload_of_an_exhausted_task(console: Console, state: ServerState) -> None:
+    """The file for `pullqueue seed` has it as base64, and others as text; the latest first."""
+    queue = state.emulator.queue("once")
+    for payload in (b"\xff", b"text"):
+        queue.add(payload)
+    queue.lease_tasks(0, 2)
+
+    lines = console.page("/console/exhausted.jsonl").splitlines()
+
+    assert lines == [
+        '{"queue": "once", "payload": "text"}',
+        '{"queue": "once", "payload_base64": "/w=="}',
+    ]
