@@ -25,7 +25,7 @@ _FILE_NAMES = ("queue.yaml", "queue.yml")
 
 
 class Number(click.FloatRange):
-    """A finite number in a range; click's accepts `nan` and `inf`, and reports 5 as 5.0."""
+    """A finite number in a range; click's accepts `nan` and `inf`."""
 
     name = "number"
 
@@ -36,10 +36,7 @@ class Number(click.FloatRange):
         ctx: click.Context | None,
     ) -> float:
         """Return the number."""
-        try:
-            number: float = super().convert(value, param, ctx)
-        except click.BadParameter as error:
-            self.fail(re.sub(r"\S+(?= is not in)", str(value), error.message), param, ctx)
+        number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{number} is not finite.", param, ctx)
         return number

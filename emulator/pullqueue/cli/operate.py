@@ -24,8 +24,8 @@ _MOST_SECONDS = 60.0
 """Minimum and maximum time of one request of `wait`."""
 _SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)?", re.ASCII)
 _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
-_NEGATIVE = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
-"""Makes `-5s` and `-5h` arguments, about which a message can be written."""
+_NEGATIVE = {"ignore_unknown_options": True}
+"""Makes `-5s` an argument, about which a message can be written."""
 
 _file_argument = click.argument("file", type=click.Path(path_type=Path))
 

