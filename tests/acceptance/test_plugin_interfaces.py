@@ -258,6 +258,8 @@ def test_responses(run: Run) -> None:
             assert requests.delete(QUEUE + "/tasks/" + name).status_code == 204
             agent = {"User-Agent": "worker (gzip)"}
             assert requests.get(QUEUE + "/tasks", headers=agent).json()["kind"]
+            parts = iter([b'{"payloadBase64":', b'"YQ=="}'])
+            assert requests.post(QUEUE + "/tasks", data=parts).status_code == 200
 
         def test_unknown_address(pullqueue_responses):
             with pytest.raises(requests.ConnectionError):

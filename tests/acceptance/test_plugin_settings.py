@@ -244,6 +244,18 @@ def test_bad_fixture(run: Run) -> None:
     result.stdout.fnmatch_lines(["the fixture pullqueue_config is {'queue': [[]]}: pass a path*"])
 
 
+def test_a_file_above_tests_that_are_elsewhere(run: Run, pytester: pytest.Pytester) -> None:
+    """Tests outside pytest's root directory find the queue.yaml that is nearest to them."""
+    pytester.path.joinpath("queue.yaml").write_text("queue: [{name: mine, mode: pull}]")
+    root = pytester.mkdir("elsewhere")
+
+    result = run(
+        "def test_mine(pullqueue_emulator): pullqueue_emulator.queue('mine')", f"--rootdir={root}"
+    )
+
+    result.assert_outcomes(passed=1)
+
+
 def test_no_file(run: Run) -> None:
     """Without any queue.yaml the report names the ways to name one."""
     result = run("def test_none(pullqueue_emulator): pass")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
@@ -34,9 +33,7 @@ def encode(value: object, *, indented: bool = True) -> bytes:
 
 def status_line(status: int) -> str:
     """Return a status code with its phrase in the spelling of the standard."""
-    with suppress(ValueError):
-        return f"{status} {HTTPStatus(status).phrase}"
-    return str(status)
+    return f"{status} {HTTPStatus(status).phrase}"
 
 
 def zipped(body: bytes) -> bytes:
