@@ -86,6 +86,7 @@ class InterceptedRequests(Identities):
             method=request.method,
             headers=list(request.headers.items()),
             data=_body(request),
+            environ_overrides={"wsgi.input_terminated": True},  # also with no Content-Length
         )
         return response.status_code, dict(response.headers), response.get_data()
 
