@@ -156,7 +156,8 @@ def fill(emulator: Emulator, server: Server, clock: ManualClock) -> None:
     queue.lease_tasks(1, 1)
     clock.advance(1)
     queue.add(json.dumps({"text": EVIL}), name="task-leased", tag=EVIL)
-    queue.lease_tasks(600, 1)
+    queue.add(b"x" * 500, name="long-name-" * 50, tag="long tag " * 50)
+    queue.lease_tasks(600_000, 2)
     queue.add(bytes(range(256)), name="task-binary", tag="")
     queue.add(EVIL, name="task-text", eta=clock.now().replace(hour=5))
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull"
@@ -197,7 +198,7 @@ def test_every_page_can_be_read_by_all(
     site: Site, emulator: Emulator, server: Server, clock: ManualClock
 ) -> None:
     """Nothing against WCAG AA, in the light on a desk and in the dark on a phone; no page is wider
-    than the screen, and none complains in the browser's log. Whatever is in a payload, tag or path
+    than the window, and none complains in the browser's log. Whatever is in a payload, tag or path
     is shown as it is and does nothing.
     """
     fill(emulator, server, clock)
@@ -211,6 +212,8 @@ def test_every_page_can_be_read_by_all(
             show(site.browser, dark=dark, width=width)
 
             assert violations(site.browser) == [], page
+        for width in (1280, 1100, 960, 820, 390, 320):
+            show(site.browser, width=width)
             assert evaluate(site.browser, "return document.documentElement.scrollWidth") <= width
         assert "pwned" not in site.browser.title, page
         assert site.browser.find_elements(By.CSS_SELECTOR, "main img, main script") == []
