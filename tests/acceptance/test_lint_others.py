@@ -79,7 +79,7 @@ def test_convert_writes_a_queue_yaml(folder: Path) -> None:
     assert pullqueue("convert", "queue.xml", "-o", "queue.yaml").exit_code == 0
     assert (folder / "queue.yaml").read_text() == YAML
     again = pullqueue("convert", "queue.xml", "-o", "queue.yaml")
-    assert again.exit_code == 2
+    assert again.exit_code == 1
     assert '"queue.yaml" exists: pass --force to replace it' in again.stderr
     forced = pullqueue("convert", "queue.xml", "-o", "queue.yaml", "--force")
     assert forced.exit_code == 0

@@ -180,8 +180,8 @@ def convert(*, queue_xml: str, output: Path | None, force: bool) -> int:
     """Convert a queue.xml (`-` is standard input) to queue.yaml.
 
     Report on standard error what is dropped, and what production would refuse in the result.
-    Exit status: 0 everything was converted and is valid, 1 something was dropped or is not valid,
-    3 a file cannot be read or written.
+    Exit status: 0 everything was converted and is valid, 1 something was dropped or is not valid, or
+    the output file exists, 3 a file cannot be read or written.
     """
     from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
     from pullqueue.config.check import check  # noqa: PLC0415 - the same
@@ -190,7 +190,7 @@ def convert(*, queue_xml: str, output: Path | None, force: bool) -> int:
     from pullqueue.lint.queue_xml import QueueXmlError, convert_xml  # noqa: PLC0415 - the same
 
     if output and output.exists() and not force:
-        raise click.UsageError(f'"{escaped(str(output))}" exists: pass --force to replace it')
+        raise click.ClickException(f'"{output}" exists: pass --force to replace it')
     data = sys.stdin.buffer.read(MAX_BYTES + 1) if queue_xml == "-" else files.read_bytes(queue_xml)
     try:
         text, dropped = convert_xml(data)
