@@ -7,22 +7,23 @@ continue the previous one. In `console` blocks the lines after `$ ` are run by b
 variables are kept. The output must be what the `console` block, or a `text` block after a Python
 block, shows; `...` matches anything, and a command that shows nothing else must succeed. The
 commands in files of CI services and pre-commit are run at once, and must succeed.
+
+The ports that documents show, the default one among them, are free ones while they are run, so that
+neither another document nor a server that somebody uses is in the way.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -32,6 +33,25 @@ _QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?$")
 _READY = "pullqueue listening on "
+_PORTS = ("8124", "8125", "8126", "8127")
+"""The ports that documents show; the first is the default one."""
+_SHOWN_PORT = re.compile(rf"\b({'|'.join(_PORTS)})\b")
+_PROGRAMS = {
+    "pullqueue": "pullqueue.cli.main",
+    "gtaskqueue": "pullqueue.gtaskqueue.command.gtaskqueue",
+    "gtaskqueue_puller": "pullqueue.gtaskqueue.puller.gtaskqueue_puller",
+}
+_PROGRAM = """\
+#!{python}
+import sys
+from pkgutil import resolve_name
+from pullqueue import address
+
+address.DEFAULT_PORT = {port}
+address.DEFAULT_ADDRESS = address.DEFAULT_HOST + ":{port}"
+sys.exit(resolve_name("{function}")())
+"""
+"""A command whose default port is another one."""
 _INTERPRETER = """
 import contextlib, io, json, sys, traceback
 
@@ -85,14 +105,13 @@ def run_document(document: Path, folder: Path) -> None:
     """Run a document's blocks in an empty folder; the quickstart's, if the document says so."""
     if "samples/quickstart" in document.read_text("utf-8"):
         shutil.copy(_QUEUE_YAML, folder)
-    with _default_port():
-        runner = DocumentRunner(folder)
-        try:
-            for block in blocks_of(document):
-                runner.run(block)
-            runner.run_tests()
-        finally:
-            runner.close()
+    runner = DocumentRunner(folder)
+    try:
+        for block in blocks_of(document):
+            runner.run(block)
+        runner.run_tests()
+    finally:
+        runner.close()
 
 
 class DocumentRunner:
@@ -102,6 +121,13 @@ class DocumentRunner:
         self.folder = folder
         self.exports = folder.parent / f"{folder.name}.exports"
         self.exports.touch()
+        self.ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
+        self.programs = folder.parent / f"{folder.name}.bin"
+        self.programs.mkdir()
+        for name, function in _PROGRAMS.items():
+            values = {"python": sys.executable, "port": self.ports[_PORTS[0]], "function": function}
+            (self.programs / name).write_text(_PROGRAM.format(**values))
+            (self.programs / name).chmod(0o755)
         self.processes: list[subprocess.Popen[str]] = []
         self.interpreter: subprocess.Popen[str] | None = None
         self.tests: list[str] = []
@@ -110,6 +136,7 @@ class DocumentRunner:
 
     def run(self, block: Block) -> None:
         """Run a block and check that its output is the one shown."""
+        block = replace(block, text=_SHOWN_PORT.sub(lambda m: self.ports[m[0]], block.text))
         if block.file_name:
             self._write(block, block.file_name)
         elif block.language == "python":
@@ -135,7 +162,7 @@ class DocumentRunner:
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, *self.tests],
             check=False,
             cwd=self.folder,
-            env=_environment(),
+            env=self._environment(),
             capture_output=True,
             text=True,
         )
@@ -177,7 +204,7 @@ class DocumentRunner:
             ["bash", "-c", _KEEPING_EXPORTS.format(status=self.last_status, command=command)],
             check=False,
             cwd=self.folder,
-            env={**_environment(), "EXPORTS_FILE": str(self.exports)},
+            env={**self._environment(), "EXPORTS_FILE": str(self.exports)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -193,7 +220,7 @@ class DocumentRunner:
         with subprocess.Popen(
             ["bash", "-e", "-c", script],
             cwd=self.folder,
-            env=_environment(),
+            env=self._environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -205,11 +232,28 @@ class DocumentRunner:
             assert process.stdout is not None
             assert status == 0, f"{script}\n{process.stdout.read()}"
 
+    def _environment(self) -> dict[str, str]:
+        """Return an environment with the commands under test, wherever pytest was started.
+
+        Neither coverage nor other plugins of pytest are loaded: they take longer than what is
+        shown.
+        """
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+        folders = [str(self.programs), str(Path(sys.executable).parent), os.environ["PATH"]]
+        return {
+            **inherited,
+            "PATH": os.pathsep.join(folders),
+            "COLUMNS": "80",
+            "NO_COLOR": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": "pytest_pullqueue.plugin",
+        }
+
     def _start(self, command: list[str]) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             command,
             cwd=self.folder,
-            env=_environment(),
+            env=self._environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -219,28 +263,10 @@ class DocumentRunner:
         return process
 
 
-@contextmanager
-def _default_port() -> Iterator[None]:
-    """Run one document at a time: each starts servers at the default port."""
-    with Path(tempfile.gettempdir(), "pullqueue-documents.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _environment() -> dict[str, str]:
-    """Return an environment whose `pullqueue` is the one under test, wherever pytest was started.
-
-    Neither coverage nor other plugins of pytest are loaded: they take longer than what is shown.
-    """
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
-    return {
-        **inherited,
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "COLUMNS": "80",
-        "NO_COLOR": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTEST_PLUGINS": "pytest_pullqueue.plugin",
-    }
+def _free_ports(count: int) -> list[str]:
+    with ExitStack() as stack:
+        servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+        return [str(stack.enter_context(server).getsockname()[1]) for server in servers]
 
 
 def _line(stream: IO[str] | None) -> str:

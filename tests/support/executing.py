@@ -42,8 +42,7 @@ def start(*arguments: str, folder: Path, **variables: str) -> subprocess.Popen[s
 def run(*arguments: str, folder: Path, given: str = "", **variables: str) -> tuple[int, str, str]:
     """Run `pullqueue exec` to its end and return status, output and errors.
 
-    The errors leave out the hint at a server at the default address: a document that another
-    process tests has one.
+    The errors leave out the hint at a server at the default address, which somebody may use.
     """
     process = start(*arguments, folder=folder, **variables)
     output, errors = process.communicate(given, timeout=120)
