@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import cast
@@ -44,7 +45,14 @@ class Actions:
         task, count = _task(form, self._limits)
         for start in range(0, count, _BATCH):
             body = {"tasks": [task] * min(_BATCH, count - start)}
-            answer = self._ask("addTasks", body=body, queue=queue)
+            try:
+                answer = self._ask("addTasks", body=body, queue=queue)
+            except PullQueueError as error:
+                if not start:
+                    raise
+                raise ApiError(
+                    f"Only {start} of {count_tasks(count)} were added: {error}"
+                ) from None
             for name, why in answer["refused"].items():
                 taken = why_in_use(existing=why == "exists")
                 raise FormError({"name": f"task {name} {taken}: choose another name"})
@@ -85,17 +93,26 @@ class Actions:
         """Delete, release or requeue the tasks that are selected, or all that match."""
         changed = 0
         failed: dict[str, str] = {}
+        errors: list[PullQueueError] = []
         for queue, body in changes_of_form(self._ask):
-            answer = self._ask("changeTasks", body=body, queue=queue)
+            try:
+                answer = self._ask("changeTasks", body=body, queue=queue)
+            except PullQueueError as error:
+                errors.append(error)
+                continue
             changed += answer["changed"]
             failed |= answer["failed"]
+        if errors and not changed:
+            raise errors[0]
         text = f"{_DONE.get(form.text('action'), 'Changed')} {count_tasks(changed)}."
+        if errors:
+            text += f" Others could not be changed: {errors[0]}."
         if failed:
             name, why = next(iter(failed.items()))
             count = count_tasks(len(failed))
             least = "At least " if len(failed) >= MOST_FAILED else ""
             text += f" {least}{count} could not be changed, such as {name}: {why}"
-        return Notice(text=text, is_error=bool(failed))
+        return Notice(text=text, is_error=bool(failed or errors))
 
     def purge(self, _form: Form, queue: str) -> str:
         """Delete all tasks of a queue."""
@@ -125,7 +142,7 @@ class Actions:
         """Move the clock by a time span, or to a time."""
         order: Json = {"advance": form.given("by").get("by", 0) * _UNITS.get(form.text("unit"), 1)}
         if text := form.text("move_to"):
-            order = {"move_to": text if "+" in text or text.endswith("Z") else f"{text}Z"}
+            order = {"move_to": _in_utc(text)}
         return f"It is {instant(self._ask('moveClock', body=order)['now'])} now."
 
     def reload(self, _form: Form) -> str:
@@ -180,7 +197,7 @@ def changes_of_form(ask: Callable[..., Json]) -> list[tuple[str, Json]]:
         fields: Json = {name: form[name] for name in ("state", "tag", "search") if form.get(name)}
         if change["action"] == "release":
             fields.setdefault("state", "leased")
-        names = [form["queue"]] if form.get("queue") else queue_names(ask, "pull")
+        names = [form["queue"]] if form.get("queue") else _with_exhausted(ask)
         return [(queue, change | (fields or {"all": True})) for queue in names]
     selected: dict[str, list[str]] = defaultdict(list)
     for value in form.getlist("task"):
@@ -196,6 +213,20 @@ def changes_of_form(ask: Callable[..., Json]) -> list[tuple[str, Json]]:
 def queue_names(ask: Callable[..., Json], *modes: str) -> list[str]:
     """Return the names of the queues of these modes."""
     return [queue["name"] for queue in ask("listQueues")["queues"] if queue["mode"] in modes]
+
+
+def _with_exhausted(ask: Callable[..., Json]) -> list[str]:
+    """Return the names of the queues that the page of exhausted tasks is about."""
+    queues = ask("listQueues")["queues"]
+    return [each["name"] for each in queues if each["mode"] == "pull" and each["exhausted"]]
+
+
+def _in_utc(text: str) -> str:
+    """Return a time with UTC as its time zone if it has none; other text as it is."""
+    with suppress(ValueError):
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
+    return text
 
 
 def _task(form: Form, limits: Limits) -> tuple[Json, int]:
@@ -228,12 +259,8 @@ def _task(form: Form, limits: Limits) -> tuple[Json, int]:
         form.errors.setdefault("name", "only one task can have this name: remove it, or the count")
     if eta and form.text("countdown"):
         form.errors["eta"] = "enter either an ETA or a delay"
-    try:
-        time = datetime.fromisoformat(eta) if eta else None
-    except ValueError:
-        form.errors["eta"] = "not a valid time: use one such as 2026-01-01T00:00:00"
     task = form.given("name", "tag", "countdown", "count")
     task["payload_base64"] = b64encode(payload).decode()
-    if time:
-        task["eta"] = (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
+    if eta:
+        task["eta"] = _in_utc(eta)
     return task, task.pop("count", 1)

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from flask import Response, render_template, request, url_for
+from msgspec import convert
 from werkzeug.exceptions import HTTPException
 
 from pullqueue.api.encoding import Json
@@ -27,7 +28,7 @@ from pullqueue.control.models import EXHAUSTED
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.interceptors import VERBS
 from pullqueue.error_codes import codes_of
-from pullqueue.errors import PullQueueError, UnknownTaskError
+from pullqueue.errors import PullQueueError
 from pullqueue.tasks import count_tasks
 
 _PAGE_SIZE = "100"
@@ -106,7 +107,7 @@ class Pages:
         try:
             shown = self._ask("getTask", queue=queue, task=task)["task"]
         except PullQueueError as error:
-            if not events and isinstance(error, UnknownTaskError):
+            if not events:
                 raise
             problem = str(error)
         views = views_of(shown["payload"]) if shown else {}
@@ -237,7 +238,7 @@ class Pages:
 
     def confirm_clear(self) -> Response:
         """Ask before the record of the requests is deleted."""
-        recorded = len(self._ask("listRequests", {"limit": "1000"})["requests"])
+        recorded = len(self._state.requests.latest())
         requests = "1 request" if recorded == 1 else f"{recorded} requests"
         return self._question(
             f"Delete {requests}?",
@@ -288,18 +289,18 @@ class Pages:
 
     def _tasks(self, query: dict[str, str], operation_id: str, path: Json) -> Json:
         """Return a page of tasks, and its place; the last page in place of one after the end."""
-        size = query["limit"]
-        listed = self._ask(operation_id, query | _chosen("offset"), **path)
-        start = int(request.args.get("offset", 0))
+        query |= {"offset": request.args.get("offset") or "0"}
+        listed = self._ask(operation_id, query, **path)
+        start, size = (convert(query[name], int, strict=False) for name in ("offset", "limit"))
         if start and not listed["tasks"]:
-            start = max(0, listed["total"] - 1) // int(size) * int(size)
+            start = max(0, listed["total"] - 1) // size * size
             listed = self._ask(operation_id, query | {"offset": str(start)}, **path)
         end = start + len(listed["tasks"])
         paging = {
             "first": start + 1,
             "last": end,
             "total": listed["total"],
-            "previous": max(0, start - int(size)) if start else None,
+            "previous": max(0, start - size) if start else None,
             "next": end if end < listed["total"] else None,
         }
         return {"tasks": listed["tasks"], "paging": paging}

@@ -15,6 +15,7 @@ from pullqueue.server.app import create_app
 CONFIG = """\
 queue:
 - {name: pull, mode: pull}
+- {name: again, mode: pull, retry_parameters: {task_retry_limit: 1}}
 - {name: once, mode: pull, retry_parameters: {task_retry_limit: 1}}
 """
 
@@ -22,7 +23,7 @@ queue:
 @pytest.fixture
 def state() -> ServerState:
     """Return the state of a server on which one lease a second is permitted."""
-    limits = Limits(leases_per_second=1)
+    limits = Limits(leases_per_second=1, tasks_in_memory=250)
     return ServerState(Emulator.from_text(CONFIG, clock=ManualClock(), limits=limits))
 
 
@@ -33,9 +34,9 @@ class Console:
         self._client: FlaskClient = create_app(state.emulator, state=state).test_client()
         self._token = state.token
 
-    def send(self, path: str, **fields: str) -> str:
+    def send(self, path: str, **fields: str | list[str]) -> str:
         """Send a form and return the page that follows."""
-        form = {"pullqueue_token": self._token, **fields}
+        form: dict[str, str | list[str]] = {"pullqueue_token": self._token, **fields}
         sent: TestResponse = self._client.post(f"/console{path}", data=form)
         return self.page(sent.headers["Location"])
 
@@ -71,7 +72,7 @@ def test_a_task_with_an_eta(console: Console, state: ServerState, eta: str) -> N
     ("fields", "message"),
     [
         ({"eta": "2026-01-01T01:00", "countdown": "5"}, "enter either an ETA or a delay"),
-        ({"eta": "soon"}, "not a valid time: use one such as 2026-01-01T00:00:00"),
+        ({"eta": "soon"}, 'eta is "soon", which is not a valid time: use one such as 2026-01-01T'),
     ],
 )
 def test_a_time_that_is_not_valid(
@@ -80,6 +81,59 @@ def test_a_time_that_is_not_valid(
     """It is refused beside its field, and nothing is added."""
     assert message in console.send("/queues/pull/add", **fields)
     assert state.emulator.queue("pull").list_tasks() == []
+
+
+@pytest.mark.parametrize("time", ["2026-01-01T06:00", "2026-01-01T01:00:00-05:00"])
+def test_the_clock_is_moved_to_a_time(console: Console, time: str) -> None:
+    """A time without a time zone is in UTC; one with a time zone is itself."""
+    assert "It is 2026-01-01 06:00:00 now." in console.send("/clock", move_to=time)
+
+
+def test_copies_that_do_not_fit(console: Console, state: ServerState) -> None:
+    """The page says how many were added before; if none was, only why."""
+    page = console.send("/queues/pull/add", count="1000")
+
+    assert "Only 200 of 1000 tasks were added: 200 tasks are stored, and adding 100" in page
+    assert state.emulator.queue("pull").fetch_statistics().tasks == 200
+    page = console.send("/queues/pull/add", count="1000")
+    assert ">200 tasks are stored, and adding 100" in page
+
+
+def exhaust(state: ServerState, *names: str) -> None:
+    """Add a task to each queue and exhaust it."""
+    for name in names:
+        state.emulator.queue(name).add(name=f"of-{name}")
+        state.emulator.queue(name).lease_tasks(0, 1)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"all": "1"}, {"task": ["again/of-again", "once/of-once"]}], ids=["all", "selected"]
+)
+def test_tasks_of_a_queue_that_was_removed(
+    console: Console, state: ServerState, fields: dict[str, str | list[str]]
+) -> None:
+    """Those of other queues are requeued, and the page says both."""
+    exhaust(state, "again", "once")
+    state.emulator.reconfigure(Emulator.from_text(CONFIG.replace("again", "other")).config)
+    form = {"action": "requeue", "state": "exhausted", **fields}
+
+    page = console.send("/change", **form)
+
+    assert (
+        'Requeued 1 task. Others could not be changed: queue "again" is disabled, since it' in page
+    )
+    assert [task.name for task in state.emulator.queue("once").list_tasks()] == ["of-once"]
+    assert '>queue "again" is disabled, since it' in console.send("/change", **form)
+
+
+def test_a_removed_queue_without_exhausted_tasks(console: Console, state: ServerState) -> None:
+    """It does not prevent that all tasks are requeued, and is not reported."""
+    exhaust(state, "once")
+    state.emulator.reconfigure(Emulator.from_text(CONFIG.replace("again", "other")).config)
+
+    page = console.send("/change", action="requeue", state="exhausted", all="1")
+
+    assert "Requeued 1 task.</p>" in page
 
 
 def test_tasks_that_cannot_be_changed(console: Console, state: ServerState) -> None:

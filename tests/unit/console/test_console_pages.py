@@ -362,6 +362,19 @@ def test_a_page_after_the_last_task(client: FlaskClient, state: ServerState) -> 
         assert client.get(f"/console/queues/pull?offset={offset}").status_code == 400
 
 
+def test_numbers_of_pages(client: FlaskClient, state: ServerState) -> None:
+    """An empty offset is 0, and whole numbers may have a fraction, as in the API."""
+    state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
+    for path, span in (
+        ("/queues/pull?offset=", "1\N{EN DASH}61 of 61"),
+        ("/queues/pull?offset=5.0", "6\N{EN DASH}61 of 61"),
+        ("/queues/pull?limit=25.0&offset=25", "26\N{EN DASH}50 of 61"),
+        ("/queues/pull?limit=25.0&offset=75", "51\N{EN DASH}61 of 61"),
+        ("/exhausted?offset=", "1\N{EN DASH}1 of 1"),
+    ):
+        assert span in client.get(f"/console{path}").text
+
+
 def test_release_of_all_is_of_the_leased(client: FlaskClient, state: ServerState) -> None:
     """Tasks that nobody has leased are no failure; of many failures the number is a minimum."""
     queue = state.emulator.queue("pull")
@@ -465,6 +478,24 @@ def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int)
     assert answer.status_code == 200
     assert "Task lost is exhausted after 2 leases." in answer.text
     assert ('<pre class="payload"' in answer.text) is bool(exhausted)
+
+
+def test_a_deleted_task_without_history() -> None:
+    """Once its events are dropped, its page is the refusal that an unknown task has."""
+    emulator = Emulator.from_text(CONFIG, clock=ManualClock(), limits=Limits(events_kept=2))
+    for name in ("first", "second"):
+        emulator.queue("pull").add(name=name)
+        emulator.queue("pull").delete_tasks(name)
+    client = create_app(emulator, state=ServerState(emulator)).test_client()
+
+    for name, status, text in (
+        ("first", 400, "was deleted, or exhausted after its last lease"),
+        ("second", 200, "Task second was deleted."),
+        ("nope", 404, "has no task"),
+    ):
+        answer = client.get(f"/console/queues/pull/tasks/{name}")
+
+        assert (answer.status_code, text in answer.text) == (status, True), name
 
 
 def test_a_fault_of_the_console(
