@@ -113,3 +113,19 @@ def test_many_errors_of_a_queue_yaml(api: GrpcApi) -> None:
     with pytest.raises(ApiRefused, match=r"^INVALID_ARGUMENT: (?s:.*)\.\.\.$") as refused:
         api.call("UploadQueueYaml", {"appId": "app", "httpBody": body})
     assert 1000 < len(str(refused.value)) < 2000
+
+
+def test_a_bug_of_the_emulator(
+    api: GrpcApi, emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is INTERNAL without details, which are in the log."""
+
+    def broken() -> None:
+        raise ZeroDivisionError("secret detail")
+
+    emulator.queue("pull").purge = broken  # type: ignore[method-assign,assignment]
+
+    with pytest.raises(ApiRefused, match=r"^INTERNAL: the emulator failed: see its log$"):
+        api.call("PurgeQueue", {"name": PULL})
+    assert "PurgeQueue failed through a fault of the emulator" in caplog.text
+    assert "ZeroDivisionError: secret detail" in caplog.text
