@@ -180,8 +180,8 @@ def convert(*, queue_xml: str, output: Path | None, force: bool) -> int:
     """Convert a queue.xml (`-` is standard input) to queue.yaml.
 
     Report on standard error what is dropped, and what production would refuse in the result.
-    Exit status: 0 everything was converted and is valid, 1 something was dropped or is not valid, or
-    the output file exists, 3 a file cannot be read or written.
+    Exit status: 0 everything was converted and is valid, 1 something was dropped or is not valid,
+    or the output file exists, 3 a file cannot be read or written.
     """
     from pullqueue.config import files  # noqa: PLC0415 - only a run needs it
     from pullqueue.config.check import check  # noqa: PLC0415 - the same
