@@ -311,8 +311,8 @@ class TestCredentials:
 
         assert refused[:2] == (1, "")
         assert refused[2] == (
-            f'pullqueue: "{path}" exists, and is not a key that pullqueue made: name another file, '
-            "or overwrite it with --force\n"
+            f'pullqueue: "{path}" exists, and is not a key of pullqueue\'s: name another file, or '
+            "replace it with --force\n"
         )
         assert kept == content
         assert forced == (0, f"{path}: the key of a@b\n", "")

@@ -75,10 +75,7 @@ def as_json(request: Request, body: bytes) -> Json:
 
 def not_json(error: Exception) -> str:
     """Return what is wrong with a body that msgspec cannot decode."""
-    reason = str(error).removeprefix("JSON is malformed: ")
-    if reason == "Input data was truncated":
-        reason = "it breaks off, or a text in it is not in double quotes"
-    return f"the body is not JSON: {reason}"
+    return f"the body is not JSON: {str(error).removeprefix('JSON is malformed: ')}"
 
 
 def _unzip(data: bytes, limit: int) -> bytes:

@@ -113,7 +113,12 @@ def register_error_handlers(app: Flask) -> None:
 
     @app.errorhandler(HTTPException)
     def refuse_request(error: HTTPException) -> Response:
-        refusal = ApiError(error.name, status=error.code or 500, explanation=_ADVICE)
+        status = error.code or 500
+        if status in (404, 405):
+            refusal = ApiError(error.name, status=status, explanation=_ADVICE)
+        else:
+            text = error.description or error.name
+            refusal = ApiError(text, status=status, reason="badRequest")
         if isinstance(error, MethodNotAllowed) and error.valid_methods:
             refusal.headers["Allow"] = ", ".join(sorted(error.valid_methods))
         return refusal.response()

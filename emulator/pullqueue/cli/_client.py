@@ -23,8 +23,8 @@ Json = dict[str, Any]
 class RefusedError(click.ClickException):
     """the server refused an operation"""
 
-    def __init__(self, message: str, *, status: int) -> None:
-        """Take the server's reason and the HTTP status."""
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        """Take the reason, and the HTTP status if there was a response."""
         super().__init__(message)
         self.status = status
 
@@ -35,16 +35,14 @@ class InvalidValueError(RefusedError):
     exit_code = EXIT_USAGE
 
 
-class ServerError(RefusedError):
+class FailedError(RefusedError):
     """the server failed"""
 
     exit_code = EXIT_FAILURE
 
 
-class UnreachableError(click.ClickException):
+class UnreachableError(FailedError):
     """there is no server, or it is not a pullqueue"""
-
-    exit_code = EXIT_FAILURE
 
 
 class Client:
@@ -58,7 +56,11 @@ class Client:
         self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         self._prefix = f"{parts.path}/_emulator"
         if (ctx := click.get_current_context(silent=True)) is not None:
-            ctx.call_on_close(self._connection.close)
+            ctx.call_on_close(self.close)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        self._connection.close()
 
     def get(self, path: str, /, **query: object) -> Json:
         """Read something; parameters that are None are left out."""
@@ -94,7 +96,7 @@ class Client:
             self._connection.request(verb, f"{self._prefix}{path}", body, headers)
             response = self._connection.getresponse()
         except (HTTPException, OSError, ValueError) as error:
-            self._connection.close()
+            self.close()
             raise UnreachableError(
                 f"no pullqueue responds at {self.url} ({reason_of(error)}): start one with "
                 f"`pullqueue serve`, or pass its address with --url or {ADDRESS_VARIABLE}"
@@ -117,7 +119,7 @@ class Client:
         try:
             answer = json.loads(body)
             if "reason" in answer:
-                return ServerError(str(answer["reason"]), status=status)
+                return FailedError(str(answer["reason"]), status=status)
             error = answer["error"]
             message = error["message"]
             # The message may be that of the real service; the details are in `debugInfo`.
@@ -127,7 +129,7 @@ class Client:
         if message == HTTPStatus.NOT_FOUND.phrase:
             return self._not_pullqueue()  # our routes name what is missing
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ServerError(details, status=status)
+            return FailedError(details, status=status)
         if error.get("status") == "INVALID_ARGUMENT":
             return InvalidValueError(_with_parameter_name(details), status=status)
         return RefusedError(details, status=status)
@@ -142,10 +144,12 @@ class Client:
 def _with_parameter_name(message: str) -> str:
     """Return a message about a field of a request, such as `eta is ...`, as `--eta is ...`."""
     field, _, rest = message.partition(" is ")
-    ctx = click.get_current_context(silent=True)
-    for parameter in ctx.command.params if ctx else ():
-        if parameter.name == field:
-            name = parameter.get_error_hint(ctx).strip("'[]")
+    ctx = click.get_current_context()
+    for parameter in ctx.command.params:
+        passed = ctx.params.get(field) is not None or rest.startswith("missing")
+        if parameter.name == field and passed:
+            is_argument = isinstance(parameter, click.Argument)
+            name = parameter.human_readable_name.strip("[]") if is_argument else f"--{field}"
             return f"{name} is {rest}"
     return message
 

@@ -34,6 +34,8 @@ _COLOURS = {
     "disabled": "red",
 }
 """Colours of the cells that begin with these words."""
+_PREVIEW = 40
+"""Maximum length of a preview."""
 _NARROWEST = 8
 """Columns are not cut below this width: a task with a generated name fits in 80 columns."""
 
@@ -59,11 +61,13 @@ class Table(NamedTuple):
         gap = "  "
         if sys.stdout.isatty():
             excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
+            if excess > 0:
+                gap = " "
+                excess -= len(widths) - 1
             for place in map(self.head.index, self.cut):
                 less = max(0, min(excess, widths[place] - _NARROWEST))
                 widths[place] -= less
                 excess -= less
-            gap = " " if excess > 0 else gap
         head, *lines = [
             gap.join(map(_cell, line, widths, numeric)).rstrip() for line in (self.head, *texts)
         ]
@@ -148,10 +152,10 @@ def when(text: str) -> str:
     return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%S}"
 
 
-def preview(content: str | bytes, most: int = 40) -> str:
+def preview(content: str | bytes) -> str:
     """Return text or bytes on one line without control characters, cut if it is too long."""
     line = repr(content).removeprefix("b")[1:-1]
-    return line if len(line) <= most else f"{line[: most - 3]}..."
+    return line if len(line) <= _PREVIEW else f"{line[: _PREVIEW - 3]}..."
 
 
 def _cell(text: str, width: int, numeric: bool) -> str:  # noqa: FBT001 - from a list

@@ -60,9 +60,12 @@ class Place(NamedTuple):
     line: int
     column: int = 1
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
     def refusal(self, message: str) -> click.ClickException:
         """Return the error for this place."""
-        return click.ClickException(f"{self.file}:{self.line}:{self.column}: {message}")
+        return click.ClickException(f"{self}: {message}")
 
 
 class Seed(NamedTuple):
@@ -224,7 +227,7 @@ def _checked(seed: Seed) -> Seed:
             problem = f'"{shorten(field)}" is not a field of a task: use one of {known}'
             raise seed.places[field].refusal(problem)
     for one, other in (("name", "count"), ("payload", "payload_base64"), ("eta", "countdown")):
-        if one in fields and other in fields and fields[other] != 1:
+        if one in fields and other in fields and (other, fields[other]) != ("count", 1):
             problem = f"a task has either {one} or {other}, and not both: leave one out"
             raise seed.places[other].refusal(problem)
     payload, eta = fields.get("payload", ""), fields.get("eta")

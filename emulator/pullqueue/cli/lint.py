@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pullqueue.cli._output import say
 from pullqueue.config.settings import PROFILES
-from pullqueue.config.text import escaped
 from pullqueue.error_codes import EXIT_REFUSED
 from pullqueue.lint.reporters import FORMATS
 
@@ -197,7 +197,7 @@ def convert(*, queue_xml: str, output: Path | None, force: bool) -> int:
     except QueueXmlError as error:
         raise click.ClickException(f"{queue_xml}: {error}") from None
     for message in dropped:
-        click.echo(f"{escaped(queue_xml)}:{message}", err=True)
+        say(f"{queue_xml}:{message}", err=True)
     name = str(output) if output else "queue.yaml"
     findings = check(text, file=name, settings=Settings(at_least=Severity.WARNING)).findings
     for finding in findings:

@@ -6,13 +6,21 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 
 import click
 
-from pullqueue.cli._client import Client, Json, RefusedError, UnreachableError, queue_path
+from pullqueue.cli._client import (
+    Client,
+    FailedError,
+    Json,
+    RefusedError,
+    UnreachableError,
+    queue_path,
+)
 from pullqueue.cli._options import Number, complete_queue, server_options, yes_option
 from pullqueue.cli._output import STDIN, confirm, content_of, show, write_bytes
 from pullqueue.config.files import replace_file
@@ -57,7 +65,8 @@ def wait(*, queues: tuple[str, ...], timeout: float, client: Client) -> None:
         while True:
             # A client that waits no longer for a response than there is time.
             left = min(max(end - monotonic(), _LEAST_SECONDS), _MOST_SECONDS)
-            missing = check(Client(client.url, timeout=left))
+            with closing(Client(client.url, timeout=left)) as polled:
+                missing = check(polled)
             if missing is None:
                 break
             if monotonic() >= end:
@@ -81,6 +90,8 @@ def _ready(client: Client) -> str | None:
 def _is_empty(queue: str) -> Callable[[Client], str | None]:
     def check(client: Client) -> str | None:
         numbers = client.get(queue_path(queue))["queue"]
+        if numbers["mode"] == "push":
+            raise click.ClickException(f'queue "{queue}" is a push queue: name a pull queue')
         if not numbers["tasks"]:
             return None
         left = count_tasks(numbers["tasks"])
@@ -127,12 +138,15 @@ def snapshot() -> None:
 
 @snapshot.command
 @_file_argument
+@click.option("--force", is_flag=True, help="Replace any file, not just a snapshot.")
 @server_options
-def save(*, file: Path, client: Client) -> None:
+def save(*, file: Path, force: bool, client: Client) -> None:
     """Save to FILE, or to standard output (-).
 
     A new FILE can be read by its owner only.
     """
+    if not force:
+        _check_replaceable(file, "a snapshot", _is_snapshot)
     data = client.read("GET", "/snapshot")
     _write(data, file, f"{len(data)} bytes")
 
@@ -156,8 +170,9 @@ def load(*, file: Path, shift: bool, client: Client) -> None:
     except RefusedError as error:
         # The server reports on what it was sent, a person thinks of the file.
         reason = error.message.replace("the body", "it", 1)
-        message = f"{file} cannot be loaded: {reason}; nothing was changed"
-        raise RefusedError(message, status=error.status) from None
+        unchanged = "" if isinstance(error, FailedError) else "; nothing was changed"
+        message = f"{file} cannot be loaded: {reason}{unchanged}"
+        raise type(error)(message, status=error.status) from None
     show(answer, f"{count_tasks(answer['tasks'])} loaded")
 
 
@@ -211,9 +226,7 @@ def _show_clock(answer: Json) -> None:
     default=STDIN,
     help="File to write; - is standard output.",
 )
-@click.option(
-    "--force", is_flag=True, help="Overwrite any file, not just keys that pullqueue made."
-)
+@click.option("--force", is_flag=True, help="Replace any file, not just a key of pullqueue's.")
 def credentials(*, email: str, client: Client, output: Path, force: bool) -> None:
     """Write the key file of the service account EMAIL.
 
@@ -221,28 +234,34 @@ def credentials(*, email: str, client: Client, output: Path, force: bool) -> Non
     after a restart as well. Use the file like one downloaded from Google: with google-auth, or as
     GOOGLE_APPLICATION_CREDENTIALS.
     """
-    if not force and str(output) != STDIN and output.exists() and not _is_replaceable(output):
-        raise click.ClickException(
-            f'"{output}" exists, and is not a key that pullqueue made: name another file, or '
-            "overwrite it with --force"
-        )
+    if not force:
+        _check_replaceable(output, "a key of pullqueue's", _is_key)
     key = json.dumps(client.post("/credentials", email=email), indent=2)
     _write(f"{key}\n".encode(), output, f"the key of {email}")
 
 
-def _is_replaceable(path: Path) -> bool:
-    """Return whether a file is empty, or a key whose server and id are a pullqueue's."""
-    if not path.is_file():
-        return False
+def _check_replaceable(file: Path, what: str, is_one: Callable[[Json], bool]) -> None:
+    """Check that a file is not there, is empty, or is one that this command wrote before."""
     try:
-        if not path.stat().st_size:
-            return True
-        key = json.loads(path.read_bytes())
-        root = str(key["token_uri"]).removesuffix("token")
-        # Ids of Google's keys are hexadecimal; ours are signed, after a dot.
-        return key["auth_uri"] == f"{root}auth" and "." in key["private_key_id"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
+        if str(file) == STDIN or not file.exists() or (file.is_file() and not file.stat().st_size):
+            return
+        replaceable = file.is_file() and is_one(json.loads(file.read_bytes()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        replaceable = False
+    if not replaceable:
+        raise click.ClickException(
+            f'"{file}" exists, and is not {what}: name another file, or replace it with --force'
+        )
+
+
+def _is_snapshot(content: Json) -> bool:
+    return str(content["format"]).startswith("pullqueue-snapshot/")
+
+
+def _is_key(content: Json) -> bool:
+    root = str(content["token_uri"]).removesuffix("token")
+    # Ids of Google's keys are hexadecimal; those here are signed, after a dot.
+    return content["auth_uri"] == f"{root}auth" and "." in content["private_key_id"]
 
 
 def _write(data: bytes, file: Path, what: str) -> None:

@@ -12,6 +12,7 @@ import click
 from pullqueue.cli._client import Client, RefusedError, queue_path
 from pullqueue.cli._options import server_options
 from pullqueue.cli._output import content_of, progress, show
+from pullqueue.error_codes import EXIT_REFUSED
 from pullqueue.limits import MIB
 from pullqueue.tasks import count_tasks
 
@@ -26,7 +27,7 @@ _BATCH_BYTES = 8 * MIB
 @click.command
 @click.argument("file", type=click.Path(path_type=Path))
 @server_options
-def seed(*, file: Path, client: Client) -> None:
+def seed(*, file: Path, client: Client) -> int:
     """Add the tasks of a YAML or JSON file.
 
     FILE has a list of tasks for each queue; - is standard input.
@@ -41,7 +42,7 @@ def seed(*, file: Path, client: Client) -> None:
 
     A task can have payload or payload_base64, name, tag, eta, countdown and count. FILE can also
     have one JSON object per line (.jsonl): a task with its `queue`. If anything in FILE is not
-    valid, nothing is added.
+    valid, nothing is added. Tasks whose names are in use are left out; the exit status is then 1.
     """  # noqa: D301 - the mark is click's
     from pullqueue.cli._seed import seeds_of  # noqa: PLC0415 - imports YAML
 
@@ -54,20 +55,22 @@ def seed(*, file: Path, client: Client) -> None:
             try:
                 answer = client.post(queue_path(batch[0].queue, "tasks"), tasks=tasks)
             except RefusedError as error:
-                raise _refused(batch, error.message, added) from None
+                raise _refused(batch, error, added) from None
             added += len(answer["tasks"])
             refused += len(answer["refused"])
             bar.update(len(batch))
-    taken = f"; {refused} have names that are in use" if refused else ""
-    show({"added": added, "refused": refused}, f"{count_tasks(added)} added{taken}")
+    in_use = f"; {count_tasks(refused)} not, since their names are in use" if refused else ""
+    show({"added": added, "refused": refused}, f"{count_tasks(added)} added{in_use}")
+    return EXIT_REFUSED if refused else 0
 
 
-def _refused(batch: list[Seed], why: str, added: int) -> click.ClickException:
+def _refused(batch: list[Seed], error: RefusedError, added: int) -> RefusedError:
     """Return the error for a batch, of which the server does not say which task is wrong."""
     alone = all(seed is batch[0] for seed in batch)
     where = "" if alone else "in this task or one after it: "
     before = f"; {count_tasks(added)} were added before" if added else ""
-    return batch[0].place.refusal(f"{where}{why}{before}")
+    message = f"{batch[0].place}: {where}{error.message}{before}"
+    return type(error)(message, status=error.status)
 
 
 def _checked(client: Client, seeds: Iterable[Seed], *, lines: int) -> list[Seed]:
@@ -89,7 +92,8 @@ def _check_queue(client: Client, seed: Seed) -> None:
     try:
         mode = client.get(queue_path(seed.queue))["queue"]["mode"]
     except RefusedError as error:
-        raise seed.queue_place.refusal(error.message) from None
+        message = f"{seed.queue_place}: {error.message}"
+        raise type(error)(message, status=error.status) from None
     if mode != "pull":
         message = f'queue "{seed.queue}" is a push queue: name one with `mode: pull`'
         raise seed.queue_place.refusal(message)

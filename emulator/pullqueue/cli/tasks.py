@@ -84,7 +84,7 @@ def list_(
 
     ETA is the time from which a task can be leased: the end of its lease if it is leased. LEASES is
     the number of its leases, and the maximum. Exhausted tasks are listed with --state exhausted,
-    the latest first.
+    the latest first. Of payloads, the beginning is listed; `tasks get --payload` prints all of one.
     """
     found: list[Json] = []
     while True:
@@ -102,7 +102,7 @@ def list_(
     empty = "" if found else _none_in(client, queue, matching=bool(state or tag or search))
     show({"tasks": found, "total": page["total"]}, _table(found, empty=empty))
     if found and len(found) < page["total"]:
-        note(f"there are more: list them with --limit {limit * 10}")
+        note(f"these are {len(found)} of {page['total']}: list more with --limit")
 
 
 @tasks.command
@@ -235,8 +235,8 @@ def delete(
     """
     chosen = _chosen(names, options)
     if not names and not yes:
-        found = client.get(queue_path(queue, "tasks"), limit=1, **chosen)
-        confirm(f'Delete {count_tasks(found["total"])} of queue "{queue}"?')
+        total = client.get(queue_path(queue, "tasks"), limit=1, **chosen)["total"]
+        _confirm_deletion(total, queue)
     return _change(client, queue, "deleted", action="delete", **chosen)
 
 
@@ -265,10 +265,14 @@ def requeue(
 def purge(*, queue: str, yes: bool, client: Client) -> None:
     """Delete all tasks of QUEUE (asks for confirmation)."""
     if not yes:
-        count = client.get(queue_path(queue))["queue"]["tasks"]
-        confirm(f'Delete {count_tasks(count)} of queue "{queue}"?')
+        _confirm_deletion(client.get(queue_path(queue))["queue"]["tasks"], queue)
     answer = client.post(queue_path(queue, "purge"))
     show(answer, f"{answer['deleted']} deleted")
+
+
+def _confirm_deletion(count: int, queue: str) -> None:
+    if count:
+        confirm(f'Delete {count_tasks(count)} of queue "{queue}"?')
 
 
 def _chosen(names: tuple[str, ...], options: Json) -> Json:

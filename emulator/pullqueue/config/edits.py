@@ -25,7 +25,10 @@ def delete_pair(source: Source, mapping: Mapping, key: Scalar) -> Edit | None:
         return _delete_in_flow(pairs, index)
     pair = pairs[index]
     line_start, _ = source.line_span(pair.key.start)
-    if source.text[line_start : pair.key.start].strip():
+    before = source.text[line_start : pair.key.start].strip()
+    if before.strip("- "):  # the mark of an explicit key
+        return None
+    if before:
         return _delete_first(source, *pairs[:2])
     _, line_end = source.line_span(max(pair.end - 1, pair.key.start))
     rest = source.text[pair.end : line_end]

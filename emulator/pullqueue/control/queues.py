@@ -262,13 +262,14 @@ def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
 
 
 def _delete(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
-    results = dict(zip(names, queue.delete_tasks(names), strict=True))
-    failed = {
-        name: not_deleted(result)
-        for name, result in results.items()
-        if result is not DeleteResult.DELETED
-    }
-    return len(results) - len(failed), failed
+    """Delete tasks, exhausted ones as well."""
+    chosen = list(dict.fromkeys(names))
+    results = dict(zip(chosen, queue.delete_tasks(chosen), strict=True))
+    failed = {name: result for name, result in results.items() if result != DeleteResult.DELETED}
+    exhausted = {task.name for task in queue.exhausted}.intersection(failed) if failed else set()
+    queue.remove_exhausted(exhausted)
+    reasons = {name: not_deleted(failed[name]) for name in failed if name not in exhausted}
+    return len(results) - len(reasons), reasons
 
 
 def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:

@@ -46,8 +46,11 @@ def lease_lost(task: Task, now_usec: int) -> TaskLeaseExpiredError:
             "that worker"
         )
     else:
-        expired = "its lease has expired" if task.retry_count else "it was never leased"
-        reason = f"{expired}; lease it again"
+        reason = (
+            "its lease has expired; lease it again"
+            if task.retry_count
+            else "it was never leased; lease it first"
+        )
     return TaskLeaseExpiredError(
         f'task "{task.name}" of queue "{task.queue_name}" is not leased by the caller: {reason}',
         queue_name=task.queue_name,

@@ -77,7 +77,7 @@ def test_listing(run: Run, emulator: Emulator) -> None:
         emulator.queue("pull").add(f"n{place}", tag="t" if place == 7 else None)
 
     assert len(run("tasks", "list", "pull", "--limit", "1050").out.splitlines()) == 1051
-    assert "there are more" in run("tasks", "list", "pull").err
+    assert run("tasks", "list", "pull").err == "these are 100 of 1100: list more with --limit\n"
     listed = run("tasks", "list", "pull", "--limit", "2000", "--json")
     assert len(json.loads(listed.out)["tasks"]) == 1100
     assert "n7" in run("tasks", "list", "pull", "--tag", "t").out
@@ -256,7 +256,7 @@ def test_a_narrow_terminal(emulator: Emulator) -> None:
         shown = shown_on_terminal("tasks", "list", "pull", "--url", server.url)
 
     assert shown.splitlines()[1] == (
-        f"{name}  books  leased, …  2026-01-01 00:59:59  1 of 3    135  a long …"
+        f"{name} books leased, 59 min… 2026-01-01 00:59:59 1 of 3   135 a long …"
     )
     assert max(map(len, shown.splitlines())) <= 80
 
@@ -267,8 +267,10 @@ def test_a_table_that_cannot_be_cut_any_more() -> None:
     with Server(Emulator.from_text(text, clock=ManualClock())) as server:
         shown = shown_on_terminal("queues", "--url", server.url).splitlines()
 
-    assert shown[0] == ("QUEUE    TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST /MIN /HOUR LIMIT NOTE")
-    assert shown[1].startswith("a-long-…     0")
+    assert shown[0] == (
+        "QUEUE            TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST /MIN /HOUR LIMIT NOTE"
+    )
+    assert shown[1].startswith("a-long-queue-na…     0")
 
 
 def test_states_that_are_cut_keep_their_colour(emulator: Emulator) -> None:
@@ -308,7 +310,7 @@ def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
 
     listed = run("tasks", "list", "pull", "--state", "exhausted", "--limit", "2")
     assert "n2    t    exhausted" in listed.out
-    assert listed.err == "there are more: list them with --limit 20\n"
+    assert listed.err == "these are 2 of 3: list more with --limit\n"
     shown = run("tasks", "get", "pull", "n0").out.splitlines()
     assert shown[1].startswith("n0    t    exhausted  2026-01-01 00:00:00  3 of 3")
     assert shown[-1] == "  2026-01-01 00:00:00  exhausted"
@@ -340,3 +342,20 @@ def test_deleting_by_filter_asks(
     assert run("tasks", "delete", "pull", "--tag", "even", "--yes").out == "3 deleted\n"
     assert run("tasks", "delete", "pull", "--state", "available", "--yes").out == "2 deleted\n"
     assert run("tasks", "delete", "pull", "n0", "--tag", "even").status == 2
+    assert run("tasks", "delete", "pull", "--tag", "even") == Done(0, "0 deleted\n", "")
+    assert run("tasks", "purge", "pull") == Done(0, "0 deleted\n", "")
+
+
+def test_deleting_by_name(run: Run, emulator: Emulator) -> None:
+    """A name counts once, however often it is given, and exhausted tasks can be deleted, too."""
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name=name) for name in ("a", "b")])
+    for _ in range(3):
+        queue.lease_tasks(0, 1)
+
+    done = run("tasks", "delete", "pull", "a", "b", "b", "none")
+
+    assert done == Done(1, "2 deleted\n", "none does not exist\n")
+    assert (queue.exhausted, queue.list_tasks()) == ([], [])
+    again = run("tasks", "delete", "pull", "a")
+    assert again == Done(1, "0 deleted\n", "a was deleted or exhausted before\n")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from commands import Done, Run
-from odd_servers import answering
+from odd_servers import always_answering, answering
 
 from pullqueue import Emulator
 
@@ -47,7 +47,14 @@ def test_snapshots(
     )
     file.write_text("queue:")
     assert f"{file} cannot be loaded: it is not JSON: " in run("snapshot", "load", str(file)).err
-    assert 'cannot write ".": ' in run("snapshot", "save", ".").err
+    kept = run("snapshot", "save", str(file))
+    assert (kept.status, file.read_text()) == (1, "queue:")
+    assert f'"{file}" exists, and is not a snapshot: name another file, or replace' in kept.err
+    assert [run("snapshot", "save", str(file), *force).status for force in (["--force"], [])] == [
+        0,
+        0,
+    ]
+    assert 'cannot write ".": ' in run("snapshot", "save", ".", "--force").err
     assert run("snapshot", "load", "nowhere").status == 3
     assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 3
     saved_to_stdout = run("snapshot", "save", "-").out
@@ -72,7 +79,7 @@ def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     second = run("seed", str(file), "--json")
 
     assert first == Done(0, "253 tasks added\n", "")
-    assert json.loads(second.out) == {"added": 252, "refused": 1}
+    assert (second.status, json.loads(second.out)) == (1, {"added": 252, "refused": 1})
     queue = emulator.queue("pull")
     assert queue.list_tasks(1, tag="t")[0].payload == b'{"order": 17}'
     assert queue.get_task("a").eta.isoformat() == "2026-01-01T00:01:00+00:00"
@@ -83,14 +90,29 @@ def test_a_snapshot_that_breaks_off(run: Run, tmp_path: Path) -> None:
     """Half a snapshot is no backup: the one before it stays, and nothing else is left."""
     file = tmp_path / "backup" / "state.json"
     file.parent.mkdir()
-    file.write_text("the one before")
+    before = '{"format": "pullqueue-snapshot/1"}'
+    file.write_text(before)
 
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}") as address:
         done = run("snapshot", "save", str(file), "--url", address)
 
     assert done.status == 3
     assert "broke off (998 bytes are missing): check whether the server still runs" in done.err
-    assert [path.read_text() for path in file.parent.iterdir()] == ["the one before"]
+    assert [path.read_text() for path in file.parent.iterdir()] == [before]
+
+
+def test_a_server_that_fails(run: Run, tmp_path: Path) -> None:
+    """Whatever the command was, the status is that of a failure, and its message has the place."""
+    seeds, snapshot = tmp_path / "seed.yaml", tmp_path / "state.json"
+    seeds.write_text("pull: [work]")
+    snapshot.write_text("{}")
+
+    with always_answering({"status": "failing", "reason": "the disk is full"}, 500) as address:
+        seeded = run("seed", str(seeds), "--url", address)
+        loaded = run("snapshot", "load", str(snapshot), "--url", address)
+
+    assert seeded == Done(3, "", f"pullqueue: {seeds}:1:1: the disk is full\n")
+    assert loaded == Done(3, "", f"pullqueue: {snapshot} cannot be loaded: the disk is full\n")
 
 
 def test_seeding_more_than_a_request_holds(run: Run, tmp_path: Path, emulator: Emulator) -> None:
@@ -164,7 +186,7 @@ def test_seeding_from_standard_input(
         ),
         (
             "a.yaml",
-            "pull: [{countdown: 5, eta: 2026-01-01T00:00:00Z}]\n",
+            "pull: [{countdown: 1, eta: 2026-01-01T00:00:00Z}]\n",
             "1:20: a task has either eta or countdown, and not both: leave one out",
         ),
         ("a.yaml", "pull: [{payload_base64: '%'}]\n", '1:25: payload_base64 is "%": use base64'),

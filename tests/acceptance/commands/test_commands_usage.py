@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from odd_servers import answering, silent
 
 from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
+
+OPEN_FILES = Path("/proc/self/fd")
 
 
 def test_waiting(run: Run, emulator: Emulator) -> None:
@@ -30,6 +33,30 @@ def test_waiting(run: Run, emulator: Emulator) -> None:
     assert away.status == 1
     assert "no pullqueue responds at http://127.0.0.1:9" in away.err
     assert run("wait", "--empty", "nope").status == 1
+    push = run("wait", "--empty", "push")
+    assert push == Done(1, "", 'pullqueue: queue "push" is a push queue: name a pull queue\n')
+
+
+def test_waiting_keeps_no_connections(run: Run, emulator: Emulator) -> None:
+    """Each poll closes its connection: a long wait does not use up those of the server."""
+    emulator.queue("pull").add(b"work")
+    ended = threading.Event()
+    counts = [len(list(OPEN_FILES.iterdir()))]
+
+    def count() -> None:
+        while not ended.wait(0.05):
+            counts.append(len(list(OPEN_FILES.iterdir())))
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        done = run("wait", "--empty", "pull", "--timeout", "2")
+    finally:
+        ended.set()
+        thread.join()
+
+    assert done.status == 1
+    assert max(counts) - counts[0] < 10
 
 
 def test_waiting_for_a_server_that_is_not_ready(run: Run, tmp_path: Path) -> None:
@@ -151,6 +178,7 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
             "task 0 has both eta and countdown: send one of them",
         ),
         (("tasks", "add", "pull", "x", "--name", "a b"), 'task name is "a b": use letters'),
+        (("tasks", "add", "pull", "x", "--countdown", "99999999"), "eta is 2029-"),
         (("tasks", "add", "pull", "x", "--tag", "t" * 501), "tag has 501 characters"),
         (("tasks", "add", "pull", "x", "--countdown", "1e300"), "countdown: 1e+300 is not a valid"),
     ],

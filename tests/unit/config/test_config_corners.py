@@ -135,6 +135,8 @@ MAIL = "user_email: a@b.cd"
         "a: &x b\nc: *x\nd: [\n",
         PUSH + "  user_email: a@b.cd\n",
         "total_storage_limit: 1G\n" + PUSH + "  total_storage_limit: 1G\n",
+        "queue:\n- mode: pull\n  name: a\n  ? rate\n  : 5/s\n",
+        "queue:\n- ? rate\n  : 5/s\n  name: a\n  mode: pull\n",
     ],
 )
 def test_what_is_not_simple_is_not_fixed(text: str) -> None:

@@ -308,7 +308,7 @@ class TestModify:
         for name, eta in (("due", START), ("ahead", START + timedelta(hours=1))):
             task = queue.add(name=name, eta=eta)
 
-            with pytest.raises(TaskLeaseExpiredError, match="it was never leased; lease it again"):
+            with pytest.raises(TaskLeaseExpiredError, match="it was never leased; lease it first"):
                 queue.modify_task_lease(task, 60)
 
     def test_a_task_that_was_given_back(self, queue: Queue) -> None:

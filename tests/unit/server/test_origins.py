@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+import requests
 from control_client import ControlClient
 
 from pullqueue import Emulator
@@ -69,6 +70,19 @@ def test_changes_from_other_sites(control: ControlClient, headers: dict[str, str
 
     assert own.status == api.status == 403
     assert "it comes from a page of" in own.message
+
+
+def test_a_form_that_is_too_large(server: Server) -> None:
+    """The field that may contain the token is read in memory, and its size is limited."""
+    response = requests.post(
+        f"{server.url}/_emulator/reset",
+        files={"field": (None, b"x" * (5 << 20))},
+        headers={"Origin": server.url},
+        timeout=60,
+    )
+
+    assert response.status_code == 413
+    assert response.json()["error"]["errors"][0].get("debugInfo") is None
 
 
 def test_the_token(control: ControlClient, server: Server) -> None:
