@@ -72,7 +72,8 @@ class ListQuery(TaskFilter):
 
     limit: Limit = 100
     offset: Annotated[
-        models.Count, Meta(description="How many matching tasks to leave out first.")
+        int,
+        Meta(ge=0, le=10**9, description="How many matching tasks to leave out first."),
     ] = 0
 
 

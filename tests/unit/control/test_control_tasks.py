@@ -286,6 +286,7 @@ def test_pages_in_any_order(control: ControlClient, emulator: Emulator) -> None:
         return names(reply), reply.body["total"]
 
     assert page("offset=0") == (["b", "c", "a"], 3)
+    assert control.get(f"{TASKS}?offset={10**30}").status == 400
     assert page("offset=1&limit=1") == (["c"], 3)
     assert page("sort=name") == (["a", "b", "c"], 3)
     assert page("sort=size&descending=true&limit=2") == (["b", "a"], 3)
