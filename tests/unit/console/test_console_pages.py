@@ -192,6 +192,16 @@ def test_the_filter_keeps_the_order(client: FlaskClient) -> None:
     assert 'href="/console/queues/pull?limit=25&amp;sort=name">Clear' in page
 
 
+def test_a_filter_keeps_the_order(client: FlaskClient) -> None:
+    """Neither the form of the overview nor the numbers of a queue forget how it was sorted."""
+    overview = client.get("/console/?sort=tasks&order=desc").text
+    queue = client.get("/console/queues/pull?sort=name&order=desc&tag=t").text
+
+    assert '<input type="hidden" name="sort" value="tasks">' in overview
+    assert '<input type="hidden" name="order" value="desc">' in overview
+    assert "?state=available&amp;sort=name&amp;order=desc#tasks-title" in queue
+
+
 def test_a_large_snapshot(client: FlaskClient, state: ServerState) -> None:
     """A file larger than other requests may be is loaded all the same."""
     for place in range(17):
