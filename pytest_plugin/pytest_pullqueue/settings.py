@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pullqueue.config.text import quoted
-
 if TYPE_CHECKING:
     from pullqueue.testing.emulating import ConfigSource, QueueEntries
 
@@ -136,7 +134,7 @@ def _ini_file(config: pytest.Config) -> str:
 
 def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
     if marker.args:
-        shown = quoted(marker.args[0])
+        shown = _shown(marker.args[0])
         raise SettingsError(f"{_WHERE} takes no positional arguments, but got {shown}")
     for name in marker.kwargs:
         if name not in _MARKER_ARGUMENTS:
@@ -152,7 +150,7 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
 
 def _checked(where: str, name: str, value: object) -> object:
     """Return a setting in the type that it has in `Settings`."""
-    wrong = f"{where} is {quoted(value)}: "
+    wrong = f"{where} is {_shown(value)}: "
     if name in ("lease_rate_limit", "acl", "strict_faults"):
         if str(value).lower() not in (*_TRUE, *_FALSE):
             raise SettingsError(f"{wrong}use true or false")
@@ -166,6 +164,10 @@ def _checked(where: str, name: str, value: object) -> object:
     if name in ("project", "store", "total_storage_limit") and not isinstance(value, str):
         raise SettingsError(f"{wrong}use a string")
     return value
+
+
+def _shown(value: object) -> object:
+    return f'"{value}"' if isinstance(value, str) else value
 
 
 def _is_config_source(value: object) -> bool:

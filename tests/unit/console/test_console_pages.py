@@ -199,7 +199,7 @@ def test_a_filter_keeps_the_order(client: FlaskClient) -> None:
 
     assert '<input type="hidden" name="sort" value="tasks">' in overview
     assert '<input type="hidden" name="order" value="desc">' in overview
-    assert "?state=available&amp;sort=name&amp;order=desc#tasks-title" in queue
+    assert "sort=name&amp;order=desc&amp;state=available#tasks-title" in queue
 
 
 def test_a_large_snapshot(client: FlaskClient, state: ServerState) -> None:
