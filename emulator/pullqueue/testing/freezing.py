@@ -24,9 +24,15 @@ __tracebackhide__ = True  # a failed test is shown at its own line
 _REAL_TIME_MODULES = frozenset({"threading", "queue", "subprocess", "_pytest.timing"})
 """Modules whose timeouts would never end in frozen time, and that of pytest's own durations."""
 
-_REAL_TIME_CALLERS = ("multiprocessing.connection", "grpc._channel", "grpc.aio._utils")
+_REAL_TIME_CALLERS = (
+    "multiprocessing.connection",
+    "grpc._channel",
+    "grpc._server",
+    "grpc.aio._utils",
+)
 """Beginnings of the names of more modules that get the real time when they, or code that they call
-within five frames, ask for it. Those of gRPC compute deadlines from it."""
+within five frames, ask for it. Those of gRPC compute deadlines from it: until one that is past, its
+server would poll without a pause."""
 
 _TOO_BROAD = frozenset({"threading", "queue", "multiprocessing", "gi"})
 """Beginnings in freezegun's own list that would hide the frozen time from modules with names such

@@ -17,10 +17,13 @@ from types import ModuleType
 
 import freezegun
 import pytest
+from cloudtasks_interface import grpc_client
 from freezegun import freeze_time
+from google.api_core.exceptions import DeadlineExceeded
 
-from pullqueue import ClockError
-from pullqueue.testing import ProcessClock, freeze
+from pullqueue import ClockError, Emulator
+from pullqueue.server.lifecycle import Server
+from pullqueue.testing import Faults, ProcessClock, freeze
 from pullqueue.testing.freezing import is_frozen
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -210,3 +213,16 @@ def test_process_clock_with_time_machine() -> None:
         clock.advance(0.5)
         assert time.time() == START.timestamp() + 0.5  # noqa: TID251
         assert clock.now() == START + timedelta(seconds=0.5)
+
+
+def test_deadlines_of_grpc() -> None:
+    """Client and server agree on when a call has to end, however far the frozen time is."""
+    emulator = Emulator.from_text("queue: [{name: q, mode: pull}]", clock=ProcessClock())
+    name = "projects/app/locations/us-central1/queues/q"
+    with freeze(START), Server(emulator, grpc_port=0) as server:
+        Faults(emulator).latency("lease_tasks", 100)
+        with grpc_client(server.grpc_address) as client:
+            request = {"parent": name, "lease_duration": {"seconds": 300}}
+            client.lease_tasks(request=request, timeout=200, retry=None)
+            with pytest.raises(DeadlineExceeded):
+                client.lease_tasks(request=request, timeout=60, retry=None)
