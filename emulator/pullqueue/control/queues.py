@@ -266,11 +266,16 @@ def _delete(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     """Delete tasks, exhausted ones as well."""
     chosen = list(dict.fromkeys(names))
     results = dict(zip(chosen, queue.delete_tasks(chosen), strict=True))
-    failed = {name: result for name, result in results.items() if result != DeleteResult.DELETED}
-    exhausted = {task.name for task in queue.exhausted}.intersection(failed) if failed else set()
-    queue.remove_exhausted(exhausted)
-    reasons = {name: not_deleted(failed[name]) for name in failed if name not in exhausted}
-    return len(results) - len(reasons), reasons
+    failed = {
+        name: not_deleted(result)
+        for name, result in results.items()
+        if result is not DeleteResult.DELETED
+    }
+    if failed:
+        exhausted = {task.name for task in queue.exhausted}.intersection(failed)
+        queue.remove_exhausted(exhausted)
+        failed = {name: reason for name, reason in failed.items() if name not in exhausted}
+    return len(results) - len(failed), failed
 
 
 def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
