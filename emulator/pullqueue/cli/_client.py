@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
@@ -27,6 +27,10 @@ class RefusedError(click.ClickException):
         """Take the reason, and the HTTP status if there was a response."""
         super().__init__(message)
         self.status = status
+
+    def reworded(self, message: str) -> Self:
+        """Return the same error with another message."""
+        return type(self)(message, status=self.status)
 
 
 class InvalidValueError(RefusedError):

@@ -171,8 +171,7 @@ def load(*, file: Path, shift: bool, client: Client) -> None:
         # The server reports on what it was sent, a person thinks of the file.
         reason = error.message.replace("the body", "it", 1)
         unchanged = "" if isinstance(error, FailedError) else "; nothing was changed"
-        message = f"{file} cannot be loaded: {reason}{unchanged}"
-        raise type(error)(message, status=error.status) from None
+        raise error.reworded(f"{file} cannot be loaded: {reason}{unchanged}") from None
     show(answer, f"{count_tasks(answer['tasks'])} loaded")
 
 

@@ -69,8 +69,7 @@ def _refused(batch: list[Seed], error: RefusedError, added: int) -> RefusedError
     alone = all(seed is batch[0] for seed in batch)
     where = "" if alone else "in this task or one after it: "
     before = f"; {count_tasks(added)} were added before" if added else ""
-    message = f"{batch[0].place}: {where}{error.message}{before}"
-    return type(error)(message, status=error.status)
+    return error.reworded(f"{batch[0].place}: {where}{error.message}{before}")
 
 
 def _checked(client: Client, seeds: Iterable[Seed], *, lines: int) -> list[Seed]:
@@ -92,8 +91,7 @@ def _check_queue(client: Client, seed: Seed) -> None:
     try:
         mode = client.get(queue_path(seed.queue))["queue"]["mode"]
     except RefusedError as error:
-        message = f"{seed.queue_place}: {error.message}"
-        raise type(error)(message, status=error.status) from None
+        raise error.reworded(f"{seed.queue_place}: {error.message}") from None
     if mode != "pull":
         message = f'queue "{seed.queue}" is a push queue: name one with `mode: pull`'
         raise seed.queue_place.refusal(message)

@@ -217,8 +217,8 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
     say(f"Tasks are stored in {where}")
     if isinstance(emulator.clock, ManualClock):
         now = from_usec(emulator.now_usec()).isoformat()
-        where = "" if server.port == DEFAULT_PORT else f" --url {server.url}"
-        say(f"The clock is manual, at {now}: move it with `pullqueue clock advance 60{where}`")
+        url = "" if server.port == DEFAULT_PORT else f" --url {server.url}"
+        say(f"The clock is manual, at {now}: move it with `pullqueue clock advance 60{url}`")
     loopback = is_loopback(host)
     say(f"Console: {server.url}/console/{', from this machine only' if loopback else ''}")
     if not loopback:
