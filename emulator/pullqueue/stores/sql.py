@@ -5,6 +5,8 @@ The statements are in `sqlite.sql` and `postgres.sql`; those used here have the 
 
 from __future__ import annotations
 
+import random
+import threading
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -98,14 +100,21 @@ class DeadlockError(TransientError):
 
 
 def retried(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate an operation that is tried a second time after a deadlock."""
+    """Decorate an operation that is tried again after a deadlock, up to four times.
+
+    Each time it waits longer: an operation that starts again at once can take the same lock before
+    the other one has it, and so make the same deadlock.
+    """
 
     @wraps(method)
     def operation(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        try:
-            return method(*args, **kwargs)
-        except DeadlockError:
-            return method(*args, **kwargs)
+        for pause_seconds in (0.02, 0.05, 0.2, 0.5):
+            try:
+                return method(*args, **kwargs)
+            except DeadlockError:
+                share = random.uniform(0.5, 1)  # noqa: S311 - not secret
+                threading.Event().wait(share * pause_seconds)  # a sleep would move a test's clock
+        return method(*args, **kwargs)
 
     return operation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -24,6 +24,7 @@ from pullqueue import (
     SystemClock,
     Task,
     TaskLeaseExpiredError,
+    TransientError,
 )
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.store import Lease
@@ -315,6 +316,45 @@ def test_a_deadlock_is_tried_again(url: str) -> None:
 
     assert results == [DeleteResult.DELETED] * 2
     assert emulator.bytes_stored == 0
+    emulator.close()
+
+
+@contextmanager
+def deadlocks(url: str, number: int) -> Iterator[None]:
+    """Let the first updates of tasks fail as those do that the database ends."""
+    with connect(parsed(url)) as database:
+        database.execute("CREATE SEQUENCE updates")
+        database.execute(f"""
+            CREATE FUNCTION end_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF nextval('updates') <= {number} THEN
+                    RAISE 'deadlock detected' USING ERRCODE = 'deadlock_detected';
+                END IF;
+                RETURN NEW;
+            END $$
+        """)
+        database.execute("""
+            CREATE TRIGGER end_first BEFORE UPDATE ON tasks
+            FOR EACH ROW EXECUTE FUNCTION end_first()
+        """)
+        database.commit()
+        yield
+        database.execute("DROP FUNCTION end_first CASCADE")
+        database.execute("DROP SEQUENCE updates")
+
+
+def test_deadlocks_in_a_row(url: str) -> None:
+    """Four are overcome; at the fifth the call ends with an error and has changed nothing."""
+    emulator = Emulator(CONFIG, store=url)
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name="a"), NewTask(name="b")])
+
+    with deadlocks(url, 4):
+        assert queue.delete_tasks(["a"]) == [DeleteResult.DELETED]
+    with deadlocks(url, 5), pytest.raises(TransientError, match="deadlock detected; try again"):
+        queue.delete_tasks(["b"])
+
+    assert [task.name for task in queue.list_tasks()] == ["b"]
+    assert queue.fetch_statistics().tasks == 1
     emulator.close()
 
 
