@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pullqueue.cli._client import Client, Json, given, queue_path
+from pullqueue.cli._client import Client, Json, RefusedError, given, queue_path
 from pullqueue.cli._options import (
     Command,
     Number,
@@ -115,19 +115,34 @@ def list_(
 )
 @server_options
 def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
-    """Show one TASK, and what happened to it."""
+    """Show one TASK, and what happened to it.
+
+    Of a task that was deleted, only what happened is known.
+    """
     path = queue_path(queue, "tasks", task)
-    found = client.get(path)["task"]
+    try:
+        found = client.get(path)["task"]
+    except RefusedError:
+        if not payload:
+            _show_history(client, path, None)
+        raise
     if payload:
         write_bytes(b64decode(found["payload"]["base64"]))
-        return
+    else:
+        _show_history(client, path, found)
+
+
+def _show_history(client: Client, path: str, found: Json | None) -> None:
     events = client.get(f"{path}/history")["events"]
     lines = [
         f"  {when(event['time'])}  {event['kind']}"
         + (f", until {when(event['until'])}" if event["until"] else "")
         for event in events
     ]
-    show({"task": found, "events": events}, _table([found]), *lines)
+    if found is not None:
+        show({"task": found, "events": events}, _table([found]), *lines)
+    elif events:
+        show({"task": None, "events": events}, *lines)
 
 
 @tasks.command

@@ -13,6 +13,7 @@ import pytest
 from commands import PROGRAM, Done, Run, shown_on_terminal
 
 from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue.control.fault_registry import ERRORS
 from pullqueue.control.fault_schema import KINDS
 from pullqueue.engine.interceptors import VERBS
 from pullqueue.server.lifecycle import Server
@@ -57,6 +58,14 @@ def test_the_life_of_a_task(run: Run) -> None:
     taken = run("tasks", "add", "pull", "x", "--name", "a")
     assert taken.status == 1
     assert 'task "a" of queue "pull" was deleted or exhausted recently' in taken.err
+    gone = run("tasks", "get", "pull", "a")
+    assert gone.status == 1
+    assert gone.out.splitlines() == [*shown[2:], "  2026-01-01 00:00:05  deleted"]
+    assert gone.err.startswith('pullqueue: task "a" of queue "pull" was deleted')
+    assert run("tasks", "get", "pull", "a", "--payload").out == ""
+    assert run("tasks", "get", "pull", "c") == Done(
+        1, "", 'pullqueue: queue "pull" has no task "c"\n'
+    )
 
 
 def test_release_after_the_last_lease(run: Run) -> None:
@@ -191,10 +200,10 @@ def test_faults(run: Run) -> None:
 
 
 def test_the_help_on_faults_names_them_all(run: Run) -> None:
-    """Every kind of fault and every call that can be triggered is there."""
+    """Every kind of fault, every call that can be triggered and every error is there."""
     shown = run("faults", "add", "--help").out
 
-    assert [name for name in (*KINDS, *VERBS) if name not in shown] == []
+    assert [name for name in (*KINDS, *VERBS, *ERRORS) if name not in shown] == []
 
 
 def test_reloading(run: Run, queue_yaml: Path) -> None:
