@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, reduce
 from typing import TypeAlias
 
 from pullqueue.api import discovery
@@ -19,11 +19,15 @@ _TOKEN = re.compile(r"[,/()]|[^,/()]+")
 
 @cache
 def known_fields(version: str, method_id: str) -> FieldMask:
-    """Return every field of a method's response, as the discovery document has them."""
-    document = discovery.document(version)
-    resource, _, name = method_id.partition(".")
-    method = document["resources"][resource]["methods"][name]
-    return _fields_of(method.get("response", {}), document["schemas"])
+    """Return every field that the response of a method has in a version."""
+    return fields_in(discovery.document(version), method_id)
+
+
+def fields_in(document: Json, method_id: str) -> FieldMask:
+    """Return every field of a method's response, as a discovery document has them."""
+    *resources, name = method_id.split(".")
+    holder = reduce(lambda outer, each: outer["resources"][each], resources, document)
+    return _fields_of(holder["methods"][name].get("response", {}), document["schemas"])
 
 
 def parse_mask(text: str, known: FieldMask) -> FieldMask:

@@ -112,7 +112,10 @@ def _view(service: Callable[[], Service], method: Method) -> Callable[..., Respo
             token or bearer_text(request.headers.get("Authorization", ""))
         )
         message = _message(method, pattern.format(**parts))
-        return _response(called.call(method, message, caller=g.caller))
+        # Before the call: one that is refused changes nothing.
+        numbers, mask = _numbers_for_enums(), _response_mask(method)
+        response = called.call(method, message, caller=g.caller)
+        return _json(fields.apply_mask(_as_json(response, numbers=numbers), mask), 200)
 
     return view
 
@@ -188,28 +191,30 @@ def _query(method: Method) -> dict[str, Any]:
     return given
 
 
-def _response(message: Message) -> Response:
+def _as_json(message: Message, *, numbers: bool) -> dict[str, Any]:
     from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - slow to import
 
+    body: dict[str, Any] = MessageToDict(message, use_integers_for_enums=numbers)
+    return body
+
+
+def _numbers_for_enums() -> bool:
+    """Check the format that is asked for, and return whether enums are numbers in it."""
     format_ = request.args.get("$alt", request.args.get("alt", ""))
     if format_ not in _FORMATS:
         raise invalid(f"alt is {quoted(format_)}: only json is supported", field="alt")
-    body = MessageToDict(message, use_integers_for_enums=format_.endswith("int"))
+    return format_.endswith("int")
+
+
+def _response_mask(method: Method) -> fields.FieldMask:
     selector = request.args.get("$fields", request.args.get("fields"))
-    if selector:
-        body = fields.apply_mask(
-            body, fields.parse_mask(selector, _known_fields(message.DESCRIPTOR))
-        )
-    return _json(body, 200)
+    known = _known_fields(method.method_id)
+    return fields.parse_mask(selector, known) if selector and known else {}
 
 
 @cache
-def _known_fields(descriptor: Any) -> fields.FieldMask:  # noqa: ANN401 - created at run time
-    return {
-        field.json_name: _known_fields(field.message_type) if field.message_type else {}
-        for field in descriptor.fields
-        if descriptor.file.package != "google.protobuf"
-    }
+def _known_fields(method_id: str) -> fields.FieldMask:
+    return fields.fields_in(API.document(""), method_id)
 
 
 def _json(body: dict[str, Any], status: int) -> Response:

@@ -152,6 +152,17 @@ def test_a_query_that_is_not_valid(rest: RestApi, verb: str, path: str) -> None:
     assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
 
 
+@pytest.mark.parametrize("query", ["alt=media", "$alt=proto", "fields=colors", "$fields=tasks/x"])
+def test_a_response_that_cannot_be_sent(rest: RestApi, emulator: Emulator, query: str) -> None:
+    """It is refused before the call is carried out: no task is leased."""
+    emulator.queue("pull").add(b"1")
+
+    status, answer = rest.send("POST", f"{PULL}/tasks:lease?{query}", LEASE)
+
+    assert (status, answer["error"]["status"]) == (400, "INVALID_ARGUMENT")
+    assert emulator.queue("pull").fetch_statistics().leased == 0
+
+
 @pytest.mark.parametrize(
     "query",
     [
