@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
@@ -23,15 +23,6 @@ Json = dict[str, Any]
 class RefusedError(click.ClickException):
     """the server refused an operation"""
 
-    def __init__(self, message: str, *, status: int = 0) -> None:
-        """Take the reason, and the HTTP status if there was a response."""
-        super().__init__(message)
-        self.status = status
-
-    def reworded(self, message: str) -> Self:
-        """Return the same error with another message."""
-        return type(self)(message, status=self.status)
-
 
 class InvalidValueError(RefusedError):
     """the server refused a value"""
@@ -40,13 +31,9 @@ class InvalidValueError(RefusedError):
 
 
 class FailedError(RefusedError):
-    """the server failed"""
+    """the server failed, there is none, or it is not a pullqueue"""
 
     exit_code = EXIT_FAILURE
-
-
-class UnreachableError(FailedError):
-    """there is no server, or it is not a pullqueue"""
 
 
 class Client:
@@ -79,7 +66,7 @@ class Client:
 
         Raises:
             RefusedError: the server refuses it.
-            UnreachableError: there is no server, or it is not a pullqueue.
+            FailedError: it fails, there is none, or it is not a pullqueue.
         """
         parameters = urlencode(given(query))
         data = self.read(verb, f"{path}?{parameters}" if parameters else path, body)
@@ -93,7 +80,7 @@ class Client:
 
         Raises:
             RefusedError: the server refuses it.
-            UnreachableError: there is no server, or it is not a pullqueue.
+            FailedError: it fails, there is none, or it is not a pullqueue.
         """
         headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
@@ -101,7 +88,7 @@ class Client:
             response = self._connection.getresponse()
         except (HTTPException, OSError, ValueError) as error:
             self.close()
-            raise UnreachableError(
+            raise FailedError(
                 f"no pullqueue responds at {self.url} ({reason_of(error)}): start one with "
                 f"`pullqueue serve`, or pass its address with --url or {ADDRESS_VARIABLE}"
             ) from None
@@ -110,7 +97,7 @@ class Client:
         except (HTTPException, OSError) as error:
             missing = getattr(error, "expected", None)
             problem = f"{missing} bytes are missing" if missing else reason_of(error)
-            raise UnreachableError(
+            raise FailedError(
                 f"the response of {self.url} broke off ({problem}): check whether the server still "
                 "runs, and try again"
             ) from None
@@ -123,7 +110,7 @@ class Client:
         try:
             answer = json.loads(body)
             if "reason" in answer:
-                return FailedError(str(answer["reason"]), status=status)
+                return FailedError(f"{self.url} is not ready: {answer['reason']}")
             error = answer["error"]
             message = error["message"]
             # The message may be that of the real service; the details are in `debugInfo`.
@@ -133,13 +120,13 @@ class Client:
         if message == HTTPStatus.NOT_FOUND.phrase:
             return self._not_pullqueue()  # our routes name what is missing
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return FailedError(details, status=status)
+            return FailedError(details)
         if error.get("status") == "INVALID_ARGUMENT":
-            return InvalidValueError(_with_parameter_name(details), status=status)
-        return RefusedError(details, status=status)
+            return InvalidValueError(_with_parameter_name(details))
+        return RefusedError(details)
 
-    def _not_pullqueue(self) -> UnreachableError:
-        return UnreachableError(
+    def _not_pullqueue(self) -> FailedError:
+        return FailedError(
             f"the server at {self.url} is not a pullqueue, or another version: pass its address "
             f"with --url or {ADDRESS_VARIABLE}"
         )
@@ -173,3 +160,15 @@ def queue_path(*names: str) -> str:
         if not name or "/" in name:
             raise click.UsageError(f'"{name}" is not a valid name of a queue or task')
     return "/".join(["/queues", *(quote(name, safe="") for name in names)])
+
+
+def pull_queue(client: Client, name: str) -> Json:
+    """Return a pull queue with its numbers.
+
+    Raises:
+        RefusedError: the server has no such queue, or it is a push queue.
+    """
+    queue: Json = client.get(queue_path(name))["queue"]
+    if queue["mode"] == "push":
+        raise RefusedError(f'queue "{name}" is a push queue: name a pull queue')
+    return queue

@@ -10,7 +10,6 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,14 +120,6 @@ def confirm(question: str) -> None:
         sure = False
     if not sure:
         raise click.ClickException("nothing was deleted: answer y, or pass --yes")
-
-
-def progress(label: str, length: int, *, every: int = 1) -> AbstractContextManager[Any]:
-    """Return a progress bar on standard error, which only a terminal shows."""
-    hidden = not sys.stderr.isatty()
-    return click.progressbar(
-        length=length, label=label, file=sys.stderr, hidden=hidden, update_min_steps=every
-    )
 
 
 def content_of(file: Path) -> bytes:

@@ -7,20 +7,12 @@ import re
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 
 import click
 
-from pullqueue.cli._client import (
-    Client,
-    FailedError,
-    Json,
-    RefusedError,
-    UnreachableError,
-    queue_path,
-)
+from pullqueue.cli._client import Client, FailedError, Json, RefusedError, pull_queue
 from pullqueue.cli._options import Number, complete_queue, server_options, yes_option
 from pullqueue.cli._output import STDIN, confirm, content_of, show, write_bytes
 from pullqueue.config.files import replace_file
@@ -78,20 +70,14 @@ def _ready(client: Client) -> str | None:
     """Return what is missing until the server is ready; None: nothing."""
     try:
         client.get("/ready")
-    except UnreachableError as error:
+    except FailedError as error:
         return error.message
-    except RefusedError as error:
-        if error.status != HTTPStatus.SERVICE_UNAVAILABLE:
-            raise
-        return f"{client.url} is not ready: {error.message}"
     return None
 
 
 def _is_empty(queue: str) -> Callable[[Client], str | None]:
     def check(client: Client) -> str | None:
-        numbers = client.get(queue_path(queue))["queue"]
-        if numbers["mode"] == "push":
-            raise click.ClickException(f'queue "{queue}" is a push queue: name a pull queue')
+        numbers = pull_queue(client, queue)
         if not numbers["tasks"]:
             return None
         left = count_tasks(numbers["tasks"])
@@ -171,7 +157,7 @@ def load(*, file: Path, shift: bool, client: Client) -> None:
         # The server reports on what it was sent, a person thinks of the file.
         reason = error.message.replace("the body", "it", 1)
         unchanged = "" if isinstance(error, FailedError) else "; nothing was changed"
-        raise error.reworded(f"{file} cannot be loaded: {reason}{unchanged}") from None
+        raise type(error)(f"{file} cannot be loaded: {reason}{unchanged}") from None
     show(answer, f"{count_tasks(answer['tasks'])} loaded")
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.cli._client import Client, RefusedError, queue_path
+from pullqueue.cli._client import Client, RefusedError, pull_queue, queue_path
 from pullqueue.cli._options import server_options
-from pullqueue.cli._output import content_of, progress, show
+from pullqueue.cli._output import content_of, show
 from pullqueue.error_codes import EXIT_REFUSED
 from pullqueue.limits import MIB
 from pullqueue.tasks import count_tasks
@@ -46,16 +49,22 @@ def seed(*, file: Path, client: Client) -> int:
     """  # noqa: D301 - the mark is click's
     from pullqueue.cli._seed import seeds_of  # noqa: PLC0415 - imports YAML
 
-    data = content_of(file)
-    seeds = _checked(client, seeds_of(data, file), lines=data.count(b"\n"))
+    # All are read and checked before the first is sent; batches are for one queue each.
+    seeds = sorted(seeds_of(content_of(file), file), key=attrgetter("queue"))
+    _check_queues(client, seeds)
     added, refused = 0, 0
-    with progress("Adding", sum(seed.copies for seed in seeds)) as bar:
+    total, hidden = sum(seed.copies for seed in seeds), not sys.stderr.isatty()
+    with click.progressbar(length=total, label="Adding", file=sys.stderr, hidden=hidden) as bar:
         for batch in _batches(seeds):
             tasks = [seed.fields for seed in batch]
             try:
                 answer = client.post(queue_path(batch[0].queue, "tasks"), tasks=tasks)
             except RefusedError as error:
-                raise _refused(batch, error, added) from None
+                # The server does not say which task of the batch is wrong.
+                where = "" if batch[0] is batch[-1] else "in this task or one after it: "
+                before = f"; {count_tasks(added)} were added before" if added else ""
+                message = f"{batch[0].place}: {where}{error.message}{before}"
+                raise type(error)(message) from None
             added += len(answer["tasks"])
             refused += len(answer["refused"])
             bar.update(len(batch))
@@ -64,37 +73,12 @@ def seed(*, file: Path, client: Client) -> int:
     return EXIT_REFUSED if refused else 0
 
 
-def _refused(batch: list[Seed], error: RefusedError, added: int) -> RefusedError:
-    """Return the error for a batch, of which the server does not say which task is wrong."""
-    alone = all(seed is batch[0] for seed in batch)
-    where = "" if alone else "in this task or one after it: "
-    before = f"; {count_tasks(added)} were added before" if added else ""
-    return error.reworded(f"{batch[0].place}: {where}{error.message}{before}")
-
-
-def _checked(client: Client, seeds: Iterable[Seed], *, lines: int) -> list[Seed]:
-    """Return the tasks by queue, once all are read and their queues are pull queues."""
-    checked: list[Seed] = []
-    queues: set[str] = set()
-    with progress("Checking", lines, every=_BATCH) as bar:
-        for each in seeds:
-            if each.queue not in queues:
-                _check_queue(client, each)
-                queues.add(each.queue)
-            bar.update(each.place.line - (checked[-1].place.line if checked else 0))
-            checked.append(each)
-        bar.update(max(lines, _BATCH))  # shows the end
-    return sorted(checked, key=lambda seed: seed.queue)  # batches are for one queue each
-
-
-def _check_queue(client: Client, seed: Seed) -> None:
-    try:
-        mode = client.get(queue_path(seed.queue))["queue"]["mode"]
-    except RefusedError as error:
-        raise error.reworded(f"{seed.queue_place}: {error.message}") from None
-    if mode != "pull":
-        message = f'queue "{seed.queue}" is a push queue: name one with `mode: pull`'
-        raise seed.queue_place.refusal(message)
+def _check_queues(client: Client, seeds: list[Seed]) -> None:
+    for queue, tasks in groupby(seeds, attrgetter("queue")):
+        try:
+            pull_queue(client, queue)
+        except RefusedError as error:
+            raise type(error)(f"{next(tasks).queue_place}: {error.message}") from None
 
 
 def _batches(seeds: list[Seed]) -> Iterator[list[Seed]]:

@@ -70,7 +70,7 @@ def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:
         "pull:\n"
         "- just text\n"
         "- {payload: {order: 17}, tag: t, count: 250}\n"
-        "- {payload: x, name: a, eta: 2026-01-01T00:01:00Z}\n"
+        "- {payload: 2026-13-01, name: a, eta: 2026-01-01T00:01:00Z}\n"
         "other:\n"
         "- {payload_base64: /w==, countdown: 5}\n"
     )
@@ -83,6 +83,7 @@ def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     queue = emulator.queue("pull")
     assert queue.list_tasks(1, tag="t")[0].payload == b'{"order": 17}'
     assert queue.get_task("a").eta.isoformat() == "2026-01-01T00:01:00+00:00"
+    assert queue.get_task("a").payload == b"2026-13-01"
     assert emulator.queue("other").list_tasks()[0].payload == b"\xff"
 
 
@@ -111,8 +112,9 @@ def test_a_server_that_fails(run: Run, tmp_path: Path) -> None:
         seeded = run("seed", str(seeds), "--url", address)
         loaded = run("snapshot", "load", str(snapshot), "--url", address)
 
-    assert seeded == Done(3, "", f"pullqueue: {seeds}:1:1: the disk is full\n")
-    assert loaded == Done(3, "", f"pullqueue: {snapshot} cannot be loaded: the disk is full\n")
+    reason = f"http://{address} is not ready: the disk is full"
+    assert seeded == Done(3, "", f"pullqueue: {seeds}:1:1: {reason}\n")
+    assert loaded == Done(3, "", f"pullqueue: {snapshot} cannot be loaded: {reason}\n")
 
 
 def test_seeding_more_than_a_request_holds(run: Run, tmp_path: Path, emulator: Emulator) -> None:
@@ -163,16 +165,16 @@ def test_seeding_from_standard_input(
     [
         ("a.yaml", "", "1:1: the file is empty: write the names of queues, each with a list"),
         ("a.yaml", "- a\n", "1:1: the file is not a mapping: write the names of queues"),
-        ("a.yaml", "[a]: []\n", "1:1: not a valid queue name: write"),
+        ("a.yaml", "[a]: []\n", "1:1: a list or mapping is used as a key: use a name"),
         ("a.yaml", "pull: a\n", '1:7: queue "pull" has no list of tasks: begin each with `- `'),
-        ("a.yaml", "pull: []\npull: []\n", '2:1: queue "pull" is listed twice: write one list'),
+        ("a.yaml", "pull: []\npull: []\n", '2:1: "pull" is written twice: keep one'),
         (
             "a.yaml",
             "pull:\n- size: 1\n",
             '2:9: "size" is not a field of a task: use one of count, countdown',
         ),
-        ("a.yaml", "pull:\n- [a]: 1\n", '2:8: "?" is not a field of a task: use one of count'),
-        ("a.yaml", "pull: [{tag: a, tag: b}]\n", '1:17: "tag" occurs twice in one task'),
+        ("a.yaml", "pull:\n- [a]: 1\n", "2:3: a list or mapping is used as a key: use a name"),
+        ("a.yaml", "pull: [{tag: a, tag: b}]\n", '1:17: "tag" is written twice: keep one'),
         ("a.yaml", "pull: [{count: 0}]\n", "1:16: count is 0: use a whole number, 1 or more"),
         (
             "a.yaml",
@@ -190,11 +192,15 @@ def test_seeding_from_standard_input(
             "1:20: a task has either eta or countdown, and not both: leave one out",
         ),
         ("a.yaml", "pull: [{payload_base64: '%'}]\n", '1:25: payload_base64 is "%": use base64'),
-        ("a.yaml", "pull: [2026-01-01]\n", "1:8: the payload cannot be written as JSON"),
-        ("a.yaml", "pull: [2026-13-01]\n", '1:8: "2026-13-01" cannot be read (month must be in'),
-        ("a.yaml", "pull: [{eta: 2026-01-01}]\n", '1:14: eta is "2026-01-01": use a time with'),
-        ("a.yaml", "pull: [{eta: soon}]\n", '1:14: eta is "soon": use a time with its time'),
-        ("a.yaml", "pull: [{countdown: .inf}]\n", "1:20: countdown is inf: use a number of"),
+        ("a.yaml", "pull: [{a: 1, payload: {b: .inf}}]\n", '1:12: "a" is not a field of a task'),
+        ("a.yaml", "pull: [{payload: {a: .inf}}]\n", "1:18: the payload cannot be written as"),
+        ("a.yaml", "pull: [!x a]\n", "1:8: the value cannot be read (could not determine a"),
+        ("a.yaml", f"pull: [{'9' * 5000}]\n", "1:8: the value cannot be read (Exceeds the limit"),
+        ("a.yaml", "pull: [{eta: 2026-01-01}]\n", '1:14: eta is "2026-01-01", which has no time'),
+        ("a.yaml", "pull: [{eta: soon}]\n", '1:14: eta is "soon", which is not a valid time'),
+        ("a.yaml", "pull: [{eta: 17}]\n", "1:14: eta is 17: use a time with its time zone, s"),
+        ("a.yaml", "pull: [{countdown: soon}]\n", '1:20: countdown is "soon": use a number of s'),
+        ("a.yaml", "pull: [{countdown: .inf}]\n", "1:20: inf is not a valid duration: pass a f"),
         ("a.yaml", "pull: [{tag: 17}]\n", "1:14: tag is 17: use text; put it in quotes"),
         ("a.yaml", "pull: [{name: a b}]\n", '1:15: task name is "a b": use letters'),
         ("a.yaml", f"pull: [{{tag: {'t' * 501}}}]\n", "1:14: tag has 501 characters"),
@@ -217,7 +223,7 @@ def test_seeding_from_standard_input(
         ),
         ("a.jsonl", f"\n{'[' * 99_999}", "2:1: nested too deeply: use flatter data"),
         ("a.yaml", "pull: [a]\nnope: [a]\n", '2:1: queue "nope" is not in'),
-        ("a.yaml", "push: [a]\n", '1:1: queue "push" is a push queue: name one with `mode: pull`'),
+        ("a.yaml", "push: [a]\n", '1:1: queue "push" is a push queue: name a pull queue'),
     ],
 )
 def test_seeds_that_make_no_sense(
