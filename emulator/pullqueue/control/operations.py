@@ -121,7 +121,7 @@ def _parse_query(query: Mapping[str, str], model: type[Model]) -> Model:
     try:
         return msgspec.convert(query, model, strict=False)
     except msgspec.ValidationError as error:
-        message, name = _describe(error, query, model)
+        message, name = _describe(error, query, model, whole="the query")
         raise ApiError.parameter(message, name) from None
 
 
@@ -138,15 +138,17 @@ def _parse_body(body: bytes | Json, model: type[Model]) -> Model:
         raise ApiError(not_json(error), reason="parseError") from None
 
 
-def _describe(error: msgspec.ValidationError, value: object, model: type[Model]) -> tuple[str, str]:
+def _describe(
+    error: msgspec.ValidationError, value: object, model: type[Model], *, whole: str = "the body"
+) -> tuple[str, str]:
     """Return what is wrong with a value, as a sentence, and the place."""
     what, _, where = str(error).partition(" - at `$")
     where = where.removeprefix(".").removesuffix("`")
-    place = where or "the body"
+    place = where or whole
     name = what.partition("`")[2].rstrip("`")
     schema = _schema_at(model, where)
     if what.startswith("Object missing required field"):
-        return f"{place} has no {quoted(name)}", where
+        return f"{place} has no {quoted(name)}", where or name
     if what.startswith("Object contains unknown field"):
         fields = ", ".join(sorted(schema.get("properties", ())))
         return f"{place} has the unknown field {quoted(name)}: use one of {fields}", where

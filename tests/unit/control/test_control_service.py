@@ -472,3 +472,12 @@ def test_parameters_of_a_route_without_any(control: ControlClient) -> None:
 
     assert reply.status == 400
     assert reply.message == 'there is no parameter "verbose": this route takes none'
+
+
+def test_a_parameter_that_is_missing(control: ControlClient) -> None:
+    """The query is named, not a body that the request cannot have."""
+    reply = control.get("/token")
+
+    assert reply.status == 400
+    assert reply.message == 'the query has no "email"'
+    assert reply.body["error"]["errors"][0]["location"] == "email"
