@@ -12,7 +12,10 @@ from pullqueue import config as queue_yaml
 from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.control.models import Model
 from pullqueue.engine.emulator import Emulator
-from pullqueue.errors import PullQueueError
+from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, PullQueueError
+
+_OF_THE_FILE = (ConfigFileError, InvalidQueueConfigError)
+"""Errors that remain until the file changes; others are those of the store."""
 
 _log = logging.getLogger("pullqueue.config")
 
@@ -57,16 +60,19 @@ class ConfigFile:
         Raises:
             ConfigFileError: the file cannot be read.
             InvalidQueueConfigError: the file is not valid.
+            TransientError: the store does not respond; the next check tries again.
         """
         with self._lock:
-            self._seen = self._stamp()
+            before, self._seen = self._seen, self._stamp()
             try:
                 config = queue_yaml.load(self.path, profile=self.profile)
+                changes = _changes(emulator.config, config)
+                emulator.reconfigure(config)
             except PullQueueError as error:
                 self.problem = str(error)
+                if not isinstance(error, _OF_THE_FILE):
+                    self._seen = before
                 raise
-            changes = _changes(emulator.config, config)
-            emulator.reconfigure(config)
             self.problem = None
             self.loaded = emulator.clock.now()
             _log.info("%s is applied: %s", self.path, changes)
@@ -82,11 +88,16 @@ class ConfigFile:
         changed = changes and self._looked_at == before != self._seen
         if not now and not changed:
             return
+        problem = self.problem
         try:
             self.reload(emulator)
-        except PullQueueError as error:
+        except _OF_THE_FILE as error:
             for line in str(error).splitlines():
                 _log.error("%s is not applied, since it is not valid: %s", self.path, line)
+        except PullQueueError as error:
+            # Once, however often it is tried.
+            if now or str(error) != problem:
+                _log.error("%s is not applied: %s", self.path, error)
 
     def _stamp(self) -> tuple[int, int, int] | None:
         """Return what differs between two states of the file; None if it is missing."""

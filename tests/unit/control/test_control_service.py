@@ -137,6 +137,28 @@ def test_following_the_file(
     assert not emulator.queue("other").disabled
 
 
+def test_following_the_file_while_the_store_fails(
+    tmp_path: Path, queue_yaml: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The change is tried again until the store takes it, and the reason is logged once."""
+    store = tmp_path / "tasks.db"
+    with closing(Emulator.from_file(queue_yaml, store=f"sqlite:///{store}")) as emulator:
+        file = ConfigFile(queue_yaml)
+        queue_yaml.write_text("queue:\n- name: other\n  mode: pull\n")
+        store.rename(tmp_path / "elsewhere")
+        for _ in range(4):
+            file.check(emulator, changes=True, now=False)
+        (message,) = caplog.messages
+        problem = file.problem
+        (tmp_path / "elsewhere").rename(store)
+        file.check(emulator, changes=True, now=False)
+
+        assert message == f"{queue_yaml} is not applied: {problem}"
+        assert "was deleted or replaced" in message
+        assert emulator.queue("other").add(b"1")
+        assert file.problem is None
+
+
 def test_nothing_to_reload(emulator: Emulator) -> None:
     """A server that came from no file says so."""
     with Server(emulator) as server:
