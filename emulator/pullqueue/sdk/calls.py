@@ -54,7 +54,8 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
     """Add the tasks of a `BulkAdd` to one queue.
 
     What is invalid refuses the whole batch: it gets its code, the other tasks SKIPPED. A batch of
-    one raises instead, since only that carries a message to the user.
+    one raises instead, since only that carries a message to the user; so does one in which every
+    task is valid, as a fault refused it.
     """
     adds = request.add_request
     check_mode(queue, adds)
@@ -63,10 +64,10 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
         added, refused = queue.insert([new_task(add) for add in adds])
         codes = [_ADD_CODES[refused.get(text_of(add.task_name))] for add in adds]
     except InvalidTaskError as error:
-        if len(adds) == 1:
+        codes = [_code_of(queue, add) for add in adds]
+        if len(adds) == 1 or set(codes) == {_Error.SKIPPED}:
             raise
         _log.warning('queue "%s": a batch of %d was not added: %s', queue.name, len(adds), error)
-        codes = [_code_of(queue, add) for add in adds]
     names = (task.name for task in added)
     for add, code in zip(adds, codes, strict=True):
         result = response.taskresult.add()

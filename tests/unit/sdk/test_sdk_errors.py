@@ -86,6 +86,18 @@ def test_faults(
     assert fault.hits == 1
 
 
+@pytest.mark.parametrize(
+    "error", [taskqueue.TaskTooLargeError, taskqueue.InvalidEtaError, taskqueue.InvalidTagError]
+)
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_fault_refuses_valid_tasks(faults: Faults, error: type[Exception], size: int) -> None:
+    """An injected refusal of valid tasks is raised to the app, also for a batch."""
+    faults.fail("add", error)
+
+    with pytest.raises(error, match="injected by a fault"):
+        taskqueue.Queue("pull").add([pull() for _ in range(size)])
+
+
 def test_a_lease_by_tag_fails_apart(faults: Faults) -> None:
     """Leases by tag are a call of their own, as they are in the client."""
     faults.fail("lease_tasks_by_tag", TransientError)
