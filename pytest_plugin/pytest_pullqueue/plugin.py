@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_pullqueue.settings import (
+    FLAGS,
     INI_OPTIONS,
     MARKER_USAGE,
     SettingsError,
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the ini options."""
     for name, text in INI_OPTIONS.items():
-        parser.addini(name, text, type="string", default=None)
+        if name.removeprefix("pullqueue_") in FLAGS:
+            parser.addini(name, text, type="bool", default=None)
+        else:
+            parser.addini(name, text, type="string", default=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

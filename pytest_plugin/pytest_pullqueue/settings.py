@@ -26,6 +26,8 @@ INI_OPTIONS = {
     "pullqueue_start": "time at which pullqueue_clock starts, such as 2026-01-01T00:00Z",
     "pullqueue_strict_faults": "true: fail tests that pass although a fault never triggered",
 }
+FLAGS = ("lease_rate_limit", "acl", "strict_faults")
+"""The settings that are true or false."""
 MARKER_USAGE = (
     f"{MARKER}(config=None, queues=None, total_storage_limit=None, profile=None, project=None, "
     "lease_rate_limit=False, acl=False, store=None, start=None, strict_faults=False): settings of "
@@ -120,10 +122,16 @@ def _ini_values(config: pytest.Config) -> Mapping[str, object]:
             "config_base": config.inipath.parent if config.inipath else config.rootpath
         }
         for option in INI_OPTIONS:
-            value = config.getini(option)
+            name = option.removeprefix(f"{MARKER}_")
+            where = f"{_ini_file(config)}: ini option {option}"
+            try:
+                value = config.getini(option)
+            except (ValueError, pytest.UsageError) as error:  # the first before pytest 9
+                if name not in FLAGS:
+                    raise
+                raise SettingsError(f"{where}: {error}: use true or false") from None
             if value is not None:
-                name = option.removeprefix(f"{MARKER}_")
-                found[name] = _checked(f"{_ini_file(config)}: ini option {option}", name, value)
+                found[name] = _checked(where, name, value)
         values = config.stash[_INI_VALUES] = found
     return values
 
@@ -151,7 +159,7 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
 def _checked(where: str, name: str, value: object) -> object:
     """Return a setting in the type that it has in `Settings`."""
     wrong = f"{where} is {_shown(value)}: "
-    if name in ("lease_rate_limit", "acl", "strict_faults"):
+    if name in FLAGS:
         if str(value).lower() not in (*_TRUE, *_FALSE):
             raise SettingsError(f"{wrong}use true or false")
         return str(value).lower() in _TRUE

@@ -193,7 +193,7 @@ def test_bad_marker(run: Run, arguments: str, message: str) -> None:
         ("pullqueue_confg = x", "*tox.ini: unknown ini option `pullqueue_confg`: use one of *"),
         ("pullqueue_start = now", '*tox.ini: ini option pullqueue_start: "now" is not a time*'),
         ("pullqueue_profile = x", '*tox.ini: ini option pullqueue_profile is "x": use one of *'),
-        ("pullqueue_lease_rate_limit = x", '*ini option pullqueue_lease_rate_limit is "x": use *'),
+        ("pullqueue_acl = x", "*tox.ini: ini option pullqueue_acl: *x*: use true or false"),
     ],
 )
 def test_bad_ini_option(run: Run, pytester: pytest.Pytester, line: str, message: str) -> None:
@@ -204,6 +204,23 @@ def test_bad_ini_option(run: Run, pytester: pytest.Pytester, line: str, message:
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
+
+
+def test_a_flag_in_toml(run: Run, pytester: pytest.Pytester) -> None:
+    """A flag is a boolean where pytest reads the types of TOML, which it does from 9 on."""
+    table = "tool.pytest" if pytest.version_tuple >= (9,) else "tool.pytest.ini_options"
+    pytester.makepyprojecttoml(f"[{table}]\npullqueue_strict_faults = true\n")
+    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
+
+    result = run("""
+        from pullqueue import TransientError
+
+        def test_strict(pullqueue_faults):
+            pullqueue_faults.fail("add", TransientError)
+    """)
+
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["strict_faults: never triggered:"])
 
 
 def test_bad_file_is_explained_once(run: Run, pytester: pytest.Pytester) -> None:
