@@ -133,8 +133,11 @@ class Emulator:
         """Return a queue by name.
 
         Raises:
+            TypeError: `name` is not a string.
             UnknownQueueError: there is no such queue.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"{quoted(name)} is not the name of a queue: pass a string")
         self._follow()
         if name not in self._queues:
             # Another process may have made it just now.

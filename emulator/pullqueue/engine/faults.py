@@ -308,6 +308,10 @@ class Faults:
         if verb not in VERBS:
             raise ValueError(f"there is no call {quoted(verb)}: use one of {', '.join(VERBS)}")
         options: dict[str, object] = dict(when)
+        for name in options.keys() - _Selection._fields:
+            raise TypeError(
+                f"{method}() has no argument `{name}`: use one of {', '.join(_Selection._fields)}"
+            )
         if options.get("queue") is not None:
             options["queue"] = queue_of(self._emulator, when["queue"]).name
         selection = _Selection(**options)  # type: ignore[arg-type] # named in When

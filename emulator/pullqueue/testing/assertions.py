@@ -109,7 +109,7 @@ def assert_empty(queue: Queue | Emulator) -> None:
         TypeError: `queue` is neither a `Queue` nor an `Emulator`.
     """
     with bypass_interceptors():
-        queues = pull_queues(queue) if isinstance(queue, Emulator) else [_checked(queue)]
+        queues = pull_queues(queue) if isinstance(queue, Emulator) else [checked_queue(queue)]
         full = [(q, count) for q in queues if (count := q.fetch_statistics().tasks)]
         if full:
             what = [f'queue "{q.name}" is not empty: it has {count_tasks(n)}' for q, n in full]
@@ -125,7 +125,7 @@ def assert_available(queue: Queue, count: int | None = None) -> None:
         TypeError: `queue` is not a `Queue`.
     """
     with bypass_interceptors():
-        _check_count("available", _checked(queue), queue.fetch_statistics().available, count)
+        _check_count("available", checked_queue(queue), queue.fetch_statistics().available, count)
 
 
 def assert_leased(queue: Queue, count: int | None = None) -> None:
@@ -137,7 +137,7 @@ def assert_leased(queue: Queue, count: int | None = None) -> None:
         TypeError: `queue` is not a `Queue`.
     """
     with bypass_interceptors():
-        _check_count("leased", _checked(queue), queue.fetch_statistics().leased, count)
+        _check_count("leased", checked_queue(queue), queue.fetch_statistics().leased, count)
 
 
 def assert_exhausted(
@@ -153,7 +153,7 @@ def assert_exhausted(
         TypeError: `queue` is not a `Queue`.
     """
     with bypass_interceptors():
-        exhausted = _checked(queue).exhausted
+        exhausted = checked_queue(queue).exhausted
         if task is None:
             _check_count("exhausted", queue, len(exhausted), count)
             return
@@ -189,7 +189,7 @@ def assert_added(
         raise TypeError(f"payload is {payload}: pass json_payload({payload}), bytes or text")
     wanted = _Wanted(payload, tag, name)
     with bypass_interceptors():
-        tasks, unknown = _added_tasks(_checked(queue))
+        tasks, unknown = _added_tasks(checked_queue(queue))
     found = sum(not wanted.differences(task) for task in tasks)
     found += sum(wanted.is_met_by_name(name) for name in unknown)
     if found == (count if count is not None else max(found, 1)):
@@ -248,8 +248,13 @@ def _misses(wanted: _Wanted, tasks: Sequence[Task], now_usec: int) -> Iterable[s
         yield f"    and {len(misses) - _MISSES_SHOWN} more"
 
 
-def _checked(queue: object) -> Queue:
-    """Return a pull queue; whatever else is given is refused."""
+def checked_queue(queue: object) -> Queue:
+    """Return a pull queue.
+
+    Raises:
+        InvalidQueueModeError: it is a push queue.
+        TypeError: it is not a `Queue`.
+    """
     if not isinstance(queue, Queue):
         name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
         raise TypeError(f"{quoted(queue)} is not a Queue: pass emulator.queue({quoted(name)})")

@@ -20,6 +20,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
+from pullqueue.testing.assertions import checked_queue
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -93,7 +94,6 @@ def next_event(emulator: Emulator) -> datetime | None:
     return None if target is None else movable_clock(emulator).move_to(target)
 
 
-@bypass_interceptors()
 def exhaust(queue: Queue, task: AnyTask | str) -> Task:
     """Lease a task, and move the clock past its lease, until the task is exhausted.
 
@@ -102,13 +102,15 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
     expire, too.
 
     Raises:
+        TypeError: `queue` is not a `Queue`.
+        InvalidQueueModeError: the queue is a push queue.
         ValueError: the queue has no `task_retry_limit`, so its tasks are never exhausted.
         UnknownTaskError: the queue has no such task.
         TombstonedTaskError: the task was deleted or exhausted.
         ClockError: the clock cannot be moved.
     """
     name = name_of(task)
-    limit = queue.retention
+    limit = checked_queue(queue).retention
     if limit.leases is None:
         raise ValueError(
             f'tasks of queue "{queue.name}" are never exhausted: set a task_retry_limit '
@@ -117,14 +119,15 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
     clock = movable_clock(queue)
     age_seconds = limit.age_usec // USEC_PER_SECOND
     lease_seconds = max(_LEASE_SECONDS, min(age_seconds, 7 * _DAY_SECONDS))
-    current: Task | None = queue.get_task(name)
-    while current is not None:
-        clock.move_to(max(current.eta, clock.now()))
-        current = _stored(queue, name)
-        while current is not None and current.state_at(clock.now_usec()) is TaskState.AVAILABLE:
-            if not queue.lease(lease_seconds, 1000).tasks:
-                clock.advance(1)  # where the lease rate is limited, another second admits more
+    with bypass_interceptors():
+        current: Task | None = queue.get_task(name)
+        while current is not None:
+            clock.move_to(max(current.eta, clock.now()))
             current = _stored(queue, name)
+            while current is not None and current.state_at(clock.now_usec()) is TaskState.AVAILABLE:
+                if not queue.lease(lease_seconds, 1000).tasks:
+                    clock.advance(1)  # where the lease rate is limited, later calls return tasks
+                current = _stored(queue, name)
     return next(end for end in reversed(queue.exhausted) if end.name == name)
 
 

@@ -68,6 +68,12 @@ def test_an_unknown_queue(emulator: Emulator) -> None:
     assert excinfo.value.queue_name == "pull_queue"
 
 
+def test_a_queue_that_is_not_a_name() -> None:
+    """What cannot be hashed, such as a queue of Google's SDK, is refused with what to pass."""
+    with pytest.raises(TypeError, match=r"^\['x'\] is not the name of a queue: pass a string$"):
+        Emulator(QueueConfig()).queue(["x"])  # type: ignore[arg-type] # what is proved
+
+
 def test_an_unknown_queue_among_many() -> None:
     """The message has ten names, and how many more there are; of similar names it has one."""
     names = [f"queue-{number:02}" for number in range(12)]

@@ -9,6 +9,7 @@ import pytest
 from pullqueue import (
     Emulator,
     EventKind,
+    InvalidQueueModeError,
     InvalidTaskNameError,
     Limits,
     ManualClock,
@@ -65,6 +66,14 @@ def test_exhaust_without_a_limit(queue: Queue) -> None:
 
     with pytest.raises(ValueError, match=r'^tasks of queue "work" are never exhausted: set a'):
         exhaust(queue, "one")
+
+
+def test_exhaust_in_what_is_not_a_pull_queue(emulator: Emulator) -> None:
+    """A name and a push queue are refused as in assertions."""
+    with pytest.raises(TypeError, match=r'^"limited" is not a Queue: pass emulator\.queue\('):
+        exhaust("limited", "one")  # type: ignore[arg-type] # what is proved
+    with pytest.raises(InvalidQueueModeError, match=r'^queue "default" is a push queue, which'):
+        exhaust(emulator.queue("default"), "one")
 
 
 def test_exhaust_an_unknown_task(limited: Queue) -> None:

@@ -445,6 +445,14 @@ def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], me
         faults.fail(verb, TransientError, **when)  # type: ignore[arg-type]
 
 
+def test_a_misspelt_condition(faults: Faults) -> None:
+    """An argument that does not exist is refused, with those that do."""
+    with pytest.raises(
+        TypeError, match=r"^fail\(\) has no argument `time`: use one of queue, times, after, "
+    ):
+        faults.fail("add", TransientError, time=1)  # type: ignore[call-arg] # what is proved
+
+
 @pytest.mark.parametrize(
     ("error", "name"),
     [
