@@ -20,6 +20,20 @@ queue:
 Run = Callable[..., pytest.RunResult]
 
 
+def test_a_refusal_through_the_sdk(run: Run) -> None:
+    """The report of a refused call of the SDK has its message, and no code of the engine."""
+    result = run("""
+        def test_refused(pullqueue_sdk):
+            from google.appengine.api import taskqueue
+            taskqueue.Queue("pull-queue").modify_task_lease(taskqueue.Task(name="x"), 60)
+    """)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(['E *taskqueue.Error: queue "pull-queue" has no task "x"'])
+    result.stdout.no_fnmatch_line("*pullqueue.errors.*")
+    result.stdout.no_fnmatch_line("*pullqueue*engine*")
+
+
 def test_sdk(run: Run) -> None:
     """The SDK uses the test's emulator, agrees on the time, and is put back afterwards."""
     result = run("""

@@ -56,7 +56,7 @@ def logged_call(method: str, request: Any, response: Any, error: Any) -> dict[st
     name = getattr(first, "queue_name", b"")
     status: int = HTTPStatus.OK
     if error is not None:
-        cause = error.__cause__
+        cause = error.__context__
         is_ours = isinstance(cause, PullQueueError)
         status = codes_of(cause).http_status if is_ours else HTTPStatus.BAD_REQUEST
     return {
