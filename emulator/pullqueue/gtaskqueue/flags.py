@@ -57,7 +57,9 @@ def api_flags(queue: str) -> Decorator:
             help="Server, as URL or HOST:PORT.",
         ),
         click.option("--service_version", type=version, default="v1beta2", help="API version."),
-        click.option("--access_token", envvar="GTASKQUEUE_ACCESS_TOKEN", help=token),
+        click.option(
+            "--access_token", envvar="GTASKQUEUE_ACCESS_TOKEN", show_envvar=True, help=token
+        ),
         click.option("--dump_request/--nodump_request", help="Print every request with its body."),
         # Accepted and ignored: the emulator needs no key.
         click.option("--credentials_file", hidden=True, expose_value=False),

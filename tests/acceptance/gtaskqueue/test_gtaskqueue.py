@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pullqueue import Emulator, NewTask, Queue, TransientError
+from pullqueue.api.tokens import SCOPES
 from pullqueue.gtaskqueue.command import gtaskqueue
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults
@@ -54,6 +55,23 @@ def test_tasks(run: Run, queue: Queue) -> None:
     again = run("deletetask", "--task_name", "a")
     assert again.exit_code == 1
     assert "The task name is invalid." in again.stderr
+
+
+def test_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that enforces the acl gets it from a flag, or from the variable in the help."""
+    acl = "acl: [{user_email: worker@example.com}]"
+    emulator = Emulator.from_text(f"queue: [{{name: pull, mode: pull, {acl}}}]")
+    with Server(emulator, acl=True) as server:
+        token = server.tokens.issue("worker@example.com", frozenset(SCOPES)).text
+        flags = ["leasetask", "--taskqueue_name=pull", f"--api_host={server.url}"]
+        refused = CliRunner().invoke(gtaskqueue, flags)
+        by_flag = CliRunner().invoke(gtaskqueue, [*flags, f"--access_token={token}"])
+        monkeypatch.setenv("GTASKQUEUE_ACCESS_TOKEN", token)
+        by_variable = CliRunner().invoke(gtaskqueue, flags)
+
+    assert (refused.exit_code, by_flag.exit_code, by_variable.exit_code) == (1, 0, 0)
+    assert "Login Required" in refused.stderr
+    assert "GTASKQUEUE_ACCESS_TOKEN" in CliRunner().invoke(gtaskqueue, ["leasetask", "-h"]).stdout
 
 
 def test_a_long_payload(run: Run, queue: Queue) -> None:
