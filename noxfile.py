@@ -92,7 +92,7 @@ def _arguments(session: nox.Session) -> list[str]:
 
 
 def _lowest(session: nox.Session) -> tuple[str, str]:
-    """Give the options that hold each of our own dependencies at the lowest version it allows."""
+    """Return the options for the lowest permitted version of each dependency of the project."""
     session.install("uv")
     # Not in create_tmp(), which would move all temporary files of the tests into the checkout.
     constraints = Path(session.virtualenv.location, "lowest.txt")
@@ -147,7 +147,7 @@ def audit(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def release(session: nox.Session) -> None:
-    """Check that a tag names the version in pyproject.toml, and that the change log tells of it."""
+    """Check that a tag is the version in pyproject.toml, and that the change log contains it."""
     version = PROJECT["project"]["version"]
     tags = session.posargs or [f"v{version}"]
     if tags != [f"v{version}"]:

@@ -94,7 +94,7 @@ class Mutant(NamedTuple):
 
 
 class Mutated(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Gives the mutant where its module is imported."""
+    """Returns the mutant where its module is imported."""
 
     def __init__(self, mutant: Mutant) -> None:
         self.mutant = mutant

@@ -33,7 +33,7 @@ def loaded() -> None:
 def pytester(
     loaded: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.Pytester:
-    """Leave plugins that change every run out of users' suites, unless a test gives them by -p.
+    """Leave plugins that change every run out of users' suites, unless a test names them with -p.
 
     Importing hypothesis would take as long as the rest of such a run.
     """

@@ -153,7 +153,7 @@ def test_an_empty_variable(served: Served) -> None:
 
 
 def test_a_ticket_of_the_front_end(served: Served) -> None:
-    """A request that has a ticket already, as App Engine's front end gives it, keeps it."""
+    """A request that has a ticket already, as from App Engine's front end, keeps it."""
     program = (
         "app = pullqueue.sdk.local_request(wrap_wsgi_app(lambda environ, _: "
         "print(environ['HTTP_X_APPENGINE_API_TICKET']) or []))\n"

@@ -181,7 +181,7 @@ def test_python_asyncio(served: Served) -> None:
 def node(folder: Path, address: str, *token: str) -> subprocess.CompletedProcess[str]:
     """Run a program on npm's client."""
     client = npm_packages(NPM, folder) / "@google-cloud" / "tasks"
-    command = [program("node", package="nodejs"), str(NPM / "life.js"), str(client), address]
+    command = [program("node", package="nodejs"), str(NPM / "lifecycle.js"), str(client), address]
     return subprocess.run(
         [*command, *token], capture_output=True, text=True, timeout=60, check=False
     )

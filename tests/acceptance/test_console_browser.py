@@ -113,7 +113,7 @@ class Site:
 
     def _click(self, by: str, what: str) -> None:
         # Again where the page has put a new element in its place between finding and clicking,
-        # which the browser tells of in several ways.
+        # which the browser reports in several ways.
         patience = WebDriverWait(
             self.browser, 60, poll_frequency=0.05, ignored_exceptions=[WebDriverException]
         )
@@ -169,7 +169,7 @@ def fill(emulator: Emulator, server: Server, clock: ManualClock) -> None:
 
 
 def evaluate(browser: Browser, script: str) -> Any:
-    """Return what a script gives."""
+    """Return the result of a script."""
     return browser.execute_script(script)  # type: ignore[no-untyped-call]
 
 
@@ -182,7 +182,7 @@ def log_of(browser: Browser) -> list[str]:
 def violations(browser: Browser) -> list[str]:
     """Return what axe finds against WCAG 2.1, levels A and AA, on the page shown."""
     script = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
-    # By the driver: the page's own policy lets no foreign script in.
+    # By the driver: the policy of the page permits no other script.
     evaluate(browser, f"if (!window.axe) {{ {script} }}")
     found: Any = browser.execute_async_script(
         "const done = arguments[arguments.length - 1];"
@@ -396,9 +396,9 @@ def test_live(site: Site, emulator: Emulator, server: Server) -> None:
 
     site.click("#live")
     assert site.find("#live").get_attribute("aria-pressed") == "false"
-    emulator.queue("pull").add(b"work", name="unseen")
+    emulator.queue("pull").add(b"work", name="added-later")
     site.click("#live")
-    site.wait_for("unseen", "#tasks")
+    site.wait_for("added-later", "#tasks")
 
     server.stop()
     site.wait_for("The server does not respond", "#status")
@@ -652,7 +652,7 @@ def test_the_clock(site: Site, clock: ManualClock, emulator: Emulator) -> None:
 
 
 def test_faults(site: Site, emulator: Emulator) -> None:
-    """A fault is set, refused where it makes no sense, and taken away."""
+    """A fault is set, refused where it makes no sense, and removed."""
     site.open("/faults")
     Select(site.find("#call")).select_by_visible_text("lease_tasks")
     site.fill("#times", "0")

@@ -1,8 +1,7 @@
-"""The documentation's pictures of the console: each is what a browser shows of a morning's work.
+"""The documentation's pictures of the console, as a browser shows it after some work.
 
-`PULLQUEUE_REGENERATE=1 pytest tests/acceptance/test_console_pictures.py` takes them anew. A picture
-carries what could be read on its page, so that one which has become old is noticed wherever the
-tests run, whatever fonts and browser there are.
+`PULLQUEUE_REGENERATE=1 pytest tests/acceptance/test_console_pictures.py` takes them again. A
+picture contains the text of its page, so that an outdated one is found with any fonts and browser.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def work(server: Server, clock: ManualClock) -> None:
-    """Let an hour pass in which orders come and workers ship most of them."""
+    """Move the clock by an hour in which orders come and workers ship most of them."""
     orders = server.emulator.queue("orders")
     thumbnails = server.emulator.queue("thumbnails")
     for minute in range(57):
@@ -167,5 +166,5 @@ def test_a_picture_shows_the_console_as_it_is(browser: Browser, console: str, na
         file.write_bytes(with_text(b64decode(taken["data"]), text))
     png = file.read_bytes()
 
-    assert text_in(png) == text, "take the pictures anew: PULLQUEUE_REGENERATE=1"
+    assert text_in(png) == text, "take the pictures again: PULLQUEUE_REGENERATE=1"
     assert len(png) <= LARGEST

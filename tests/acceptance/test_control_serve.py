@@ -252,7 +252,7 @@ def test_word_to_the_service_manager(folder: Path, kind: str) -> None:
 
 
 def test_a_service_manager_that_is_gone(folder: Path) -> None:
-    """The server runs all the same."""
+    """The server runs nevertheless."""
     with serving(folder, NOTIFY_SOCKET=str(folder / "nobody")) as served:
         assert "cannot report" in served.log_line("service manager")
         assert served.control("/health") == {"status": "ok"}

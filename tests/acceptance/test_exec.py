@@ -143,8 +143,8 @@ class TestCommand:
 
     def test_no_command(self, folder: Path) -> None:
         """Without a command, or without the dashes before it, the usage is reported."""
-        forgotten = (["python", "-V"], ["python", "main.py"])
-        for arguments in ([], ["queue.yaml"], ["queue.yaml", "--"], *forgotten):
+        unseparated = (["python", "-V"], ["python", "main.py"])
+        for arguments in ([], ["queue.yaml"], ["queue.yaml", "--"], *unseparated):
             status, _, errors = run(*arguments, folder=folder)
 
             assert status == 2

@@ -99,7 +99,7 @@ class TestApp:
         assert output.split() == ["False", str(count + 1)]
 
     def test_an_interpreter_without_the_sdk(self, folder: Path) -> None:
-        """A program that ends for want of the SDK tells what to install, and where."""
+        """A program that ends because the SDK is missing reports what to install, and where."""
         program = (
             "import sys\nsys.path = [p for p in sys.path if 'packages' not in p]\n"
             "sys.modules.pop('google', None)\nfrom google.appengine.api import taskqueue\n"

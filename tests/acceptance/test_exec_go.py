@@ -121,7 +121,7 @@ def test_an_identity_of_its_own(app: Path, folder: Path) -> None:
 
 
 def test_the_sample(tmp_path: Path) -> None:
-    """The sample's worker counts the words of what was added, and tells what it cannot read."""
+    """The sample's worker counts the words of what was added, and reports what it cannot read."""
     words = shlex.quote(str(built(tmp_path, SAMPLE)))
     commands = f"{words} add 'to be or not to be' && {words} add $'\\xff' && {words} work"
 

@@ -71,7 +71,7 @@ class TestAnotherServer:
 
     @pytest.mark.parametrize("body", [b"no", b"3", b"{}"])
     def test_something_else(self, execute: Callable[..., list[str]], body: bytes) -> None:
-        """Nothing is said of a server that is no pullqueue, or where there is none."""
+        """Nothing is reported about another program's server, or if there is no server."""
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n"
         with answering(head.encode() + body) as usual:
             something = execute(usual=usual)

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("emulator", "pytest_plugin", "schemas", "samples", "docs", "benchmarks")
-KINDS = {".py", ".md", ".html", ".js", ".sql", ".csv", ".yaml", ".json"}
+FOLDERS = ("emulator", "pytest_plugin", "schemas", "samples", "docs", "benchmarks", "tests")
+KINDS = {".py", ".md", ".html", ".js", ".sql", ".csv", ".yaml", ".json", ".toml"}
+KINDS |= {".go", ".java", ".rb"}
+IGNORED = {"_build", "__pycache__", "node_modules", Path(__file__).name}
 FILES = sorted(
     path
-    for path in [*ROOT.glob("*.md"), *(p for folder in FOLDERS for p in (ROOT / folder).rglob("*"))]
-    if path.suffix in KINDS and not {"_build", "__pycache__"} & {*path.parts}
+    for path in [*ROOT.glob("*.*"), *(p for folder in FOLDERS for p in (ROOT / folder).rglob("*"))]
+    if path.suffix in KINDS and not IGNORED & {*path.parts}
 )
 WORDS = {
     r"doors?": "interface",
@@ -25,6 +27,8 @@ WORDS = {
     r"all the same": "nevertheless",
     r"stands? (for|behind|in)": "represents, follows, is in",
     r"told|tells (of|whether|what|how)": "report, return, state",
+    r"made[- ]up": "generated",
+    r"moments?": "time",
     r"heed(s|ed)?": "respect",
     r"mend(s|ed|ing)?": "fix",
     r"anew": "again",

@@ -1,6 +1,6 @@
 """The whole output of the linter, compared with what is kept in `tests/lint_cases`.
 
-`PULLQUEUE_REGENERATE=1` writes what is kept anew; look at the difference before it is committed.
+`PULLQUEUE_REGENERATE=1` writes the files again; look at the difference before it is committed.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def test_special_files_are_refused_at_once(folder: Path) -> None:
 
 
 def test_special_files_are_not_read_as_settings(folder: Path) -> None:
-    """A `.gitignore` or pyproject.toml that is no regular file cannot stop a run."""
+    """A `.gitignore` or pyproject.toml that is not a regular file cannot stop a run."""
     write(folder / "queue.yaml", BAD)
     os.mkfifo(".gitignore")
     assert "rate-bare-zero" in run().stdout
@@ -350,13 +350,13 @@ sys.setprofile(begin)
 """
 
 
-def test_killed_at_any_moment_the_file_is_whole(folder: Path) -> None:
+def test_killed_at_any_time_the_file_is_whole(folder: Path) -> None:
     """Whenever the process is killed while it writes, the file is the old or the new one."""
     seen = set()
-    for moment in range(1, 20):
+    for call in range(1, 20):
         write(folder / "queue.yaml", BAD)
         done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(moment), "lint", "--fix", "queue.yaml"],
+            [sys.executable, "-c", KILLED, str(call), "lint", "--fix", "queue.yaml"],
             capture_output=True,
             check=False,
         )

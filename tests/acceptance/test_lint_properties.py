@@ -125,7 +125,7 @@ def test_the_command_ends_with_0_or_1(text: str) -> None:
 
 @given(right_files())
 def test_right_file_has_no_error_and_loads(drawn: tuple[str, list[str]]) -> None:
-    """A file that production accepts has no error, and gives its queues."""
+    """A file that production accepts has no error, and its queues are loaded."""
     text, names = drawn
     findings = check(text, file="queue.yaml", settings=Settings()).findings
     assert [f for f in findings if f.severity is Severity.ERROR] == []

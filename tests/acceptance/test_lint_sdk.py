@@ -24,7 +24,7 @@ Left out are the few on which they differ on purpose: `1e2` and `.nan` (accepted
 number to others), lists as addresses, empty names, spaces inside an age.
 """
 ON_PURPOSE = re.compile(r"backoff_seconds: (yes|no|true|inf)$|- name: !!str$", re.MULTILINE)
-"""Backoffs that the library accepts, and that are no number of seconds; a name that is empty."""
+"""Backoffs that the library accepts, and that are not numbers of seconds; a name that is empty."""
 QUEUE_KEYS = ["name", "mode", "rate", "bucket_size", "max_concurrent_requests", "target", "colour"]
 RETRY_KEYS = [
     "task_retry_limit",

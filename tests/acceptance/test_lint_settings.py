@@ -24,7 +24,7 @@ def files(*arguments: str) -> list[str]:
 
 
 def test_what_git_ignores_is_left_out(folder: Path) -> None:
-    """In a git work tree, a search heeds .gitignore."""
+    """In a git work tree, a search respects .gitignore."""
     git("init", "-q")
     (folder / ".gitignore").write_text("build/\n")
     for name in ("build", "new", "committed"):

@@ -283,7 +283,7 @@ def test_failure_shows_the_queues(run: Run) -> None:
             assert 0
 
         def test_passes(pullqueue_emulator):
-            pullqueue_emulator.queue("pull-queue").add(name="unseen")
+            pullqueue_emulator.queue("pull-queue").add(name="elsewhere")
     """)
 
     result.assert_outcomes(passed=1, failed=1)
@@ -300,7 +300,7 @@ def test_failure_shows_the_queues(run: Run) -> None:
             '    2026-01-01T00:00:00+00:00 "one" leased until 2026-01-01T00:01:00+00:00',
         ]
     )
-    result.stdout.no_fnmatch_line("*unseen*")
+    result.stdout.no_fnmatch_line("*elsewhere*")
 
 
 def test_failure_shows_the_faults(run: Run) -> None:

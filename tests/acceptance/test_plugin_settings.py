@@ -57,7 +57,7 @@ def test_ini_option(run: Run, pytester: pytest.Pytester) -> None:
 
 
 def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
-    """A session fixture gives a path, YAML text or a configuration, and goes before the ini."""
+    """A session fixture returns a path, YAML text or a configuration, and goes before the ini."""
     pytester.makeini("[pytest]\npullqueue_config = nowhere.yaml\n")
     pytester.path.joinpath("other.yaml").write_text(QUEUE_YAML)
 
@@ -80,7 +80,7 @@ def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
 
 
 def test_marker(run: Run, pytester: pytest.Pytester) -> None:
-    """The marker names a file beside the test, gives text, or just the queues; the nearest wins."""
+    """The marker names a file next to the test, has text, or just queues; the nearest applies."""
     tests = pytester.mkdir("tests")
     tests.joinpath("mine.yaml").write_text(QUEUE_YAML.replace("pull-queue", "mine"))
     tests.joinpath("test_marker.py").write_text("""
@@ -246,7 +246,7 @@ def test_bad_file_is_explained_once(run: Run, pytester: pytest.Pytester) -> None
 
 
 def test_bad_fixture(run: Run) -> None:
-    """What an overridden fixture gives is checked as well."""
+    """The value of an overridden fixture is checked as well."""
     result = run("""
         import pytest
 

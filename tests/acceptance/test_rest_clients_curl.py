@@ -35,7 +35,7 @@ def curl(*arguments: str) -> tuple[int, Any]:
     return int(status), json.loads(body) if body.strip() else None
 
 
-def test_the_whole_life_of_a_task(served: Served) -> None:
+def test_the_lifecycle_of_a_task(served: Served) -> None:
     """Insert, list, get, lease, lease by tag, update, patch and delete from a shell."""
     root = f"{served.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
     _, answer = curl(f"{served.url}/_emulator/token?email=worker@example.com")

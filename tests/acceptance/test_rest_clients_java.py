@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from programs import program
-from rest_clients import CLIENTS_YAML, GONE, key_file, life
+from rest_clients import CLIENTS_YAML, GONE, key_file, run_client
 from served import Served, serving
 
-PROGRAM = Path(__file__).parent / "java" / "Life.java"
+PROGRAM = Path(__file__).parent / "java" / "Lifecycle.java"
 JARS = Path("/usr/share/java")
 NEEDED = (
     "google-api-client",
@@ -45,12 +45,12 @@ def class_path() -> str:
     return ":".join(map(str, jars))
 
 
-def test_the_whole_life_of_tasks(served: Served, class_path: str, tmp_path: Path) -> None:
+def test_the_lifecycle_of_tasks(served: Served, class_path: str, tmp_path: Path) -> None:
     """Bodies are zipped, a patch is a POST that says what it represents, and a batch deletes."""
     java = program("java", package="default-jdk-headless")
     program("javac", package="default-jdk-headless")  # the program is run from its source
     key = key_file(served, tmp_path / "key.json")
 
-    reported = life(java, "-cp", class_path, str(PROGRAM), served.url, str(key))
+    reported = run_client(java, "-cp", class_path, str(PROGRAM), served.url, str(key))
 
     assert reported["deleted"] == [GONE, "", ""]

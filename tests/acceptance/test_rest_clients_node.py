@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from programs import npm_packages, program
-from rest_clients import CLIENTS_YAML, GONE, key_file, life, token_of
+from rest_clients import CLIENTS_YAML, GONE, key_file, run_client, token_of
 from served import Served, serving
 
 FOLDER = Path(__file__).parent / "npm"
@@ -39,11 +39,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("googleapis-27", "generated"),
     ],
 )
-def test_the_whole_life_of_tasks(served: Served, packages: Path, package: str, made: str) -> None:
+def test_the_lifecycle_of_tasks(served: Served, packages: Path, package: str, made: str) -> None:
     """Insert, list, get, lease, lease by tag, update, patch, delete and refusals from Node."""
-    script = (program("node", package="nodejs"), str(FOLDER / "life.js"))
+    script = (program("node", package="nodejs"), str(FOLDER / "lifecycle.js"))
 
-    reported = life(*script, str(packages / package), made, served.url, token_of(served))
+    reported = run_client(*script, str(packages / package), made, served.url, token_of(served))
 
     assert [answer or "" for answer in reported["deleted"]] == ["", "", ""]
     assert reported["gone"] == GONE

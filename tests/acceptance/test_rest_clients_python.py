@@ -85,7 +85,7 @@ def api(request: pytest.FixtureRequest, guarded: Served, key: Path) -> Iterator[
     api.close()
 
 
-def test_the_whole_life_of_tasks(api: Any, guarded: Served) -> None:
+def test_the_lifecycle_of_tasks(api: Any, guarded: Served) -> None:
     """Insert, list, get, lease, lease by tag, update, patch and delete, with Google's client."""
     tasks = api.tasks()
     made = [
@@ -223,7 +223,7 @@ class TestGoogleAuth:
 
 
 def test_requests(guarded: Served) -> None:
-    """A client by hand: the whole life with requests and a token from the emulator."""
+    """The whole lifecycle with `requests` and a token from the emulator."""
     root = f"{guarded.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
     with requests.Session() as session:
         session.headers["Authorization"] = f"Bearer {token(guarded)}"

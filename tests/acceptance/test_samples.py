@@ -28,7 +28,7 @@ def test_every_sample_is_shown(folder: str) -> None:
 
 
 def test_quickstart() -> None:
-    """A task's life, from being added to being exhausted."""
+    """The lifecycle of a task, from being added to being exhausted."""
     done = subprocess.run(
         [sys.executable, "-W", "error", SAMPLES / "quickstart" / "quickstart.py"],
         capture_output=True,

@@ -115,7 +115,7 @@ class TestServe:
 
 class TestSecretFile:
     def test_a_key_outlives_its_server(self, folder: Path) -> None:
-        """With the same secret, another run of the server gives tokens for the key of this one."""
+        """With the same secret, another run of the server issues tokens for the key of this one."""
         secret = ("--auth", "acl", "--secret-file", "secret.txt")
         with serving(*secret, folder=folder) as served:
             key = key_file(served, folder / "key.json")

@@ -25,7 +25,7 @@ def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
     queue_yaml.write_text(QUEUES)
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     ledger = Ledger()
-    chance = random.Random(1)  # noqa: S311 - when to kill is no secret
+    chance = random.Random(1)  # noqa: S311 - the time of a kill is not secret
 
     for _ in range(KILLS):
         server = Served(queue_yaml, store)

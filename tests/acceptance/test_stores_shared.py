@@ -69,7 +69,7 @@ def test_two_servers_that_are_killed_again_and_again(queue_yaml: Path) -> None:
     emulator.reset()
     ledger = Ledger()
     stop = threading.Event()
-    chance = random.Random(2)  # noqa: S311 - when to kill is no secret
+    chance = random.Random(2)  # noqa: S311 - the time of a kill is not secret
 
     def start() -> tuple[Served, list[threading.Thread]]:
         server = Served(queue_yaml, store)

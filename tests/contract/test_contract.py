@@ -150,7 +150,7 @@ class TestLease:
         assert [(task.name, task.retry_count) for task in again] == [("one", 2)]
 
     def test_as_many_as_asked_for(self, interface: Interface) -> None:
-        """A lease gives at most the number asked for and leaves the rest."""
+        """A lease returns at most the requested number of tasks."""
         for _ in range(5):
             interface.add(b"")
 
@@ -168,7 +168,7 @@ class TestLease:
     def test_a_lease_out_of_bounds_is_refused(
         self, interface: Interface, seconds: int, count: int
     ) -> None:
-        """A lease lasts 0 to 604 800 seconds and gives 1 to 1000 tasks."""
+        """A lease has 0 to 604,800 seconds and 1 to 1,000 tasks."""
         interface.add(b"", name="one")
 
         with pytest.raises(Refused) as refused:
@@ -190,7 +190,7 @@ class TestLease:
             assert refusal_of(refused) is Refusal.INVALID
 
     def test_a_lease_of_no_time(self, interface: Interface) -> None:
-        """A lease of 0 seconds gives the task, counts, and leaves it free."""
+        """A lease of 0 seconds returns the task and counts; the task stays available."""
         interface.add(b"", name="one")
 
         assert [task.retry_count for task in interface.lease(0, 1) + interface.lease(0, 1)] == [
@@ -268,7 +268,7 @@ class TestModify:
         assert refusal_of(refused) is Refusal.LEASE_EXPIRED
 
     def test_give_back(self, interface: Interface) -> None:
-        """A lease changed to 0 seconds is over at once."""
+        """A lease that is changed to 0 seconds ends at once."""
         interface.add(b"", name="one")
         (held,) = interface.lease(MINUTE, 1)
 
@@ -409,7 +409,7 @@ class TestRetryLimit:
         assert interface.count(queue="never") == 0
 
     def test_an_exhausted_task_takes_no_place(self, interface: Interface) -> None:
-        """A lease gives as many tasks as there are, however many were exhausted before it."""
+        """A lease returns all available tasks, however many were exhausted before it."""
         for name in ("a", "b", "c"):
             interface.add(b"", name=name, queue="limited")
         for _ in range(2):

@@ -45,7 +45,7 @@ def started(profile: Path, *flags: str) -> Iterator[Browser]:
 
 
 def show(browser: Browser, *, dark: bool = False, width: int = 1280, height: int = 900) -> None:
-    """Let a browser have a screen of a size and a colour scheme."""
+    """Set the size of a browser's screen and its colour scheme."""
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}

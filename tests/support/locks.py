@@ -1,4 +1,4 @@
-"""A lock that tells how many wait for it, so that tests of threads need no luck."""
+"""A lock that counts who waits for it, so that tests of threads do not depend on timing."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def silent() -> Iterator[str]:
 
 @contextmanager
 def always_answering(answer: object, status: int = 200) -> Iterator[str]:
-    """Serve every request with the same JSON, and give the address."""
+    """Serve every request with the same JSON, and yield the address."""
     body = json.dumps(answer, ensure_ascii=False).encode()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What the tests with real clients share: a queue.yaml with an acl, the worker's key, a life."""
+"""What tests with real clients share: a queue.yaml with an acl, the worker's key, the checks."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def token_of(served: Served, email: str = "worker@example.com") -> str:
 
 
 GONE = {"code": 400, "message": "The task name is invalid."}
-"""What a client of another language tells of the deletion of a task that is gone."""
+"""What a client of another language reports when it deletes a task that does not exist."""
 
 
-def life(*command: str) -> dict[str, Any]:
-    """Run a program that lets three tasks live and tells of it; check what clients agree on."""
+def run_client(*command: str) -> dict[str, Any]:
+    """Run a client with three tasks, check what it reports, and return that."""
     run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     reported: dict[str, Any] = json.loads(run.stdout)

@@ -78,7 +78,7 @@ def sdk_interface() -> Iterator[Interface]:
 
 @contextmanager
 def bridge_interface() -> Iterator[Interface]:
-    """Serve an emulator and let the client of this process call it."""
+    """Serve an emulator, and send this process's calls to it."""
     with Server(manual_emulator()) as server, _client_of(server):
         yield SdkInterface(server.emulator)
 

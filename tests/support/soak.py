@@ -3,7 +3,7 @@
     python tests/support/soak.py --seconds 600 --seed 1
 
 Workers in threads (Python, the SDK) and in processes (REST, the SDK over the bridge) add, lease,
-extend, release, delete and forget tasks, while processes are killed, the clock moves, leases run
+extend, release, delete and abandon tasks, while processes are killed, the clock moves, leases run
 out, calls fail or lose their answers, and queue.yaml is replaced. In the end the journals are
 replayed: every task was delivered at least once or is still there, no two workers held one at the
 same time, none came back after it was deleted, no limit was passed, and memory is flat. What
@@ -78,7 +78,7 @@ class Soak:
         self._journals = 0
 
     def run(self, seconds: float) -> Verdict:
-        """Let the workers work for so long, finish what is left, and judge."""
+        """Run the workers for that long, finish what is left, and check the journals."""
         with Server(self.emulator) as server, install(self.emulator), ExitStack() as stack:
             stack.enter_context(self._thread("python", PythonSoakInterface(self.emulator.queue)))
             stack.enter_context(self._thread("sdk", SdkSoakInterface()))

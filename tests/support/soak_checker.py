@@ -77,7 +77,7 @@ def _exclusion(name: str, done: dict[str, list[Line]]) -> Iterator[str]:
     for line in done["extended"]:
         ends[line["n"]] = line["eta"]
     for line in done["releasing"]:
-        ends[line["n"]] = 0  # given back at a moment that is not known
+        ends[line["n"]] = 0  # released at a time that is not known
     latest = 0
     for line in sorted(done["leased"], key=lambda line: int(line["n"])):
         start = line["eta"] - LEASE_SECONDS * 1_000_000

@@ -1,6 +1,6 @@
 """Workers of the soak run: they use a queue through one interface, and write down what they did.
 
-A line of a journal is JSON: what, the task's name, the moment on the wall (monotonic, the same for
+A line of a journal is JSON: what, the task's name, the real time (monotonic, the same for
 all processes), and facts. What is about to be done is written before, what was done after, so that
 a worker killed in between leaves its intent. Run as a program, this is one worker in a process:
 
@@ -52,7 +52,7 @@ class SoakInterface(Protocol):
         """Lease tasks for LEASE_SECONDS."""
 
     def extend(self, queue: str, task: Leased, seconds: int) -> Leased:
-        """Return a lease another end; 0 gives the task back."""
+        """Change the end of a lease; 0 releases the task."""
 
     def delete(self, queue: str, task: Leased) -> None:
         """Delete a task."""
@@ -172,7 +172,7 @@ class RestSoakInterface:
 
 
 class Worker:
-    """Adds tasks, leases them, and finishes, extends, releases or forgets them, by chance."""
+    """Adds tasks, leases them, and finishes, extends, releases or abandons them, at random."""
 
     def __init__(self, name: str, interface: SoakInterface, journal: Path, *, seed: int) -> None:
         self._name = name
@@ -232,7 +232,7 @@ class Worker:
         elif chance < 0.85:
             self._write("releasing", task.name, n=task.retry_count)
             self._interface.extend(queue, task, 0)
-        # Otherwise the task is forgotten, as by a worker that crashed.
+        # Otherwise the task is abandoned, as by a worker that crashed.
 
     def _write(self, what: str, name: str, **facts: object) -> None:
         line = {"what": what, "name": name, "at": time.monotonic(), **facts}

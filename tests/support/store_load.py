@@ -183,7 +183,7 @@ class Ledger:
 def worker(
     client: Client, step: Callable[[Client], None], stop: threading.Event
 ) -> threading.Thread:
-    """Let a thread repeat a step until it is stopped or its server is gone.
+    """Repeat a step in a thread until it is stopped or its server is gone.
 
     What may be tried again is tried again, and the ledger knows that its end was not heard of.
     """

@@ -28,35 +28,35 @@ A_DAY = timedelta(days=1)
         timezones=st.timezones(),
     )
 )
-def test_a_moment_survives_the_round_trip(moment: datetime) -> None:
+def test_a_time_survives_the_round_trip(when: datetime) -> None:
     """An aware datetime in any zone comes back from microseconds as the same instant."""
-    assert from_usec(to_usec(moment)) == moment.astimezone(UTC)
+    assert from_usec(to_usec(when)) == when.astimezone(UTC)
 
 
 @pytest.mark.parametrize(
-    "moment", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]
+    "when", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]
 )
-def test_the_first_and_the_last_moment(moment: datetime) -> None:
+def test_the_first_and_the_last_time(when: datetime) -> None:
     """The whole of the years 1 to 9999 can be reported."""
-    assert from_usec(to_usec(moment)) == moment
+    assert from_usec(to_usec(when)) == when
 
 
-@pytest.mark.parametrize("moment", [datetime(2026, 1, 1), "2026-01-01", 5, None])  # noqa: DTZ001
-def test_a_moment_must_be_an_aware_datetime(moment: object) -> None:
+@pytest.mark.parametrize("when", [datetime(2026, 1, 1), "2026-01-01", 5, None])  # noqa: DTZ001
+def test_a_time_must_be_an_aware_datetime(when: object) -> None:
     """Naive datetimes and other things are refused, with an example of what to pass."""
     with pytest.raises(ClockError, match=r"pass an aware one, such as datetime\(2026, 1, 1, tz"):
-        to_usec(moment)
+        to_usec(when)
 
 
 @pytest.mark.parametrize(
-    "moment", [datetime.min.replace(tzinfo=FARTHEST), datetime.max.replace(tzinfo=NEAREST)]
+    "when", [datetime.min.replace(tzinfo=FARTHEST), datetime.max.replace(tzinfo=NEAREST)]
 )
-def test_a_moment_that_utc_cannot_tell(moment: datetime) -> None:
+def test_a_time_outside_utc(when: datetime) -> None:
     """What is outside the years 1 to 9999 there could never be shown."""
     with pytest.raises(ClockError, match=r"is outside the years 1 to 9999 in UTC"):
-        to_usec(moment)
+        to_usec(when)
     with pytest.raises(ClockError, match=r"is outside the years 1 to 9999 in UTC"):
-        ManualClock(moment)
+        ManualClock(when)
 
 
 class TestManualClock:
@@ -74,7 +74,7 @@ class TestManualClock:
 
     @pytest.mark.parametrize("step", [90, 90.0, timedelta(seconds=90)])
     def test_it_advances(self, step: float | timedelta) -> None:
-        """It moves by seconds or a timedelta, and gives the new time."""
+        """It moves by seconds or a timedelta, and returns the new time."""
         clock = ManualClock()
 
         moved = clock.advance(step)
@@ -145,18 +145,18 @@ class TestManualClock:
 
 class TestSystemClock:
     def test_it_obeys_freezegun(self) -> None:
-        """Made before or after the freeze, it gives the frozen time, to the microsecond."""
+        """Made before or after the freeze, it returns the frozen time, to the microsecond."""
         clock = SystemClock()
 
         with freeze_time("2026-03-01T12:00:00.123457Z"):
             assert clock.now() == datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)
 
     def test_it_obeys_time_machine(self) -> None:
-        """It gives the travelled time, to the microsecond."""
-        moment = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)
+        """It returns the travelled time, to the microsecond."""
+        when = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)
 
-        with time_machine.travel(moment, tick=False):
-            assert SystemClock().now() == moment
+        with time_machine.travel(when, tick=False):
+            assert SystemClock().now() == when
 
     def test_it_moves_by_itself(self) -> None:
         """Without a library that stops time, it goes on."""

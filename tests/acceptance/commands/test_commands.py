@@ -33,7 +33,7 @@ def test_queues(run: Run, emulator: Emulator) -> None:
     assert json.loads(run("queues", "--json").out)["queues"][0]["leased"] == 1
 
 
-def test_the_life_of_a_task(run: Run) -> None:
+def test_the_lifecycle_of_a_task(run: Run) -> None:
     """Added, listed, leased, extended, released, shown and deleted."""
     run("tasks", "add", "pull", "hello", "--name", "a", "--tag", "t", "--countdown", "5")
     assert "scheduled" in run("tasks", "list", "pull").out
@@ -294,7 +294,7 @@ def test_states_that_are_cut_keep_their_colour(emulator: Emulator) -> None:
 
 
 def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is forgotten only after yes, and the question says how much that is."""
+    """Everything is deleted only after yes; the question states how many tasks that is."""
     emulator.queue("pull").add(b"work")
 
     monkeypatch.setattr(sys, "stdin", StringIO("n\n"))

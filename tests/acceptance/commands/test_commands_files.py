@@ -88,7 +88,7 @@ def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:
 
 
 def test_a_snapshot_that_breaks_off(run: Run, tmp_path: Path) -> None:
-    """Half a snapshot is no backup: the one before it stays, and nothing else is left."""
+    """A snapshot that breaks off does not replace the one before, and leaves no other file."""
     file = tmp_path / "backup" / "state.json"
     file.parent.mkdir()
     before = '{"format": "pullqueue-snapshot/1"}'

@@ -278,7 +278,7 @@ def test_a_full_disk(emulator: Emulator) -> None:
 
 
 def test_an_interrupt(emulator: Emulator) -> None:
-    """Ctrl-C is how to end what is shown again and again: it is no failure."""
+    """Ctrl-C ends a display that is repeated, with exit status 0."""
     emulator.queue("pull").add(b"work")
     with Server(emulator) as server:
         watching: list[str | Path] = [PROGRAM, "stats", "--watch", "--json", "--url", server.url]

@@ -47,51 +47,51 @@ func must(err error) {
 }
 
 func calls(ctx context.Context) map[string]interface{} {
-	told := map[string]interface{}{}
+	results := map[string]interface{}{}
 	log.Infof(ctx, "a line of the log")
 
 	added, err := taskqueue.Add(ctx, pull("one", "mine", "a"), "pull")
 	must(err)
-	told["added"] = added.Name
+	results["added"] = added.Name
 	several, err := taskqueue.AddMulti(ctx, []*taskqueue.Task{pull("again", "mine", ""), pull("two", "", "b")}, "pull")
-	told["taken"] = texts(err)
-	told["generated"] = len(several[1].Name)
+	results["taken"] = texts(err)
+	results["generated"] = len(several[1].Name)
 
 	leased, err := taskqueue.LeaseByTag(ctx, 10, "pull", 60, "b")
 	must(err)
-	told["leased by tag"] = payloads(leased)
+	results["leased by tag"] = payloads(leased)
 	must(taskqueue.ModifyLease(ctx, leased[0], "pull", 0))
 	leased, err = taskqueue.LeaseByTag(ctx, 10, "pull", 60, "")
 	must(err)
-	told["leased by oldest tag"] = payloads(leased)
+	results["leased by oldest tag"] = payloads(leased)
 	must(taskqueue.ModifyLease(ctx, leased[0], "pull", 600))
-	told["extended"] = leased[0].ETA.Sub(time.Now()).Minutes() > 9
+	results["extended"] = leased[0].ETA.Sub(time.Now()).Minutes() > 9
 	must(taskqueue.Delete(ctx, leased[0], "pull"))
-	told["lease that is over"] = texts(taskqueue.ModifyLease(ctx, leased[0], "pull", 60))
+	results["lease that is over"] = texts(taskqueue.ModifyLease(ctx, leased[0], "pull", 60))
 
 	leased, err = taskqueue.Lease(ctx, 10, "pull", 60)
 	must(err)
-	told["leased"] = payloads(leased)
-	told["retry count"] = leased[0].RetryCount
+	results["leased"] = payloads(leased)
+	results["retry count"] = leased[0].RetryCount
 	stats, err := taskqueue.QueueStats(ctx, []string{"pull"})
 	must(err)
-	told["in flight"] = stats[0].InFlight
-	told["deleted"] = texts(taskqueue.DeleteMulti(ctx, append(leased, pull("", "nothing", "")), "pull"))
+	results["in flight"] = stats[0].InFlight
+	results["deleted"] = texts(taskqueue.DeleteMulti(ctx, append(leased, pull("", "nothing", "")), "pull"))
 
 	_, err = taskqueue.Add(ctx, pull("three", "", ""), "pull")
 	must(err)
 	must(taskqueue.Purge(ctx, "pull"))
 	stats, err = taskqueue.QueueStats(ctx, []string{"pull"})
 	must(err)
-	told["left"] = stats[0].Tasks
+	results["left"] = stats[0].Tasks
 	_, err = taskqueue.Add(ctx, pull("", "", ""), "pul")
-	told["unknown queue"] = texts(err)
+	results["unknown queue"] = texts(err)
 
-	told["app"] = []string{
+	results["app"] = []string{
 		appengine.AppID(ctx), appengine.ModuleName(ctx), appengine.VersionID(ctx), appengine.InstanceID(),
 	}
 	time.Sleep(1500 * time.Millisecond) // The package sends its log every second.
-	return told
+	return results
 }
 
 func count(w http.ResponseWriter, r *http.Request) {

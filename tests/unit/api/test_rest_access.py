@@ -218,7 +218,7 @@ class TestToken:
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 401
 
     def test_for_a_shell(self, guarded: FlaskClient) -> None:
-        """/_emulator/token gives a token for any address."""
+        """/_emulator/token issues a token for any address."""
         answer = guarded.get("/_emulator/token?email=worker@example.com").get_json()
         headers = {"Authorization": f"Bearer {answer['access_token']}"}
 

@@ -47,7 +47,7 @@ class TestDocument:
         assert len(list(methods(served))) == count
 
     def test_the_newer_address(self, client: FlaskClient) -> None:
-        """/$discovery/rest gives the same document, v1beta2 if no version is named."""
+        """/$discovery/rest returns the same document, v1beta2 if no version is named."""
         assert client.get("/$discovery/rest?version=v1beta2").get_json() == document(client)
         assert client.get("/$discovery/rest").get_json() == document(client)
         assert client.get("/$discovery/rest?version=v1beta1").get_json() == document(

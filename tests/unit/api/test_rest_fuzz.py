@@ -1,4 +1,4 @@
-"""Requests made up from the discovery document: no fault, no answer outside the envelope."""
+"""Requests generated from the discovery document: no fault, no response outside the envelope."""
 
 from __future__ import annotations
 

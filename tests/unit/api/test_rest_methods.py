@@ -184,7 +184,7 @@ class TestVersion1:
 
 class TestRate:
     def test_an_emptied_answer_says_why(self) -> None:
-        """The eleventh lease in a second gives nothing, and a header with the reason."""
+        """The eleventh lease in a second returns nothing, and a header with the reason."""
         emulator = Emulator(CONFIG, clock=ManualClock(), limits=Limits(leases_per_second=10))
         emulator.queue("pull").add(b"")
         client = create_app(emulator).test_client()

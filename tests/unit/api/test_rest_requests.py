@@ -252,7 +252,7 @@ class TestVerbs:
         assert head.headers["Content-Length"] == str(len(get.data))
 
     def test_options(self, call: Call) -> None:
-        """OPTIONS tells what a path can."""
+        """OPTIONS returns the methods of a path."""
         response = call("OPTIONS", "pull/tasks/one")
 
         assert (response.status_code, response.data) == (200, b"")

@@ -39,7 +39,7 @@ CallAs = Callable[[str | None], Call]
 
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
-    """Give an emulator whose queue has an acl."""
+    """Return an emulator whose queue has an acl."""
     return Emulator.from_text(QUEUE_YAML, clock=clock)
 
 
@@ -52,7 +52,7 @@ def server(emulator: Emulator) -> Iterator[Server]:
 
 @pytest.fixture(params=["rest", "grpc"])
 def call_as(request: pytest.FixtureRequest, server: Server) -> Iterator[CallAs]:
-    """Give what calls methods as the holder of an e-mail address, or without a token."""
+    """Return what calls methods as the holder of an e-mail address, or without a token."""
     channels: list[grpc.Channel] = []
 
     def call_as(email: str | None) -> Call:
@@ -289,7 +289,7 @@ class TestPolicies:
 
 
 def test_without_restrictions(emulator: Emulator) -> None:
-    """Every permission is granted, and the policy is shown all the same."""
+    """Every permission is granted, and the policy is shown nevertheless."""
     with Server(emulator) as server:
         api = RestApi(server)
         asked = ["cloudtasks.tasks.lease"]

@@ -32,7 +32,7 @@ def methods_of(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def google() -> dict[str, Any]:
-    """Give the document that google-api-python-client brings."""
+    """Return the document that google-api-python-client contains."""
     documents = files("googleapiclient.discovery_cache") / "documents"
     return dict(json.loads((documents / "cloudtasks.v2beta2.json").read_text("utf-8")))
 

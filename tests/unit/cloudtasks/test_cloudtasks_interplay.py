@@ -29,7 +29,7 @@ class TestFaults:
         assert call("LeaseTasks", parent=PULL, leaseDuration="60s") == {}
 
     def test_a_lost_response(self, call: Call, emulator: Emulator) -> None:
-        """The call is carried out all the same."""
+        """The call is carried out nevertheless."""
         emulator.queue("pull").add(name="one")
         (held,) = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
         Faults(emulator).lose_response("delete_tasks", times=1)

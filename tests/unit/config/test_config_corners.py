@@ -201,7 +201,7 @@ def test_syntax_errors_of_other_kinds() -> None:
 
 @pytest.mark.parametrize("value", ['"="', "!!str =", "'<<'"])
 def test_signs_of_yaml_are_texts_in_quotes(value: str) -> None:
-    """A quoted or tagged `=` is a text, here one that is no name."""
+    """A quoted or tagged `=` is text, here not a valid name."""
     assert rules(f"queue:\n- name: {value}\n  rate: 5/s\n") == ["name-format"]
 
 

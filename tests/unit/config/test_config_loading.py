@@ -84,7 +84,7 @@ def test_every_field_is_read() -> None:
 
 
 def test_queues_know_their_kind() -> None:
-    """A queue tells whether workers lease its tasks."""
+    """A queue reports whether workers lease its tasks."""
     assert [queue.is_pull for queue in loads(EVERYTHING).queues] == [False, True]
 
 
@@ -133,7 +133,7 @@ def test_of_queues_with_one_name_the_last_counts() -> None:
 
 
 def test_comment_hides_a_policy_but_not_what_cannot_be_read() -> None:
-    """A comment lets a file load that production refuses, not one that means nothing."""
+    """With a comment a file is loaded that production refuses, but not one without a meaning."""
     hidden = "queue:\n- name: a\n  mode: pull\n  rate: 5/s # queue-lint: ignore[push-key-on-pull]\n"
     assert loads(hidden).queues[0].rate == Rate(count=5.0)
     unreadable = "queue:\n- name: a\n  rate: fast # queue-lint: ignore[rate-format]\n"

@@ -106,7 +106,7 @@ def test_every_part_is_fit_for_editors() -> None:
 
 
 def test_examples_and_defaults_conform() -> None:
-    """What the schema shows as an example, or gives as a default, is right by it."""
+    """What the schema shows as an example, or has as a default, is right by it."""
 
     def walk(schema: dict[str, Json]) -> None:
         examples = schema.get("examples", [])
@@ -157,7 +157,7 @@ def test_schema_refuses_what_the_linter_calls_an_error(case: Path) -> None:
 
 
 def _as_json(data: Any) -> Json:
-    """Give dates as texts, as tools do that have no type for them."""
+    """Return dates as text, as tools do that have no type for them."""
     if isinstance(data, dict):
         return {str(key): _as_json(value) for key, value in data.items()}
     if isinstance(data, list):

@@ -163,7 +163,7 @@ def test_numbers(text: str, number: float | None) -> None:
 
 
 def test_numbers_past_any_float_are_none() -> None:
-    """A whole number too large for a float is no number."""
+    """A whole number too large for a float is not a valid number."""
     assert as_number(scalar("9" * 400)) is None
 
 

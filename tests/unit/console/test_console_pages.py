@@ -193,7 +193,7 @@ def test_the_filter_keeps_the_order(client: FlaskClient) -> None:
 
 
 def test_a_filter_keeps_the_order(client: FlaskClient) -> None:
-    """Neither the form of the overview nor the numbers of a queue forget how it was sorted."""
+    """The form of the overview and the numbers of a queue keep the order."""
     overview = client.get("/console/?sort=tasks&order=desc").text
     queue = client.get("/console/queues/pull?sort=name&order=desc&tag=t").text
 
@@ -203,7 +203,7 @@ def test_a_filter_keeps_the_order(client: FlaskClient) -> None:
 
 
 def test_a_large_snapshot(client: FlaskClient, state: ServerState) -> None:
-    """A file larger than other requests may be is loaded all the same."""
+    """A file larger than other requests may be is loaded nevertheless."""
     for place in range(17):
         state.emulator.queue("pull").add(bytes(2**20 - 100), name=f"n{place}")
     saved = client.get("/_emulator/snapshot").data
@@ -386,7 +386,7 @@ def test_numbers_of_pages(client: FlaskClient, state: ServerState) -> None:
 
 
 def test_release_of_all_is_of_the_leased(client: FlaskClient, state: ServerState) -> None:
-    """Tasks that nobody has leased are no failure; of many failures the number is a minimum."""
+    """Tasks that nobody has leased are not failures; of many failures the number is a minimum."""
     queue = state.emulator.queue("pull")
     queue.add_many([NewTask(name=f"n{place:02}") for place in range(100)])
     queue.add_many([NewTask(name="m")])
@@ -471,7 +471,7 @@ def test_a_deleted_task(client: FlaskClient, state: ServerState) -> None:
 
 @pytest.mark.parametrize(("events", "exhausted"), [(0, 1000), (100, 0)])
 def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int) -> None:
-    """Where its life or the task itself is forgotten, the page tells the rest."""
+    """If its history or the task itself is deleted, the page shows the rest."""
     limits = Limits(events_kept=events, exhausted_kept=exhausted)
     emulator = Emulator.from_text(CONFIG, clock=ManualClock(), limits=limits)
     emulator.queue("pull").add(b"lost", name="lost", tag="t")

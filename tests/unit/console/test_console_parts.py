@@ -218,14 +218,14 @@ def test_limits_have_units(name: str, value: int | None, text: str) -> None:
 
 
 def test_notices_are_said_once() -> None:
-    """A notice is for the next page; those nobody asked for are forgotten."""
+    """A notice is for the next page; those that nobody reads are deleted."""
     notices = Notices()
     key = notices.put(Notice(text="done"))
 
     assert notices.take(key) == Notice(text="done")
     assert notices.take(key) is None
     assert notices.take(None) is None
-    forgotten = notices.put(Notice(text="first"))
+    unread = notices.put(Notice(text="first"))
     for _ in range(100):
         notices.put(Notice(text="later"))
-    assert notices.take(forgotten) is None
+    assert notices.take(unread) is None

@@ -40,7 +40,7 @@ def test_faults_from_several_threads(emulator: Emulator, monkeypatch: pytest.Mon
 
 
 def test_faults(control: ControlClient, server: Server) -> None:
-    """They strike the app's calls, never those of the control routes, and can be taken away."""
+    """They trigger on the app's calls, never on those of the control routes, and can be removed."""
     control.post("/queues/pull/tasks", {"tasks": [{}]})
     first = control.post("/faults", {"kind": "fail", "call": "lease_tasks", "times": 1}).body
     control.post("/faults", {"kind": "empty_leases", "queue": "limited"})

@@ -101,12 +101,12 @@ def test_a_broken_file(control: ControlClient, queue_yaml: Path) -> None:
     refused = control.post("/reload")
     problem = control.get("/config").body["problem"]
     queue_yaml.write_text(text)
-    mended = control.post("/reload")
+    fixed = control.post("/reload")
 
     assert refused.status == 400
     assert "queue.yaml:2:9" in refused.message
     assert problem == refused.message
-    assert mended.body == {"added": [], "changed": [], "removed": []}
+    assert fixed.body == {"added": [], "changed": [], "removed": []}
     assert control.get("/config").body["problem"] is None
     assert control.get("/queues").body == before
 
@@ -359,7 +359,7 @@ def test_credentials_in_bodies_are_not_remembered(control: ControlClient, server
 def test_following_a_file_that_is_written_in_steps(
     queue_yaml: Path, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is there between two steps is not applied, and is no fault."""
+    """What is there between two steps is not applied, and is not an error."""
     caplog.set_level(logging.INFO, "pullqueue")
     file = ConfigFile(queue_yaml)
     for text in ("", "queue:\n", "queue:\n- name: other\n  mode: pull\n"):
@@ -409,7 +409,7 @@ def test_reloads_at_once(
 
 
 def test_reset(control: ControlClient, server: Server) -> None:
-    """Tasks, names, events, requests and faults are forgotten; the clock stays where it is."""
+    """Tasks, names, events, requests and faults are deleted; the clock stays where it is."""
     control.post("/queues/pull/tasks", {"tasks": [{"name": "a"}]})
     control.post("/faults", {"kind": "empty_leases"})
     control.post("/clock", {"advance": 5})

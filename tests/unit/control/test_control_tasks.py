@@ -150,7 +150,7 @@ def test_payloads_in_lists_are_cut(control: ControlClient, emulator: Emulator) -
     assert (whole["bytes"], whole["truncated"], whole["text"]) == (400, False, "ä" * 200)
 
 
-def test_the_life_of_a_task(control: ControlClient, clock: ManualClock) -> None:
+def test_the_lifecycle_of_a_task(control: ControlClient, clock: ManualClock) -> None:
     """Leased, extended, released, leased again, deleted; the history tells it all."""
     control.post(TASKS, {"tasks": [{"name": "a", "tag": "t"}]})
     leased = control.post("/queues/pull/lease", {"lease_seconds": 10, "tag": "t"})
@@ -224,7 +224,7 @@ def test_the_state_after_a_release(limits: str, state: str) -> None:
 
 @pytest.mark.parametrize("text", ["GRÜSSE", "grüsse", "Grüße"])
 def test_a_search_beyond_ascii(control: ControlClient, emulator: Emulator, text: str) -> None:
-    """A search finds text in any case and alphabet, beside bytes that are no text."""
+    """A search finds text in any case and alphabet, next to bytes that are not text."""
     emulator.queue("pull").add(b"\xff\xfe" + "Schöne Grüße".encode(), name="found")
     emulator.queue("pull").add(b"\xff\xfe", name="other")
 

@@ -66,7 +66,7 @@ class TestChunks:
         made: OrderedIndex[tuple[int, int]] = OrderedIndex()
         model: list[tuple[int, int]] = []
         for step in range(120):
-            everything = [(moment, step) for moment in range(100)]
+            everything = [(usec, step) for usec in range(100)]
             run = sorted(chance.sample(everything, chance.randint(1, longest)))
             made.add(run)
             model = sorted([*model, *run])
@@ -89,18 +89,18 @@ class TestChunks:
         chance: random.Random,
     ) -> None:
         """Ask both the same."""
-        moment, sequence = chance.randrange(100), chance.randrange(120)
-        due = [entry for entry in model if entry[0] <= moment]
+        usec, sequence = chance.randrange(100), chance.randrange(120)
+        due = [entry for entry in model if entry[0] <= usec]
         assert list(made) == model
         assert list(reversed(made)) == model[::-1]
         assert len(made) == len(model)
         assert bool(made) == bool(model)
         for count in (1, 3, len(model)):
-            assert made.due(moment, count) == due[:count]
-        assert list(made.after(moment)) == model[len(due) :]
-        assert made.count_after(moment) == len(model) - len(due)
-        behind = [entry for entry in model if entry > (moment, sequence)]
-        assert list(made.after(moment, sequence)) == behind
+            assert made.due(usec, count) == due[:count]
+        assert list(made.after(usec)) == model[len(due) :]
+        assert made.count_after(usec) == len(model) - len(due)
+        behind = [entry for entry in model if entry > (usec, sequence)]
+        assert list(made.after(usec, sequence)) == behind
 
     def test_chunks_stay_large_enough(self) -> None:
         """A chunk is split into halves, not into crumbs."""
@@ -114,7 +114,7 @@ class TestChunks:
 
 class TestLeases:
     def test_a_limit_of_none_gives_an_empty_list(self, clock: ManualClock) -> None:
-        """With a retry limit of 0 a lease gives no tasks, and they are gone."""
+        """With a retry limit of 0 a lease returns no tasks, and they are exhausted."""
         queue = Emulator(QueueConfig(queues=(settings_of(leases=0),)), clock=clock).queue("q")
         queue.add(name="one")
 
@@ -245,7 +245,7 @@ class TestAdding:
         assert [event.task_name for event in queue.events()] == ["one", "two"]
 
     def test_a_source_that_repeats_itself(self, queue: Queue, emulator: Emulator) -> None:
-        """A made-up name is used once, also within a batch."""
+        """A generated name is used once, also within a batch."""
         names = iter(["a", "a", "b", "given", "c"])
         emulator.names = lambda: next(names)
 
@@ -416,7 +416,7 @@ class TestRecords:
         """A call too many is refused, and is not counted itself."""
         rate = RateLimiter()
 
-        assert [rate.permit(moment, 2) for moment in (0, 1, 2)] == [True, True, False]
+        assert [rate.permit(usec, 2) for usec in (0, 1, 2)] == [True, True, False]
         assert rate.permit(SECOND, 2) is True
 
 

@@ -364,7 +364,7 @@ def test_contents_of_an_unknown_queue() -> None:
 
 class TestConfiguration:
     def test_from_a_file(self, tmp_path: Path) -> None:
-        """A queue.yaml gives its queues, clock, limits and project included."""
+        """It has the queues of the file, and the clock, limits and project that were passed."""
         path = tmp_path / "queue.yaml"
         path.write_text("queue:\n- name: a\n  mode: pull\n", "utf-8")
         clock, limits = ManualClock(), Limits(task_bytes=1)

@@ -55,15 +55,15 @@ class IndexMachine(RuleBasedStateMachine):
         self.index.remove(self.model[start:end])
         del self.model[start:end]
 
-    @rule(moment=st.integers(-1, 51), sequence=st.integers(-1, 41), count=st.integers(1, 300))
-    def ask(self, moment: int, sequence: int, count: int) -> None:
+    @rule(usec=st.integers(-1, 51), sequence=st.integers(-1, 41), count=st.integers(1, 300))
+    def ask(self, usec: int, sequence: int, count: int) -> None:
         """Every question is answered as by a sorted list."""
-        due = [entry for entry in self.model if entry[0] <= moment]
-        assert self.index.due(moment, count) == due[:count]
-        assert list(self.index.after(moment)) == self.model[len(due) :]
-        assert self.index.count_after(moment) == len(self.model) - len(due)
-        behind = [entry for entry in self.model if entry > (moment, sequence)]
-        assert list(islice(self.index.after(moment, sequence), count)) == behind[:count]
+        due = [entry for entry in self.model if entry[0] <= usec]
+        assert self.index.due(usec, count) == due[:count]
+        assert list(self.index.after(usec)) == self.model[len(due) :]
+        assert self.index.count_after(usec) == len(self.model) - len(due)
+        behind = [entry for entry in self.model if entry > (usec, sequence)]
+        assert list(islice(self.index.after(usec, sequence), count)) == behind[:count]
 
     @invariant()
     def same_content(self) -> None:

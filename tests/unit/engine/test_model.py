@@ -102,22 +102,22 @@ class EngineMachine(RuleBasedStateMachine):
         """Look through all tasks for one."""
         return next((t for t in self.tasks if (t.queue, t.name) == (queue, name)), None)
 
-    def bury(self, task: ModelTask, when: int) -> None:
+    def add_tombstone(self, task: ModelTask, when: int) -> None:
         """Remove a task and reserve its name."""
         self.tasks.remove(task)
         self.dead[task.queue, task.name] = when + LIMITS.tombstone_seconds
 
-    def settle(self) -> None:
+    def exhaust_due(self) -> None:
         """Let go, second by second, of what has used up its leases."""
-        spent = [
+        exhausted = [
             task
             for task in self.tasks
             if (limit := RETRY_LIMITS[task.queue]) is not None
             and 0 < limit <= task.leases
             and task.eta <= self.now
         ]
-        for task in sorted(spent, key=lambda task: (task.eta, task.arrival)):
-            self.bury(task, task.eta)
+        for task in sorted(exhausted, key=lambda task: (task.eta, task.arrival)):
+            self.add_tombstone(task, task.eta)
             self.exhausted[task.queue].append(task.name)
         self.dead = {name: end for name, end in self.dead.items() if end > self.now}
 
@@ -130,7 +130,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Lease tasks in the model."""
         if RETRY_LIMITS[queue] == 0:
             for task in sorted(wanted, key=lambda task: task.arrival):
-                self.bury(task, self.now)
+                self.add_tombstone(task, self.now)
                 self.exhausted[queue].append(task.name)
             return []
         fitting: list[ModelTask] = []
@@ -188,7 +188,7 @@ class EngineMachine(RuleBasedStateMachine):
             (t.name, t.tag, t.payload, t.leases, self.usec(t.eta)) for t in expected
         ]
         self.handed_out += found
-        self.settle()
+        self.exhaust_due()
 
     @rule(data=st.data(), lasts=seconds)
     def modify(self, data: st.DataObject, lasts: int) -> None:
@@ -209,7 +209,7 @@ class EngineMachine(RuleBasedStateMachine):
             task.eta = self.now + lasts
             assert changed.eta_usec == self.usec(task.eta)
             self.handed_out.append(changed)
-            self.settle()
+            self.exhaust_due()
 
     @rule(queue=queues, name=names)
     def delete(self, queue: str, name: str) -> None:
@@ -217,29 +217,29 @@ class EngineMachine(RuleBasedStateMachine):
         task = self.find(queue, name)
         if task is not None:
             expected = DeleteResult.DELETED
-            self.bury(task, self.now)
+            self.add_tombstone(task, self.now)
         elif (queue, name) in self.dead:
             expected = DeleteResult.TOMBSTONED
         else:
             expected = DeleteResult.UNKNOWN
         assert self.emulator.queue(queue).delete_tasks(name) == [expected]
-        self.settle()
+        self.exhaust_due()
 
     @rule(queue=queues)
     def purge(self, queue: str) -> None:
         """Everything in one queue goes."""
         gone = [task for task in self.tasks if task.queue == queue]
         for task in gone:
-            self.bury(task, self.now)
+            self.add_tombstone(task, self.now)
         assert self.emulator.queue(queue).purge() == len(gone)
-        self.settle()
+        self.exhaust_due()
 
     @rule(by=st.integers(1, 30))
     def advance(self, by: int) -> None:
         """Time passes, and only forwards."""
         self.clock.advance(by)
         self.now += by
-        self.settle()
+        self.exhaust_due()
 
     # -- what must always hold -------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ class TestAddMany:
 
 class TestStorageLimit:
     def test_payload_name_and_tag_count(self) -> None:
-        """Each in bytes of UTF-8, made-up names too."""
+        """Each in bytes of UTF-8, generated names, too."""
         emulator = emulator_of(pull("a"), pull("b"), storage=20)
 
         emulator.queue("a").add("ü", name="n", tag="ü")
@@ -411,7 +411,7 @@ class TestRetryLimit:
 
 class TestDelete:
     def test_one_result_for_each(self, queue: Queue) -> None:
-        """Tasks and names, in order; repeated and missing ones are no error."""
+        """Tasks and names, in order; repeated and missing ones are not errors."""
         here = queue.add(name="here")
 
         results = queue.delete_tasks([here, "here", "unknown"])
@@ -546,7 +546,7 @@ class TestQuestions:
         assert names(queue.list_tasks(state=TaskState.AVAILABLE))[-2:] == ["ahead", "free0"]
 
     def test_history(self, queue: Queue, clock: ManualClock) -> None:
-        """A task's life, step by step, with the lease that ran out."""
+        """A task's history, step by step, with the lease that expired."""
         task = queue.add(name="one")
         queue.add(name="other")
         queue.lease_tasks(60, 1)
@@ -557,9 +557,9 @@ class TestQuestions:
         queue.modify_task_lease(held, 30)
         queue.delete_tasks(held)
 
-        life = [(event.kind.value, event.retry_count) for event in queue.history(task)]
+        history = [(event.kind.value, event.retry_count) for event in queue.history(task)]
 
-        assert life == [
+        assert history == [
             ("added", 0),
             ("leased", 1),
             ("lease expired", 1),
@@ -588,7 +588,7 @@ class TestQuestions:
         assert queue.last_lease_end() is None
 
     def test_an_exhaustion_ahead(self) -> None:
-        """The end of a task's life is a change, where its age decides."""
+        """The time at which a task reaches its age limit is a change."""
         queue = emulator_of(pull("a", leases=1, age_seconds=100)).queue("a")
         queue.add()
         (task,) = queue.lease_tasks(10, 1)

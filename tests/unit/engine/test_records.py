@@ -150,9 +150,7 @@ class TestRateLimiter:
         """In any one second no more than the number given are admitted."""
         rate = RateLimiter()
 
-        admitted = [
-            moment for moment in range(0, 3 * SECOND, SECOND // 4) if rate.permit(moment, 2)
-        ]
+        admitted = [usec for usec in range(0, 3 * SECOND, SECOND // 4) if rate.permit(usec, 2)]
 
         assert admitted == [0, 250_000, 1_000_000, 1_250_000, 2_000_000, 2_250_000]
 
@@ -180,7 +178,7 @@ class TestNames:
         assert all(re.fullmatch("[0-9a-f]{16}", names()) for _ in range(100))
 
     def test_a_seed_repeats_them(self) -> None:
-        """The same seed gives the same names, another one others."""
+        """Names depend on the seed alone."""
         first, same, other = random_names(1), random_names(1), random_names(2)
 
         assert first() == same() != other()

@@ -189,7 +189,7 @@ def test_the_longest_tag_to_lease_by() -> None:
 
 @pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", None, True])
 def test_another_number_of_tasks_to_list(count: object) -> None:
-    """What no store can be asked for is refused by all the same way."""
+    """All stores refuse invalid requests with the same errors."""
     with pytest.raises(
         InvalidMaxTasksError, match=r"limit is .*: it must be an integer, 0 or more"
     ):

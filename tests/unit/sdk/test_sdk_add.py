@@ -48,7 +48,7 @@ def test_every_task_of_a_batch_is_named() -> None:
 
 
 def test_made_up_names_keep_clear_of_given_ones(emulator: Emulator) -> None:
-    """A name that would be made up next, but is taken, is passed over."""
+    """A name that would be generated next, but is in use, is skipped."""
     emulator.names = iter(["mine", "next"]).__next__
     queue = taskqueue.Queue("pull")
     queue.add(pull(name="mine"))
@@ -80,7 +80,7 @@ def test_the_convenience_functions() -> None:
 
 
 def test_nothing_is_added_of_nothing() -> None:
-    """Empty batches, waited for or not, are no error."""
+    """Empty batches, waited for or not, are not errors."""
     queue = taskqueue.Queue("pull")
 
     assert queue.add([]) == []
@@ -187,7 +187,7 @@ def test_an_invalid_task_is_refused_with_a_sentence(
 
 
 def test_a_bad_tag_poisons_no_queue() -> None:
-    """After a tag that is no UTF-8 was refused, the queue works as before."""
+    """After a tag that is not UTF-8 was refused, the queue works as before."""
     queue = taskqueue.Queue("pull")
     queue.add(pull(b"good"))
     with pytest.raises(apiproxy_errors.ApplicationError):

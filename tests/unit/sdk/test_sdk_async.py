@@ -28,7 +28,7 @@ def test_a_call_nobody_waits_for_is_made() -> None:
 
 
 def test_results_are_there_again_and_again() -> None:
-    """`get_result` gives the same result each time, and the call is made once."""
+    """`get_result` returns the same result each time, and the call is made once."""
     queue = taskqueue.Queue("pull")
     rpc = queue.add_async(pull())
 

@@ -178,7 +178,7 @@ def test_a_call_that_is_none(
 
 
 def test_a_body_that_is_none(server: Server) -> None:
-    """A body that is no request is answered as one that cannot be parsed."""
+    """The response to a body that is not a request is that of one that cannot be parsed."""
     _, _, body = post(server, b"\xff\xff")
 
     answer = remote_api.Response.FromString(body)
@@ -186,7 +186,7 @@ def test_a_body_that_is_none(server: Server) -> None:
 
 
 def test_a_large_batch(server: Server, emulator: Emulator) -> None:
-    """A call may be as large as the SDK lets it be, 32 MiB, and no larger."""
+    """A call may be as large as the SDK permits, 32 MiB, and no larger."""
     one = add_request(body=b"x" * 2**20).add_request[0]
     largest = messages.TaskQueueBulkAddRequest(add_request=[one] * 31)
     too_large = messages.TaskQueueBulkAddRequest(add_request=[one] * 32)
@@ -228,10 +228,10 @@ def test_a_reset_forgets_push_tasks(server: Server) -> None:
     call(server, "BulkAdd", push)
 
     server.state.reset()
-    forgotten = count_push_tasks(server)
+    left = count_push_tasks(server)
     answer = call(server, "BulkAdd", push)
 
-    assert forgotten == 0
+    assert left == 0
     results = messages.TaskQueueBulkAddResponse.FromString(answer.response)
     assert results.taskresult[0].result == 0
     assert count_push_tasks(server) == 1
@@ -392,7 +392,7 @@ class TestOtherServices:
 
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense:port", "status"])
     def test_with_an_upstream_that_fails(self, emulator: Emulator, address: str) -> None:
-        """An upstream that gives no answer is named in the error."""
+        """An upstream that does not respond is named in the error."""
         with _upstream([], None) as failing:
             upstream = failing if address == "status" else address
             with Server(emulator, api_upstream=upstream) as server:

@@ -1,4 +1,4 @@
-"""The queue.yaml that a suite gives to `init_taskqueue_stub`."""
+"""The queue.yaml that a suite passes to `init_taskqueue_stub`."""
 
 from __future__ import annotations
 

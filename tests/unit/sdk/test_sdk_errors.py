@@ -192,7 +192,7 @@ def test_a_slow_call(faults: Faults, clock: ManualClock) -> None:
 def test_a_call_slower_than_its_deadline(
     faults: Faults, clock: ManualClock, options: dict[str, float], deadline: float
 ) -> None:
-    """The client gives up at the deadline, and the tasks are leased to nobody who knows."""
+    """The client stops waiting at the deadline; the tasks are leased, and no worker knows it."""
     faults.latency("lease_tasks", 10.5, times=1)
     queue = taskqueue.Queue("pull")
     queue.add(pull())

@@ -271,7 +271,7 @@ class TestTestbed:
         assert registered() is None
 
     def test_names_are_counted(self, emulator: Emulator, bed: Any) -> None:
-        """Made-up names are task1, task2 and so on, as suites expect; later ones are random."""
+        """Generated names are task1, task2 and so on, as suites expect; later ones are random."""
         with install(emulator):
             bed.init_taskqueue_stub()
             added = taskqueue.Queue("pull").add([pull(), pull()])

@@ -282,7 +282,7 @@ class TestDelete:
         assert not deleted.was_deleted
 
     def test_what_is_not_there(self) -> None:
-        """Unknown and deleted tasks are no error; `was_deleted` stays False."""
+        """Unknown and deleted tasks are not errors; `was_deleted` stays False."""
         queue = taskqueue.Queue("pull")
         add(b"", name="here")
 
@@ -428,7 +428,7 @@ def test_a_lease_out_of_bounds(seconds: float, count: int) -> None:
 
 
 def test_statistics(clock: ManualClock) -> None:
-    """The numbers are those of the queue, and none is made up."""
+    """All numbers are those of the queue."""
     add(b"a", b"b", b"c")
     add(b"later", countdown=600)
     queue = taskqueue.Queue("pull")

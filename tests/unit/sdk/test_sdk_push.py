@@ -80,15 +80,15 @@ class TestPush:
         """With `_all_queues_valid` unknown queues are push queues, made when used."""
         with install(emulator):
             bed.init_taskqueue_stub(_all_queues_valid=True)
-            taskqueue.Queue("made-up").add(taskqueue.Task(url="/a"))
+            taskqueue.Queue("unknown").add(taskqueue.Task(url="/a"))
 
-            assert taskqueue.Queue("made-up").fetch_statistics().tasks == 1
+            assert taskqueue.Queue("unknown").fetch_statistics().tasks == 1
             with pytest.raises(taskqueue.InvalidQueueModeError):
-                taskqueue.Queue("made-up").add(pull())
+                taskqueue.Queue("unknown").add(pull())
             with pytest.raises(taskqueue.InvalidQueueModeError):
-                taskqueue.Queue("made-up").lease_tasks(60, 1)
+                taskqueue.Queue("unknown").lease_tasks(60, 1)
             with pytest.raises(taskqueue.InvalidQueueModeError):
-                taskqueue.Queue("made-up").modify_task_lease(pull(name="a"), 60)
+                taskqueue.Queue("unknown").modify_task_lease(pull(name="a"), 60)
 
     def test_default_as_a_pull_queue(self) -> None:
         """The default queue can be a pull queue."""
@@ -185,7 +185,7 @@ class TestInspection:
             assert taskqueue.Queue(queue).add(task(name="a")).was_enqueued
 
     def test_flushing_a_queue_frees_its_names(self, stub: Any) -> None:
-        """`FlushQueue` empties a queue and forgets its tombstones."""
+        """`FlushQueue` deletes a queue's tasks and its tombstones."""
         queue = taskqueue.Queue("pull")
         queue.add([pull(name="a"), pull(name="b")])
         queue.delete_tasks_by_name("a")

@@ -143,7 +143,7 @@ def test_what_is_wrong_shows_in_the_transaction(
 
 
 def test_names_keep_clear_of_taken_ones(transaction: Any, emulator: Emulator) -> None:
-    """A name made up in a transaction is one that is free."""
+    """A name that is generated in a transaction is not in use."""
     emulator.names = iter(["here", "gone", "free"]).__next__
     queue = taskqueue.Queue("pull")
     queue.add([pull(name="here"), pull(name="gone")])
@@ -177,7 +177,7 @@ def test_a_committed_task_that_cannot_be_stored() -> None:
 
 
 def test_a_committed_task_over_quota(emulator: Emulator) -> None:
-    """What is no error of the service elsewhere is one here; the commit has done its work."""
+    """Errors of a commit are raised by it; what is not an error elsewhere is one here."""
     emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
     request = messages.TaskQueueAddRequest(
         queue_name=b"pull", task_name=b"a", eta_usec=0, mode=1, body=b""
@@ -188,7 +188,7 @@ def test_a_committed_task_over_quota(emulator: Emulator) -> None:
 
 
 def test_a_single_add_tells_the_name() -> None:
-    """The single add gives a made-up name back."""
+    """A single add returns the generated name."""
     request = messages.TaskQueueAddRequest(
         queue_name=b"pull", task_name=b"", eta_usec=0, mode=1, body=b""
     )

@@ -24,7 +24,7 @@ CLIENTS = 40
 """More than there are threads that answer."""
 
 
-class TestLife:
+class TestLifecycle:
     def test_it_listens_when_start_returns(self, emulator: Emulator) -> None:
         """The first connection after start() is accepted, on a port that was free."""
         server = Server(emulator).start()
@@ -101,7 +101,7 @@ class TestAddress:
         assert server._http.address[0] == "127.0.0.1"
 
     def test_a_taken_port(self, server: Server, emulator: Emulator) -> None:
-        """A port that another server listens on gives one clear error."""
+        """A port that another server listens on raises one clear error."""
         other = Server(emulator, port=server.port)
 
         with pytest.raises(ServerAddressError) as excinfo:
@@ -113,7 +113,7 @@ class TestAddress:
 
     @pytest.mark.parametrize("host", ["192.0.2.1", "no such host", "x" * 70])
     def test_an_address_of_another_machine(self, emulator: Emulator, host: str) -> None:
-        """An address that is not of this machine gives one clear error."""
+        """An address that is not of this machine raises one clear error."""
         message = rf"cannot listen on {host}:0: [^()]*; choose another address"
         with pytest.raises(ServerAddressError, match=message):
             Server(emulator, host=host).start()

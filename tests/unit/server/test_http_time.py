@@ -22,7 +22,7 @@ LATER = datetime(2040, 1, 1, tzinfo=UTC)
 
 
 def freezegun_ticking() -> AbstractContextManager[Any]:
-    """Move time with freezegun and let it run."""
+    """Move time with freezegun; it goes on from there."""
     return freeze_time(LATER, tick=True)
 
 
@@ -32,7 +32,7 @@ def freezegun_frozen() -> AbstractContextManager[Any]:
 
 
 def time_machine_ticking() -> AbstractContextManager[Any]:
-    """Move time with time-machine and let it run."""
+    """Move time with time-machine; it goes on from there."""
     return time_machine.travel(LATER, tick=True)
 
 

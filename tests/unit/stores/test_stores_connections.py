@@ -153,7 +153,7 @@ def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) 
         "lease by tag": lambda: queue.lease_tasks_by_tag(60, 1, "red"),
         "lease with a retry limit": lambda: emulator.queue("once").lease_tasks(60, 1),
         "extend": lambda: queue.modify_lease(names[0], 90),
-        "give back": lambda: queue.modify_lease(names[0], 0),
+        "release": lambda: queue.modify_lease(names[0], 0),
         "delete": lambda: queue.delete_tasks(names[0]),
         "delete some": lambda: queue.delete_tasks(names[1:]),
     }

@@ -171,7 +171,7 @@ def test_the_leases_of_a_server_that_is_gone(url: str, clock: ManualClock) -> No
 
 
 def test_a_task_is_exhausted_once(url: str, clock: ManualClock) -> None:
-    """Whoever looks first lets it go; all see the same."""
+    """The first server that reads it makes it available; all servers see the same."""
     emulators = [Emulator(CONFIG, clock=clock, store=url) for _ in range(2)]
     queues = [emulator.queue("once") for emulator in emulators]
     queues[0].add_many([NewTask(name=f"n{number}") for number in range(50)])
@@ -321,7 +321,7 @@ def test_a_deadlock_is_tried_again(url: str) -> None:
 
 @contextmanager
 def deadlocks(url: str, number: int) -> Iterator[None]:
-    """Let the first updates of tasks fail as those do that the database ends."""
+    """Make the first updates of tasks fail as if the database had ended them."""
     with connect(parsed(url)) as database:
         database.execute("CREATE SEQUENCE updates")
         database.execute(f"""
@@ -359,7 +359,7 @@ def test_deadlocks_in_a_row(url: str) -> None:
 
 
 def test_time_is_the_database_s(url: str) -> None:
-    """A server whose machine has another date gives the same leases as any."""
+    """Leases do not depend on the date of a server's machine."""
     right = Emulator(CONFIG, store=url)
     late = Emulator(CONFIG, store=url, clock=WrongClock(-86_400))
     before_usec = SystemClock().now_usec()

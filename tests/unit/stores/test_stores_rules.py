@@ -74,7 +74,7 @@ def test_one_large_operation_is_kept(queue: Queue) -> None:
 
 
 def test_no_record(url: str, clock: ManualClock) -> None:
-    """Where no events are kept, the latest operation is reported all the same."""
+    """Where no events are kept, the latest operation is reported nevertheless."""
     emulator = Emulator(config_of(2), clock=clock, limits=Limits(events_kept=0), store=url)
     emulator.reset()
     queue = emulator.queue("pull")
@@ -121,7 +121,7 @@ def test_a_queue_that_permits_no_lease(url: str, clock: ManualClock) -> None:
 
 
 def exhaust(queue: Queue, clock: ManualClock, **payloads: bytes) -> None:
-    """Let tasks use up their leases, one after the other."""
+    """Exhaust tasks, one after the other."""
     for name, payload in payloads.items():
         queue.add(payload, name=name)
         for _ in range(2):

@@ -117,7 +117,7 @@ def test_a_worker_that_only_looks_and_sleeps(emulator: Emulator, queue: Queue) -
 
 
 def test_a_worker_of_two_queues(emulator: Emulator, queue: Queue, limited: Queue) -> None:
-    """An empty lease on each of several queues is no reason to stop."""
+    """An empty lease on each of several queues does not stop the worker."""
     queue.add()
     ended = []
 

@@ -165,7 +165,7 @@ class Verbs(RuleBasedStateMachine):
 
     @rule(queue_name=QUEUES)
     def expire_leases(self, queue_name: str) -> None:
-        """Let the leases of a queue expire."""
+        """Move the clock past the leases of a queue."""
         found = self.it.clock.expire_leases(queue_name)
         assert_leased(self.it.emulator.queue(queue_name), 0)
         self.now = max(self.now, found or self.now)

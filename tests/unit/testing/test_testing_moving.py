@@ -78,7 +78,7 @@ def test_sleeps_advance_the_clock(fixture_clock: FixtureClock, app: ModuleType) 
 
 
 def test_a_poll_loop_ends(fixture_clock: FixtureClock, queue: Queue) -> None:
-    """Code that waits for a task by sleeping finds it, and code that gives up does so."""
+    """Code that waits for a task by sleeping finds it, and code with a time limit reaches it."""
     queue.add(eta=fixture_clock.now() + timedelta(seconds=30))
 
     with fixture_clock.auto_advance():

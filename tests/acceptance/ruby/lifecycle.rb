@@ -1,4 +1,4 @@
-# The whole life of tasks with Google's API client for Ruby, told as JSON on standard output.
+# The lifecycle of tasks with Google's API client for Ruby, reported as JSON on standard output.
 # Arguments: the server's root, and a token.
 #
 # The classes are what Google generated for the API, as far as they are needed here.
@@ -60,15 +60,15 @@ class TaskQueue < Google::Apis::Core::BaseService
     @batch_path = 'batch/taskqueue/v1beta2'
   end
 
-  def call(verb, path, gives: nil, body: nil, taskqueue: 'pull-queue', task: nil, query: {}, &block)
+  def call(verb, path, returns: nil, body: nil, taskqueue: 'pull-queue', task: nil, query: {}, &block)
     command = make_simple_command(verb, "{project}/taskqueues/{taskqueue}#{path}", nil)
     if body
       command.request_representation = Task::Representation
       command.request_object = body
     end
-    if gives
-      command.response_representation = gives::Representation
-      command.response_class = gives
+    if returns
+      command.response_representation = returns::Representation
+      command.response_class = returns
     end
     command.params.merge!('project' => 's~app', 'taskqueue' => taskqueue)
     command.params['task'] = task if task
@@ -81,61 +81,61 @@ class TaskQueue < Google::Apis::Core::BaseService
   def apply_command_defaults(command) end
 end
 
-# Gives the answer, or what the client makes of a refusal.
+# Returns the response, or the error as the client reports it.
 def answer
   yield
 rescue Google::Apis::ClientError => e
   {code: e.status_code, message: e.message.sub(/\A\w+: /, '')}
 end
 
-def told_of(value)
+def json_of(value)
   case value
   when Task then JSON.parse(value.to_json)
-  when Tasks then {kind: value.kind, items: value.items&.map { |task| told_of(task) }}.compact
+  when Tasks then {kind: value.kind, items: value.items&.map { |task| json_of(task) }}.compact
   when Queue then {stats: value.stats}
-  when Array then value.map { |each| told_of(each) }
+  when Array then value.map { |each| json_of(each) }
   else value
   end
 end
 
-def live(api)
-  told = {}
+def lifecycle(api)
+  results = {}
   inserted = %w[red blue red].map do |tag|
     task = Task.new(queue_name: 'pull-queue', payload_base64: "work\xFF".b, tag: tag)
-    api.call(:post, '/tasks', gives: Task, body: task)
+    api.call(:post, '/tasks', returns: Task, body: task)
   end
-  told[:inserted] = inserted
+  results[:inserted] = inserted
   id = inserted[0].id
-  told[:listed] = api.call(:get, '/tasks', gives: Tasks)
-  told[:got] = api.call(:get, '/tasks/{task}', gives: Task, task: id)
-  told[:queue] = api.call(:get, '', gives: Queue, query: {'getStats' => true})
+  results[:listed] = api.call(:get, '/tasks', returns: Tasks)
+  results[:got] = api.call(:get, '/tasks/{task}', returns: Task, task: id)
+  results[:queue] = api.call(:get, '', returns: Queue, query: {'getStats' => true})
   lease = lambda do |query|
-    api.call(:post, '/tasks/lease', gives: Tasks, query: {'leaseSecs' => 30}.merge(query))
+    api.call(:post, '/tasks/lease', returns: Tasks, query: {'leaseSecs' => 30}.merge(query))
   end
-  leased = told[:leased] = lease.call('numTasks' => 1)
-  told[:leasedByTag] = lease.call('numTasks' => 9, 'groupByTag' => true, 'tag' => 'red')
+  leased = results[:leased] = lease.call('numTasks' => 1)
+  results[:leasedByTag] = lease.call('numTasks' => 9, 'groupByTag' => true, 'tag' => 'red')
   change = lambda do |verb, body|
     query = {'newLeaseSeconds' => 60}
-    api.call(verb, '/tasks/{task}', gives: Task, body: body, task: id, query: query)
+    api.call(verb, '/tasks/{task}', returns: Task, body: body, task: id, query: query)
   end
-  told[:updated] = change.call(:post, leased.items[0])
-  told[:stale] = answer { change.call(:post, leased.items[0]) }
-  told[:patched] = change.call(:patch, Task.new(queue_name: 'pull-queue'))
-  told[:deleted] = []
+  results[:updated] = change.call(:post, leased.items[0])
+  results[:stale] = answer { change.call(:post, leased.items[0]) }
+  results[:patched] = change.call(:patch, Task.new(queue_name: 'pull-queue'))
+  results[:deleted] = []
   delete = ->(on, name, &block) { on.call(:delete, '/tasks/{task}', task: name, &block) }
   api.batch do |batch|
     inserted.each do |task|
-      delete.call(batch, task.id) { |_, error| told[:deleted] << error&.message }
+      delete.call(batch, task.id) { |_, error| results[:deleted] << error&.message }
     end
   end
-  told[:gone] = answer { delete.call(api, id) }
-  told[:unknown] = answer { api.call(:get, '/tasks', gives: Tasks, taskqueue: 'nowhere') }
-  told[:forbidden] = answer do
+  results[:gone] = answer { delete.call(api, id) }
+  results[:unknown] = answer { api.call(:get, '/tasks', returns: Tasks, taskqueue: 'nowhere') }
+  results[:forbidden] = answer do
     body = Task.new(queue_name: 'read-only', payload_base64: '')
-    api.call(:post, '/tasks', gives: Task, body: body, taskqueue: 'read-only')
+    api.call(:post, '/tasks', returns: Task, body: body, taskqueue: 'read-only')
   end
-  told[:empty] = lease.call('numTasks' => 1)
-  told
+  results[:empty] = lease.call('numTasks' => 1)
+  results
 end
 
 root, token = ARGV
@@ -143,6 +143,6 @@ discovery = Google::Apis::DiscoveryV1::DiscoveryService.new
 discovery.root_url = "#{root}/"
 api = TaskQueue.new(root)
 api.authorization = Signet::OAuth2::Client.new(access_token: token)
-told = live(api).transform_values { |value| told_of(value) }
-told[:methods] = discovery.get_rest_api('taskqueue', 'v1beta2').resources['tasks'].api_methods.keys
-puts JSON.generate(told)
+results = lifecycle(api).transform_values { |value| json_of(value) }
+results[:methods] = discovery.get_rest_api('taskqueue', 'v1beta2').resources['tasks'].api_methods.keys
+puts JSON.generate(results)

@@ -1,4 +1,4 @@
-// The whole life of tasks with @google-cloud/tasks over gRPC, told as JSON on standard output.
+// The lifecycle of tasks with @google-cloud/tasks over gRPC, reported as JSON on standard output.
 // Arguments: the client's package, the server's gRPC address, an access token or nothing.
 'use strict';
 
@@ -18,40 +18,40 @@ async function call(method, request) {
   return response;
 }
 
-// Gives the code of a refusal.
+// Returns the code of an error.
 function refused(method, request) {
   return call(method, request).then(() => null, error => error.code);
 }
 
-async function live() {
+async function lifecycle() {
   const parent = client.queuePath('app', 'us-central1', 'pull-queue');
-  const told = {created: []};
+  const results = {created: []};
   for (const [payload, tag] of [['one', 'red'], ['two', 'blue'], ['three', 'red']]) {
     const task = {pullMessage: {payload: Buffer.from(payload), tag}};
-    told.created.push((await call('createTask', {parent, task})).name);
+    results.created.push((await call('createTask', {parent, task})).name);
   }
   const listed = await call('listTasks', {parent});
-  told.listed = listed.map(task => task.name);
+  results.listed = listed.map(task => task.name);
   const request = {parent, maxTasks: 10, leaseDuration: {seconds: 60}, responseView: 'FULL'};
   const leased = await call('leaseTasks', {...request, filter: 'tag="red"'});
-  told.leased = leased.tasks.map(task => task.pullMessage.payload.toString());
+  results.leased = leased.tasks.map(task => task.pullMessage.payload.toString());
   const held = leased.tasks.map(({name, scheduleTime}) => ({name, scheduleTime}));
   const renewed = await call('renewLease', {...held[0], leaseDuration: {seconds: 90}});
-  told.stale = await refused('acknowledgeTask', held[0]);
+  results.stale = await refused('acknowledgeTask', held[0]);
   await call('acknowledgeTask', {name: renewed.name, scheduleTime: renewed.scheduleTime});
-  told.gone = await refused('getTask', {name: renewed.name});
-  told.attempts = (await call('cancelLease', held[1])).status.attemptDispatchCount;
+  results.gone = await refused('getTask', {name: renewed.name});
+  results.attempts = (await call('cancelLease', held[1])).status.attemptDispatchCount;
   const queue = await call('getQueue', {name: parent, readMask: {paths: ['stats']}});
-  told.count = Number(queue.stats.tasksCount);
+  results.count = Number(queue.stats.tasksCount);
   for (const task of listed.slice(1)) {
     await call('deleteTask', {name: task.name});
   }
   await client.close();
-  return told;
+  return results;
 }
 
-live().then(
-  told => console.log(JSON.stringify(told)),
+lifecycle().then(
+  results => console.log(JSON.stringify(results)),
   error => {
     console.error(error);
     process.exitCode = 1;

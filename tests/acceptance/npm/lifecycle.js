@@ -1,4 +1,4 @@
-// The whole life of tasks with a googleapis client, told as JSON on standard output.
+// The lifecycle of tasks with a googleapis client, reported as JSON on standard output.
 // Arguments: the client's package, how it is made (discovered or generated), the server's root, a token.
 'use strict';
 
@@ -25,7 +25,7 @@ function authorized() {
   return client;
 }
 
-// Gives the answer, or what the client makes of a refusal.
+// Returns the response, or the error as the client reports it.
 function call(api, resource, method, parameters) {
   const given = Object.assign({auth: authorized()}, parameters);
   const options = made === 'generated' ? [{rootUrl: `${root}/`}] : [];
@@ -40,44 +40,44 @@ function call(api, resource, method, parameters) {
   });
 }
 
-async function live() {
+async function lifecycle() {
   const api = made === 'generated' ? google.taskqueue('v1beta2') : await discovered();
   const tasks = (method, parameters) =>
     call(api, 'tasks', method, Object.assign({}, queue, parameters));
-  const told = {};
-  told.inserted = [];
+  const results = {};
+  results.inserted = [];
   for (const tag of ['red', 'blue', 'red']) {
     const resource = {queueName: 'pull-queue', payloadBase64: 'd29yaw==', tag};
-    told.inserted.push(await tasks('insert', {resource}));
+    results.inserted.push(await tasks('insert', {resource}));
   }
-  const id = told.inserted[0].id;
-  told.listed = await tasks('list', {});
-  told.got = await tasks('get', {task: id});
-  told.queue = await call(api, 'taskqueues', 'get', Object.assign({getStats: true}, queue));
-  told.leased = await tasks('lease', {numTasks: 1, leaseSecs: 30});
-  told.leasedByTag = await tasks('lease', {numTasks: 9, leaseSecs: 30, groupByTag: true, tag: 'red'});
-  const held = told.leased.items[0];
-  told.updated = await tasks('update', {task: id, newLeaseSeconds: 60, resource: held});
-  told.stale = await tasks('update', {task: id, newLeaseSeconds: 60, resource: held});
+  const id = results.inserted[0].id;
+  results.listed = await tasks('list', {});
+  results.got = await tasks('get', {task: id});
+  results.queue = await call(api, 'taskqueues', 'get', Object.assign({getStats: true}, queue));
+  results.leased = await tasks('lease', {numTasks: 1, leaseSecs: 30});
+  results.leasedByTag = await tasks('lease', {numTasks: 9, leaseSecs: 30, groupByTag: true, tag: 'red'});
+  const held = results.leased.items[0];
+  results.updated = await tasks('update', {task: id, newLeaseSeconds: 60, resource: held});
+  results.stale = await tasks('update', {task: id, newLeaseSeconds: 60, resource: held});
   const named = {queueName: 'pull-queue'};
-  told.patched = await tasks('patch', {task: id, newLeaseSeconds: 90, resource: named});
-  told.deleted = [];
-  for (const task of told.inserted) {
-    told.deleted.push(await tasks('delete', {task: task.id}));
+  results.patched = await tasks('patch', {task: id, newLeaseSeconds: 90, resource: named});
+  results.deleted = [];
+  for (const task of results.inserted) {
+    results.deleted.push(await tasks('delete', {task: task.id}));
   }
-  told.gone = await tasks('delete', {task: id});
-  told.unknown = await call(api, 'tasks', 'list', {project: 'app', taskqueue: 'nowhere'});
-  told.forbidden = await call(api, 'tasks', 'insert', {
+  results.gone = await tasks('delete', {task: id});
+  results.unknown = await call(api, 'tasks', 'list', {project: 'app', taskqueue: 'nowhere'});
+  results.forbidden = await call(api, 'tasks', 'insert', {
     project: 'app',
     taskqueue: 'read-only',
     resource: {payloadBase64: ''},
   });
-  told.empty = await tasks('lease', {numTasks: 1, leaseSecs: 30});
-  return told;
+  results.empty = await tasks('lease', {numTasks: 1, leaseSecs: 30});
+  return results;
 }
 
-live().then(
-  told => console.log(JSON.stringify(told)),
+lifecycle().then(
+  results => console.log(JSON.stringify(results)),
   error => {
     console.error(error);
     process.exit(1);

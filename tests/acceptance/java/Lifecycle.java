@@ -1,4 +1,4 @@
-// The whole life of tasks with Google's API client for Java, told as JSON on standard output.
+// The lifecycle of tasks with Google's API client for Java, reported as JSON on standard output.
 // Arguments: the server's root, and a key file.
 
 import com.google.api.client.googleapis.auth.oauth2.GoogleCredential;
@@ -26,7 +26,7 @@ import java.util.Map;
 
 /** Does what the classes do that Google generated for the API, on the library they stand on. */
 @SuppressWarnings({"deprecation", "unchecked"}) // the credential of that time, and JSON's types
-public class Life {
+public class Lifecycle {
   private static final JsonFactory JSON = GsonFactory.getDefaultInstance();
   private static final HttpTransport TRANSPORT = new NetHttpTransport();
   private static final String SCOPE = "https://www.googleapis.com/auth/taskqueue";
@@ -39,7 +39,7 @@ public class Life {
     static class Builder extends AbstractGoogleJsonClient.Builder {
       Builder(String root, HttpRequestInitializer initializer) {
         super(TRANSPORT, JSON, root + "/", "taskqueue/v1beta2/projects/", initializer, false);
-        setApplicationName("life");
+        setApplicationName("lifecycle");
       }
 
       @Override
@@ -67,7 +67,7 @@ public class Life {
   private final TaskQueue api;
   private final HttpRequestInitializer credential;
 
-  Life(String root, HttpRequestInitializer credential) {
+  Lifecycle(String root, HttpRequestInitializer credential) {
     this.api = new TaskQueue(root, credential);
     this.credential = credential;
   }
@@ -93,7 +93,7 @@ public class Life {
     return task.set("payloadBase64", "d29yaw==").set("tag", tag);
   }
 
-  /** Gives the answer, or what the client makes of a refusal. */
+  /** Returns the response, or the error as the client reports it. */
   private static Object answer(Call<?> call) throws IOException {
     try {
       return call.execute();
@@ -103,10 +103,10 @@ public class Life {
   }
 
   private static Object refusal(GoogleJsonError error) {
-    Map<String, Object> told = new LinkedHashMap<>();
-    told.put("code", error.getCode());
-    told.put("message", error.getMessage());
-    return told;
+    Map<String, Object> results = new LinkedHashMap<>();
+    results.put("code", error.getCode());
+    results.put("message", error.getMessage());
+    return results;
   }
 
   private List<Object> together(String root, List<Call<Void>> calls) throws IOException {
@@ -132,39 +132,39 @@ public class Life {
     return answers;
   }
 
-  private Map<String, Object> live(String root) throws IOException {
-    Map<String, Object> told = new LinkedHashMap<>();
+  private Map<String, Object> lifecycle(String root) throws IOException {
+    Map<String, Object> results = new LinkedHashMap<>();
     List<GenericJson> inserted = new ArrayList<>();
     for (String tag : List.of("red", "blue", "red")) {
       inserted.add(call("POST", "/tasks", task(tag)).execute());
     }
-    told.put("inserted", inserted);
+    results.put("inserted", inserted);
     String id = (String) inserted.get(0).get("id");
-    told.put("listed", answer(call("GET", "/tasks", null)));
-    told.put("got", answer(call("GET", "/tasks/{task}", null).set("task", id)));
-    told.put("queue", answer(call("GET", "", null).set("getStats", true)));
+    results.put("listed", answer(call("GET", "/tasks", null)));
+    results.put("got", answer(call("GET", "/tasks/{task}", null).set("task", id)));
+    results.put("queue", answer(call("GET", "", null).set("getStats", true)));
     GenericJson leased = lease(1).execute();
-    told.put("leased", leased);
-    told.put("leasedByTag", answer(lease(9).set("groupByTag", true).set("tag", "red")));
+    results.put("leased", leased);
+    results.put("leasedByTag", answer(lease(9).set("groupByTag", true).set("tag", "red")));
     Map<String, Object> first = ((List<Map<String, Object>>) leased.get("items")).get(0);
     GenericJson held = new GenericJson();
     held.putAll(first);
-    told.put("updated", answer(update(id, held)));
-    told.put("stale", answer(update(id, held)));
+    results.put("updated", answer(update(id, held)));
+    results.put("stale", answer(update(id, held)));
     GenericJson named = new GenericJson().set("queueName", "pull-queue");
     Call<GenericJson> patch = call("PATCH", "/tasks/{task}", named);
-    told.put("patched", answer(patch.set("task", id).set("newLeaseSeconds", 90)));
+    results.put("patched", answer(patch.set("task", id).set("newLeaseSeconds", 90)));
     delete(id).execute();
     List<Call<Void>> deletions = new ArrayList<>();
     for (GenericJson task : inserted) {
       deletions.add(delete(task.get("id")));
     }
-    told.put("deleted", together(root, deletions));
-    told.put("unknown", answer(call("GET", "/tasks", null).set("taskqueue", "nowhere")));
+    results.put("deleted", together(root, deletions));
+    results.put("unknown", answer(call("GET", "/tasks", null).set("taskqueue", "nowhere")));
     Call<GenericJson> forbidden = call("POST", "/tasks", new GenericJson().set("payloadBase64", ""));
-    told.put("forbidden", answer(forbidden.set("taskqueue", "read-only")));
-    told.put("empty", answer(lease(1)));
-    return told;
+    results.put("forbidden", answer(forbidden.set("taskqueue", "read-only")));
+    results.put("empty", answer(lease(1)));
+    return results;
   }
 
   public static void main(String[] arguments) throws IOException {
@@ -172,7 +172,7 @@ public class Life {
     try (FileInputStream key = new FileInputStream(arguments[1])) {
       credential = GoogleCredential.fromStream(key, TRANSPORT, JSON).createScoped(List.of(SCOPE));
     }
-    Life life = new Life(arguments[0], credential);
-    System.out.println(JSON.toString(life.live(arguments[0])));
+    Lifecycle client = new Lifecycle(arguments[0], credential);
+    System.out.println(JSON.toString(client.lifecycle(arguments[0])));
   }
 }
