@@ -49,11 +49,16 @@ def seed(*, file: Path, client: Client) -> int:
     """  # noqa: D301 - the mark is click's
     from pullqueue.cli._seed import seeds_of  # noqa: PLC0415 - imports YAML
 
+    hidden = not sys.stderr.isatty()
     # All are read and checked before the first is sent; batches are for one queue each.
-    seeds = sorted(seeds_of(content_of(file), file), key=attrgetter("queue"))
+    read = seeds_of(content_of(file), file)
+    with click.progressbar(
+        read, label="Checking", update_min_steps=_BATCH, file=sys.stderr, hidden=hidden
+    ) as checked:
+        seeds = sorted(checked, key=attrgetter("queue"))
     _check_queues(client, seeds)
     added, refused = 0, 0
-    total, hidden = sum(seed.copies for seed in seeds), not sys.stderr.isatty()
+    total = sum(seed.copies for seed in seeds)
     with click.progressbar(length=total, label="Adding", file=sys.stderr, hidden=hidden) as bar:
         for batch in _batches(seeds):
             tasks = [seed.fields for seed in batch]

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Done, Run
+from commands import Done, Run, shown_on_terminal
 from odd_servers import always_answering, answering
 
 from pullqueue import Emulator
+from pullqueue.server.lifecycle import Server
 
 ALIAS_BOMB = (
     "pull:\n- payload: {a0: &a0 [x]"
@@ -100,6 +101,17 @@ def test_a_snapshot_that_breaks_off(run: Run, tmp_path: Path) -> None:
     assert done.status == 3
     assert "broke off (998 bytes are missing): check whether the server still runs" in done.err
     assert [path.read_text() for path in file.parent.iterdir()] == [before]
+
+
+def test_seeding_on_a_terminal(tmp_path: Path, emulator: Emulator) -> None:
+    """A bar is shown from the start, while the file is checked, and then for what is added."""
+    seeds = tmp_path / "seeds.yaml"
+    seeds.write_text("pull: [{count: 250}]\n")
+
+    with Server(emulator) as server:
+        shown = shown_on_terminal("seed", str(seeds), "--url", server.url)
+
+    assert shown.index("Checking  [") < shown.index("Adding  [") < shown.index("250 tasks added")
 
 
 def test_a_server_that_fails(run: Run, tmp_path: Path) -> None:
