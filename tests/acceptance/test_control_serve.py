@@ -18,6 +18,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from served import free_port
 
 from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
@@ -160,6 +161,18 @@ def test_a_port_file_that_was_left_over(folder: Path, content: str | None) -> No
         file.write_text("2\n")
 
     assert file.read_text() == "2\n"
+
+
+def test_the_port_file_of_a_server_that_was_killed(folder: Path) -> None:
+    """The server can be started again at the same port."""
+    file, options = folder / "port", ["--port", str(free_port())]
+    for _ in range(2):
+        with serving(folder, *options, "--port-file", str(file)) as served:
+            assert served.url.endswith(f":{file.read_text().strip()}")
+            served.process.kill()
+            served.process.wait()
+
+    assert file.exists()
 
 
 @pytest.mark.parametrize("name", ["port", ".port.part"])

@@ -130,7 +130,7 @@ def port_file(path: Path | None, server: Server) -> Iterator[None]:
         yield
         return
     content = f"{server.port}\n".encode()
-    if _is_served(server.host, path):
+    if _is_served_by_another(server, path):
         raise ConfigFileError(
             f'"{path}" is the port file of a running server: stop that server, or name another file'
         )
@@ -143,14 +143,17 @@ def port_file(path: Path | None, server: Server) -> Iterator[None]:
                 path.unlink()
 
 
-def _is_served(host: str, path: Path) -> bool:
-    """Return whether something listens on the port in a file."""
+def _is_served_by_another(server: Server, path: Path) -> bool:
+    """Return whether something listens on the port in a file, and is not the server itself.
+
+    A server that was killed leaves the file, and may be started again at the same port.
+    """
     try:
         port = int(path.read_text("ascii"))
-        socket.create_connection((host, port), timeout=1).close()
+        socket.create_connection((server.host, port), timeout=1).close()
     except (OSError, ValueError, OverflowError):
         return False
-    return True
+    return port != server.port
 
 
 def notify_systemd(state: str) -> None:
