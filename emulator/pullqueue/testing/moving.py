@@ -30,6 +30,12 @@ _DAY_SECONDS = 86_400
 _WAITING_FOR_OTHERS = frozenset({"subprocess", "multiprocessing.popen_fork"})
 """Modules that sleep until another process ends, which moving the clock would not hasten."""
 
+_QUIET_TURNS = 100
+"""After this many turns of an event loop in which no sleep begins or ends, all its tasks sleep.
+
+asyncio has no public way to see whether other tasks can still run.
+"""
+
 
 class FixtureClock(MovableClock):
     """The clock of an emulator under test, with the times at which its queues change."""
@@ -145,6 +151,7 @@ class _Sleeper:
         self.sleep = sleep
         self._clock = clock
         self._ends: list[int] = []
+        self._quiet_turns = 0
 
     async def sleep_async(
         self, seconds: float, yield_once: Callable[[], Awaitable[object]]
@@ -152,15 +159,19 @@ class _Sleeper:
         """Return when the clock has reached the end; the sleep that ends first moves it there."""
         end_usec = self._clock.now_usec() + duration_usec(max(seconds, 0))
         self._ends.append(end_usec)
+        self._quiet_turns = 0
         try:
             await yield_once()
             while (now_usec := self._clock.now_usec()) < end_usec:
                 if min(self._ends) == end_usec:
-                    self.sleep((end_usec - now_usec) / USEC_PER_SECOND)
-                else:
-                    await yield_once()
+                    self._quiet_turns += 1
+                    if self._quiet_turns > _QUIET_TURNS:
+                        self.sleep((end_usec - now_usec) / USEC_PER_SECOND)
+                        continue
+                await yield_once()
         finally:
             self._ends.remove(end_usec)
+            self._quiet_turns = 0
 
 
 _sleepers: dict[int, list[_Sleeper]] = {}

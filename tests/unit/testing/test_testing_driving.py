@@ -445,10 +445,14 @@ class TestAsync:
         assert self.run(emulator, work) == 1
         assert_empty(queue)
 
+    @pytest.mark.parametrize("turns", [0, 1, 20])
     def test_sleeps_end_in_the_order_of_time(
-        self, emulator: Emulator, queue: Queue, clock: ManualClock
+        self, emulator: Emulator, queue: Queue, clock: ManualClock, turns: int
     ) -> None:
-        """A task that renews a lease while another works does so before the lease expires."""
+        """A task that renews a lease while another works does so before the lease expires.
+
+        No time passes while the other one does something else than sleep.
+        """
         queue.add()
         renewed = []
 
@@ -461,6 +465,8 @@ class TestAsync:
         async def work() -> None:
             for task in queue.lease_tasks(30, 1):
                 renewing = asyncio.create_task(renew(task))
+                for _ in range(turns):
+                    await asyncio.gather(self._finish(queue))
                 await asyncio.sleep(105)
                 renewing.cancel()
                 queue.delete_tasks(task)

@@ -88,13 +88,18 @@ def test_a_poll_loop_ends(fixture_clock: FixtureClock, queue: Queue) -> None:
     assert tasks[0].eta == fixture_clock.now() + timedelta(seconds=60)
 
 
-def test_sleeps_side_by_side(fixture_clock: FixtureClock) -> None:
-    """Coroutines that sleep at the same time wake up in the order of time."""
+@pytest.mark.parametrize("turns", [0, 1, 20])
+def test_sleeps_side_by_side(fixture_clock: FixtureClock, turns: int) -> None:
+    """Coroutines that sleep wake up in the order of time, whatever they await in between."""
     start = fixture_clock.now()
     seen = []
 
+    async def nothing() -> None: ...
+
     async def tick(name: str, seconds: float, times: int) -> None:
         for _ in range(times):
+            for _ in range(turns):
+                await asyncio.create_task(nothing())
             await asyncio.sleep(seconds)
             seen.append((name, (fixture_clock.now() - start).total_seconds()))
 
