@@ -71,7 +71,8 @@ class LiveServer(Identities):
         """Environment variables for an app that runs in another process.
 
         They are those that `pullqueue exec` sets. Merge them with the test's own:
-        `os.environ | pullqueue_server.env`.
+        `os.environ | pullqueue_server.env`. The time of other processes is not frozen, and the SDK
+        sends it as the eta of each task: do not use `pullqueue_clock` with such an app.
         """
         return variables_for(f"{self._server.host}:{self._server.port}")
 
