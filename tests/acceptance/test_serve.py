@@ -72,7 +72,9 @@ class TestGreeting:
         assert shlex.split(lines[5])[0] == "curl"
         assert json.loads(tried.stdout)["payloadBase64"] == "aGVsbG8="
         assert process.returncode == 0
-        assert errors.startswith("pullqueue: 1 task in memory is deleted; to keep tasks, start")
+        assert errors.startswith(
+            "pullqueue: 1 task was left and is deleted with this server; to keep"
+        )
 
     def test_the_store(self, folder: Path) -> None:
         """It is shown as it was given, also a file with an @ in its name."""

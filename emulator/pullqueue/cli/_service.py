@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ _POLL_SECONDS = 0.5
 """Interval of the checks for signals and for changes of the file."""
 _STOP_SECONDS = 3.0
 """Time that calls have to finish after the server was stopped."""
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 _EXTRAS = ("verb", "path", "status")
 """Fields of the log record of a request, beside its message."""
 _SECRET_CHARACTERS = 32
@@ -174,23 +176,27 @@ def notify_systemd(state: str) -> None:
 class Signals:
     """The signals that stop the server, or reload its configuration."""
 
-    def __init__(self) -> None:
+    def __init__(self, emulator: Emulator) -> None:
         """Handle SIGINT and SIGTERM, which stop the server, and SIGHUP, which reloads the file."""
-        self._stopped = threading.Event()
-        self._reload = threading.Event()
-        for name, event in (
-            ("SIGINT", self._stopped),
-            ("SIGTERM", self._stopped),
-            ("SIGHUP", self._reload),
-        ):
+        self._emulator = emulator
+        # Its `put` may interrupt its own `get`, as a handler does.
+        self._received: SimpleQueue[int] = SimpleQueue()
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
-                signal.signal(getattr(signal, name), partial(_set, event))
+                signal.signal(getattr(signal, name), self._receive)
+
+    def _receive(self, number: int, _frame: object) -> None:
+        self._received.put(number)
+        if number in _STOPPING:
+            # Calls of a server that does not stop may wait for a database.
+            closing = threading.Timer(_STOP_SECONDS, self._emulator.close)
+            closing.daemon = True
+            closing.start()
 
     def wait(self, state: ServerState, *, watch: bool) -> None:
         """Return once the server must stop; meanwhile sample its queues and reload its file."""
-        threading.Thread(target=self._end_waits, args=(state.emulator,), daemon=True).start()
         problem = ""
-        while not self._stopped.wait(_POLL_SECONDS):
+        while (number := self._next()) not in _STOPPING:
             try:
                 state.tick()
                 problem = ""
@@ -199,20 +205,12 @@ class Signals:
                 if str(error) != problem:
                     problem = str(error)
                     _log.warning("the depths of the queues cannot be read: %s", problem)
-            requested = self._reload.is_set()
-            if requested:
-                # Before the file is read: a signal meanwhile may follow another change.
-                self._reload.clear()
             if state.config_file is not None:
-                state.config_file.check(state.emulator, changes=watch, now=requested)
+                state.config_file.check(state.emulator, changes=watch, now=number is not None)
 
-    def _end_waits(self, emulator: Emulator) -> None:
-        """Close the store of a server that does not stop: calls may wait for a database."""
-        self._stopped.wait()
-        threading.Event().wait(_STOP_SECONDS)
-        emulator.close()
-
-
-def _set(event: threading.Event, *_signal: object) -> None:
-    """Handle a signal, in a thread: the handler may have interrupted the wait for the event."""
-    threading.Thread(target=event.set).start()
+    def _next(self) -> int | None:
+        """Return the next signal; None after a while without any."""
+        try:
+            return self._received.get(timeout=_POLL_SECONDS)
+        except Empty:
+            return None

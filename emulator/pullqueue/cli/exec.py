@@ -19,13 +19,12 @@ from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_por
 from pullqueue.cli._client import Client
 from pullqueue.cli._options import emulator_options, found_file
 from pullqueue.cli._output import say
-from pullqueue.cli.serve import tasks_left
+from pullqueue.cli.serve import report_tasks_left
 from pullqueue.config.text import reason_of
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import Limits
 from pullqueue.sdk import NO_SDK_STATUS, SdkMissingError, is_installed
 from pullqueue.sdk.environment import BRIDGE_PATH, variables_for
-from pullqueue.tasks import count_tasks
 
 _RESPONSE_SECONDS = 5
 _LOOK_SECONDS = 0.5
@@ -122,9 +121,7 @@ def exec(  # noqa: A001 - the command's name
         if hint:
             say(hint, err=True)
         status = _run(command, f"{server.host}:{server.port}")
-        if left := tasks_left(emulator):
-            were = "was left and is" if left == 1 else "were left and are"
-            say(f"pullqueue: {count_tasks(left)} {were} deleted with this server", err=True)
+        report_tasks_left(emulator)
     return status
 
 

@@ -162,7 +162,7 @@ def serve(
         store=store,
     )
     with closing(emulator):
-        signals = _service.Signals()
+        signals = _service.Signals(emulator)
         server = Server(
             emulator,
             host=host,
@@ -179,21 +179,23 @@ def serve(
             _service.notify_systemd("READY=1")
             signals.wait(server.state, watch=watch)
             _service.notify_systemd("STOPPING=1")
-            if store == "memory" and (left := tasks_left(emulator)):
-                are = "is" if left == 1 else "are"
-                say(
-                    f"pullqueue: {count_tasks(left)} in memory {are} deleted; to keep tasks, start "
-                    "with --store sqlite:///tasks.db, or run `pullqueue snapshot save FILE` first",
-                    err=True,
+            if store == "memory":
+                report_tasks_left(
+                    emulator,
+                    "; to keep tasks, start with --store sqlite:///tasks.db, or run `pullqueue "
+                    "snapshot save FILE` first",
                 )
 
 
-def tasks_left(emulator: Emulator) -> int:
-    """Return how many tasks all queues have, whatever faults are set."""
+def report_tasks_left(emulator: Emulator, advice: str = "") -> None:
+    """Print how many tasks are deleted with a server, whatever faults are set."""
     from pullqueue.engine.interceptors import bypass_interceptors  # noqa: PLC0415 - when it runs
 
     with bypass_interceptors():
-        return sum(queue.fetch_statistics().tasks for queue in emulator.queues)
+        left = sum(queue.fetch_statistics().tasks for queue in emulator.queues)
+    if left:
+        were = "was left and is" if left == 1 else "were left and are"
+        say(f"pullqueue: {count_tasks(left)} {were} deleted with this server{advice}", err=True)
 
 
 def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:

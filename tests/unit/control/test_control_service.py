@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
@@ -377,17 +377,19 @@ def test_a_signal_during_a_reload(
     emulator: Emulator, queue_yaml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who asks for a reload while one is made gets another one."""
-    monkeypatch.setattr(signal, "signal", lambda _number, _handler: None)
-    signals = Signals()
+    handlers: dict[int, Callable[[int, None], None]] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    signals = Signals(emulator)
     asked: list[bool] = []
 
     class Asked(ConfigFile):
         def check(self, emulator: Emulator, *, changes: bool, now: bool) -> None:
             super().check(emulator, changes=changes, now=now)
             asked.append(now)
-            (signals._reload if len(asked) == 1 else signals._stopped).set()
+            number = signal.SIGHUP if len(asked) == 1 else signal.SIGTERM
+            handlers[number](number, None)
 
-    signals._reload.set()
+    handlers[signal.SIGHUP](signal.SIGHUP, None)
     signals.wait(ServerState(emulator, config_file=Asked(queue_yaml)), watch=False)
 
     assert asked == [True, True]
