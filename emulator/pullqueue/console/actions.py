@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import cast
+from typing import Annotated, cast
 
 import msgspec
 from flask import request, url_for
+from msgspec import Meta
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
@@ -19,8 +20,8 @@ from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice
 from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_schema import FIELDS, WHEN
-from pullqueue.control.models import EXHAUSTED
-from pullqueue.control.operations import call
+from pullqueue.control.models import EXHAUSTED, Model
+from pullqueue.control.operations import call, parse_query
 from pullqueue.control.queues import MOST_FAILED
 from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import validated_tasks
@@ -31,6 +32,14 @@ from pullqueue.tasks import NewTask, count_tasks, why_in_use
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": DAY_SECONDS}
 _DONE = {"delete": "Deleted", "release": "Released", "requeue": "Requeued"}
 _BATCH = 100
+
+
+class _Numbers(Model):
+    """The numbers in forms that no operation takes as they are, or not alone."""
+
+    count: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    countdown: float = 0
+    by: float = 0
 
 
 class Actions:
@@ -140,7 +149,8 @@ class Actions:
 
     def move_clock(self, form: Form) -> str:
         """Move the clock by a time span, or to a time."""
-        order: Json = {"advance": form.given("by").get("by", 0) * _UNITS.get(form.text("unit"), 1)}
+        by: float = parse_query(form.given("by"), _Numbers).by
+        order: Json = {"advance": by * _UNITS.get(form.text("unit"), 1)}
         if text := form.text("move_to"):
             order = {"move_to": _in_utc(text)}
         return f"It is {instant(self._ask('moveClock', body=order)['now'])} now."
@@ -235,6 +245,7 @@ def _task(form: Form, limits: Limits) -> tuple[Json, int]:
     Raises:
         FormError: fields are not valid.
     """
+    errors: dict[str, str] = {}
     file = request.files.get("file")
     # Forms send line ends as CR LF, whatever the page shows.
     payload = form.values.get("payload", "").replace("\r\n", "\n").encode()
@@ -244,23 +255,23 @@ def _task(form: Form, limits: Limits) -> tuple[Json, int]:
         try:
             payload = b64decode(payload, validate=True)
         except ValueError:
-            form.errors["payload"] = "not valid base64: use letters, digits, + and /, and = to pad"
-    name, tag, eta = form.text("name"), form.text("tag"), form.text("eta")
-    for what, new in (
-        ("payload", NewTask(payload)),
-        ("name", NewTask(name=name or None)),
-        ("tag", NewTask(tag=tag or None)),
-    ):
+            errors["payload"] = "not valid base64: use letters, digits, + and /, and = to pad"
+    for field in ("count", "countdown"):
         try:
-            validated_tasks([new], limits, lambda: 0)
-        except PullQueueError as error:
-            form.errors.setdefault(what, str(error))
-    if name and form.text("count") not in ("", "1"):
-        form.errors.setdefault("name", "only one task can have this name: remove it, or the count")
+            parse_query(form.given(field), _Numbers)
+        except ApiError as error:
+            errors[field] = str(error)
+    try:
+        validated_tasks([NewTask(name=form.text("name") or None)], limits, lambda: 0)
+    except PullQueueError as error:
+        errors["name"] = str(error)
+    eta = form.text("eta")
     if eta and form.text("countdown"):
-        form.errors["eta"] = "enter either an ETA or a delay"
-    task = form.given("name", "tag", "countdown", "count")
+        errors["eta"] = "enter either an ETA or a delay"
+    if errors:
+        raise FormError(errors)
+    task = form.given("name", "tag", "countdown")
     task["payload_base64"] = b64encode(payload).decode()
     if eta:
         task["eta"] = _in_utc(eta)
-    return task, task.pop("count", 1)
+    return task, parse_query(form.given("count"), _Numbers).count

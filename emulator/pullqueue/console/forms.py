@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -16,7 +15,6 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.control.state import TOKEN_FIELD
 from pullqueue.errors import PullQueueError
-from pullqueue.limits import Limits
 
 _KEPT = 100
 
@@ -68,52 +66,19 @@ class FormError(ApiError):
         super().__init__(next(iter(errors.values())))
 
 
-_NUMBERS: Mapping[str, tuple[type[int | float], float, float]] = {
-    "count": (int, 1, 10_000),
-    "countdown": (float, 0, Limits().eta_seconds_ahead),
-    "lease_seconds": (float, 0, Limits().lease_seconds),
-    "max_tasks": (int, 1, Limits().tasks_per_lease),
-    "by": (float, 0, 1e9),
-    "seconds": (float, 0, 1e9),
-    "times": (int, 1, 1e9),
-    "after": (int, 0, 1e9),
-    "every": (int, 1, 1e9),
-    "seed": (int, 0, 1e9),
-    "probability": (float, 0, 1),
-}
-"""The fields that are numbers: type, least and greatest value."""
-
-
 class Form:
-    """The form of the current request; collects what is wrong with its fields."""
+    """The form of the current request."""
 
     def __init__(self) -> None:
         self.values = request.form.to_dict()
-        self.errors: dict[str, str] = {}
 
     def text(self, name: str) -> str:
         """Return a field."""
         return self.values.get(name, "").strip()
 
     def given(self, *names: str) -> Json:
-        """Return the fields that are not empty, numbers as such.
-
-        Raises:
-            FormError: one is not valid, or `errors` has something already.
-        """
-        found: Json = {name: text for name in names if (text := self.text(name))}
-        for name in found.keys() & _NUMBERS.keys():
-            kind, least, most = _NUMBERS[name]
-            try:
-                found[name] = kind(text := found[name])
-            except ValueError:
-                found[name] = math.nan
-            if not least <= found[name] <= most:
-                allowed = f"a {'whole ' * (kind is int)}number from {least} to {most:.15g}"
-                self.errors[name] = f"{text:.40} is not valid: use {allowed}"
-        if self.errors:
-            raise FormError(self.errors)
-        return found
+        """Return the fields that are not empty, as texts; operations convert numbers."""
+        return {name: text for name in names if (text := self.text(name))}
 
 
 def carry_out(notices: Notices, action: Callable[..., Notice | str], **values: str) -> Response:

@@ -27,7 +27,6 @@ from pullqueue.control.fault_schema import FIELDS, KINDS, WHEN
 from pullqueue.control.models import EXHAUSTED
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.interceptors import VERBS
-from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError
 from pullqueue.tasks import count_tasks
 
@@ -278,10 +277,8 @@ class Pages:
         text = "the console has a bug; the server's log has the details"
         if isinstance(error, HTTPException):
             status, text = error.code or 500, error.description or error.name
-        elif isinstance(error, ApiError):
-            status, text = error.status, str(error)
         elif isinstance(error, PullQueueError):
-            status, text = codes_of(error).http_status, str(error)
+            status, text = ApiError.of(error).status, str(error)
         else:
             _log.error("a page failed because of a bug in the console", exc_info=error)
         now_usec = self._state.emulator.clock.now_usec()  # the store may not respond

@@ -27,6 +27,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_M = TypeVar("_M", bound=Model)
 _STEP = re.compile(r"\[(\d+)\]|\[?(\.\.\.|\w+)\]?")
 """One step of a place such as `tasks[0].tag`; the key in a mapping is `[...]`."""
 _TYPES: Final = {
@@ -104,7 +105,7 @@ def call(
     operation = OPERATIONS[operation_id]
     arguments: dict[str, object] = dict(path or {})
     if operation.query is not None:
-        arguments["query"] = _parse_query(query or {}, operation.query)
+        arguments["query"] = parse_query(query or {}, operation.query)
     elif query:
         raise _unknown_parameter(next(iter(query)), ())
     if operation.body is not None:
@@ -114,7 +115,12 @@ def call(
     return {operation.key: result} if operation.key else result
 
 
-def _parse_query(query: Mapping[str, str], model: type[Model]) -> Model:
+def parse_query(query: Mapping[str, str], model: type[_M]) -> _M:
+    """Convert texts to the types of a model.
+
+    Raises:
+        ApiError: one is not valid, or not known.
+    """
     for name in query:
         if name not in model.__struct_fields__:
             raise _unknown_parameter(name, sorted(model.__struct_fields__))
@@ -130,7 +136,7 @@ def _parse_body(body: bytes | Json, model: type[Model]) -> Model:
         try:
             if isinstance(body, bytes):
                 return msgspec.json.decode(body.strip() or b"{}", type=model)
-            return msgspec.convert(body, model)
+            return msgspec.convert(body, model, strict=False)  # forms have numbers as text
         except msgspec.ValidationError as error:
             value = msgspec.json.decode(body) if isinstance(body, bytes) and body.strip() else body
             raise ApiError(_describe(error, value, model)[0]) from None
