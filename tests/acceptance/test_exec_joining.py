@@ -101,22 +101,23 @@ class TestJoining:
         assert json.loads(output)["PULLQUEUE_EMULATOR_HOST"] in errors
 
     @pytest.mark.parametrize(
-        ("address", "reason"),
+        ("address", "status", "reason"),
         [
-            ("127.0.0.1:1", "where no server responds"),
-            ("nonsense", "which is not a valid address: use HOST:PORT, such as localhost:8124"),
-            ("http://127.0.0.1:1", "which is not a valid address: use HOST:PORT"),
-            ("127.0.0.1:99999", "which is not a valid address: use HOST:PORT"),
+            ("127.0.0.1:1", 3, "no pullqueue responds at http://127.0.0.1:1"),
+            ("nonsense", 2, '"nonsense" is not a valid address: use HOST:PORT, such as localhost:'),
+            ("http://127.0.0.1:1", 2, "is not a valid address: use HOST:PORT"),
+            ("127.0.0.1:99999", 2, "is not a valid address: use HOST:PORT"),
         ],
     )
-    def test_nobody_there(self, folder: Path, address: str, reason: str) -> None:
+    def test_nobody_there(self, folder: Path, address: str, status: int, reason: str) -> None:
         """Where no server answers nothing is run."""
-        status, output, errors = run(
-            *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
-        )
+        program = python("print('ran')")
+        named = run("--url", address, *program, folder=folder)
+        usual = run(*program, folder=folder, PULLQUEUE_EMULATOR_HOST=address)
 
-        assert (status, output) == (3, "")
-        assert f'PULLQUEUE_EMULATOR_HOST is "{address}", {reason}' in errors
+        assert named[:2] == usual[:2] == (status, "")
+        assert reason in named[2]
+        assert reason in usual[2]
 
     def test_no_server_of_this_kind(self, folder: Path) -> None:
         """An address at which something else than HTTP is spoken is refused."""
@@ -135,7 +136,7 @@ class TestJoining:
             thread.join()
 
         assert (status, output) == (3, "")
-        assert "where no server responds" in errors
+        assert "no pullqueue responds at " in errors
 
     def test_something_else_answers(self, folder: Path) -> None:
         """A server that is none of this kind is not joined."""
@@ -145,13 +146,13 @@ class TestJoining:
             )
 
         assert (status, output) == (3, "")
-        assert f'is "{address}", where what listens is not pullqueue: start one there' in errors
+        assert f"the server at http://{address} is not a pullqueue, or another version" in errors
 
     def test_a_server_that_may_not_be_called_so(self, folder: Path) -> None:
         """A name that the server does not answer to is reported before the program runs."""
         with serving(folder=folder) as served:
             refused = requests.get(
-                f"{served.url}/rpc_http", headers={"Host": "elsewhere"}, timeout=60
+                f"{served.url}/_emulator/version", headers={"Host": "elsewhere"}, timeout=60
             )
         head = f"HTTP/1.1 {refused.status_code} Forbidden\r\n\r\n"
         with answering(head.encode() + refused.content) as address:
@@ -159,29 +160,26 @@ class TestJoining:
                 *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
             )
 
-        assert (status, output) == (3, "")
-        assert 'where the server refuses the request: the Host header is "elsewhere"' in errors
+        assert (status, output) == (1, "")
+        assert 'the Host header is "elsewhere"' in errors
         assert "start the server with --allow-host NAME" in errors
 
     def test_a_server_without_the_sdk(
         self, folder: Path, no_sdk: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The message says before the program runs what to install; other programs need it not."""
+        """The error of a call says what to install where the server runs."""
         with monkeypatch.context() as patched:
             patched.setenv("PYTHONPATH", str(no_sdk))
             with serving(folder=folder) as served:
                 patched.undo()
                 address = served.url.removeprefix("http://")
-                joined = run(
-                    *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
-                )
-        own = run(*python("print('ran')"), folder=folder, PYTHONPATH=str(no_sdk))
+                joined = run(*python(USE_QUEUE), folder=folder, PULLQUEUE_EMULATOR_HOST=address)
 
-        reason = f"App Engine's SDK is not installed: {install_command('appengine')}\n"
-        cannot = "pullqueue: a program on App Engine's SDK cannot use"
-        assert joined == (0, "ran\n", f"{cannot} the server at {address}: {reason}")
-        assert own[:2] == (0, "ran\n")
-        assert f"\n{cannot} this server: {reason}" in own[2]
+        assert joined[1] == ""
+        assert (
+            "where the server runs, App Engine's SDK is not installed: "
+            f"{install_command('appengine')}" in joined[2]
+        )
 
     def test_two_configurations(self, folder: Path) -> None:
         """A queue.yaml beside a running server is refused: which one would count?"""
@@ -190,4 +188,4 @@ class TestJoining:
         )
 
         assert status == 2
-        assert "a server with a queue.yaml of its own" in errors
+        assert 'has a queue.yaml of its own: leave "queue.yaml" out' in errors

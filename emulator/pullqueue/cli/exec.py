@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
 import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
-from pullqueue.cli._client import Client
-from pullqueue.cli._options import emulator_options, found_file
+from pullqueue.cli._client import Client, Json
+from pullqueue.cli._options import checked, emulator_options, found_file
 from pullqueue.cli._output import say
 from pullqueue.cli.serve import report_tasks_left
 from pullqueue.config.text import reason_of
-from pullqueue.errors import ServerAddressError
 from pullqueue.limits import Limits
-from pullqueue.sdk import NO_SDK_STATUS, SdkMissingError, is_installed
-from pullqueue.sdk.environment import BRIDGE_PATH, variables_for
+from pullqueue.sdk.environment import variables_for
 
 _RESPONSE_SECONDS = 5
 _LOOK_SECONDS = 0.5
@@ -76,37 +71,44 @@ def _no_command(ctx: click.Context) -> click.UsageError:
     type=click.IntRange(0, 65535),
     help="Port of the server; 0 picks a free one.",
 )
+@click.option(
+    "--url",
+    metavar="HOST:PORT",
+    envvar=ADDRESS_VARIABLE,
+    show_envvar=True,
+    callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8124"),
+    help="Address of a running server to use. Default: none, a server is started.",
+)
 @click.pass_context
 def exec(  # noqa: A001 - the command's name
     ctx: click.Context,
     *,
     queue_yaml: Path | None,
     port: int,
+    url: str | None,
     profile: str,
     leases_per_second: int | None,
     api_upstream: str | None,
 ) -> int:
     """Run COMMAND with its task queue calls sent to an emulator.
 
-    Start a server with the queues of QUEUE_YAML, and stop it when the command ends. If
-    PULLQUEUE_EMULATOR_HOST is set, use that server instead. App Engine's client libraries find
-    the server through environment variables. Default for QUEUE_YAML: queue.yaml or queue.yml of
-    the current folder.
+    Start a server with the queues of QUEUE_YAML, and stop it when the command ends; with --url, use
+    a running server. App Engine's client libraries find the server through environment variables.
+    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder.
 
     The exit status is that of the command; signals are passed on to it.
     """
     command: Sequence[str] = ctx.meta[_COMMAND]
     if not command:
         raise _no_command(ctx)
-    address = os.environ.get(ADDRESS_VARIABLE)
-    if address:
+    if url:
         if queue_yaml is not None:
             raise click.UsageError(
-                f'{ADDRESS_VARIABLE} is "{address}", a server with a queue.yaml of its own: leave '
-                f'"{queue_yaml}" out, or unset the variable'
+                f'the server at "{url}" has a queue.yaml of its own: leave "{queue_yaml}" out, or '
+                f"leave out --url and unset {ADDRESS_VARIABLE}"
             )
-        _check_answers(address)
-        return _run(command, address)
+        _version_at(url, timeout=_RESPONSE_SECONDS)
+        return _run(command, url)
     hint = _hint_at_default_server(queue_yaml)
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
@@ -116,8 +118,6 @@ def exec(  # noqa: A001 - the command's name
     emulator = Emulator.from_file(queue_yaml or found_file(), limits=limits, profile=profile)
     with closing(emulator), Server(emulator, port=port, api_upstream=api_upstream) as server:
         say(f"pullqueue listening on {server.url}", err=True)
-        if not is_installed():
-            _warn_of_missing_sdk("this server", str(SdkMissingError()))
         if hint:
             say(hint, err=True)
         status = _run(command, f"{server.host}:{server.port}")
@@ -128,10 +128,9 @@ def exec(  # noqa: A001 - the command's name
 def _hint_at_default_server(queue_yaml: Path | None) -> str | None:
     """Return a hint if a server is already running at the default address."""
     try:
-        found = Client(f"http://{DEFAULT_ADDRESS}", timeout=_LOOK_SECONDS).get("/version")
+        if "version" not in _version_at(DEFAULT_ADDRESS, timeout=_LOOK_SECONDS):
+            return None
     except click.ClickException:
-        return None
-    if "version" not in found:
         return None
     without = "" if queue_yaml is None else f', without "{queue_yaml}",'
     return (
@@ -140,36 +139,14 @@ def _hint_at_default_server(queue_yaml: Path | None) -> str | None:
     )
 
 
-def _check_answers(address: str) -> None:
-    """Check that pullqueue listens at an address; warn if it has no SDK."""
-    given = f'{ADDRESS_VARIABLE} is "{address}"'
-    if not is_host_and_port(address):
-        raise ServerAddressError(
-            f"{given}, which is not a valid address: use HOST:PORT, such as localhost:8124, or "
-            "unset the variable"
-        )
-    start = "start one there with `pullqueue serve`, or unset the variable"
-    try:
-        with closing(HTTPConnection(address, timeout=_RESPONSE_SECONDS)) as connection:
-            connection.request("GET", BRIDGE_PATH)
-            response = connection.getresponse()
-            text = response.read().decode(errors="replace").strip()
-    except (OSError, HTTPException) as error:
-        problem = f"where no server responds ({reason_of(error)}): {start}"
-        raise ServerAddressError(f"{given}, {problem}") from None
-    if response.status == NO_SDK_STATUS:
-        _warn_of_missing_sdk(f"the server at {address}", text)
-    elif response.status != HTTPStatus.OK:
-        try:
-            problem = f"the server refuses the request: {json.loads(text)['error']['message']}"
-        except (ValueError, LookupError, TypeError):
-            problem = f"what listens is not pullqueue: {start}"
-        raise ServerAddressError(f"{given}, where {problem}")
+def _version_at(address: str, *, timeout: float) -> Json:
+    """Return the version of a server.
 
-
-def _warn_of_missing_sdk(server: str, reason: str) -> None:
-    # Not an error: a program that uses REST does not need it.
-    say(f"pullqueue: a program on App Engine's SDK cannot use {server}: {reason}", err=True)
+    Raises:
+        RefusedError: it refuses the request, there is none, or it is not a pullqueue.
+    """
+    with closing(Client(f"http://{address}", timeout=timeout)) as client:
+        return client.get("/version")
 
 
 def _run(command: Sequence[str], address: str) -> int:

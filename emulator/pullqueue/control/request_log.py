@@ -147,8 +147,7 @@ class RequestLog:
             return known
 
     def _record_request(self, response: Response) -> Response:
-        known = g.get("logged", {})  # what the view knows better; None if it is our own
-        if known is None or _OWN_PATHS.fullmatch(request.path):
+        if _OWN_PATHS.fullmatch(request.path):
             return response
         sent = g.get("response_body")
         if sent is None:
@@ -165,7 +164,7 @@ class RequestLog:
             "response": sent,
             "body_bytes": None if "body" in g else g.get("zipped_bytes"),
         }
-        self.record(**recorded | known)
+        self.record(**recorded | g.get("logged", {}))  # what the view knows better
         return response
 
 

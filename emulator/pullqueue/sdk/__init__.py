@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_PORT, is_host_and_port
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SdkMissingError", "connect", "install", "local_request"]
 
-NO_SDK_STATUS = 501
-"""Status of a GET of the path of bundled services where the SDK is missing."""
-
 
 class SdkMissingError(PullQueueError, ImportError):
     """App Engine's SDK is not installed"""
@@ -35,14 +31,6 @@ class SdkMissingError(PullQueueError, ImportError):
     def __init__(self) -> None:
         """Say how to install it."""
         super().__init__(f"{type(self).__doc__}: {install_command('appengine')}")
-
-
-def is_installed() -> bool:
-    """Return whether the SDK is installed, without importing it, which is slow."""
-    try:
-        return find_spec("google.appengine") is not None
-    except ModuleNotFoundError:  # not even the package around it
-        return False
 
 
 def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:

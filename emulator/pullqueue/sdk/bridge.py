@@ -3,8 +3,6 @@
 A second-generation runtime (Python 3, Go, Java, PHP) sends each call to API_HOST and API_PORT: a
 serialized `remote_api` Request, answered by a Response. With these set to a server of pullqueue,
 an app shares its queues with every other process and with REST workers.
-
-`GET /rpc_http` is pullqueue's own: it reports whether calls can be answered (status 501 if not).
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
-from pullqueue.sdk import NO_SDK_STATUS, SdkMissingError, is_installed
+from pullqueue.sdk import SdkMissingError
 from pullqueue.sdk.environment import BRIDGE_PATH
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 _CONTENT_TYPE = "application/octet-stream"
 _DEADLINE_HEADER = "X-Google-RPC-Service-Deadline"
-_TEXT = "text/plain"
 _BODY_BYTES = 33 * MIB
 """The SDK's own limit on a request, 32 MiB, and room for what is around it."""
 _REQUEST_TOO_LARGE = 5
@@ -52,7 +49,6 @@ class Bridge:
         """Return the routes."""
         bridge = Blueprint("bridge", __name__)
         bridge.add_url_rule(BRIDGE_PATH, view_func=self._rpc_http, methods=["POST"])
-        bridge.add_url_rule(BRIDGE_PATH, view_func=_readiness, methods=["GET"])
         return bridge
 
     def reset(self) -> None:
@@ -83,13 +79,6 @@ class Bridge:
             _log.warning("%s", error)
             answer = _failure(_CAPABILITY_DISABLED, f"where the server runs, {error}")
         return Response(answer, content_type=_CONTENT_TYPE)
-
-
-def _readiness() -> Response:
-    g.logged = None  # not a call of an app
-    if is_installed():
-        return Response("calls to the task queue service are answered here\n", mimetype=_TEXT)
-    return Response(f"{SdkMissingError()}\n", status=NO_SDK_STATUS, mimetype=_TEXT)
 
 
 def _failure(code: int, detail: str) -> bytes:

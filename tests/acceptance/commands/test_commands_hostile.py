@@ -129,12 +129,13 @@ def test_a_server_that_is_not_ready() -> None:
 @pytest.mark.parametrize("status", [200, 400, 501])
 def test_exec(status: int) -> None:
     """What the server of `exec` answers is printed escaped, too."""
-    body = json.dumps({"error": {"message": EVIL}}) if status == 400 else EVIL
+    error = {"message": EVIL, "errors": [{"debugInfo": EVIL}]}
+    body = json.dumps({"error": error}) if status == 400 else EVIL
     head = f"HTTP/1.1 {status} OK\r\nContent-Length: {len(body.encode())}\r\n\r\n"
     with answering((head + body).encode()) as address:
         shown = shown_on_terminal("exec", "--", "true", PULLQUEUE_EMULATOR_HOST=address)
 
-    assert ("owned" in shown) == (status != 200)
+    assert ("owned" in shown) == (status == 400)
     assert re.findall(NOT_SAFE, shown) == []
 
 

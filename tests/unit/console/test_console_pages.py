@@ -289,8 +289,8 @@ def test_a_request_about_no_queue_has_no_link(client: FlaskClient) -> None:
 
 
 def test_only_calls_of_apps_are_requests(client: FlaskClient, state: ServerState) -> None:
-    """The probe of `pullqueue exec`, the address in a browser and its icon are not listed."""
-    for path in ("/rpc_http", "/", "/favicon.ico", "/console/", "/_emulator/queues"):
+    """The address in a browser, its icon, the console and control routes are not listed."""
+    for path in ("/", "/favicon.ico", "/console/", "/_emulator/queues"):
         client.get(path)
     client.get("/_emulators")
     client.post("/rpc_http", data=b"")

@@ -421,16 +421,3 @@ def _upstream(seen: list[bytes], reply: bytes | None) -> Iterator[str]:
         http.shutdown()
         thread.join()
         http.server_close()
-
-
-def test_asking_for_the_sdk(server: Server) -> None:
-    """A GET tells that calls are answered."""
-    connection = HTTPConnection(server.host, server.port, timeout=60)
-    connection.request("GET", "/rpc_http")
-    answer = connection.getresponse()
-
-    assert (answer.status, answer.read()) == (
-        200,
-        b"calls to the task queue service are answered here\n",
-    )
-    connection.close()

@@ -20,8 +20,6 @@ from pullqueue.config.model import QueueConfig
 from pullqueue.server.app import create_app
 client = create_app(Emulator(QueueConfig())).test_client()
 sys.stdout.buffer.write(client.post("/rpc_http", data=b"").data)
-answer = client.get("/rpc_http")
-print(answer.status_code, answer.text, file=sys.stderr)
 try:
     from pullqueue.sdk import install
     install(Emulator(QueueConfig()))
@@ -37,13 +35,12 @@ def test_without_the_sdk() -> None:
     answer = remote_api.Response.FromString(done.stdout)
     assert answer.rpc_error.code == RpcError.CAPABILITY_DISABLED
     assert install_command("appengine") in answer.rpc_error.detail
-    reported, asked, _, installed = done.stderr.decode().splitlines()
+    reported, installed = done.stderr.decode().splitlines()
     assert (
         reported
         == installed
         == f"App Engine's SDK is not installed: {install_command('appengine')}"
     )
-    assert asked == f"501 {reported}"
 
 
 def test_the_sdk_is_not_imported_before_it_is_wanted() -> None:
