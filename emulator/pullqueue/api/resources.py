@@ -116,7 +116,9 @@ def new_task(body: Json) -> NewTask:
     try:
         eta = from_usec(eta_usec) if eta_usec else None
     except OverflowError:
-        message = f"leaseTimestamp is {eta_usec} microseconds since 1970, after the year 9999"
+        message = (
+            f"leaseTimestamp is {eta_usec}: use microseconds since 1970, in the years 1 to 9999"
+        )
         raise InvalidEtaError(message) from None
     return NewTask(
         payload=decode_payload(payload),

@@ -112,9 +112,12 @@ class TestInsert:
                 {"payloadBase64": "", "leaseTimestamp": True},
                 "leaseTimestamp is true: use a 64-bit number in a JSON string",
             ),
-            (
-                {"payloadBase64": "", "leaseTimestamp": 2**63 - 1},
-                f"leaseTimestamp is {2**63 - 1} microseconds since 1970, after the year 9999",
+            *(
+                (
+                    {"payloadBase64": "", "leaseTimestamp": us},
+                    f"leaseTimestamp is {us}: use microseconds since 1970, in the years 1 to 9999",
+                )
+                for us in (2**63 - 1, -(2**63))
             ),
             ({"payloadBase64": "", "queueName": "other"}, "queueName is invalid."),
         ],
