@@ -68,6 +68,8 @@ def create_task(call: Call) -> Message:
             f'queue "{queue.name}" is a push queue: only pull queues take tasks here',
             field="parent",
         )
+    if not call.request.HasField("task"):
+        raise invalid("task is missing: send an empty one for an empty payload", field="task")
     if task.WhichOneof("payload_type") not in (None, "pull_message"):
         raise invalid(
             f'queue "{queue.name}" is a pull queue: set pull_message, no other payload',

@@ -60,6 +60,13 @@ class TestCreateTask:
 
         assert emulator.queue("pull").list_tasks()[0].payload == b""
 
+    def test_without_a_task(self, call: Call, emulator: Emulator) -> None:
+        """It is required: a request without a body stores nothing."""
+        with refused("INVALID_ARGUMENT", "task is missing"):
+            call("CreateTask", parent=PULL)
+
+        assert emulator.queue("pull").list_tasks() == []
+
     def test_a_schedule_time_ahead(self, call: Call, clock: ManualClock) -> None:
         """It is kept to the microsecond; what is finer is cut off."""
         task = create(call, "one", scheduleTime="2026-01-01T00:01:00.123456789Z")
