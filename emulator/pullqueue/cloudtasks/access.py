@@ -60,6 +60,8 @@ def get_iam_policy(call: Call) -> Message:
 def set_iam_policy(call: Call) -> Message:
     """SetIamPolicy: replace the acl of a queue, one of queue.yaml until it is reloaded."""
     queue, policy = call.queue, call.request.policy
+    if not call.request.HasField("policy"):
+        raise invalid("policy is missing: send an empty one to remove the acl", field="policy")
     if policy.etag and policy.etag != _policy(queue).etag:
         raise StatusError(
             "ABORTED", "the policy was changed by somebody else: get it again, then set it"

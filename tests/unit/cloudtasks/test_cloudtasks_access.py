@@ -271,6 +271,15 @@ class TestPolicies:
             call("SetIamPolicy", resource=PULL, policy={"bindings": [binding]})
         assert call("GetIamPolicy", resource=PULL) == before
 
+    def test_without_a_policy(self, call_as: CallAs) -> None:
+        """It is required: a request without a body does not remove the acl."""
+        call = call_as(WORKER)
+        before = call("GetIamPolicy", resource=PULL)
+
+        with refused("INVALID_ARGUMENT", "policy is missing"):
+            call("SetIamPolicy", resource=PULL)
+        assert call("GetIamPolicy", resource=PULL) == before
+
     @pytest.mark.parametrize(
         ("email", "held"),
         [
