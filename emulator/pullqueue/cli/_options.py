@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, DEFAULT_PORT, is_host_and_port
 from pullqueue.cli._client import Client, Json, queue_path
@@ -105,22 +104,18 @@ def server_options(command: Command) -> Command:
     return url(as_json(command))
 
 
-def complete_queue(
-    ctx: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def complete_queue(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of a running server's pull queues that begin with what was typed."""
     queues = _found(ctx, "queues")
-    return _items([queue for queue in queues if queue["mode"] == "pull"], incomplete)
+    return _names([queue for queue in queues if queue["mode"] == "pull"], incomplete)
 
 
-def complete_task(
-    ctx: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def complete_task(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return names of tasks in the queue that begin with what was typed."""
     queue = ctx.params.get("queue") or ""
     state = "exhausted" if ctx.info_name == "requeue" else None
     tasks = _found(ctx, "tasks", queue, "tasks", search=incomplete, state=state, limit=1000)
-    return _items(tasks, incomplete)
+    return _names(tasks, incomplete)
 
 
 def _found(ctx: click.Context, field: str, *names: str, **query: object) -> list[Json]:
@@ -131,11 +126,9 @@ def _found(ctx: click.Context, field: str, *names: str, **query: object) -> list
     return found
 
 
-def _items(found: list[Json], incomplete: str) -> list[CompletionItem]:
+def _names(found: list[Json], incomplete: str) -> list[str]:
     names = [str(each["name"]) for each in found]
-    return [
-        CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()
-    ]
+    return [name for name in names if name.startswith(incomplete) and name.isprintable()]
 
 
 queue_argument = click.argument("queue", shell_complete=complete_queue)

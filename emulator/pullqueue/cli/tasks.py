@@ -33,7 +33,6 @@ from pullqueue.limits import Limits
 from pullqueue.tasks import count_tasks, why_in_use
 
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
-_PAGE = 1000
 
 _LIMITS = Limits()
 
@@ -69,7 +68,7 @@ def tasks() -> None:
 @queue_argument
 @_state_option
 @_filter_options
-@click.option("--limit", type=click.IntRange(1), default=100, help="Maximum number.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number.")
 @server_options
 def list_(
     *,
@@ -86,23 +85,13 @@ def list_(
     the number of its leases, and the maximum. Exhausted tasks are listed with --state exhausted,
     the latest first. Of payloads, the beginning is listed; `tasks get --payload` prints all of one.
     """
-    found: list[Json] = []
-    while True:
-        page = client.get(
-            queue_path(queue, "tasks"),
-            limit=min(_PAGE, limit - len(found)),
-            offset=len(found),
-            state=state,
-            tag=tag,
-            search=search,
-        )
-        found += page["tasks"]
-        if not page["tasks"] or len(found) >= min(limit, page["total"]):
-            break
+    path = queue_path(queue, "tasks")
+    answer = client.get(path, limit=limit, state=state, tag=tag, search=search)
+    found = answer["tasks"]
     empty = "" if found else _none_in(client, queue, matching=bool(state or tag or search))
-    show({"tasks": found, "total": page["total"]}, _table(found, empty=empty))
-    if found and len(found) < page["total"]:
-        note(f"these are {len(found)} of {page['total']}: list more with --limit")
+    show(answer, _table(found, empty=empty))
+    if found and len(found) < answer["total"]:
+        note(f"these are {len(found)} of {answer['total']}: list more with --limit")
 
 
 @tasks.command

@@ -140,14 +140,9 @@ class Pages:
     def download_exhausted(self) -> Response:
         """The exhausted tasks that match, as lines that `pullqueue seed` reads."""
         chosen = _chosen("queue", "tag", "search")
-        lines: list[str] = []
-        while True:
-            page = {**chosen, "payload": "full", "limit": "1000", "offset": str(len(lines))}
-            tasks = self._ask("listExhausted", page)["tasks"]
-            lines += map(_seed_line, tasks)
-            if len(tasks) < 1_000:
-                break
-        return _download("".join(lines).encode(), "exhausted.jsonl")
+        query = {**chosen, "payload": "full", "limit": "100000"}  # all that are kept
+        tasks = self._ask("listExhausted", query)["tasks"]
+        return _download("".join(map(_seed_line, tasks)).encode(), "exhausted.jsonl")
 
     def requests(self) -> Response:
         """The latest requests to the API."""

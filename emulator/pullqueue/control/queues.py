@@ -55,7 +55,7 @@ _KEYS: Mapping[str, Callable[[Task], Any]] = {
 }
 """What tasks are sorted by."""
 
-Limit = Annotated[int, Meta(ge=1, le=1000, description="Maximum number.")]
+Limit = Annotated[int, Meta(ge=1, le=100_000, description="Maximum number.")]
 
 
 class TaskFilter(models.Model):

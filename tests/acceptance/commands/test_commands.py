@@ -81,7 +81,7 @@ def test_release_after_the_last_lease(run: Run) -> None:
 
 
 def test_listing(run: Run, emulator: Emulator) -> None:
-    """As many as asked for, over several pages; narrowed by state, tag and text."""
+    """As many as asked for; narrowed by state, tag and text."""
     for place in range(1100):
         emulator.queue("pull").add(f"n{place}", tag="t" if place == 7 else None)
 
