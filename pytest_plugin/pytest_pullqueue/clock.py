@@ -24,8 +24,8 @@ def frozen(request: pytest.FixtureRequest, start: datetime | None) -> AbstractCo
     kind, decorated_start = _decorator(request.node)
     if start is not None and (is_frozen() or kind is not None):
         pytest.fail(
-            "the start of pullqueue_clock is set, but the test freezes time itself: "
-            "remove one of the two",
+            "the start of pullqueue_clock is set, but the test freezes time itself: remove one of "
+            "the two, or mark the test with @pytest.mark.pullqueue(start=None)",
             pytrace=False,
         )
     if is_frozen() or kind == "time_machine":

@@ -92,7 +92,8 @@ def settings_of(item: pytest.Item, overridden: ConfigSource | None) -> Settings:
             values = {k: v for k, v in values.items() if k not in ("config", "queues")}
             values["config_base"] = Path(node.path).parent if node.path.is_file() else node.path
         values |= arguments
-    return Settings(**values)  # type: ignore[arg-type] # each value has been checked
+    given = {name: value for name, value in values.items() if value is not None}
+    return Settings(**given)  # type: ignore[arg-type] # each value has been checked
 
 
 def check_ini(config: pytest.Config) -> None:
@@ -151,9 +152,12 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
                 f"{_WHERE} has no argument `{name}`: {hint}use one of "
                 f"{', '.join(sorted(_MARKER_ARGUMENTS))}"
             )
-    if {"config", "queues"} <= marker.kwargs.keys():
+    if None not in (marker.kwargs.get("config"), marker.kwargs.get("queues")):
         raise SettingsError(f"{_WHERE} has both config and queues: use one of them")
-    return {n: _checked(f"{_WHERE}: argument {n}", n, v) for n, v in marker.kwargs.items()}
+    return {
+        name: None if value is None else _checked(f"{_WHERE}: argument {name}", name, value)
+        for name, value in marker.kwargs.items()
+    }
 
 
 def _checked(where: str, name: str, value: object) -> object:

@@ -120,6 +120,32 @@ def test_start_and_rate(pullqueue_emulator):
     run().assert_outcomes(passed=4)
 
 
+def test_none_in_a_marker(run: Run, pytester: pytest.Pytester) -> None:
+    """None means the default, whatever the ini file has; a test can freeze time itself then."""
+    pytester.makeini(
+        "[pytest]\npullqueue_config = x.yaml\npullqueue_project = shop\n"
+        "pullqueue_start = 2030-01-01T00:00Z\npullqueue_lease_rate_limit = true\n"
+    )
+    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
+
+    result = run("""
+        import pytest
+        from freezegun import freeze_time
+
+        @pytest.mark.pullqueue(
+            config=None, queues=None, project=None, start=None, lease_rate_limit=None
+        )
+        @freeze_time("2031-05-17")
+        def test_none(pullqueue_emulator, pullqueue_clock):
+            assert pullqueue_emulator.queue("pull-queue")
+            assert pullqueue_emulator.project is None
+            assert pullqueue_emulator.limits.leases_per_second is None
+            assert pullqueue_clock.now().year == 2031
+    """)
+
+    result.assert_outcomes(passed=1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
