@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+
+from flask import has_request_context
 
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import movable_clock
@@ -167,7 +170,7 @@ class _Trial:
             with suppress(WorkerKilled):
                 try:
                     with self.emulator.interceptors.installed(injector):
-                        self._run()
+                        self._run(injector)
                 finally:
                     injector.interrupter.release()
         except Exception:
@@ -180,8 +183,13 @@ class _Trial:
         self.emulator.names = random_names(0)
         refuse_lazy(self.setup(), "setup")
 
-    def _run(self) -> None:
-        drain(self.emulator, self.worker, max_calls=self.max_calls)
+    def _run(self, injector: _CrashInjector | None = None) -> None:
+        def work() -> object:
+            if injector is not None:
+                injector.check_alive()
+            return self.worker()
+
+        drain(self.emulator, work, max_calls=self.max_calls)
 
     def _verify(self) -> None:
         result = self.check()
@@ -212,9 +220,18 @@ class _CrashInjector:
         self.interrupter = Interrupter()
         self._dead = False
 
+    def check_alive(self) -> None:
+        """Raise if the worker is dead; a thread of its own may have been killed in its place.
+
+        Raises:
+            WorkerKilled: it is.
+        """
+        if self._dead:
+            raise WorkerKilled
+
     def __call__(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if self._dead:
-            return self.interrupter.end(WorkerKilled)
+            return self._kill()
         if not self.triggered:
             self.calls.append(describe_call(call))
         if self.triggered or len(self.calls) != self.call_number:
@@ -222,8 +239,19 @@ class _CrashInjector:
         self.triggered = True
         self._dead = self.crash is not Crash.ANSWER_LOST
         if self.crash is Crash.BEFORE:
-            return self.interrupter.end(WorkerKilled)
+            return self._kill()
         result = call_next()
         if self.crash is Crash.AFTER:
-            return self.interrupter.end(WorkerKilled, result)
+            return self._kill(result)
         raise DeadlineExceededError(f"the response to {self.calls[-1]} is lost")
+
+    def _kill(self, result: object = None) -> object:
+        """Kill the thread of the worker that makes the call, or waits for the server that does.
+
+        Raises:
+            WorkerKilled: the worker makes it.
+        """
+        name = threading.current_thread().name
+        if has_request_context() or name.startswith("pullqueue-grpc"):
+            return self.interrupter.end(WorkerKilled, result)
+        raise WorkerKilled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -241,3 +242,16 @@ def test_a_queue_instead_of_an_emulator(queue: Queue, app: App) -> None:
         crash_test(wrong, app.work, setup=app.start, check=app.check)
     with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then"):
         drain(wrong, app.work)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_worker_with_threads_of_its_own(emulator: Emulator, app: App, *, waits: bool) -> None:
+    """The thread that makes the call is killed, whether or not the worker sees it."""
+
+    def work() -> None:
+        with ThreadPoolExecutor(2) as threads:
+            begun = [threads.submit(app.work) for _ in range(3)]
+        for future in begun if waits else []:
+            future.result()
+
+    assert crash_test(emulator, work, setup=app.start, check=app.check) >= 12
