@@ -66,6 +66,24 @@ def test_credentials_in_messages(url: str, shown: str) -> None:
     assert without_password(url) == shown
 
 
+def test_a_schema_that_was_created_for_its_user(schema: str) -> None:
+    """The user can use it without the right to create schemas."""
+    with psycopg.connect(postgres_url(), autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {schema}".encode())
+        connection.execute(f"CREATE SCHEMA {schema} AUTHORIZATION {schema}".encode())
+        try:
+            url = f"{postgres_url()}?schema={schema}&options=-c%20role%3D{schema}"
+            for _ in range(2):
+                emulator = Emulator(CONFIG, store=url)
+                emulator.queue("pull").add()
+                tasks = emulator.queue("pull").fetch_statistics().tasks
+                emulator.close()
+            assert tasks == 2
+        finally:
+            connection.execute(f"DROP OWNED BY {schema}".encode())
+            connection.execute(f"DROP ROLE {schema}".encode())
+
+
 def test_another_program_s_schema(schema: str) -> None:
     """It is refused and left as it is."""
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
