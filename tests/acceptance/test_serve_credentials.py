@@ -331,7 +331,7 @@ class TestCredentials:
             status, output, errors = credentials("worker", "--url", served.url)
 
         assert (status, output) == (2, "")
-        assert errors == 'pullqueue: EMAIL is "worker": use an address such as worker@example.com\n'
+        assert errors == 'pullqueue: email is "worker": use an address such as worker@example.com\n'
 
     def test_a_file_that_cannot_be_written(self, folder: Path, tmp_path: Path) -> None:
         """A folder that is not there is one clear line."""

@@ -122,7 +122,7 @@ class Client:
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return FailedError(details)
         if error.get("status") == "INVALID_ARGUMENT":
-            return InvalidValueError(_with_parameter_name(details))
+            return InvalidValueError(details)
         return RefusedError(details)
 
     def _not_pullqueue(self) -> FailedError:
@@ -130,19 +130,6 @@ class Client:
             f"the server at {self.url} is not a pullqueue, or another version: pass its address "
             f"with --url or {ADDRESS_VARIABLE}"
         )
-
-
-def _with_parameter_name(message: str) -> str:
-    """Return a message about a field of a request, such as `eta is ...`, as `--eta is ...`."""
-    field, _, rest = message.partition(" is ")
-    ctx = click.get_current_context()
-    for parameter in ctx.command.params:
-        passed = ctx.params.get(field) is not None or rest.startswith("missing")
-        if parameter.name == field and passed:
-            is_argument = isinstance(parameter, click.Argument)
-            name = parameter.human_readable_name.strip("[]") if is_argument else f"--{field}"
-            return f"{name} is {rest}"
-    return message
 
 
 def given(fields: Mapping[str, object]) -> Json:

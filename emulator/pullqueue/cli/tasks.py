@@ -70,25 +70,16 @@ def tasks() -> None:
 @_filter_options
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number.")
 @server_options
-def list_(
-    *,
-    queue: str,
-    state: str | None,
-    tag: str | None,
-    search: str | None,
-    limit: int,
-    client: Client,
-) -> None:
+def list_(*, queue: str, limit: int, client: Client, **filters: str | None) -> None:
     """List the tasks of QUEUE in order, without leasing them.
 
     ETA is the time from which a task can be leased: the end of its lease if it is leased. LEASES is
     the number of its leases, and the maximum. Exhausted tasks are listed with --state exhausted,
     the latest first. Of payloads, the beginning is listed; `tasks get --payload` prints all of one.
     """
-    path = queue_path(queue, "tasks")
-    answer = client.get(path, limit=limit, state=state, tag=tag, search=search)
+    answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
     found = answer["tasks"]
-    empty = "" if found else _none_in(client, queue, matching=bool(state or tag or search))
+    empty = "" if found else _none_in(client, queue, matching=any(filters.values()))
     show(answer, _table(found, empty=empty))
     if found and len(found) < answer["total"]:
         note(f"these are {len(found)} of {answer['total']}: list more with --limit")

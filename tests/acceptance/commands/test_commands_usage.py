@@ -164,15 +164,18 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        (("credentials", "nobody"), 'EMAIL is "nobody": use an address such as worker@example.com'),
+        (("credentials", "nobody"), 'email is "nobody": use an address such as worker@example.com'),
         (
             ("clock", "move-to", "yesterday"),
-            'TIME is "yesterday", which is not a valid time: use one such as 2026-01-01T00:00:00Z',
+            'move_to is "yesterday", which is not a valid time: use one such as 2026-01-01',
         ),
-        (("clock", "move-to", "-5s"), 'TIME is "-5s", which is not a valid time: use one such as'),
-        (("faults", "add", "fail"), "CALL is missing: use one of add, lease_tasks"),
-        (("faults", "add", "fail", "add", "--error", "Oops"), '--error is "Oops": use one of T'),
-        (("tasks", "add", "pull", "x", "--eta", "soon"), '--eta is "soon", which is not a valid'),
+        (
+            ("clock", "move-to", "-5s"),
+            'move_to is "-5s", which is not a valid time: use one such as',
+        ),
+        (("faults", "add", "fail"), "call is missing: use one of add, lease_tasks"),
+        (("faults", "add", "fail", "add", "--error", "Oops"), 'error is "Oops": use one of T'),
+        (("tasks", "add", "pull", "x", "--eta", "soon"), 'eta is "soon", which is not a valid'),
         (
             ("tasks", "add", "pull", "--eta", "2026-01-01T00:00:00Z", "--countdown", "5", "x"),
             "task 0 has both eta and countdown: send one of them",
@@ -184,7 +187,7 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
     ],
 )
 def test_values_that_the_server_checks(run: Run, order: tuple[str, ...], message: str) -> None:
-    """They are wrong usage, too, and the message names the argument or option."""
+    """They are wrong usage, too, and the message names the value."""
     done = run(*order)
 
     assert (done.status, done.out) == (2, "")
