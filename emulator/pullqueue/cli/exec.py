@@ -109,7 +109,7 @@ def exec(  # noqa: A001 - the command's name
             )
         _version_at(url, timeout=_RESPONSE_SECONDS)
         return _run(command, url)
-    hint = _hint_at_default_server(queue_yaml)
+    hint = _hint_at_default_server()
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
@@ -125,17 +125,16 @@ def exec(  # noqa: A001 - the command's name
     return status
 
 
-def _hint_at_default_server(queue_yaml: Path | None) -> str | None:
+def _hint_at_default_server() -> str | None:
     """Return a hint if a server is already running at the default address."""
     try:
         if "version" not in _version_at(DEFAULT_ADDRESS, timeout=_LOOK_SECONDS):
             return None
     except click.ClickException:
         return None
-    without = "" if queue_yaml is None else f', without "{queue_yaml}",'
     return (
-        f"pullqueue: a server runs at {DEFAULT_ADDRESS}, which this command does not use: set "
-        f"{ADDRESS_VARIABLE}={DEFAULT_ADDRESS}{without} to use it"
+        f"pullqueue: a server runs at {DEFAULT_ADDRESS}, which this command does not use: pass "
+        f"--url {DEFAULT_ADDRESS} to use it"
     )
 
 

@@ -100,29 +100,19 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
     Of a task that was deleted, only what happened is known.
     """
     path = queue_path(queue, "tasks", task)
-    try:
-        found = client.get(path)["task"]
-    except RefusedError:
-        if not payload:
-            _show_history(client, path, None)
-        raise
     if payload:
-        write_bytes(b64decode(found["payload"]["base64"]))
-    else:
-        _show_history(client, path, found)
-
-
-def _show_history(client: Client, path: str, found: Json | None) -> None:
-    events = client.get(f"{path}/history")["events"]
+        write_bytes(b64decode(client.get(path)["task"]["payload"]["base64"]))
+        return
+    answer = client.get(f"{path}/history")
+    found, problem = answer["task"], answer["problem"]
     lines = [
         f"  {when(event['time'])}  {event['kind']}"
         + (f", until {when(event['until'])}" if event["until"] else "")
-        for event in events
+        for event in answer["events"]
     ]
-    if found is not None:
-        show({"task": found, "events": events}, _table([found]), *lines)
-    elif events:
-        show({"task": None, "events": events}, *lines)
+    show(answer, *([_table([found])] if found else []), *lines)
+    if problem:
+        raise RefusedError(problem)
 
 
 @tasks.command

@@ -100,15 +100,8 @@ class Pages:
 
     def task(self, queue: str, task: str) -> Response:
         """One task and its history; if it is gone, what is recorded of it."""
-        events = self._ask("getHistory", queue=queue, task=task)["events"]
-        shown: Json | None = None
-        problem = ""
-        try:
-            shown = self._ask("getTask", queue=queue, task=task)["task"]
-        except PullQueueError as error:
-            if not events:
-                raise
-            problem = str(error)
+        found = self._ask("getHistory", queue=queue, task=task)
+        shown = found["task"]
         views = views_of(shown["payload"]) if shown else {}
         view = request.args.get("view", "")
         return self._page(
@@ -116,8 +109,8 @@ class Pages:
             queue=self._ask("getQueue", queue=queue)["queue"],
             name=task,
             shown=shown,
-            problem=problem,
-            events=events,
+            problem=found["problem"],
+            events=found["events"],
             views=views,
             view=view if view in views else next(iter(views), ""),
         )

@@ -13,13 +13,14 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import from_usec
 from pullqueue.config.text import quoted
 from pullqueue.control.depths import Depth
-from pullqueue.control.models import Bytes, Count, Maybe, Model, Time, iso
+from pullqueue.control.models import Bytes, Count, Maybe, Model, Task, Time, iso
 from pullqueue.control.operations import operation
-from pullqueue.control.queues import Limit
+from pullqueue.control.queues import Limit, get_task
 from pullqueue.control.request_log import LoggedRequest
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Event as EngineEvent
 from pullqueue.engine.events import EventKind
+from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 
 
 class Event(Model):
@@ -39,6 +40,14 @@ class Event(Model):
             until=iso(event.until),
             retry_count=event.retry_count,
         )
+
+
+class TaskHistory(Model):
+    """What happened to a task, and the task, or why there is none."""
+
+    events: list[Event]
+    task: Task | None
+    problem: str | None
 
 
 class Request(Model):
@@ -118,10 +127,16 @@ class RequestQuery(Model):
     ] = ""
 
 
-@operation("GET", "/queues/{queue}/tasks/{task}/history", key="events")
-def get_history(state: ServerState, queue: str, task: str) -> list[Event]:
-    """Return the history of the task of a name, from its beginning."""
-    return [Event.of(event) for event in state.emulator.queue(queue).history(task)]
+@operation("GET", "/queues/{queue}/tasks/{task}/history")
+def get_history(state: ServerState, queue: str, task: str) -> TaskHistory:
+    """Return a task and its history from the beginning; of one that was deleted, its history."""
+    events = [Event.of(event) for event in state.emulator.queue(queue).history(task)]
+    try:
+        return TaskHistory(events=events, task=get_task(state, queue, task), problem=None)
+    except (UnknownTaskError, TombstonedTaskError) as error:
+        if not events:
+            raise
+        return TaskHistory(events=events, task=None, problem=str(error))
 
 
 @operation("GET", "/queues/{queue}/throughput", key="last_minute")

@@ -45,6 +45,7 @@ ANSWER = {
     "tasks": [_TASK],
     "next": None,
     "events": [{"time": _TIME, "kind": EVIL, "until": None}],
+    "problem": EVIL,
     "refused": {},
     "rate_limited": False,
     "changed": [EVIL],

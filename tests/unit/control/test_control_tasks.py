@@ -169,8 +169,10 @@ def test_the_lifecycle_of_a_task(control: ControlClient, clock: ManualClock) -> 
     assert left == 25.0
     assert stale.message.startswith('task "a" of queue "pull" is not leased by the caller')
     assert deleted.body == {"changed": 1, "failed": {}}
-    events = control.get(f"{TASKS}/a/history").body["events"]
-    assert [event["kind"] for event in events] == [
+    history = control.get(f"{TASKS}/a/history").body
+    assert history["task"] is None
+    assert history["problem"].startswith('task "a" of queue "pull" was deleted')
+    assert [event["kind"] for event in history["events"]] == [
         "added",
         "leased",
         "extended",
