@@ -61,10 +61,9 @@ class TestAnotherServer:
             lines = execute(usual=usual)
 
         assert lines[0].startswith("pullqueue listening")
-        assert lines[1:] == [
-            f"pullqueue: a server runs at {usual}, which this command does not use: pass "
-            + f"--url {usual} to use it"
-        ]
+        (hint,) = lines[1:]
+        assert hint.startswith(f"pullqueue: a server runs at {usual}, which this command does not")
+        assert hint.endswith(f" use: pass --url {usual} to use it")
 
     @pytest.mark.parametrize("body", [b"no", b"3", b"{}"])
     def test_something_else(self, execute: Callable[..., list[str]], body: bytes) -> None:

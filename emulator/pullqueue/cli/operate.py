@@ -53,37 +53,30 @@ def wait(*, queues: tuple[str, ...], timeout: float, client: Client) -> None:
     """
     end = monotonic() + timeout
     pause = threading.Event()
-    for check in [_ready, *(_is_empty(queue) for queue in queues)]:
-        while True:
-            # A client that waits no longer for a response than there is time.
-            left = min(max(end - monotonic(), _LEAST_SECONDS), _MOST_SECONDS)
-            with closing(Client(client.url, timeout=left)) as polled:
-                missing = check(polled)
-            if missing is None:
-                break
-            if monotonic() >= end:
-                raise click.ClickException(f"after {timeout:.15g} s, {missing}")
-            pause.wait(_PAUSE_SECONDS)
+    while True:
+        # A client that waits no longer for a response than there is time.
+        left = min(max(end - monotonic(), _LEAST_SECONDS), _MOST_SECONDS)
+        with closing(Client(client.url, timeout=left)) as polled:
+            missing = _missing(polled, queues)
+        if missing is None:
+            return
+        if monotonic() >= end:
+            raise click.ClickException(f"after {timeout:.15g} s, {missing}")
+        pause.wait(_PAUSE_SECONDS)
 
 
-def _ready(client: Client) -> str | None:
-    """Return what is missing until the server is ready; None: nothing."""
+def _missing(client: Client, queues: tuple[str, ...]) -> str | None:
+    """Return why the server is not ready, or which queue is not empty; None: all is well."""
     try:
         client.get("/ready")
+        for queue in queues:
+            numbers = pull_queue(client, queue)
+            if numbers["tasks"]:
+                left = count_tasks(numbers["tasks"])
+                return f'queue "{queue}" has {left}, {numbers["leased"]} of them leased'
     except FailedError as error:
         return error.message
     return None
-
-
-def _is_empty(queue: str) -> Callable[[Client], str | None]:
-    def check(client: Client) -> str | None:
-        numbers = pull_queue(client, queue)
-        if not numbers["tasks"]:
-            return None
-        left = count_tasks(numbers["tasks"])
-        return f'queue "{queue}" has {left}, {numbers["leased"]} of them leased'
-
-    return check
 
 
 @click.command
@@ -244,9 +237,8 @@ def _is_snapshot(content: Json) -> bool:
 
 
 def _is_key(content: Json) -> bool:
-    root = str(content["token_uri"]).removesuffix("token")
     # Ids of Google's keys are hexadecimal; those here are signed, after a dot.
-    return content["auth_uri"] == f"{root}auth" and "." in content["private_key_id"]
+    return "." in content["private_key_id"]
 
 
 def _write(data: bytes, file: Path, what: str) -> None:
