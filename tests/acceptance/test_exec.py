@@ -174,3 +174,4 @@ class TestCommand:
 
         assert (status, output) == (3, "")
         assert "there is neither queue.yaml nor queue.yml" in errors
+        assert errors.endswith("name a file, as in `pullqueue exec path/to/queue.yaml`\n")

@@ -178,5 +178,5 @@ def found_file() -> Path:
             return Path(name)
     raise ConfigFileError(
         f'there is neither {" nor ".join(_FILE_NAMES)} in "{Path.cwd()}": name a file, as in '
-        "`pullqueue serve path/to/queue.yaml`"
+        f"`{click.get_current_context().command_path} path/to/queue.yaml`"
     )
