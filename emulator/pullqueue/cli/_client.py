@@ -46,8 +46,6 @@ class Client:
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         self._prefix = f"{parts.path}/_emulator"
-        if (ctx := click.get_current_context(silent=True)) is not None:
-            ctx.call_on_close(self.close)
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""

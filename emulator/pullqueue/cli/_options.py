@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -73,7 +74,7 @@ def _client(ctx: click.Context, parameter: click.Parameter, address: str) -> Cli
     """Return the client of an address; without --url, a command of a group uses the group's."""
     given = ctx.get_parameter_source("client") is ParameterSource.COMMANDLINE
     if given or ctx.obj is None:
-        ctx.obj = Client(server_url(ctx, parameter, address))
+        ctx.obj = ctx.with_resource(closing(Client(server_url(ctx, parameter, address))))
     client: Client = ctx.obj
     return client
 

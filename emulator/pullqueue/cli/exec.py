@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -110,10 +109,11 @@ def exec(  # noqa: A001 - the command's name
         _version_at(url, timeout=_RESPONSE_SECONDS)
         return _run(command, url)
     hint = _hint_at_default_server()
-    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - imported when it runs
+    from pullqueue.cli._service import set_up_logs  # noqa: PLC0415 - imported when it runs
+    from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    set_up_logs(log_format="text", log_level="warning")
     limits = Limits(leases_per_second=leases_per_second)
     emulator = Emulator.from_file(queue_yaml or found_file(), limits=limits, profile=profile)
     with closing(emulator), Server(emulator, port=port, api_upstream=api_upstream) as server:
