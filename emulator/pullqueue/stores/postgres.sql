@@ -392,8 +392,11 @@ ON CONFLICT (queue) DO UPDATE SET paused = coalesce(%(paused)s::boolean, queues.
     settings = coalesce(excluded.settings, queues.settings)
 
 -- name: set_queue_record
+-- Replace the record that there is, or that another transaction makes meanwhile.
 INSERT INTO queues (queue, paused, purged_usec, deleted_usec, settings)
 VALUES (%(queue)s, %(paused)s, %(purged_usec)s, %(deleted_usec)s, %(settings)s)
+ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, purged_usec = excluded.purged_usec,
+    deleted_usec = excluded.deleted_usec, settings = excluded.settings
 
 -- name: drop_queue_record
 DELETE FROM queues WHERE queue = %(queue)s

@@ -511,7 +511,6 @@ class SqlStore(TaskStore, Generic[S]):
         with self._writing(unlimited=True) as session:
             self._drop_queue(session, queue_name)
             record = QueueRecord(deleted_usec=session.now_usec)
-            session.change("drop_queue_record", queue=queue_name)
             session.change("set_queue_record", queue=queue_name, **record._asdict())
 
     def _record_purge(self, session: S, queue_name: str) -> None:

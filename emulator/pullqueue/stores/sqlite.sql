@@ -211,7 +211,7 @@ ON CONFLICT (queue) DO UPDATE SET paused = coalesce(:paused, paused),
     purged_usec = coalesce(:purged_usec, purged_usec), settings = coalesce(:settings, settings)
 
 -- name: set_queue_record
-INSERT INTO queues (queue, paused, purged_usec, deleted_usec, settings)
+INSERT OR REPLACE INTO queues (queue, paused, purged_usec, deleted_usec, settings)
 VALUES (:queue, :paused, :purged_usec, :deleted_usec, :settings)
 
 -- name: drop_queue_record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -275,6 +276,31 @@ def test_a_reset_among_adds(servers: tuple[Queue, Queue], url: str) -> None:
     servers[0].purge()
     assert servers[0].fetch_statistics()[:4] == (0, 0, 0, 0)
     assert emulator.bytes_stored == 0
+    emulator.close()
+
+
+@pytest.mark.parametrize("action", ["restore", "delete"])
+def test_the_record_of_a_queue_that_another_server_makes_meanwhile(url: str, action: str) -> None:
+    """It is replaced."""
+    patient = "options=-c lock_timeout%3D60s -c statement_timeout%3D60s"  # on a busy machine
+    emulator = Emulator(CONFIG, store=f"{url}&application_name=replacing&{patient}")
+    emulator.queue("pull").pause()
+    contents = emulator.export()
+    emulator.reset()
+    calls = {
+        "restore": partial(emulator.restore, contents),
+        "delete": partial(emulator.delete_queue, "pull"),
+    }
+    with connect(parsed(url)) as rival, ThreadPoolExecutor(1) as pool:
+        rival.autocommit = False
+        rival.execute("INSERT INTO queues (queue, paused) VALUES ('pull', false)")
+        done = pool.submit(calls[action])
+        wait_for_lock("replacing")
+        rival.commit()
+        done.result(timeout=60)
+
+        record = rival.execute("SELECT paused, deleted_usec IS NULL FROM queues").fetchone()
+    assert record == ((True, True) if action == "restore" else (False, False))
     emulator.close()
 
 
