@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pullqueue import config as queue_yaml
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
 from pullqueue.config.text import closest, quoted
-from pullqueue.engine import validation
+from pullqueue.engine import task_errors, validation
 from pullqueue.engine.interceptors import Interceptors
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.names import NameSource, random_names
@@ -165,6 +165,7 @@ class Emulator:
         Raises:
             InvalidQueueNameError: the name is not valid.
             QueueNameInUseError: the name is that of a queue, or of one deleted in the last 7 days.
+            UnknownQueueError: another process deleted the queue at once.
         """
         name = validation.queue_name(settings.name)
         settings = self._with_defaults(settings)
@@ -180,6 +181,8 @@ class Emulator:
                 self._store.drop_queue_record(name)
                 self._store.change_queue_record(name, settings=settings.to_json())
                 self._load()
+                if name not in self._queues:  # another process has deleted it again
+                    raise task_errors.deleted_queue(name)
                 return self._queues[name]
         raise QueueNameInUseError(f'queue "{name}" {reason}: choose another name', queue_name=name)
 

@@ -26,8 +26,9 @@ from pullqueue import (
     Task,
     TaskLeaseExpiredError,
     TransientError,
+    UnknownQueueError,
 )
-from pullqueue.config.model import QueueConfig
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.engine.store import Lease
 from pullqueue.stores.postgres_server import connect, parsed
 
@@ -301,6 +302,30 @@ def test_the_record_of_a_queue_that_another_server_makes_meanwhile(url: str, act
 
         record = rival.execute("SELECT paused, deleted_usec IS NULL FROM queues").fetchone()
     assert record == ((True, True) if action == "restore" else (False, False))
+    emulator.close()
+
+
+def test_a_queue_that_another_server_deletes_at_once(url: str) -> None:
+    """Who creates it learns that."""
+    emulator = Emulator(CONFIG, store=url)
+    with connect(parsed(url)) as database:
+        database.execute("""
+            CREATE FUNCTION delete_queue() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                DELETE FROM queues WHERE queue = NEW.queue;
+                RETURN NULL;
+            END $$
+        """)
+        database.execute("""
+            CREATE TRIGGER delete_queue AFTER INSERT ON queues
+            FOR EACH ROW EXECUTE FUNCTION delete_queue()
+        """)
+
+        try:
+            with pytest.raises(UnknownQueueError, match='queue "made" was deleted'):
+                emulator.create_queue(QueueSettings(name="made", mode=QueueMode.PULL))
+        finally:
+            database.execute("DROP FUNCTION delete_queue CASCADE")
+    assert "made" not in [queue.name for queue in emulator.queues]
     emulator.close()
 
 
