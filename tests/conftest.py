@@ -33,6 +33,12 @@ settings.register_profile(
 settings.load_profile("pullqueue")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Set no time limit for tests that run longer than usual."""
+    for item in items if LONG else ():
+        item.add_marker(pytest.mark.timeout(0))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _time_zone() -> Iterator[None]:
     """Pin a time zone that is not UTC, so that a naive datetime shows as a failure."""
