@@ -157,7 +157,7 @@ def _pullqueue_sdk_loaded() -> None:
 def pullqueue_sdk(
     _pullqueue_sdk_loaded: None, pullqueue_emulator: Emulator
 ) -> Iterator[PullQueueStub]:
-    """App Engine's SDK on the test's emulator: `google.appengine.api.taskqueue` just works.
+    """App Engine's SDK on the test's emulator: `google.appengine.api.taskqueue` uses its queues.
 
     Returns the stub, for suites that inspect it. What was installed before is restored. Warnings
     of the SDK's own modules are ignored during the test.

@@ -68,8 +68,7 @@ def as_json(request: Request, body: bytes) -> Json:
     except (ValueError, RecursionError) as error:
         raise _parse_error(not_json(error)) from None
     if not isinstance(value, dict):
-        what = type(value).__name__
-        raise ApiError(messages.BODY_REQUIRED, explanation=f"the body is JSON, but a {what}")
+        raise ApiError(messages.BODY_REQUIRED, explanation="the body is JSON, but not an object")
     return value
 
 

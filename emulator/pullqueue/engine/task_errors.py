@@ -10,7 +10,7 @@ from pullqueue.errors import (
     UnknownQueueError,
     UnknownTaskError,
 )
-from pullqueue.tasks import Task, TaskState
+from pullqueue.tasks import Task, TaskState, count_tasks
 
 
 def deleted_queue(queue_name: str) -> UnknownQueueError:
@@ -61,7 +61,7 @@ def lease_lost(task: Task, now_usec: int) -> TaskLeaseExpiredError:
 def over_quota(tasks: int, needed_bytes: int, limit_bytes: int) -> OverQuotaError:
     """Return the error for tasks that would exceed the storage limit."""
     return OverQuotaError(
-        f"adding {tasks} task(s) would make {needed_bytes} bytes stored, over the "
+        f"adding {count_tasks(tasks)} would make {needed_bytes} bytes stored, over the "
         f"total_storage_limit of {limit_bytes}: delete tasks first, or raise the limit",
         limit_bytes=limit_bytes,
         needed_bytes=needed_bytes,

@@ -178,7 +178,7 @@ class TestStorageLimit:
             emulator.queue("b").add_many([NewTask(name="b"), NewTask(payload=b"x" * 9, name="c")])
 
         assert str(excinfo.value) == (
-            "adding 2 task(s) would make 22 bytes stored, over the total_storage_limit of 20: "
+            "adding 2 tasks would make 22 bytes stored, over the total_storage_limit of 20: "
             "delete tasks first, or raise the limit"
         )
         assert (excinfo.value.limit_bytes, excinfo.value.needed_bytes) == (20, 22)
