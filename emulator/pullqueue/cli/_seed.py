@@ -227,7 +227,7 @@ def _checked(seed: Seed) -> Seed:
         if not isinstance(payload := fields.get("payload", ""), str):
             fields["payload"] = json.dumps(payload, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        problem = f"the payload cannot be written as JSON ({error}): put it in quotes"
+        problem = f"the payload cannot be written as JSON ({error}): use text or payload_base64"
         raise refusal(seed.places["payload"], problem) from None
     try:
         task = msgspec.convert(fields, SeedTask)

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
-from pullqueue.cli._client import Client, Json
+from pullqueue.cli._client import Client, FailedError
 from pullqueue.cli._options import checked, emulator_options, found_file
 from pullqueue.cli._output import say
 from pullqueue.cli.serve import report_tasks_left
@@ -76,7 +76,8 @@ def _no_command(ctx: click.Context) -> click.UsageError:
     envvar=ADDRESS_VARIABLE,
     show_envvar=True,
     callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8124"),
-    help="Address of a running server to use. Default: none, a server is started.",
+    help="Address of a running server to use; the other options then have no effect. Default: "
+    "none, a server is started.",
 )
 @click.pass_context
 def exec(  # noqa: A001 - the command's name
@@ -106,7 +107,7 @@ def exec(  # noqa: A001 - the command's name
                 f'the server at "{url}" has a queue.yaml of its own: leave "{queue_yaml}" out, or '
                 f"leave out --url and unset {ADDRESS_VARIABLE}"
             )
-        _version_at(url, timeout=_RESPONSE_SECONDS)
+        _check_server(url, timeout=_RESPONSE_SECONDS)
         return _run(command, url)
     hint = _hint_at_default_server()
     from pullqueue.cli._service import set_up_logs  # noqa: PLC0415 - imported when it runs
@@ -128,8 +129,7 @@ def exec(  # noqa: A001 - the command's name
 def _hint_at_default_server() -> str | None:
     """Return a hint if a server is already running at the default address."""
     try:
-        if "version" not in _version_at(DEFAULT_ADDRESS, timeout=_LOOK_SECONDS):
-            return None
+        _check_server(DEFAULT_ADDRESS, timeout=_LOOK_SECONDS)
     except click.ClickException:
         return None
     return (
@@ -138,14 +138,15 @@ def _hint_at_default_server() -> str | None:
     )
 
 
-def _version_at(address: str, *, timeout: float) -> Json:
-    """Return the version of a server.
+def _check_server(address: str, *, timeout: float) -> None:
+    """Check that pullqueue listens at an address.
 
     Raises:
         RefusedError: it refuses the request, there is none, or it is not a pullqueue.
     """
     with closing(Client(f"http://{address}", timeout=timeout)) as client:
-        return client.get("/version")
+        if "version" not in client.get("/version"):
+            raise FailedError(f"the server at {address} is not a pullqueue: pass another --url")
 
 
 def _run(command: Sequence[str], address: str) -> int:

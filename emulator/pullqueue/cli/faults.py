@@ -39,9 +39,9 @@ def list_(*, client: Client) -> None:
 @click.argument("call", required=False, type=click.Choice(VERBS), metavar="[CALL]")
 @click.option(
     "--error",
-    help="Error that the calls raise: InternalError, RateLimitExceededError, OverQuotaError, "
-    "TaskLeaseExpiredError, QueueDisabledError, TransientError, the default, or "
-    "DeadlineExceededError, the default of lose_response.",
+    help="Error that the calls raise: TransientError, DeadlineExceededError, InternalError, "
+    "RateLimitExceededError, OverQuotaError, TaskLeaseExpiredError or QueueDisabledError. Default: "
+    "TransientError; DeadlineExceededError for lose_response.",
 )
 @click.option("--seconds", type=Number(0), help="Latency in seconds, by the manual clock.")
 @click.option(

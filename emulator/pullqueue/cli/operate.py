@@ -66,7 +66,7 @@ def wait(*, queues: tuple[str, ...], timeout: float, client: Client) -> None:
 
 
 def _missing(client: Client, queues: tuple[str, ...]) -> str | None:
-    """Return why the server is not ready, or which queue is not empty; None: all is well."""
+    """Return why the server is not ready, or which queue is not empty; None if nothing is."""
     try:
         client.get("/ready")
         for queue in queues:

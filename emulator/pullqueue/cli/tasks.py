@@ -82,7 +82,7 @@ def list_(*, queue: str, limit: int, client: Client, **filters: str | None) -> N
     empty = "" if found else _none_in(client, queue, matching=any(filters.values()))
     show(answer, _table(found, empty=empty))
     if found and len(found) < answer["total"]:
-        note(f"these are {len(found)} of {answer['total']}: list more with --limit")
+        note(f"these are {len(found)} of {answer['total']}: set --limit, --tag or --search")
 
 
 @tasks.command
@@ -97,7 +97,7 @@ def list_(*, queue: str, limit: int, client: Client, **filters: str | None) -> N
 def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
     """Show one TASK, and what happened to it.
 
-    Of a task that was deleted, only what happened is known.
+    If it was deleted, only its history is shown, and the exit status is 1.
     """
     path = queue_path(queue, "tasks", task)
     if payload:

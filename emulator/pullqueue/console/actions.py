@@ -35,7 +35,7 @@ _BATCH = 100
 
 
 class _Numbers(Model):
-    """The numbers in forms that no operation takes as they are, or not alone."""
+    """Numbers of forms that are converted before they are passed to an operation."""
 
     count: Annotated[int, Meta(ge=1, le=10_000)] = 1
     countdown: float = 0

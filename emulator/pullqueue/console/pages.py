@@ -133,7 +133,7 @@ class Pages:
     def download_exhausted(self) -> Response:
         """The exhausted tasks that match, as lines that `pullqueue seed` reads."""
         chosen = _chosen("queue", "tag", "search")
-        query = {**chosen, "payload": "full", "limit": "100000"}  # all that are kept
+        query = {**chosen, "payload": "full", "limit": "100000"}  # 1,000 per queue are kept
         tasks = self._ask("listExhausted", query)["tasks"]
         return _download("".join(map(_seed_line, tasks)).encode(), "exhausted.jsonl")
 

@@ -60,10 +60,10 @@ class ConfigFile:
         Raises:
             ConfigFileError: the file cannot be read.
             InvalidQueueConfigError: the file is not valid.
-            TransientError: the store does not respond; the next check tries again.
+            TransientError: the store does not respond; the next check for changes tries again.
         """
         with self._lock:
-            before, self._seen = self._seen, self._stamp()
+            self._seen = self._stamp()
             try:
                 config = queue_yaml.load(self.path, profile=self.profile)
                 changes = _changes(emulator.config, config)
@@ -71,7 +71,7 @@ class ConfigFile:
             except PullQueueError as error:
                 self.problem = str(error)
                 if not isinstance(error, _OF_THE_FILE):
-                    self._seen = before
+                    self._seen = None
                 raise
             self.problem = None
             self.loaded = emulator.clock.now()

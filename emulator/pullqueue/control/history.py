@@ -43,7 +43,7 @@ class Event(Model):
 
 
 class TaskHistory(Model):
-    """What happened to a task, and the task, or why there is none."""
+    """The history of a task, with the task, or the reason why it does not exist."""
 
     events: list[Event]
     task: Task | None
@@ -129,7 +129,7 @@ class RequestQuery(Model):
 
 @operation("GET", "/queues/{queue}/tasks/{task}/history")
 def get_history(state: ServerState, queue: str, task: str) -> TaskHistory:
-    """Return a task and its history from the beginning; of one that was deleted, its history."""
+    """Return a task and its history; only the history, and the reason, if it was deleted."""
     events = [Event.of(event) for event in state.emulator.queue(queue).history(task)]
     try:
         return TaskHistory(events=events, task=get_task(state, queue, task), problem=None)

@@ -362,8 +362,7 @@ def _eta(task: models.NewTask, now: datetime) -> datetime | None:
     if task.countdown is not UNSET:
         try:
             return now + timedelta(microseconds=duration_usec(task.countdown))
-        except OverflowError:
-            raise InvalidEtaError("countdown ends after the year 9999") from None
-        except ClockError as error:
-            raise InvalidEtaError(f"countdown: {error}") from None
+        except (ClockError, OverflowError):
+            problem = f"countdown is {task.countdown:.15g}, which ends after the year 9999"
+            raise InvalidEtaError(f"{problem}: use fewer seconds") from None
     return None if task.eta is UNSET else time_of(task.eta, "eta", InvalidEtaError)

@@ -165,7 +165,7 @@ class Emulator:
         Raises:
             InvalidQueueNameError: the name is not valid.
             QueueNameInUseError: the name is that of a queue, or of one deleted in the last 7 days.
-            UnknownQueueError: another process deleted the queue at once.
+            UnknownQueueError: another process deleted the queue while it was created.
         """
         name = validation.queue_name(settings.name)
         settings = self._with_defaults(settings)

@@ -392,7 +392,7 @@ ON CONFLICT (queue) DO UPDATE SET paused = coalesce(%(paused)s::boolean, queues.
     settings = coalesce(excluded.settings, queues.settings)
 
 -- name: set_queue_record
--- Replace the record that there is, or that another transaction makes meanwhile.
+-- Replace the record, also one that another transaction inserts at the same time.
 INSERT INTO queues (queue, paused, purged_usec, deleted_usec, settings)
 VALUES (%(queue)s, %(paused)s, %(purged_usec)s, %(deleted_usec)s, %(settings)s)
 ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, purged_usec = excluded.purged_usec,

@@ -274,7 +274,7 @@ def _migrate(connection: Connection, address: Address, scripts: Sequence[str]) -
     # Several servers may be started at once.
     lock = "SELECT pg_advisory_xact_lock(hashtextextended('pullqueue ' || %s, 0))"
     connection.execute(lock, [address.schema])
-    # Who may use a schema need not be permitted to create one, not even where it exists.
+    # IF NOT EXISTS needs the right to create schemas even if the schema exists.
     known = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [address.schema])
     if not known.fetchone():
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}".encode())

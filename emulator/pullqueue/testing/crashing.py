@@ -221,7 +221,7 @@ class _CrashInjector:
         self._dead = False
 
     def check_alive(self) -> None:
-        """Raise if the worker is dead; a thread of its own may have been killed in its place.
+        """Raise if the worker was killed, also if that ended only a thread that it started.
 
         Raises:
             WorkerKilled: it is.

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import count
 from types import ModuleType
 from typing import Any
 
@@ -150,27 +151,32 @@ class _Sleeper:
     def __init__(self, clock: MovableClock, sleep: Callable[[float], object]) -> None:
         self.sleep = sleep
         self._clock = clock
-        self._ends: list[int] = []
+        self._sleeps: list[tuple[int, int]] = []
+        """The end of each sleep, and its number: only the first of several that end at once counts
+        the turns of the loop.
+        """
+        self._numbers = count()
         self._quiet_turns = 0
 
     async def sleep_async(
         self, seconds: float, yield_once: Callable[[], Awaitable[object]]
     ) -> None:
         """Return when the clock has reached the end; the sleep that ends first moves it there."""
-        end_usec = self._clock.now_usec() + duration_usec(max(seconds, 0))
-        self._ends.append(end_usec)
+        end_usec = self._clock.now_usec() + duration_usec(seconds)
+        asleep = end_usec, next(self._numbers)
+        self._sleeps.append(asleep)
         self._quiet_turns = 0
         try:
             await yield_once()
             while (now_usec := self._clock.now_usec()) < end_usec:
-                if min(self._ends) == end_usec:
+                if min(self._sleeps) == asleep:
                     self._quiet_turns += 1
                     if self._quiet_turns > _QUIET_TURNS:
                         self.sleep((end_usec - now_usec) / USEC_PER_SECOND)
                         continue
                 await yield_once()
         finally:
-            self._ends.remove(end_usec)
+            self._sleeps.remove(asleep)
             self._quiet_turns = 0
 
 
@@ -219,7 +225,7 @@ def _time_sleep(seconds: float, /) -> None:
 
 async def _asyncio_sleep(delay: float, result: object = None) -> object:
     sleeper = _sleeper()
-    if sleeper is None:
+    if sleeper is None or delay <= 0:
         return await _real["asyncio"](delay, result)
     await sleeper.sleep_async(delay, lambda: _real["asyncio"](0))
     return result

@@ -86,7 +86,8 @@ def test_listing(run: Run, emulator: Emulator) -> None:
         emulator.queue("pull").add(f"n{place}", tag="t" if place == 7 else None)
 
     assert len(run("tasks", "list", "pull", "--limit", "1050").out.splitlines()) == 1051
-    assert run("tasks", "list", "pull").err == "these are 100 of 1100: list more with --limit\n"
+    hint = "these are 100 of 1100: set --limit, --tag or --search\n"
+    assert run("tasks", "list", "pull").err == hint
     listed = run("tasks", "list", "pull", "--limit", "2000", "--json")
     assert len(json.loads(listed.out)["tasks"]) == 1100
     assert "n7" in run("tasks", "list", "pull", "--tag", "t").out
@@ -319,7 +320,7 @@ def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
 
     listed = run("tasks", "list", "pull", "--state", "exhausted", "--limit", "2")
     assert "n2    t    exhausted" in listed.out
-    assert listed.err == "these are 2 of 3: list more with --limit\n"
+    assert listed.err == "these are 2 of 3: set --limit, --tag or --search\n"
     shown = run("tasks", "get", "pull", "n0").out.splitlines()
     assert shown[1].startswith("n0    t    exhausted  2026-01-01 00:00:00  3 of 3")
     assert shown[-1] == "  2026-01-01 00:00:00  exhausted"

@@ -183,7 +183,10 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
         (("tasks", "add", "pull", "x", "--name", "a b"), 'task name is "a b": use letters'),
         (("tasks", "add", "pull", "x", "--countdown", "99999999"), "eta is 2029-"),
         (("tasks", "add", "pull", "x", "--tag", "t" * 501), "tag has 501 characters"),
-        (("tasks", "add", "pull", "x", "--countdown", "1e300"), "countdown: 1e+300 is not a valid"),
+        (
+            ("tasks", "add", "pull", "x", "--countdown", "1e300"),
+            "countdown is 1e+300, which ends",
+        ),
     ],
 )
 def test_values_that_the_server_checks(run: Run, order: tuple[str, ...], message: str) -> None:

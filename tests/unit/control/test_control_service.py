@@ -158,6 +158,13 @@ def test_following_the_file_while_the_store_fails(
         assert emulator.queue("other").add(b"1")
         assert file.problem is None
 
+        store.rename(tmp_path / "elsewhere")
+        file.check(emulator, changes=True, now=True)
+        assert file.problem
+        (tmp_path / "elsewhere").rename(store)
+        file.check(emulator, changes=True, now=False)
+        assert file.problem is None
+
 
 def test_nothing_to_reload(emulator: Emulator) -> None:
     """A server that came from no file says so."""

@@ -82,8 +82,11 @@ def test_adding(control: ControlClient, emulator: Emulator) -> None:
         ),
         ({"eta": "tomorrow"}, 'eta is "tomorrow", which is not a valid time: use one such as'),
         ({"eta": "2026-01-01"}, 'eta is "2026-01-01", which has no time zone: use one such as'),
-        ({"countdown": 1e300}, "1e\\+300 is not a valid duration"),
-        ({"countdown": 3e11}, "^countdown ends after the year 9999$"),
+        ({"countdown": 1e300}, "countdown is 1e\\+300, which ends after"),
+        (
+            {"countdown": 3e11},
+            "^countdown is 300000000000, which ends after the year 9999",
+        ),
         ({"name": "a b"}, "name"),
         ({"size": 1}, r'tasks\[0\] has the unknown field "size": use one of countdown, eta'),
         ({"tag": 17}, r"tasks\[1\].tag is 17: expected text, got an integer"),

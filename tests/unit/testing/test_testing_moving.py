@@ -88,6 +88,40 @@ def test_a_poll_loop_ends(fixture_clock: FixtureClock, queue: Queue) -> None:
     assert tasks[0].eta == fixture_clock.now() + timedelta(seconds=60)
 
 
+def test_sleeps_that_end_at_once(fixture_clock: FixtureClock) -> None:
+    """However many there are, the clock does not move while another task of the loop runs."""
+    start = fixture_clock.now()
+    seen = []
+
+    async def nothing() -> None: ...
+
+    async def run() -> None:
+        for _ in range(20):
+            await asyncio.create_task(nothing())
+        seen.append(fixture_clock.now())
+
+    async def main() -> None:
+        await asyncio.gather(*(asyncio.sleep(60) for _ in range(30)), run())
+
+    with fixture_clock.auto_advance():
+        asyncio.run(main())
+
+    assert seen == [start]
+    assert fixture_clock.now() == start + timedelta(seconds=60)
+
+
+def test_a_task_that_only_yields(fixture_clock: FixtureClock) -> None:
+    """It does not stop the clock of those that sleep."""
+
+    async def main() -> None:
+        sleeping_task = asyncio.create_task(asyncio.sleep(60))
+        while not sleeping_task.done():
+            await asyncio.sleep(0)
+
+    with fixture_clock.auto_advance():
+        asyncio.run(main())
+
+
 @pytest.mark.parametrize("turns", [0, 1, 20])
 def test_sleeps_side_by_side(fixture_clock: FixtureClock, turns: int) -> None:
     """Coroutines that sleep wake up in the order of time, whatever they await in between."""
