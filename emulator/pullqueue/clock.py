@@ -11,9 +11,9 @@ import time
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
 
-from pullqueue.errors import ClockError, is_refusal
+from pullqueue.errors import ClockError, is_expected_error
 
-__tracebackhide__ = is_refusal
+__tracebackhide__ = is_expected_error
 
 USEC_PER_SECOND = 1_000_000
 

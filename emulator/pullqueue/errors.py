@@ -186,7 +186,7 @@ class ServerAddressError(PullQueueError):
     """the address of a server is missing, or cannot be used"""
 
 
-def is_refusal(failure: object) -> bool:
+def is_expected_error(failure: object) -> bool:
     """Return whether an error was raised on purpose (`failure` is pytest's `excinfo`).
 
     As `__tracebackhide__` of a module it removes the module's frames from such reports: the cause

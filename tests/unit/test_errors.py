@@ -66,6 +66,6 @@ def test_refusals_are_told_from_faults() -> None:
     with pytest.raises(KeyError) as fault:
         raise KeyError
 
-    assert errors.is_refusal(refusal)
-    assert not errors.is_refusal(fault)
-    assert not errors.is_refusal(None)
+    assert errors.is_expected_error(refusal)
+    assert not errors.is_expected_error(fault)
+    assert not errors.is_expected_error(None)

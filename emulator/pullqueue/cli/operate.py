@@ -19,8 +19,8 @@ from pullqueue.config.files import replace_file
 from pullqueue.tasks import count_tasks
 
 _PAUSE_SECONDS = 0.1
-_LEAST_SECONDS = 1.0
-_MOST_SECONDS = 60.0
+_MIN_SECONDS = 1.0
+_MAX_SECONDS = 60.0
 """Minimum and maximum time of one request of `wait`."""
 _SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)?", re.ASCII)
 _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
@@ -55,7 +55,7 @@ def wait(*, queues: tuple[str, ...], timeout: float, client: Client) -> None:
     pause = threading.Event()
     while True:
         # A client that waits no longer for a response than there is time.
-        left = min(max(end - monotonic(), _LEAST_SECONDS), _MOST_SECONDS)
+        left = min(max(end - monotonic(), _MIN_SECONDS), _MAX_SECONDS)
         with closing(Client(client.url, timeout=left)) as polled:
             missing = _missing(polled, queues)
         if missing is None:

@@ -34,7 +34,7 @@ from pullqueue.errors import InvalidQueueConfigError, UnknownQueueError
 
 _DEFAULT_LOCATION: Final = "us-central1"
 """The one location that is listed; callers may use any."""
-_MOST_LISTED: Final = 9800
+_MAX_LISTED: Final = 9800
 _PULL_TASKS_PER_SECOND: Final = 500
 _MAX_SECONDS, _MAX_NANOS = 315_576_000_000, 999_999_999
 """The longest `google.protobuf.Duration`, as task_ttl: tasks have no lifetime."""
@@ -57,7 +57,7 @@ _FILTER: Final = re.compile(r"(\w+)\s*([=:])\s*(\"[^\"]*\"|[^\s\"]+)")
 
 def list_queues(call: Call) -> Message:
     """ListQueues: a page of queues, in the order of their names."""
-    size, start = page_of(call.request, _POSITION, most=_MOST_LISTED)
+    size, start = page_of(call.request, _POSITION, most=_MAX_LISTED)
     after = start[0] if start else ""
     passes = _queue_filter(call.request.filter)
     paths = _read_paths(call.request)

@@ -27,7 +27,7 @@ from pullqueue.engine.task_errors import unknown_task
 from pullqueue.errors import NameInUseError, UnknownTaskError
 from pullqueue.tasks import DeleteResult, NewTask, Task
 
-_MOST_LISTED: Final = 1000
+_MAX_LISTED: Final = 1000
 _POSITION: Final = re.compile(r"(-?\d{1,18}) (\d{1,18})", re.ASCII)
 """Eta and sequence; numbers that every store can compare with."""
 _TAG: Final = re.compile(r'tag\s*=\s*(?:"(?P<quoted>.*)"|(?P<plain>(?!").*))', re.DOTALL)
@@ -42,7 +42,7 @@ def list_tasks(call: Call) -> Message:
     response = message_class("ListTasksResponse")()
     if not call.queue.settings.is_pull:
         return response
-    size, start = page_of(call.request, _POSITION, most=_MOST_LISTED)
+    size, start = page_of(call.request, _POSITION, most=_MAX_LISTED)
     after = (int(start[1]), int(start[2])) if start else None
     found = call.queue.list_tasks(size + 1, after=after)
     tasks = found[:size]

@@ -14,7 +14,7 @@ from pullqueue.config.suppress import ignore_comments
 from pullqueue.config.text import escaped
 from pullqueue.config.view import View
 
-_MOST_LINES = 5
+_MAX_LINES = 5
 
 _Found = dict[Rule, list[Report]]
 
@@ -108,8 +108,8 @@ def _merged(reports: list[Report], source: Source) -> Iterator[Report]:
     first, *others = sorted(reports, key=lambda report: report.at)
     if others:
         lines = sorted({source.position(report.at.start)[0] for report in others})
-        more = f" and {len(lines) - _MOST_LINES} more" if len(lines) > _MOST_LINES else ""
-        listed = ", ".join(str(line) for line in lines[:_MOST_LINES])
+        more = f" and {len(lines) - _MAX_LINES} more" if len(lines) > _MAX_LINES else ""
+        listed = ", ".join(str(line) for line in lines[:_MAX_LINES])
         word = "line" if len(lines) == 1 else "lines"
         first = first._replace(message=f"{first.message} (also on {word} {listed}{more})")
     yield first

@@ -22,7 +22,7 @@ from pullqueue.control.config_file import Changes
 from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.control.models import EXHAUSTED, Model
 from pullqueue.control.operations import call, parse_query
-from pullqueue.control.queues import MOST_FAILED
+from pullqueue.control.queues import MAX_FAILED
 from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import validated_tasks
 from pullqueue.errors import PullQueueError
@@ -119,7 +119,7 @@ class Actions:
         if failed:
             name, why = next(iter(failed.items()))
             count = count_tasks(len(failed))
-            least = "At least " if len(failed) >= MOST_FAILED else ""
+            least = "At least " if len(failed) >= MAX_FAILED else ""
             text += f" {least}{count} could not be changed, such as {name}: {why}"
         return Notice(text=text, is_error=bool(failed or errors))
 

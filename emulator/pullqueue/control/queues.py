@@ -43,7 +43,7 @@ _TASK = "/queues/{queue}/tasks/{task}"
 _PAGE = 1_000
 _SEARCHED_TASKS = 100_000
 """How many tasks are read to search, sort or count them."""
-MOST_FAILED = 100
+MAX_FAILED = 100
 """How many of the tasks that could not be changed are listed."""
 _KEYS: Mapping[str, Callable[[Task], Any]] = {
     "eta": lambda task: task[:2],
@@ -222,7 +222,7 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
         changed, failed = _delete(found, names)
     else:
         changed, failed = _release(found, names)
-    return Changed(changed=changed, failed=dict(islice(failed.items(), MOST_FAILED)))
+    return Changed(changed=changed, failed=dict(islice(failed.items(), MAX_FAILED)))
 
 
 @operation("GET", "/exhausted")

@@ -19,13 +19,13 @@ from pullqueue.engine.names import NameSource, random_names
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import retention_of
 from pullqueue.engine.store import QueueContents, QueueRecord, Retention, StoreFactory
-from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_refusal
+from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
 from pullqueue.limits import Limits
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueConfig, QueueSettings
 
-__tracebackhide__ = is_refusal
+__tracebackhide__ = is_expected_error
 
 _DEFAULT_QUEUE = "default"
 """Every app has it, whether or not queue.yaml says so; it is a push queue."""

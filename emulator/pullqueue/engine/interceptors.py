@@ -13,12 +13,12 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
-from pullqueue.errors import is_refusal
+from pullqueue.errors import is_expected_error
 
 if TYPE_CHECKING:
     from pullqueue.engine.queue_view import QueueView
 
-__tracebackhide__ = is_refusal
+__tracebackhide__ = is_expected_error
 
 _Q = TypeVar("_Q", bound="QueueView")
 _P = ParamSpec("_P")

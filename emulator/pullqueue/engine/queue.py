@@ -18,11 +18,11 @@ from pullqueue.errors import (
     QueueDisabledError,
     QueuePausedError,
     TombstonedTaskError,
-    is_refusal,
+    is_expected_error,
 )
 from pullqueue.tasks import DeleteResult, NewTask, Task, why_in_use
 
-__tracebackhide__ = is_refusal
+__tracebackhide__ = is_expected_error
 
 
 class Queue(QueueView):

@@ -23,12 +23,12 @@ from pullqueue.errors import (
     InvalidTaskNameError,
     TaskTooLargeError,
     TooManyTasksError,
-    is_refusal,
+    is_expected_error,
 )
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask
 
-__tracebackhide__ = is_refusal
+__tracebackhide__ = is_expected_error
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9-]{1,100}")
 _LARGEST_COUNT = 2**63 - 1

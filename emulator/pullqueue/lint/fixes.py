@@ -9,8 +9,8 @@ from typing import NamedTuple
 from pullqueue.config.check import CheckResult
 from pullqueue.config.findings import Edit, Finding, Fix, Severity
 
-_MOST_ROUNDS = 20
-_MOST_SINGLE = 200
+_MAX_ROUNDS = 20
+_MAX_SINGLE = 200
 _BOM = "\ufeff"
 
 Check = Callable[[str], CheckResult]
@@ -34,9 +34,9 @@ def fix_text(text: str, check: Check, *, unsafe: bool) -> FixResult:
     all together lead to one, they are tried one by one.
     """
     result = FixResult(text, 0, check(text))
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         fixes = _compatible(result.checked.findings, unsafe=unsafe)
-        singly = ([fix] for fix in fixes[:_MOST_SINGLE]) if len(fixes) > 1 else ()
+        singly = ([fix] for fix in fixes[:_MAX_SINGLE]) if len(fixes) > 1 else ()
         tries = (_try(result, some, check) for some in (fixes, *singly))
         better = next((attempt for attempt in tries if attempt is not None), None)
         if better is None:

@@ -26,7 +26,7 @@ _NAMES = re.compile(r"(?:.*[-_.])?queue(?:[-_.].*)?\.ya?ml", re.IGNORECASE)
 _QUEUES = re.compile(r"^[ \t]*[\"']?queue[\"']?[ \t]*:", re.MULTILINE)
 _LEFT_OUT = frozenset({"node_modules", "site-packages", "__pycache__"})
 _LOOKED_AT = 65_536
-_MOST_WILDCARDS = 4
+_MAX_WILDCARDS = 4
 """More `*` in one pattern can keep the regular expression busy for minutes."""
 
 
@@ -84,7 +84,7 @@ def _compile(line: str) -> GitIgnoreSpec | None:
     """Compile a line of a `.gitignore`; None if git would not use it, or it could take too long."""
     from pathspec import GitIgnoreSpec  # noqa: PLC0415 - only where there are patterns
 
-    if line.replace("**", "").count("*") > _MOST_WILDCARDS:
+    if line.replace("**", "").count("*") > _MAX_WILDCARDS:
         return None
     try:
         return GitIgnoreSpec.from_lines([line])

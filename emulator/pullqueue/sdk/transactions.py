@@ -12,7 +12,7 @@ from pullqueue.sdk.stub import SERVICE, PullQueueStub, in_transaction, no_datast
 
 _TASKS_PER_TRANSACTION = 5
 """As in Google's datastore (App Engine's documentation of transactional tasks)."""
-_MOST_TRANSACTIONS = 1000
+_MAX_TRANSACTIONS = 1000
 """Maximum number of open ones; the oldest is dropped, as a datastore rolls back those left open."""
 
 _Error = messages.TaskQueueServiceError
@@ -56,7 +56,7 @@ class TransactionalStub(PullQueueStub):
                     f"Too many messages, maximum allowed {_TASKS_PER_TRANSACTION}",
                 )
             pending += adds
-            while len(self._pending) > _MOST_TRANSACTIONS:
+            while len(self._pending) > _MAX_TRANSACTIONS:
                 self._pending.pop(next(iter(self._pending)))
 
     def end_transaction(self, method: str, data: bytes, *, succeeded: bool) -> None:

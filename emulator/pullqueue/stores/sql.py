@@ -46,7 +46,7 @@ _TRIM_AFTER = 5_000
 _ROWS_TRIMMED = 4 * _TRIM_AFTER
 """More than were added since, so that a backlog is worked off."""
 _FIRST, _LAST = -(2**63), 2**63 - 1
-_MOST_RETRIES = 2**31 - 1
+_MAX_RETRIES = 2**31 - 1
 
 
 class Session(ABC):
@@ -216,7 +216,7 @@ class SqlStore(TaskStore, Generic[S]):
                 first_usec=session.now_usec + 1 if is_future else _FIRST,
                 last_usec=session.now_usec if state is TaskState.AVAILABLE else _LAST,
                 min_retries=1 if state is TaskState.LEASED else 0,
-                max_retries=0 if state is TaskState.SCHEDULED else _MOST_RETRIES,
+                max_retries=0 if state is TaskState.SCHEDULED else _MAX_RETRIES,
                 after_usec=after_usec,
                 after_sequence=after_sequence,
                 rows=limit,

@@ -24,11 +24,11 @@ from pullqueue.engine.store import (
     TaskStore,
     ValidatedTask,
 )
-from pullqueue.errors import StoreFullError, is_refusal
+from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, Task
 
-__tracebackhide__ = is_refusal
+__tracebackhide__ = is_expected_error
 
 
 class MemoryStore(TaskStore):
