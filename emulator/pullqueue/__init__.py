@@ -51,7 +51,16 @@ from pullqueue.errors import (
     UnknownTaskError,
 )
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
+from pullqueue.tasks import (
+    AttemptOutcome,
+    Attempts,
+    DeleteResult,
+    HttpRequest,
+    NewTask,
+    RetryParameters,
+    Task,
+    TaskState,
+)
 
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
@@ -62,6 +71,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AttemptOutcome",
+    "Attempts",
     "Clock",
     "ClockError",
     "ConfigFileError",
@@ -71,6 +82,7 @@ __all__ = [
     "Emulator",
     "Event",
     "EventKind",
+    "HttpRequest",
     "InternalError",
     "InvalidEtaError",
     "InvalidLeaseTimeError",
@@ -95,6 +107,7 @@ __all__ = [
     "QueueState",
     "QueueStatistics",
     "RateLimitExceededError",
+    "RetryParameters",
     "ServerAddressError",
     "StoreError",
     "StoreFullError",

@@ -1,7 +1,12 @@
-"""What a task is, before it is added and after, and what the result of deleting it can be."""
+"""What a task is, before it is added and after, and what can become of it.
+
+A pull task has a payload; a push task also has the request by which App Engine sends the payload,
+and what its attempts so far have left behind.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -13,11 +18,15 @@ class TaskState(Enum):
     """The state of a stored task at a given time."""
 
     SCHEDULED = "scheduled"
-    """Never leased, and its eta is in the future."""
+    """Never leased or attempted, and its eta is in the future."""
     AVAILABLE = "available"
-    """Can be leased."""
+    """Can be leased; a push task: is due."""
     LEASED = "leased"
-    """Leased until its eta."""
+    """A pull task: leased until its eta."""
+    RUNNING = "running"
+    """A push task: an attempt is under way, at most until its eta."""
+    RETRYING = "retrying"
+    """A push task: an attempt has failed, and the next one starts at its eta."""
 
 
 class DeleteResult(Enum):
@@ -31,17 +40,94 @@ class DeleteResult(Enum):
     """The task was deleted, purged or exhausted before."""
 
 
+class AttemptOutcome(Enum):
+    """What an attempt to send a push task has led to."""
+
+    SUCCEEDED = "succeeded"
+    """The task is done and deleted."""
+    WILL_RETRY = "will retry"
+    """It failed, and the task waits for its next attempt."""
+    EXHAUSTED = "exhausted"
+    """It failed, and no retry is permitted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryParameters:
+    """`retry_parameters`: how often and how soon a task is tried again."""
+
+    task_retry_limit: int | None = None
+    """On a pull queue, how often a task can be leased; on a push queue, how many retries follow
+    the first attempt."""
+    task_age_limit_seconds: int | None = None
+    """`task_age_limit` in whole seconds."""
+    min_backoff_seconds: float | None = None
+    """Shortest pause before a retry."""
+    max_backoff_seconds: float | None = None
+    """Longest pause before a retry."""
+    max_doublings: int | None = None
+    """How often the pause doubles."""
+
+
+class HttpRequest(NamedTuple):
+    """How a push task is sent: `HttpRequest("/mail")`; the task's payload is the body."""
+
+    url: str
+    """A path, with a query or without. One that begins with `http://` or `https://` is sent there
+    instead of to an App Engine service; only Cloud Tasks can add such a task."""
+    method: str = "POST"
+    headers: tuple[tuple[str, str], ...] = ()
+    """Names and values, in order."""
+    target: str | None = None
+    """The service, version or instance that gets it, unless the queue has a target."""
+    retry: RetryParameters | None = None
+    """Replaces the retry parameters of the queue, all of them."""
+    deadline_seconds: float = 600
+    """How long an attempt can take."""
+
+
+class Attempts(NamedTuple):
+    """What the attempts to send a push task have left behind so far."""
+
+    finished: int = 0
+    """The number of the last attempt that ended; the first is 1."""
+    responses: int = 0
+    """How many attempts got a response."""
+    executions: int = 0
+    """How many attempts count as executions: the header X-AppEngine-TaskExecutionCount."""
+    first_usec: int | None = None
+    """When the first attempt started."""
+    schedule_usec: int | None = None
+    """The eta for which the current or last attempt was scheduled."""
+    dispatched_usec: int | None = None
+    """When the current or last attempt started."""
+    ended_usec: int | None = None
+    """When the last attempt ended."""
+    status: int | None = None
+    """The status of the last attempt that ended; 0: there was no response."""
+    reason: str | None = None
+    """Why the last attempt got no response, or what is missing to start one; short."""
+
+
+class Push(NamedTuple):
+    """What a push task has that a pull task does not have."""
+
+    request: HttpRequest
+    attempts: Attempts = Attempts()
+
+
 class NewTask(NamedTuple):
     """A task to be added with `Queue.add_many`: `NewTask(payload=b"...", tag="red")`."""
 
     payload: bytes | str = b""
-    """The work; text is stored as UTF-8."""
+    """The work; text is stored as UTF-8. Of a push task: the body of the request."""
     name: str | None = None
     """Letters, digits, `_` and `-`, up to 500; generated when None."""
     tag: str | None = None
     """A group to lease by; `""` is a tag, None means untagged."""
     eta: datetime | None = None
-    """The earliest time at which it can be leased, aware; None: at once."""
+    """The earliest time at which it can be leased or sent, aware; None: at once."""
+    request: HttpRequest | None = None
+    """How it is sent; only for push queues."""
 
 
 class Task(NamedTuple):
@@ -51,7 +137,7 @@ class Task(NamedTuple):
     """
 
     eta_usec: int
-    """When it can be leased (next): while it is leased, the end of the lease."""
+    """When it can be leased or sent (next): while it is leased, the end of the lease."""
     sequence: int
     """Order of arrival in its emulator."""
     name: str
@@ -63,11 +149,23 @@ class Task(NamedTuple):
     tag: str | None
     """The group it can be leased by."""
     retry_count: int
-    """How many times it has been leased; 1 during its first lease."""
+    """How many times it has been leased, or its attempts started; 1 during the first."""
     enqueued_usec: int
     """When it was added."""
     stored_bytes: int
-    """What it counts against total_storage_limit: payload, name and tag in UTF-8."""
+    """What it counts against total_storage_limit: payload, name, tag, url and headers in UTF-8."""
+    push: Push | None = None
+    """The request and the attempts of a push task; None: it is a pull task."""
+
+    @property
+    def request(self) -> HttpRequest | None:
+        """How a push task is sent; None: it is a pull task."""
+        return None if self.push is None else self.push.request
+
+    @property
+    def attempts(self) -> Attempts | None:
+        """What the attempts of a push task have left behind; None: it is a pull task."""
+        return None if self.push is None else self.push.attempts
 
     @property
     def eta(self) -> datetime:
@@ -83,12 +181,18 @@ class Task(NamedTuple):
         """Return the state of the task at a time, if nothing changes it before."""
         if self.eta_usec <= now_usec:
             return TaskState.AVAILABLE
-        return TaskState.LEASED if self.retry_count else TaskState.SCHEDULED
+        if not self.retry_count:
+            return TaskState.SCHEDULED
+        if self.push is None:
+            return TaskState.LEASED
+        is_running = self.retry_count > self.push.attempts.finished
+        return TaskState.RUNNING if is_running else TaskState.RETRYING
 
     def __repr__(self) -> str:
         payload = self.payload if len(self.payload) <= 40 else self.payload[:37] + b"..."
+        group = f"tag={self.tag!r}" if self.push is None else f"request={self.push.request!r}"
         return (
-            f"Task(name={self.name!r}, queue_name={self.queue_name!r}, tag={self.tag!r}, "
+            f"Task(name={self.name!r}, queue_name={self.queue_name!r}, {group}, "
             f"eta={self.eta.isoformat()}, retry_count={self.retry_count}, payload={payload!r})"
         )
 

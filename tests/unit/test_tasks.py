@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pullqueue import Emulator, ManualClock, Task, TaskState
+from pullqueue import Attempts, Emulator, HttpRequest, ManualClock, Task, TaskState
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.tasks import Push
 
 CONFIG = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
 
@@ -31,6 +32,28 @@ def test_state(task: Task) -> None:
     assert task.state_at(now) is TaskState.AVAILABLE
     assert task.state_at(now - 1) is TaskState.SCHEDULED
     assert task._replace(retry_count=1).state_at(now - 1) is TaskState.LEASED
+
+
+@pytest.mark.parametrize(
+    ("retry_count", "finished", "state"),
+    [
+        (0, 0, TaskState.SCHEDULED),
+        (1, 0, TaskState.RUNNING),
+        (1, 1, TaskState.RETRYING),
+        (3, 1, TaskState.RUNNING),
+    ],
+)
+def test_state_of_a_push_task(
+    task: Task, retry_count: int, finished: int, state: TaskState
+) -> None:
+    """An attempt is under way until it has ended; from its eta on, a push task is due."""
+    push = Push(HttpRequest("/mail"), Attempts(finished=finished))
+    sent = task._replace(retry_count=retry_count, push=push)
+
+    assert sent.state_at(task.eta_usec - 1) is state
+    assert sent.state_at(task.eta_usec) is TaskState.AVAILABLE
+    assert (sent.request, sent.attempts) == push
+    assert (task.request, task.attempts) == (None, None)
 
 
 def test_a_task_reads_well(task: Task) -> None:

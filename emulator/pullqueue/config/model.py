@@ -9,6 +9,18 @@ import json
 from dataclasses import asdict, dataclass
 from enum import Enum
 
+from pullqueue.tasks import RetryParameters
+
+__all__ = [
+    "SECONDS_PER_UNIT",
+    "AclEntry",
+    "QueueConfig",
+    "QueueMode",
+    "QueueSettings",
+    "Rate",
+    "RetryParameters",
+]
+
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -34,22 +46,6 @@ class Rate:
     def per_second(self) -> float:
         """The rate in tasks per second."""
         return self.count / SECONDS_PER_UNIT[self.unit]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RetryParameters:
-    """`retry_parameters`: how often and how soon a task is tried again."""
-
-    task_retry_limit: int | None = None
-    """On a pull queue, how often a task can be leased."""
-    task_age_limit_seconds: int | None = None
-    """`task_age_limit` in whole seconds."""
-    min_backoff_seconds: float | None = None
-    """Shortest pause before a retry."""
-    max_backoff_seconds: float | None = None
-    """Longest pause before a retry."""
-    max_doublings: int | None = None
-    """How often the pause doubles."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

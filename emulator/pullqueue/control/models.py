@@ -34,8 +34,8 @@ Signed64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Refusal = Literal["exists", "tombstoned"]
 """Why the name of a task cannot be used."""
 EXHAUSTED: Final = "exhausted"
-ShownState = Literal["available", "leased", "scheduled", "exhausted"]
-"""The states of tasks, and what has become of those that used up their leases."""
+ShownState = Literal["available", "leased", "scheduled", "running", "retrying", "exhausted"]
+"""The states of tasks, and what has become of those that used up their leases or retries."""
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 
 

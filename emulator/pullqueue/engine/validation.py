@@ -157,8 +157,10 @@ def tag_bytes(tag: object, limits: Limits) -> int:
 def _validated(task: object, limits: Limits) -> ValidatedTask:
     if not isinstance(task, NewTask):
         raise InvalidTaskError(f"{quoted(task)} is not a task to add: pass a pullqueue.NewTask")
-    given: tuple[object, object, object, object] = task  # not what its annotations promise
-    payload, name, tag, eta = given
+    given: tuple[object, ...] = task  # not what its annotations promise
+    payload, name, tag, eta, request = given
+    if request is not None:
+        raise InvalidTaskError("a pull task has no request: remove it, or use a push queue")
     data = _payload(payload, limits)
     name = _name(name, limits)
     size = len(data) + tag_bytes(tag, limits) + len(name or "")

@@ -115,7 +115,7 @@ def query_and_own_tasks(queue: Queue, request: Any, response: Any) -> None:
         request.lease_seconds, request.max_tasks, group_by_tag=request.group_by_tag, tag=tag
     )
     add_task = response.task.add
-    for eta_usec, _, name, _, payload, tag, retry_count, _, _ in lease.tasks:
+    for eta_usec, _, name, _, payload, tag, retry_count, *_ in lease.tasks:
         task = add_task()
         task.task_name = name.encode()
         task.eta_usec = eta_usec

@@ -30,7 +30,7 @@ def task_of(row: Row) -> Task:
 
 def row_of(task: Task) -> Row:
     """Return the row of a task."""
-    return (*task[:5], encode_tag(task.tag), *task[6:])
+    return (*task[:5], encode_tag(task.tag), *task[6:9])
 
 
 def operation_of(row: Row) -> Operation:
