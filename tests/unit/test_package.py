@@ -27,6 +27,7 @@ ORDER = (
     "config",
     "engine",
     "stores",
+    "push",
     "api",
     "control",
     "cloudtasks",

@@ -1,0 +1,172 @@
+"""The HTTP request of an attempt to send a push task, with the headers of the service.
+
+Names and rules are those of production, as recorded there in 2026, and of Google's documentation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.config.model import QueueSettings
+from pullqueue.errors import InvalidTaskError
+from pullqueue.tasks import HttpRequest, Push, Task
+
+APP_ENGINE_USER_AGENT = "AppEngine-Google; (+http://code.google.com/appengine)"
+CLOUD_TASKS_USER_AGENT = "Google-Cloud-Tasks"
+SOURCE_IP = "0.1.0.2"
+"""The address from which push tasks reach an app."""
+
+NO_RESPONSE = "Instance Unavailable"
+"""Why the previous attempt failed that got no response, in a header."""
+
+_PASSED_ON = frozenset(
+    {
+        "x-appengine-current-namespace",
+        "x-appengine-default-namespace",
+        "x-appengine-failfast",
+    }
+)
+"""Headers that the SDK's client or a user sets on a task, and the service leaves alone."""
+
+_FRAMING = frozenset(
+    {
+        "host",
+        "content-length",
+        "connection",
+        "expect",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of the connection or of the message; the sender sets those that are needed."""
+
+_APP_ENGINE_RESERVED = ("x-google-", "x-appengine-")
+_CLOUD_TASKS_RESERVED = (*_APP_ENGINE_RESERVED, "x-cloudtasks-")
+
+_NO_EXECUTION = frozenset({500, 503})
+"""Statuses of an HTTP target that are not counted as executions (recorded from production)."""
+
+_origin = re.compile(r"(?i)(https?)://(?:[^/?#]*@)?([^/?#]*)").match
+
+
+class PushRequest(NamedTuple):
+    """One attempt to send a push task, as an HTTP request."""
+
+    method: str
+    url: str
+    """A path, with a query or without; of an HTTP target the whole URL."""
+    headers: dict[str, str]
+    """All headers but Host and Content-Length; without regard to case each name occurs once."""
+    body: bytes
+    target: str | None
+    """The service, version or instance that gets it, of an HTTP target its origin, such as
+    `https://api.example.com`; None: the version that added the task."""
+    queue_name: str
+    task_name: str
+    attempt: int
+    """The number of the attempt, the first being 1."""
+    deadline_seconds: float
+    """How long it can take until the response is complete."""
+
+
+def push_request(task: Task, settings: QueueSettings) -> PushRequest:
+    """Return the request of the current attempt of a task, which has been started."""
+    request = push_of(task).request
+    origin = origin_of(request)
+    headers = _user_headers(request)
+    given = {name.lower(): name for name in headers}
+    if task.payload and "content-type" not in given:
+        headers["Content-Type"] = "application/octet-stream"
+    agent = headers.pop(given.get("user-agent", ""), None)
+    if origin is None:
+        # Documented: App Engine's is appended to one that a user sets.
+        headers["User-Agent"] = (
+            f"{agent} {APP_ENGINE_USER_AGENT}" if agent else APP_ENGINE_USER_AGENT
+        )
+        headers["X-AppEngine-User-IP"] = SOURCE_IP
+    else:
+        headers["User-Agent"] = CLOUD_TASKS_USER_AGENT
+    headers |= _service_headers(task, "X-AppEngine-" if origin is None else "X-CloudTasks-")
+    return PushRequest(
+        method=request.method,
+        url=request.url,
+        headers=headers,
+        body=task.payload,
+        target=origin or settings.target or request.target,
+        queue_name=task.queue_name,
+        task_name=task.name,
+        attempt=task.retry_count,
+        deadline_seconds=request.deadline_seconds,
+    )
+
+
+def push_of(task: Task) -> Push:
+    """Return the request and the attempts of a push task.
+
+    Raises:
+        InvalidTaskError: it is a pull task.
+    """
+    if task.push is None:
+        raise InvalidTaskError(f'task "{task.name}" of queue "{task.queue_name}" is a pull task')
+    return task.push
+
+
+def origin_of(request: HttpRequest) -> str | None:
+    """Return the origin of an absolute URL (an HTTP target); None: it is an App Engine target."""
+    found = _origin(request.url)
+    return None if found is None else f"{found[1]}://{found[2]}".lower()
+
+
+def counts_as_execution(request: HttpRequest, status: int | None) -> bool:
+    """Return whether an attempt with a status, or None for no response, counts as an execution."""
+    if status is None:
+        return False
+    return origin_of(request) is None or status not in _NO_EXECUTION
+
+
+def _user_headers(request: HttpRequest) -> dict[str, str]:
+    """Return the headers of a task that its user may set, each name once."""
+    is_http_target = origin_of(request) is not None
+    reserved = _CLOUD_TASKS_RESERVED if is_http_target else _APP_ENGINE_RESERVED
+    headers: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for name, value in request.headers:
+        lower = name.lower()
+        if lower in _FRAMING:
+            continue
+        if lower.startswith(reserved) and (is_http_target or lower not in _PASSED_ON):
+            continue
+        first = names.setdefault(lower, name)
+        # Several headers of a name mean the same as one with all values (RFC 9110, 5.3).
+        separator = "; " if lower == "cookie" else ", "
+        headers[first] = f"{headers[first]}{separator}{value}" if first in headers else value
+    return headers
+
+
+def _service_headers(task: Task, prefix: str) -> dict[str, str]:
+    _, attempts = push_of(task)
+    eta_usec = task.eta_usec if attempts.schedule_usec is None else attempts.schedule_usec
+    seconds, usec = divmod(eta_usec, USEC_PER_SECOND)
+    headers = {
+        "QueueName": task.queue_name,
+        "TaskName": task.name,
+        "TaskRetryCount": str(task.retry_count - 1),
+        "TaskExecutionCount": str(attempts.executions),
+        "TaskETA": f"{seconds}.{usec:06}",
+    }
+    if task.retry_count > 1:
+        # An attempt that a crash has ended left no status: there was no response.
+        ended = attempts.finished == task.retry_count - 1
+        status = (attempts.status or 0) if ended else 0
+        if prefix == "X-AppEngine-":
+            headers["TaskPreviousResponse"] = str(status)
+            headers["TaskRetryReason"] = "App Error" if status else NO_RESPONSE
+        else:
+            headers["TaskPreviousResponse"] = str(status or 504)
+            headers["TaskRetryReason"] = ""
+    return {f"{prefix}{name}": value for name, value in headers.items()}

@@ -1,0 +1,112 @@
+"""What becomes of a push task after an attempt: the pause before the next one, and the limits.
+
+Nothing here asks the time or changes a queue.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.config.model import QueueSettings
+from pullqueue.push.request import counts_as_execution, push_of
+from pullqueue.tasks import AttemptOutcome, Attempts, RetryParameters, Task
+
+DEFAULT_MIN_BACKOFF_SECONDS = 0.1
+DEFAULT_MAX_BACKOFF_SECONDS = 3600.0
+DEFAULT_MAX_DOUBLINGS = 16
+"""What App Engine uses where neither queue.yaml nor the task sets a value; no limit is the default
+of both limits.
+"""
+_MAX_EXPONENT = 1000
+"""More doublings than a pause can have, and fewer than a float can hold."""
+
+
+class Conclusion(NamedTuple):
+    """What the end of an attempt does to its task."""
+
+    outcome: AttemptOutcome
+    attempts: Attempts
+    """What the task's attempts have left behind, this one included."""
+    backoff_seconds: float
+    """The pause before the next attempt; 0 if there is none."""
+
+
+def backoff_seconds(failures: int, retry: RetryParameters) -> float:
+    """Return the pause after a number of failed attempts (1 or more), in seconds.
+
+    It doubles `max_doublings` times and then grows by the last of these pauses each time, until it
+    reaches `max_backoff_seconds`.
+    """
+    shortest = _given(retry.min_backoff_seconds, DEFAULT_MIN_BACKOFF_SECONDS)
+    longest = _given(retry.max_backoff_seconds, DEFAULT_MAX_BACKOFF_SECONDS)
+    doublings = min(failures - 1, int(_given(retry.max_doublings, DEFAULT_MAX_DOUBLINGS)))
+    pause = shortest * 2.0 ** min(doublings, _MAX_EXPONENT) * (failures - doublings)
+    return min(longest, pause)
+
+
+def may_retry(failures: int, age_seconds: float, retry: RetryParameters) -> bool:
+    """Return whether a task is attempted again after a number of failed attempts.
+
+    `age_seconds` is the time since its first attempt. Where both limits are set, a task ends only
+    after it has passed both.
+    """
+    retry_limit, age_limit = retry.task_retry_limit, retry.task_age_limit_seconds
+    if retry_limit is None and age_limit is None:
+        return True
+    if retry_limit is not None and failures <= retry_limit:
+        return True
+    return age_limit is not None and age_seconds <= age_limit
+
+
+def retry_of(task: Task, settings: QueueSettings) -> RetryParameters:
+    """Return the retry parameters that apply to a task: its own, or else those of its queue.
+
+    A task's own replace all of the queue's: what they do not set is App Engine's default.
+    """
+    return push_of(task).request.retry or settings.retry_parameters or RetryParameters()
+
+
+def start(task: Task, now_usec: int) -> Attempts:
+    """Return what a task's attempts have left behind when another one starts."""
+    before = push_of(task).attempts
+    return before._replace(
+        first_usec=now_usec if before.first_usec is None else before.first_usec,
+        schedule_usec=task.eta_usec,
+        dispatched_usec=now_usec,
+    )
+
+
+def conclude(
+    task: Task,
+    status: int | None,
+    *,
+    settings: QueueSettings,
+    now_usec: int,
+    reason: str | None = None,
+) -> Conclusion:
+    """Return what the end of its current attempt does to a task.
+
+    `status` is that of the response; None: there was none, and `reason` says why.
+    """
+    request, before = push_of(task)
+    failures = task.retry_count
+    attempts = before._replace(
+        finished=failures,
+        responses=before.responses + (status is not None),
+        executions=before.executions + counts_as_execution(request, status),
+        ended_usec=now_usec,
+        status=status or 0,
+        reason=reason,
+    )
+    if status is not None and 200 <= status <= 299:
+        return Conclusion(AttemptOutcome.SUCCEEDED, attempts, 0)
+    retry = retry_of(task, settings)
+    first_usec = now_usec if before.first_usec is None else before.first_usec
+    if not may_retry(failures, (now_usec - first_usec) / USEC_PER_SECOND, retry):
+        return Conclusion(AttemptOutcome.EXHAUSTED, attempts, 0)
+    return Conclusion(AttemptOutcome.WILL_RETRY, attempts, backoff_seconds(failures, retry))
+
+
+def _given(value: float | None, default: float) -> float:
+    return default if value is None else value

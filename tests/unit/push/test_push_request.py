@@ -1,0 +1,223 @@
+"""The request of an attempt: its headers, and what a user cannot set."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullqueue.config.model import QueueSettings
+from pullqueue.push.request import origin_of, push_request
+from pullqueue.tasks import Attempts, HttpRequest, Push, Task
+
+SETTINGS = QueueSettings(name="web")
+SECOND = 1_000_000
+URL = "https://api.example.com/work"
+AGENT = "AppEngine-Google; (+http://code.google.com/appengine)"
+
+
+def headers_of(
+    request: HttpRequest,
+    attempts: Attempts | None = None,
+    *,
+    retry_count: int = 1,
+    payload: bytes = b"",
+) -> dict[str, str]:
+    """Return the headers of an attempt."""
+    push = Push(request, attempts or Attempts(schedule_usec=1_767_225_600_000_042))
+    task = Task(0, 1, "t1", "web", payload, None, retry_count, 0, 5, push)
+    return push_request(task, SETTINGS).headers
+
+
+def service_headers(headers: dict[str, str], prefix: str) -> dict[str, str]:
+    """Return the headers with a prefix, without it."""
+    return {k.removeprefix(prefix): v for k, v in headers.items() if k.startswith(prefix)}
+
+
+FIRST = {
+    "QueueName": "web",
+    "TaskName": "t1",
+    "TaskRetryCount": "0",
+    "TaskExecutionCount": "0",
+    "TaskETA": "1767225600.000042",
+}
+
+
+def test_the_first_attempt_at_app_engine() -> None:
+    """It has the headers of Google's documentation, and no previous response."""
+    headers = headers_of(HttpRequest("/mail"))
+
+    assert service_headers(headers, "X-AppEngine-") == {**FIRST, "User-IP": "0.1.0.2"}
+    assert headers["User-Agent"] == AGENT
+    assert len(headers) == len(FIRST) + 2
+
+
+def test_the_first_attempt_at_an_http_target() -> None:
+    """It has headers of Cloud Tasks, and none of App Engine."""
+    headers = headers_of(HttpRequest(URL))
+
+    assert service_headers(headers, "X-CloudTasks-") == FIRST
+    assert headers["User-Agent"] == "Google-Cloud-Tasks"
+    assert len(headers) == len(FIRST) + 1
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "response", "reason"),
+    [
+        ("/mail", 503, "503", "App Error"),
+        ("/mail", 302, "302", "App Error"),
+        ("/mail", 0, "0", "Instance Unavailable"),
+        (URL, 503, "503", ""),
+        (URL, 302, "302", ""),
+        (URL, 0, "504", ""),
+    ],
+)
+def test_later_attempts(url: str, status: int, response: str, reason: str) -> None:
+    """From the second attempt on, the previous response and the reason are sent."""
+    attempts = Attempts(finished=2, executions=1, schedule_usec=5 * SECOND, status=status)
+    prefix = "X-AppEngine-" if url == "/mail" else "X-CloudTasks-"
+
+    found = service_headers(headers_of(HttpRequest(url), attempts, retry_count=3), prefix)
+
+    found.pop("User-IP", None)
+    assert found == {
+        **FIRST,
+        "TaskRetryCount": "2",
+        "TaskExecutionCount": "1",
+        "TaskETA": "5.000000",
+        "TaskPreviousResponse": response,
+        "TaskRetryReason": reason,
+    }
+
+
+def test_after_an_attempt_that_a_crash_ended() -> None:
+    """An attempt that left no status counts as a retry without a response."""
+    attempts = Attempts(finished=1, responses=1, executions=1, status=500)
+
+    headers = headers_of(HttpRequest("/mail"), attempts, retry_count=3)
+
+    assert headers["X-AppEngine-TaskRetryCount"] == "2"
+    assert headers["X-AppEngine-TaskExecutionCount"] == "1"
+    assert headers["X-AppEngine-TaskPreviousResponse"] == "0"
+    assert headers["X-AppEngine-TaskRetryReason"] == "Instance Unavailable"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Host",
+        "content-length",
+        "Transfer-Encoding",
+        "Connection",
+        "X-Google-Anything",
+        "x-appengine-taskname",
+        "X-AppEngine-TaskPreviousResponse",
+        "X-AppEngine-User-IP",
+        "X-AppEngine-Country",
+    ],
+)
+@pytest.mark.parametrize("url", ["/mail", URL])
+def test_what_users_cannot_set(url: str, name: str) -> None:
+    """Such headers of a task are dropped."""
+    assert headers_of(HttpRequest(url, headers=((name, "forged"),))) == headers_of(HttpRequest(url))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["X-AppEngine-Current-Namespace", "x-appengine-default-namespace", "X-AppEngine-FailFast"],
+)
+def test_what_the_sdk_sets_is_passed_on(name: str) -> None:
+    """Namespaces and FailFast reach the app, also with an empty value; not an HTTP target."""
+    given = ((name, ""),)
+
+    assert headers_of(HttpRequest("/mail", headers=given))[name] == ""
+    assert name not in headers_of(HttpRequest(URL, headers=given))
+
+
+def test_headers_of_cloud_tasks_are_reserved_for_http_targets() -> None:
+    """An App Engine task may have such a header, an HTTP task may not."""
+    given = (("X-CloudTasks-Mine", "1"),)
+
+    assert headers_of(HttpRequest("/mail", headers=given))["X-CloudTasks-Mine"] == "1"
+    assert "X-CloudTasks-Mine" not in headers_of(HttpRequest(URL, headers=given))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"), [("/mail", f"mine/1.0 {AGENT}"), (URL, "Google-Cloud-Tasks")]
+)
+def test_user_agent(url: str, expected: str) -> None:
+    """App Engine's is appended to the user's; Cloud Tasks replaces it."""
+    headers = headers_of(HttpRequest(url, headers=(("user-agent", "mine/1.0"),)))
+
+    assert {k: v for k, v in headers.items() if k.lower() == "user-agent"} == {
+        "User-Agent": expected
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "payload", "expected"),
+    [
+        ((), b"", None),
+        ((), b"x", ("Content-Type", "application/octet-stream")),
+        ((("content-type", "text/csv"),), b"x", ("content-type", "text/csv")),
+        ((("Content-Type", "text/csv"),), b"", ("Content-Type", "text/csv")),
+    ],
+)
+def test_content_type(
+    given: tuple[tuple[str, str], ...], payload: bytes, expected: tuple[str, str] | None
+) -> None:
+    """The default is for a body without a type; the user's may be in lower case."""
+    headers = headers_of(HttpRequest("/mail", headers=given), payload=payload)
+
+    found = [item for item in headers.items() if item[0].lower() == "content-type"]
+    assert found == ([] if expected is None else [expected])
+
+
+def test_a_header_that_is_given_twice() -> None:
+    """The values are joined under the first name, as HTTP permits."""
+    given = (("X-A", "1"), ("x-a", "2"), ("Cookie", "a=1"), ("Cookie", "b=2"))
+
+    headers = headers_of(HttpRequest("/mail", headers=given))
+
+    assert (headers["X-A"], headers["Cookie"]) == ("1, 2", "a=1; b=2")
+    assert "x-a" not in headers
+
+
+@pytest.mark.parametrize(
+    ("queue_target", "task_target", "expected"),
+    [(None, None, None), (None, "w", "w"), ("q", None, "q"), ("q", "w", "q")],
+)
+def test_target(queue_target: str | None, task_target: str | None, expected: str | None) -> None:
+    """The queue's target wins over the task's."""
+    push = Push(HttpRequest("/mail", "PUT", target=task_target, deadline_seconds=30))
+    task = Task(0, 1, "t1", "web", b"x", None, 2, 0, 5, push)
+
+    request = push_request(task, QueueSettings(name="web", target=queue_target))
+
+    assert request.target == expected
+    assert (request.method, request.url, request.body) == ("PUT", "/mail", b"x")
+    assert (request.queue_name, request.task_name, request.attempt) == ("web", "t1", 2)
+    assert request.deadline_seconds == 30
+
+
+def test_the_target_of_an_http_task() -> None:
+    """It is the origin of the URL; the queue's target does not apply."""
+    task = Task(0, 1, "t1", "web", b"", None, 1, 0, 5, Push(HttpRequest(URL)))
+
+    request = push_request(task, QueueSettings(name="web", target="worker"))
+
+    assert (request.target, request.url) == ("https://api.example.com", URL)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("/mail", None),
+        ("/go?to=http://a.example", None),
+        ("http://a.example", "http://a.example"),
+        ("HTTPS://User@A.Example:8443?x=1", "https://a.example:8443"),
+        ("http://a.example/%zz", "http://a.example"),
+        ("http://[::1]:80#f", "http://[::1]:80"),
+    ],
+)
+def test_origin(url: str, expected: str | None) -> None:
+    """It is scheme, host and port; URLs are not parsed further, as in production."""
+    assert origin_of(HttpRequest(url)) == expected

@@ -1,0 +1,220 @@
+"""The pause before a retry, both limits, and what an attempt leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullqueue.config.model import QueueSettings
+from pullqueue.errors import InvalidTaskError
+from pullqueue.push.retry import backoff_seconds, conclude, may_retry, retry_of, start
+from pullqueue.tasks import AttemptOutcome, Attempts, HttpRequest, Push, RetryParameters, Task
+
+SETTINGS = QueueSettings(name="web")
+SECOND = 1_000_000
+
+
+def task(
+    request: HttpRequest | None = None,
+    attempts: Attempts | None = None,
+    *,
+    retry_count: int = 1,
+) -> Task:
+    """Return a push task in its first attempt."""
+    push = Push(request or HttpRequest("/mail"), attempts or Attempts())
+    return Task(7 * SECOND, 1, "t", "web", b"", None, retry_count, 0, 5, push)
+
+
+@pytest.mark.parametrize(
+    ("retry", "pauses"),
+    [
+        pytest.param(
+            RetryParameters(),
+            [0.1 * 2**n for n in range(16)] + [3600, 3600],
+            id="App Engine's defaults",
+        ),
+        pytest.param(
+            RetryParameters(min_backoff_seconds=10, max_backoff_seconds=200, max_doublings=0),
+            [10, 20, 30, 40, 50],
+            id="linear from the first on",
+        ),
+        pytest.param(
+            RetryParameters(min_backoff_seconds=10, max_backoff_seconds=300, max_doublings=3),
+            [10, 20, 40, 80, 160, 240, 300, 300],
+            id="doubled, then linear (Google's example)",
+        ),
+        pytest.param(
+            RetryParameters(min_backoff_seconds=5, max_backoff_seconds=7),
+            [5, 7, 7],
+            id="the maximum between two doublings",
+        ),
+        pytest.param(RetryParameters(max_backoff_seconds=0.05), [0.05, 0.05], id="only a maximum"),
+        pytest.param(RetryParameters(min_backoff_seconds=7200), [3600], id="more than the default"),
+        pytest.param(
+            RetryParameters(max_backoff_seconds=900 * 86_400, min_backoff_seconds=30 * 86_400),
+            [30 * 86_400, 60 * 86_400],
+            id="longer than any lease",
+        ),
+        pytest.param(RetryParameters(min_backoff_seconds=0), [0, 0, 0], id="no pause"),
+    ],
+)
+def test_the_sequence_of_pauses(retry: RetryParameters, pauses: list[float]) -> None:
+    """The pause doubles, then grows by the last pause, up to the maximum."""
+    found = [backoff_seconds(n, retry) for n in range(1, len(pauses) + 1)]
+
+    assert found == pytest.approx(pauses)
+
+
+@given(
+    failures=st.integers(1, 10**9),
+    shortest=st.floats(0, 1e9),
+    longest=st.floats(0, 1e9),
+    doublings=st.integers(0, 2**62),
+)
+def test_pauses_never_exceed_the_maximum(
+    failures: int, shortest: float, longest: float, doublings: int
+) -> None:
+    """No numbers of a queue.yaml overflow; the pause is at most the maximum and never shrinks."""
+    retry = RetryParameters(
+        min_backoff_seconds=shortest, max_backoff_seconds=longest, max_doublings=doublings
+    )
+
+    pause = backoff_seconds(failures, retry)
+
+    assert 0 <= pause <= longest
+    assert pause <= backoff_seconds(failures + 1, retry)
+
+
+@pytest.mark.parametrize(
+    ("retry_limit", "age_limit", "failures", "age", "expected"),
+    [
+        (None, None, 10**6, 10**9, True),
+        (0, None, 1, 0, False),
+        (7, None, 7, 10**9, True),
+        (7, None, 8, 0, False),
+        (None, 60, 10**6, 60, True),
+        (None, 60, 1, 60.000001, False),
+        (7, 172_800, 8, 172_800, True),
+        (7, 172_800, 7, 172_801, True),
+        (7, 172_800, 8, 172_801, False),
+    ],
+)
+def test_limits(
+    retry_limit: int | None,
+    age_limit: int | None,
+    failures: int,
+    age: float,
+    expected: bool,  # noqa: FBT001
+) -> None:
+    """A retry limit counts retries, not attempts; with both limits, both must be passed."""
+    retry = RetryParameters(task_retry_limit=retry_limit, task_age_limit_seconds=age_limit)
+
+    assert may_retry(failures, age, retry) is expected
+
+
+def test_a_tasks_own_parameters_replace_those_of_the_queue() -> None:
+    """What a task's own do not set is App Engine's default, not the queue's value."""
+    of_queue = RetryParameters(task_retry_limit=3, min_backoff_seconds=10)
+    own = RetryParameters(max_doublings=1)
+    settings = QueueSettings(name="web", retry_parameters=of_queue)
+
+    assert retry_of(task(), settings) is of_queue
+    assert retry_of(task(HttpRequest("/", retry=own)), settings) is own
+    assert retry_of(task(), SETTINGS) == RetryParameters()
+    assert retry_of(task(HttpRequest("/", retry=RetryParameters())), settings) == RetryParameters()
+
+
+def test_a_pull_task_has_no_attempts() -> None:
+    """Passing one is an error that names it."""
+    with pytest.raises(InvalidTaskError, match=r'^task "t" of queue "web" is a pull task$'):
+        retry_of(task()._replace(push=None), SETTINGS)
+
+
+def test_start() -> None:
+    """An attempt keeps when the first one started, and for when this one was scheduled."""
+    first = start(task(), 9 * SECOND)
+    second = start(task(attempts=first)._replace(eta_usec=20 * SECOND), 21 * SECOND)
+
+    assert first == Attempts(
+        first_usec=9 * SECOND, schedule_usec=7 * SECOND, dispatched_usec=9 * SECOND
+    )
+    assert second == Attempts(
+        first_usec=9 * SECOND, schedule_usec=20 * SECOND, dispatched_usec=21 * SECOND
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (199, AttemptOutcome.WILL_RETRY),
+        (200, AttemptOutcome.SUCCEEDED),
+        (299, AttemptOutcome.SUCCEEDED),
+        (302, AttemptOutcome.WILL_RETRY),
+        (404, AttemptOutcome.WILL_RETRY),
+        (503, AttemptOutcome.WILL_RETRY),
+        (None, AttemptOutcome.WILL_RETRY),
+    ],
+)
+def test_only_2xx_is_a_success(status: int | None, outcome: AttemptOutcome) -> None:
+    """Every other status, and no response, is a failure that is retried; redirects too."""
+    ended = conclude(task(), status, settings=SETTINGS, now_usec=0)
+
+    assert ended.outcome is outcome
+    assert ended.backoff_seconds == (0 if outcome is AttemptOutcome.SUCCEEDED else 0.1)
+
+
+@pytest.mark.parametrize(
+    ("url", "status", "executions", "responses"),
+    [
+        ("/mail", 503, 1, 1),
+        ("/mail", 500, 1, 1),
+        ("/mail", 404, 1, 1),
+        ("/mail", None, 0, 0),
+        ("https://a.example", 503, 0, 1),
+        ("https://a.example", 500, 0, 1),
+        ("https://a.example", 404, 1, 1),
+        ("https://a.example", 429, 1, 1),
+        ("https://a.example", 302, 1, 1),
+        ("https://a.example", None, 0, 0),
+    ],
+)
+def test_what_counts_as_an_execution(
+    url: str, status: int | None, executions: int, responses: int
+) -> None:
+    """Of App Engine every response counts, of HTTP targets none with 500 or 503."""
+    attempts = conclude(task(HttpRequest(url)), status, settings=SETTINGS, now_usec=0).attempts
+
+    assert (attempts.executions, attempts.responses) == (executions, responses)
+
+
+def test_what_a_failed_attempt_leaves_behind() -> None:
+    """Its number, status and reason, and when it ended."""
+    attempts = Attempts(finished=1, responses=1, executions=1, first_usec=0, status=500)
+
+    ended = conclude(
+        task(attempts=attempts, retry_count=3),
+        None,
+        settings=SETTINGS,
+        now_usec=SECOND,
+        reason="timeout",
+    )
+
+    assert ended.attempts == attempts._replace(
+        finished=3, ended_usec=SECOND, status=0, reason="timeout"
+    )
+    assert ended.backoff_seconds == pytest.approx(0.4)
+
+
+def test_the_end_of_all_retries() -> None:
+    """The age counts from the start of the first attempt to the end of this one."""
+    limits = RetryParameters(task_retry_limit=1, task_age_limit_seconds=60)
+    settings = QueueSettings(name="web", retry_parameters=limits)
+    last = task(attempts=Attempts(finished=1, first_usec=5 * SECOND), retry_count=2)
+
+    in_time = conclude(last, 500, settings=settings, now_usec=65 * SECOND)
+    too_late = conclude(last, 500, settings=settings, now_usec=65 * SECOND + 1)
+
+    assert in_time.outcome is AttemptOutcome.WILL_RETRY
+    assert too_late.outcome is AttemptOutcome.EXHAUSTED
+    assert (too_late.backoff_seconds, too_late.attempts.status) == (0, 500)
