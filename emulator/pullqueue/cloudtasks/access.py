@@ -14,8 +14,10 @@ from pullqueue.api.auth import Right, grants
 from pullqueue.cloudtasks.calls import Call
 from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import Message, message_class
-from pullqueue.config.model import AclEntry
+from pullqueue.config.model import AclEntry, QueueConfig, QueueSettings
+from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
+from pullqueue.engine.queue_view import QueueState
 
 AUDIENCE: Final = "https://cloudtasks.googleapis.com/"
 """What Google's clients name in the tokens that they sign themselves."""
@@ -48,8 +50,23 @@ def check_permission(queue: Queue, caller: str | None, permission: str) -> None:
         raise StatusError(
             "PERMISSION_DENIED",
             f'"{caller}" has no permission {_PREFIX}{permission} on queue "{queue.name}": add it '
-            f"as {right} to the queue's acl in queue.yaml, or call SetIamPolicy",
+            f"as {right} to the queue's acl in queue.yaml, or let one of its users call "
+            "SetIamPolicy",
         )
+
+
+def changed_queues(emulator: Emulator, config: QueueConfig) -> list[Queue]:
+    """Return the queues that another configuration would change, disable or resume."""
+    if config.total_storage_limit_bytes != emulator.config.total_storage_limit_bytes:
+        return emulator.queues
+    listed = config.by_name()
+    return [queue for queue in emulator.queues if _is_changed(queue, listed.get(queue.name))]
+
+
+def _is_changed(queue: Queue, settings: QueueSettings | None) -> bool:
+    if settings is None:
+        return not queue.created and queue.state is not QueueState.DISABLED
+    return settings != queue.settings or queue.state is not QueueState.RUNNING
 
 
 def get_iam_policy(call: Call) -> Message:

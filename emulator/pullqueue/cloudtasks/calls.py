@@ -70,6 +70,8 @@ class Call(NamedTuple):
     state: ServerState
     caller: str | None
     """The e-mail address of who calls; None where access is not restricted."""
+    permission: str = ""
+    """What the caller needs on the queues that the call changes; see `Method.permission`."""
 
     @property
     def emulator(self) -> Emulator:

@@ -44,7 +44,12 @@ class Method(NamedTuple):
     body: str = ""
     """What the HTTP body holds: `*` for the whole request, a field of it, or nothing."""
     permission: str = ""
-    """What callers need on the queue where access is restricted; empty: to be authenticated."""
+    """What callers need on the queue where access is restricted; empty: to be authenticated.
+
+    Where the request names no queue they need it on each queue that the call changes.
+    """
+    creates: bool = False
+    """Whether a queue that does not exist is created, for which no permission is needed."""
     service: str = SERVICE
 
     @property
@@ -82,15 +87,17 @@ METHODS: Final = (
     Method("ListQueues", "GET", "parent", LOCATION, "/queues"),
     Method("GetQueue", "GET", "name", QUEUE, "", "", "queues.get"),
     Method("CreateQueue", "POST", "parent", LOCATION, "/queues", "queue"),
-    Method("UpdateQueue", "PATCH", "queue.name", QUEUE, "", "queue"),
+    Method("UpdateQueue", "PATCH", "queue.name", QUEUE, "", "queue", "queues.update", creates=True),
     Method("DeleteQueue", "DELETE", "name", QUEUE, "", "", "queues.delete"),
     Method("PurgeQueue", "POST", "name", QUEUE, ":purge", "*", "queues.purge"),
     Method("PauseQueue", "POST", "name", QUEUE, ":pause", "*", "queues.pause"),
     Method("ResumeQueue", "POST", "name", QUEUE, ":resume", "*", "queues.resume"),
     Method("GetIamPolicy", "POST", "resource", QUEUE, ":getIamPolicy", "*", "queues.getIamPolicy"),
-    Method("SetIamPolicy", "POST", "resource", QUEUE, ":setIamPolicy", "*"),
+    Method("SetIamPolicy", "POST", "resource", QUEUE, ":setIamPolicy", "*", "queues.setIamPolicy"),
     Method("TestIamPermissions", "POST", "resource", QUEUE, ":testIamPermissions", "*"),
-    Method("UploadQueueYaml", "POST", "app_id", "", "api/queue/update", "http_body"),
+    Method(
+        "UploadQueueYaml", "POST", "app_id", "", "api/queue/update", "http_body", "queues.update"
+    ),
     Method("ListTasks", "GET", "parent", QUEUE, "/tasks", "", "tasks.list"),
     Method("GetTask", "GET", "name", TASK, "", "", "tasks.get"),
     Method("CreateTask", "POST", "parent", QUEUE, "/tasks", "*", "tasks.create"),
@@ -103,7 +110,10 @@ METHODS: Final = (
     Method("ListLocations", "GET", "name", PROJECT, "/locations", service=LOCATIONS_SERVICE),
     Method("GetLocation", "GET", "name", LOCATION, service=LOCATIONS_SERVICE),
 )
-"""Whoever is authenticated can call the methods without a permission: no acl is about them."""
+"""Whoever is authenticated can call the methods without a permission: no acl is about them.
+
+Who creates a queue is its `user_email`; so CreateQueue grants no rights on an existing one.
+"""
 
 UNIMPLEMENTED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {

@@ -11,7 +11,7 @@ from typing import Any, Final
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue import config as queue_yaml
-from pullqueue.cloudtasks.access import check_permission
+from pullqueue.cloudtasks.access import changed_queues, check_permission
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import (
@@ -27,7 +27,7 @@ from pullqueue.cloudtasks.messages import (
     whole_seconds,
 )
 from pullqueue.cloudtasks.methods import QUEUE
-from pullqueue.config.model import QueueMode, QueueSettings, Rate, RetryParameters
+from pullqueue.config.model import AclEntry, QueueMode, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.queue_view import QueueState
 from pullqueue.errors import InvalidQueueConfigError, UnknownQueueError
@@ -91,7 +91,6 @@ def update_queue(call: Call) -> Message:
         queue = call.queue
     except UnknownQueueError:
         return _created(call, call.name)
-    check_permission(queue, call.caller, "queues.update")
     message = request.queue
     if paths:
         message = _queue_message(call, queue)
@@ -126,6 +125,8 @@ def upload_queue_yaml(call: Call) -> Message:
         config = queue_yaml.loads(call.request.http_body.data, **profile)
     except InvalidQueueConfigError as error:
         raise invalid(str(error)) from None
+    for queue in changed_queues(call.emulator, config):
+        check_permission(queue, call.caller, call.permission)
     call.emulator.reconfigure(config)
     return Empty()
 
@@ -185,7 +186,8 @@ def _created(call: Call, name: ResourceName) -> Message:
         raise invalid(
             "the queue has no pull_target or app_engine_http_target: set one", field="queue"
         )
-    settings = _settings(message, QueueSettings(name=name.queue, mode=mode))
+    acl = (AclEntry(user_email=call.caller),) if call.caller else None
+    settings = _settings(message, QueueSettings(name=name.queue, mode=mode, acl=acl))
     return _queue_message(call._replace(name=name), call.emulator.create_queue(settings))
 
 

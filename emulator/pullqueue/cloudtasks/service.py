@@ -14,7 +14,7 @@ from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import METHODS, Method
-from pullqueue.errors import PullQueueError
+from pullqueue.errors import PullQueueError, UnknownQueueError
 
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
@@ -64,15 +64,24 @@ class Service:
         """
         try:
             name = self._resource(method, request)
-            call = Call(request=request, name=name, state=self._state, caller=caller)
-            if method.permission:
-                access.check_permission(call.queue, caller, method.permission)
+            call = Call(request, name, self._state, caller, method.permission)
+            if method.permission and name.queue:
+                self._check_permission(call, method)
             return _FUNCTIONS[method.name](call)
         except PullQueueError as error:
             raise status_error_of(error) from error
         except Exception as error:
             _log.error("%s failed through a fault of the emulator", method.name, exc_info=error)
             raise StatusError("INTERNAL", "the emulator failed: see its log") from error
+
+    def _check_permission(self, call: Call, method: Method) -> None:
+        try:
+            queue = call.queue
+        except UnknownQueueError:
+            if method.creates:
+                return
+            raise
+        access.check_permission(queue, call.caller, call.permission)
 
     def _resource(self, method: Method, request: Message) -> ResourceName:
         text = method.resource_of(request)

@@ -6,7 +6,7 @@ A key that the file does not set is None.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 
 from pullqueue.tasks import RetryParameters
@@ -21,6 +21,8 @@ __all__ = [
     "RetryParameters",
 ]
 
+_DEFAULT_QUEUE = "default"
+"""Every app has it, whether or not queue.yaml lists it; it is a push queue."""
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -82,9 +84,9 @@ class QueueSettings:
     """How old a task can become; queue.yaml cannot set it."""
     tombstone_seconds: int | None = None
     """How long the name of a deleted task is reserved; queue.yaml cannot set it."""
-    line: int = 0
+    line: int = field(default=0, compare=False)
     """Where the entry begins in the file (1-based); 0 for a queue that is in no file."""
-    column: int = 0
+    column: int = field(default=0, compare=False)
     """The column of that place (1-based, in code points)."""
 
     @property
@@ -125,3 +127,10 @@ class QueueConfig:
     """Whether there is a queue `default` even if none of `queues` has that name."""
     file: str = "queue.yaml"
     """Where the configuration was read from, for messages."""
+
+    def by_name(self) -> dict[str, QueueSettings]:
+        """Return the settings of each queue, those of `default` included if there is one."""
+        settings = {each.name: each for each in self.queues}
+        if self.default_queue:
+            settings.setdefault(_DEFAULT_QUEUE, QueueSettings(name=_DEFAULT_QUEUE))
+        return settings

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from pullqueue import config as queue_yaml
-from pullqueue.config.model import QueueConfig, QueueSettings
+from pullqueue.config.model import QueueConfig
 from pullqueue.control.models import Model
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, PullQueueError
@@ -109,13 +108,9 @@ class ConfigFile:
 
 
 def _changes(before: QueueConfig, after: QueueConfig) -> Changes:
-    old, new = _by_name(before), _by_name(after)
+    old, new = ({each.name: each for each in config.queues} for config in (before, after))
     return Changes(
         added=[name for name in new if name not in old],
         changed=[name for name in new if name in old and new[name] != old[name]],
         removed=[name for name in old if name not in new],
     )
-
-
-def _by_name(config: QueueConfig) -> dict[str, QueueSettings]:
-    return {settings.name: replace(settings, line=0, column=0) for settings in config.queues}

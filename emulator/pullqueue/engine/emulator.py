@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __tracebackhide__ = is_expected_error
 
-_DEFAULT_QUEUE = "default"
-"""Every app has it, whether or not queue.yaml says so; it is a push queue."""
 _NAMES_LISTED = 10
 """How many names the message about an unknown queue has at most."""
 
@@ -275,11 +273,7 @@ class Emulator:
         return max(_present(queue.last_lease_end() for queue in self.queues), default=None)
 
     def _configure(self, config: QueueConfig, *, resume: bool) -> None:
-        from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
-
-        listed = {settings.name: settings for settings in config.queues}
-        if config.default_queue:
-            listed.setdefault(_DEFAULT_QUEUE, QueueSettings(name=_DEFAULT_QUEUE))
+        listed = config.by_name()
         with self._lock:
             records = self._store.queue_records()
             self._config, self._listed = config, listed

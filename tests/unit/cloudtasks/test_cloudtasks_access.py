@@ -29,12 +29,18 @@ queue:
   mode: pull
 """
 CLOSED = f"{LOCATION}/queues/closed"
+LOCATION_METHODS = {"ListLocations", "GetLocation"}
 MADE = f"{LOCATION}/queues/made"
 WORKER, WRITER, OTHER = "worker@example.com", "writer@example.com", "other@example.com"
 PLATFORM = frozenset({"https://www.googleapis.com/auth/cloud-platform"})
+BINDINGS = [{"role": "roles/cloudtasks.admin", "members": [f"user:{OTHER}"]}]
 NO_POLICY = b64encode(b"\x00\x20\x01").decode()
 
 CallAs = Callable[[str | None], Call]
+
+
+def _uploaded(text: str) -> dict[str, str]:
+    return {"data": b64encode(text.encode()).decode()}
 
 
 @pytest.fixture
@@ -95,14 +101,20 @@ class TestAccess:
         call = call_as(WRITER)
         task = call("CreateTask", parent=PULL, task={}, responseView="FULL")
 
+        free = {method.name for method in METHODS if not method.permission}
+        assert free == {"CreateQueue", "ListQueues", "TestIamPermissions", *LOCATION_METHODS}
         for method in METHODS:
             if not method.permission or method.name == "CreateTask":
                 continue
-            fields = {method.field: PULL if method.resource.endswith("<queue>") else task["name"]}
-            with refused("PERMISSION_DENIED", f"no permission cloudtasks.{method.permission} on "):
+            name = task["name"] if method.resource.endswith("<task>") else PULL
+            fields: dict[str, Any] = {method.field: name}
+            if method.name == "UpdateQueue":
+                fields = {"queue": {"name": PULL}}
+            elif method.name == "UploadQueueYaml":
+                fields = {"appId": "app", "httpBody": _uploaded("queue: []")}
+            permission = f"cloudtasks.{method.permission}"
+            with refused("PERMISSION_DENIED", f'no permission {permission} on queue "pull"'):
                 call(method.name, **fields)
-        with refused("PERMISSION_DENIED", "no permission cloudtasks.queues.update on "):
-            call("UpdateQueue", queue={"name": PULL})
 
     def test_somebody_else(self, call_as: CallAs) -> None:
         """May do nothing with the queue, not even create tasks."""
@@ -112,14 +124,77 @@ class TestAccess:
             call_as(WORKER)("GetQueue", name=CLOSED)
 
     def test_what_no_acl_is_about(self, call_as: CallAs) -> None:
-        """Whoever has a token may list and create queues, and upload a queue.yaml."""
+        """Whoever has a token may list queues and locations, and create queues."""
         call = call_as(OTHER)
 
         assert len(call("ListQueues", parent=LOCATION)["queues"]) == 3
+        assert call("GetLocation", name=LOCATION)["locationId"] == "us-central1"
         call("UpdateQueue", queue={"name": MADE, "pullTarget": {}})
-        call("CreateQueue", parent=LOCATION, queue={"name": f"{MADE}2", "pullTarget": {}})
-        body = {"data": b64encode(QUEUE_YAML.encode()).decode()}
-        assert call("UploadQueueYaml", appId="app", httpBody=body) == {}
+
+    @pytest.mark.parametrize("method", ["CreateQueue", "UpdateQueue"])
+    def test_the_creator_of_a_queue(self, call_as: CallAs, method: str) -> None:
+        """Has all permissions on it, until its policy says otherwise, and nobody else has any."""
+        queue = {"name": MADE, "pullTarget": {}}
+        location = {"parent": LOCATION} if method == "CreateQueue" else {}
+        call_as(OTHER)(method, queue=queue, **location)
+
+        with refused("PERMISSION_DENIED"):
+            call_as(WORKER)("PauseQueue", name=MADE)
+        with refused("PERMISSION_DENIED"):
+            call_as(WORKER)("UpdateQueue", queue=queue)
+        assert call_as(OTHER)("GetIamPolicy", resource=MADE)["bindings"] == BINDINGS
+        assert call_as(OTHER)("DeleteQueue", name=MADE) == {}
+
+    @pytest.mark.parametrize("method", ["CreateQueue", "UpdateQueue"])
+    def test_creating_a_queue_of_somebody_else(
+        self, call_as: CallAs, emulator: Emulator, method: str
+    ) -> None:
+        """Neither an existing queue nor the name of one just deleted becomes the caller's."""
+        location = {"parent": LOCATION} if method == "CreateQueue" else {}
+        for expected in ("PERMISSION_DENIED|ALREADY_EXISTS", "ALREADY_EXISTS"):
+            with refused(f"({expected})"):
+                call_as(WRITER)(method, queue={"name": PULL, "pullTarget": {}}, **location)
+            if "pull" in [queue.name for queue in emulator.queues]:
+                call_as(WORKER)("DeleteQueue", name=PULL)
+
+    @pytest.mark.parametrize(
+        ("text", "denied"),
+        [
+            (QUEUE_YAML, ""),
+            (f"{QUEUE_YAML}- name: another\n  mode: pull\n", ""),
+            (QUEUE_YAML.replace(WRITER, OTHER), ""),
+            (QUEUE_YAML.replace("- name: closed\n  mode: pull\n", ""), "closed"),
+            (f"{QUEUE_YAML}  acl:\n  - user_email: {WORKER}\n", "closed"),
+            (f"{QUEUE_YAML}- name: made\n  mode: pull\n", "made"),
+            (f"{QUEUE_YAML}- name: default\n  rate: 1/s\n", "default"),
+            (f"total_storage_limit: 1M\n{QUEUE_YAML}", "closed"),
+        ],
+    )
+    def test_an_upload(self, call_as: CallAs, emulator: Emulator, text: str, denied: str) -> None:
+        """It needs the permission to update each queue that it changes; otherwise nothing does."""
+        queue = {"name": MADE, "pullTarget": {}}
+        call_as(OTHER)("CreateQueue", parent=LOCATION, queue=queue)
+        before = emulator.config
+
+        if not denied:
+            assert call_as(WORKER)("UploadQueueYaml", appId="app", httpBody=_uploaded(text)) == {}
+            assert emulator.config != before or text == QUEUE_YAML
+        else:
+            with refused("PERMISSION_DENIED", f'cloudtasks.queues.update on queue "{denied}"'):
+                call_as(WORKER)("UploadQueueYaml", appId="app", httpBody=_uploaded(text))
+            assert emulator.config is before
+
+    def test_an_upload_of_the_same_file(self, call_as: CallAs) -> None:
+        """It needs the permission where it undoes a policy or a pause."""
+        body = _uploaded(QUEUE_YAML)
+        assert call_as(OTHER)("UploadQueueYaml", appId="app", httpBody=body) == {}
+        call_as(WORKER)("PauseQueue", name=PULL)
+        with refused("PERMISSION_DENIED"):
+            call_as(OTHER)("UploadQueueYaml", appId="app", httpBody=body)
+        assert call_as(WORKER)("UploadQueueYaml", appId="app", httpBody=body) == {}
+        call_as(WORKER)("SetIamPolicy", resource=PULL, policy={"bindings": BINDINGS})
+        with refused("PERMISSION_DENIED"):
+            call_as(WRITER)("UploadQueueYaml", appId="app", httpBody=body)
 
     def test_an_unknown_queue(self, call_as: CallAs) -> None:
         """It is not found, as over v1beta2."""
@@ -215,7 +290,7 @@ class TestPolicies:
             {"role": "roles/cloudtasks.enqueuer", "members": [f"user:{OTHER}"]},
         ]
 
-        policy = call_as(OTHER)("SetIamPolicy", resource=PULL, policy={"bindings": bindings})
+        policy = call_as(WORKER)("SetIamPolicy", resource=PULL, policy={"bindings": bindings})
 
         assert policy == call_as(robot)("GetIamPolicy", resource=PULL)
         assert policy["bindings"] == bindings
@@ -226,18 +301,16 @@ class TestPolicies:
         call_as(WORKER)("ListTasks", parent=PULL)
 
     def test_a_queue_made_at_run_time(self, call_as: CallAs, emulator: Emulator) -> None:
-        """It has no policy; a deployment leaves the one that is set."""
+        """A deployment leaves its policy; without one, nobody has a permission any more."""
         call = call_as(WORKER)
         call("CreateQueue", parent=LOCATION, queue={"name": MADE, "pullTarget": {}})
-        bindings = [{"role": "roles/cloudtasks.admin", "members": [f"user:{WORKER}"]}]
-        with refused("PERMISSION_DENIED", "in queue.yaml, or call SetIamPolicy"):
-            call("GetIamPolicy", resource=MADE)
-        call("SetIamPolicy", resource=MADE, policy={"bindings": bindings})
+        call("SetIamPolicy", resource=MADE, policy={"bindings": BINDINGS})
         emulator.reconfigure(emulator.config)
 
-        assert call("GetIamPolicy", resource=MADE)["bindings"] == bindings
-        cleared = call("SetIamPolicy", resource=MADE, policy={})
-        assert cleared == {"etag": NO_POLICY}
+        assert call_as(OTHER)("GetIamPolicy", resource=MADE)["bindings"] == BINDINGS
+        assert call_as(OTHER)("SetIamPolicy", resource=MADE, policy={}) == {"etag": NO_POLICY}
+        with refused("PERMISSION_DENIED", "as user_email to the queue's acl in queue.yaml"):
+            call_as(OTHER)("SetIamPolicy", resource=MADE, policy={"bindings": BINDINGS})
 
     def test_somebody_else_was_faster(self, call_as: CallAs) -> None:
         """A policy with another etag is not set."""
