@@ -37,22 +37,29 @@ class Right(Enum):
 
 
 class Authorizer:
-    """Accepts callers whose token is valid and whose e-mail address the queue's acl lists."""
+    """Accepts callers whose token is valid and whose e-mail address the queue's acl lists.
+
+    Where the acl is not enforced, it accepts any caller, who then has no token.
+    """
 
     def __init__(
         self,
         tokens: Tokens,
         *,
+        enforced: bool = True,
         scopes: frozenset[str] = ACCEPTED_SCOPES,
         audience: str | None = None,
     ) -> None:
         """Accept tokens for one of some scopes, and for an audience those that callers sign."""
         self._tokens = tokens
+        self._enforced = enforced
         self._scopes = scopes
         self._audience = audience
 
-    def identify(self, request: Request, parameters: Parameters) -> Token:
+    def identify(self, request: Request, parameters: Parameters) -> Token | None:
         """Authenticate a request; the log of requests finds the e-mail address in `flask.g`."""
+        if not self._enforced:
+            return None
         token = self._tokens.find(text := _token_text(request, parameters))
         g.caller = token.email if token else None
         return self.authenticate(text)
@@ -90,9 +97,9 @@ class Authorizer:
             )
         return token
 
-    def check(self, token: Token, queue: Queue, right: Right) -> None:
+    def check(self, token: Token | None, queue: Queue, right: Right) -> None:
         """Check that the acl of a queue grants a right to the holder of a token (403)."""
-        if not grants(queue, token.email, right):
+        if token is not None and not grants(queue, token.email, right):
             explanation = (
                 f'"{token.email}" is not a {right.value} in the acl of queue "{queue.name}": add '
                 "it there in queue.yaml"

@@ -18,6 +18,7 @@ from pullqueue.api import bodies
 from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import BAD_BATCH, NOT_FOUND
+from pullqueue.api.served import KEY
 from pullqueue.config.text import shorten
 from pullqueue.limits import KIB, MIB
 
@@ -130,7 +131,7 @@ def _environ(verb: str, target: str, headers: dict[str, str], body: bytes) -> WS
     kept = {
         name: value
         for name, value in request.environ.items()
-        if name.startswith(("wsgi.", "SERVER_", "REMOTE_")) or name == "HTTP_HOST"
+        if name.startswith(("wsgi.", "SERVER_", "REMOTE_")) or name in ("HTTP_HOST", KEY)
     }
     named = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
     return {

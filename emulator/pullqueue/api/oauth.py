@@ -7,48 +7,51 @@ from flask import Blueprint, Response, request
 from pullqueue.api import bodies
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.parameters import Parameters
+from pullqueue.api.served import served
 from pullqueue.api.tokens import GrantError, Tokens
 from pullqueue.clock import USEC_PER_SECOND
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
-def blueprint(tokens: Tokens) -> Blueprint:
-    """Return the routes that issue and describe tokens."""
-    oauth = Blueprint("oauth", __name__)
+blueprint = Blueprint("oauth", __name__)
 
-    @oauth.post("/token")
-    def token() -> Response:
-        parameters = _parameters()
-        if parameters.text("grant_type") != _JWT_BEARER:
-            message = f"grant_type must be {_JWT_BEARER}"
-            raise GrantError(message, code="unsupported_grant_type")
-        return _response(tokens.response(tokens.grant(parameters.text("assertion") or "")))
 
-    @oauth.route("/tokeninfo", methods=["GET", "POST"])
-    def tokeninfo() -> Response:
-        found = tokens.find(_parameters().text("access_token") or "")
-        if found is None:
-            raise GrantError("Invalid Value", code="invalid_token")
-        return _response(
-            {
-                "azp": found.email,
-                "aud": found.email,
-                "scope": " ".join(sorted(found.scopes)),
-                "exp": str(found.expires_usec // USEC_PER_SECOND),
-                "expires_in": str(tokens.seconds_left(found)),
-                "email": found.email,
-                "email_verified": "true",
-                "access_type": "offline",
-            }
-        )
+@blueprint.post("/token")
+def issue_token() -> Response:
+    """Issue a token to whoever has signed a request for it."""
+    tokens, parameters = served(Tokens), _parameters()
+    if parameters.text("grant_type") != _JWT_BEARER:
+        message = f"grant_type must be {_JWT_BEARER}"
+        raise GrantError(message, code="unsupported_grant_type")
+    return _response(tokens.response(tokens.grant(parameters.text("assertion") or "")))
 
-    @oauth.errorhandler(GrantError)
-    def refuse(error: GrantError) -> Response:
-        """Return the error as OAuth has it (RFC 6749, section 5.2), which is not the envelope."""
-        return _response({"error": error.code, "error_description": str(error)}, 400)
 
-    return oauth
+@blueprint.route("/tokeninfo", methods=["GET", "POST"])
+def describe_token() -> Response:
+    """Return whose token it is, what it is for, and how long it is valid."""
+    tokens = served(Tokens)
+    found = tokens.find(_parameters().text("access_token") or "")
+    if found is None:
+        raise GrantError("Invalid Value", code="invalid_token")
+    return _response(
+        {
+            "azp": found.email,
+            "aud": found.email,
+            "scope": " ".join(sorted(found.scopes)),
+            "exp": str(found.expires_usec // USEC_PER_SECOND),
+            "expires_in": str(tokens.seconds_left(found)),
+            "email": found.email,
+            "email_verified": "true",
+            "access_type": "offline",
+        }
+    )
+
+
+@blueprint.errorhandler(GrantError)
+def refuse(error: GrantError) -> Response:
+    """Return the error as OAuth has it (RFC 6749, section 5.2), which is not the envelope."""
+    return _response({"error": error.code, "error_description": str(error)}, 400)
 
 
 def _parameters() -> Parameters:

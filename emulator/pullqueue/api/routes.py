@@ -12,6 +12,7 @@ from pullqueue.api.auth import Authorizer, Right
 from pullqueue.api.handlers import RequestContext, Result
 from pullqueue.api.parameters import Parameters
 from pullqueue.api.resources import Project
+from pullqueue.api.served import served
 from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
@@ -55,15 +56,15 @@ ROUTES: Final[Mapping[str, tuple[Route, ...]]] = {
 """The routes of each version."""
 
 
-def blueprint(emulator: Emulator, authorizer: Authorizer | None) -> Blueprint:
-    """Return the routes of the API on an emulator; without an authorizer, anybody may call them."""
+def blueprint() -> Blueprint:
+    """Return the routes of the API."""
     api = Blueprint("api", __name__, url_prefix="/taskqueue")
     for version, routes in ROUTES.items():
         for route in routes:
             api.add_url_rule(
                 f"/{version}/projects/{flask_rule(route.path)}",
                 endpoint=f"{version}_{route.method_id.replace('.', '_')}",
-                view_func=_view(emulator, authorizer, version, route),
+                view_func=_view(version, route),
                 methods=[route.verb],
             )
     return api
@@ -74,14 +75,13 @@ def flask_rule(path: str) -> str:
     return path.replace("{", "<").replace("}", ">")
 
 
-def _view(
-    emulator: Emulator, authorizer: Authorizer | None, version: str, route: Route
-) -> Callable[..., Response]:
+def _view(version: str, route: Route) -> Callable[..., Response]:
     known = fields.known_fields(version, route.method_id)
     # The older version has fewer fields, and its responses are cut down to them.
     default = known if version == "v1beta1" else {}
 
     def view(project: str, taskqueue: str, task: str = "") -> Response:
+        emulator, authorizer = served(Emulator), served(Authorizer)
         g.logged = {"method": route.method_id, "queue": taskqueue}
         body = bodies.read(request)
         parameters = Parameters(request.query_string, bodies.as_form(request, body))
@@ -89,7 +89,7 @@ def _view(
         indented = parameters.boolean("prettyPrint", default=True)
         selector = parameters.text("fields")
         mask = fields.parse_mask(selector, known) if selector and known else default
-        token = authorizer.identify(request, parameters) if authorizer else None
+        token = authorizer.identify(request, parameters)
         context = RequestContext(
             emulator=emulator,
             version=version,
@@ -100,8 +100,7 @@ def _view(
             request=request,
             data=body,
         )
-        if authorizer and token:
-            authorizer.check(token, context.queue, route.right)
+        authorizer.check(token, context.queue, route.right)
         return _response(route.handle(context), mask, indented=indented)
 
     return view

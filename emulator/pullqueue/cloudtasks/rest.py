@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial, reduce
+from functools import cache, cached_property, partial, reduce
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from pullqueue.api.auth import bearer_text
 from pullqueue.api.discovery import Api, document_in
 from pullqueue.api.encoding import JSON_TYPE, encode
 from pullqueue.api.errors import ApiError
+from pullqueue.api.served import served
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
 from pullqueue.cloudtasks.methods import (
     METHODS,
@@ -57,22 +58,26 @@ class _HttpBody(msgspec.Struct):
     data: bytes
 
 
-def lazy_service(state: ServerState, *, acl: bool = False) -> Callable[[], Service]:
-    """Return what returns the service on the emulator of a server, imported when first called.
+class CloudTasks:
+    """The service on the emulator of a server, imported when it is first called."""
 
-    With `acl`, its callers need a token. It raises StatusError (UNIMPLEMENTED) if the extra is not
-    installed.
-    """
+    def __init__(self, state: ServerState, *, acl: bool = False) -> None:
+        """With `acl`, callers need a token."""
+        self._state = state
+        self._acl = acl
 
-    @cache
-    def service() -> Service:
+    @cached_property
+    def service(self) -> Service:
+        """The service.
+
+        Raises:
+            StatusError: UNIMPLEMENTED: the extra is not installed.
+        """
         try:
             from pullqueue.cloudtasks.service import Service  # noqa: PLC0415 - takes half a second
         except ModuleNotFoundError:
             raise StatusError("UNIMPLEMENTED", _MISSING_EXTRA) from None
-        return Service(state, acl=acl)
-
-    return service
+        return Service(self._state, acl=self._acl)
 
 
 API: Final = Api(
@@ -84,11 +89,11 @@ API: Final = Api(
 )
 
 
-def blueprint(service: Callable[[], Service]) -> Blueprint:
+def blueprint() -> Blueprint:
     """Return the routes of the service."""
     routes = Blueprint("cloudtasks", __name__)
     for method in METHODS:
-        view = _view(service, method)
+        view = _view(method)
         routes.add_url_rule(f"{PREFIX}/{method.path}", method.name, view, methods=[method.verb])
         if not method.resource:
             routes.add_url_rule(f"/{method.path}", method.name, view, methods=[method.verb])
@@ -100,21 +105,21 @@ def blueprint(service: Callable[[], Service]) -> Blueprint:
     return routes
 
 
-def _view(service: Callable[[], Service], method: Method) -> Callable[..., Response]:
+def _view(method: Method) -> Callable[..., Response]:
     # What follows a colon in a path is part of the pattern, so that all values are names.
     pattern = re.sub("<(.*?)>", r"{\1}", method.resource)
 
     def view(**parts: str) -> Response:
         g.logged = {"method": method.method_id, "queue": parts.get("queue", "")}
-        called = service()
+        service = served(CloudTasks).service
         token = request.args.get("access_token") or request.args.get("oauth_token")
-        g.caller = called.authenticate(
+        g.caller = service.authenticate(
             token or bearer_text(request.headers.get("Authorization", ""))
         )
         message = _message(method, pattern.format(**parts))
         # Before the call: one that is refused changes nothing.
         numbers, mask = _numbers_for_enums(), _response_mask(method)
-        response = called.call(method, message, caller=g.caller)
+        response = service.call(method, message, caller=g.caller)
         return _json(fields.apply_mask(_as_json(response, numbers=numbers), mask), 200)
 
     return view

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import MethodType
+from typing import Any
 
 from flask import Blueprint, Response, redirect
+from werkzeug.wrappers import Response as WerkzeugResponse
 
+from pullqueue.api.served import served
 from pullqueue.console.actions import Actions
 from pullqueue.console.formatting import FILTERS
 from pullqueue.console.forms import Notice, Notices, carry_out
@@ -28,6 +30,7 @@ _HEADERS = {
 }
 _QUEUE = "/queues/<queue>"
 _TASK = f"{_QUEUE}/tasks/<task>"
+_NOTICES = Notices()
 
 
 _PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
@@ -66,7 +69,7 @@ _ACTIONS: Sequence[tuple[str, Callable[..., Notice | str]]] = (
 )
 
 
-def blueprint(state: ServerState) -> Blueprint:
+def blueprint() -> Blueprint:
     """Return the pages and forms of the console."""
     console = Blueprint(
         "console",
@@ -75,21 +78,33 @@ def blueprint(state: ServerState) -> Blueprint:
         template_folder="templates",
         static_folder="static",
     )
-    notices = Notices()
-    pages, actions = Pages(state, notices), Actions(state)
     for path, page in _PAGES:
-        console.add_url_rule(path, view_func=MethodType(page, pages), methods=["GET"])
-    # As a form it has more tasks than fit into an address.
-    console.add_url_rule("/change/confirm", view_func=pages.confirm_change, methods=["POST"])
+        # As a form, the changes to confirm have more tasks than fit into an address.
+        verbs = ["GET", "POST"] if page is Pages.confirm_change else ["GET"]
+        console.add_url_rule(path, page.__name__, _page_view(page), methods=verbs)
     console.add_url_rule("/queues", view_func=lambda: redirect("/console/"))
     for path, action in _ACTIONS:
-        view = partial(carry_out, notices, MethodType(action, actions))
+        view = _action_view(action)
         console.add_url_rule(path, f"do_{action.__name__}", view, methods=["POST"])
-    console.register_error_handler(Exception, pages.refusal)
+    console.register_error_handler(Exception, _page_view(Pages.refusal))
     console.after_request(_secured)
     for filter_ in FILTERS:
         console.add_app_template_filter(filter_)
     return console
+
+
+def _page_view(page: Callable[..., Any]) -> Callable[..., Any]:
+    def view(*error: Exception, **path: str) -> Any:  # noqa: ANN401 - what the page returns
+        return page(Pages(served(ServerState), _NOTICES), *error, **path)
+
+    return view
+
+
+def _action_view(action: Callable[..., Notice | str]) -> Callable[..., WerkzeugResponse]:
+    def view(**path: str) -> WerkzeugResponse:
+        return carry_out(_NOTICES, MethodType(action, Actions(served(ServerState))), **path)
+
+    return view
 
 
 def _secured(response: Response) -> Response:

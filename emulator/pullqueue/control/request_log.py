@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
-from flask import Flask, Response, g, request
+from flask import Response, g, request
 
 from pullqueue.engine.emulator import Emulator
 
@@ -82,11 +82,6 @@ class RequestLog:
         """Duration of all of them together."""
         emulator.call_logs.append(self.record)
 
-    def register(self, app: Flask) -> None:
-        """Record every request of an application, except those of the emulator's own routes."""
-        app.before_request(_start_timing)
-        app.after_request(self._record_request)
-
     def record(
         self,
         *,
@@ -146,9 +141,10 @@ class RequestLog:
             self._requests.clear()
             return known
 
-    def _record_request(self, response: Response) -> Response:
+    def record_response(self, response: Response) -> None:
+        """Record the current request, unless it is to the emulator's own routes."""
         if _OWN_PATHS.fullmatch(request.path):
-            return response
+            return
         sent = g.get("response_body")
         if sent is None:
             sent = b"" if response.is_streamed else response.get_data()
@@ -165,10 +161,10 @@ class RequestLog:
             "body_bytes": None if "body" in g else g.get("zipped_bytes"),
         }
         self.record(**recorded | g.get("logged", {}))  # what the view knows better
-        return response
 
 
-def _start_timing() -> None:
+def start_timing() -> None:
+    """Measure the duration of the current request from now on."""
     g.started = perf_counter()
 
 

@@ -10,6 +10,7 @@ from flask import Blueprint, Response, request
 from pullqueue.api import bodies
 from pullqueue.api.encoding import JSON_TYPE, encode
 from pullqueue.api.errors import ApiError
+from pullqueue.api.served import served
 from pullqueue.control import PREFIX, history, metrics, openapi, queues, service, snapshots
 from pullqueue.control.operations import OPERATIONS, Operation, call
 from pullqueue.control.state import ServerState
@@ -22,14 +23,14 @@ SNAPSHOT_BYTES: Final = 512 * MIB
 """Body of a request that loads a snapshot."""
 
 
-def blueprint(state: ServerState) -> Blueprint:
+def blueprint() -> Blueprint:
     """Return the routes of the emulator's own."""
     control = Blueprint("control", __name__, url_prefix=PREFIX)
     for operation in OPERATIONS.values():
         control.add_url_rule(
             operation.path.replace("{", "<").replace("}", ">"),
             operation.id,
-            _view(state, operation),
+            _view(operation),
             methods=[operation.verb],
         )
     control.register_error_handler(PullQueueError, _refusal)
@@ -37,12 +38,13 @@ def blueprint(state: ServerState) -> Blueprint:
     return control
 
 
-def _view(state: ServerState, operation: Operation) -> Callable[..., Response]:
+def _view(operation: Operation) -> Callable[..., Response]:
     def view(**path: str) -> Response:
         if operation.body is snapshots.Snapshot:
             request.max_content_length = SNAPSHOT_BYTES
         body = bodies.read(request)
-        result = call(state, operation.id, path=path, query=request.args.to_dict(), body=body)
+        query = request.args.to_dict()
+        result = call(served(ServerState), operation.id, path=path, query=query, body=body)
         return _response(result, operation.content_type)
 
     return view

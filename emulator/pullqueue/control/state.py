@@ -39,7 +39,9 @@ class ServerState:
         self.emulator = emulator
         self.tokens = tokens or Tokens(emulator.clock)
         self.config_file = config_file
-        self.host_names = None if host_names is None else frozenset(host_names)
+        self.host_names = (
+            None if host_names is None else frozenset(name.lower() for name in host_names)
+        )
         self.requests = RequestLog(emulator)
         self.depths = DepthHistory(emulator)
         self.faults = FaultRegistry(emulator)

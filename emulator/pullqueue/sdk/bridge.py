@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Response, g, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from pullqueue.api.served import served
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
 from pullqueue.sdk import SdkMissingError
@@ -45,16 +46,18 @@ class Bridge:
         self._call_server: CallServer | None = None
         self._lock = threading.Lock()
 
-    def blueprint(self) -> Blueprint:
-        """Return the routes."""
-        bridge = Blueprint("bridge", __name__)
-        bridge.add_url_rule(BRIDGE_PATH, view_func=self._rpc_http, methods=["POST"])
-        return bridge
-
     def reset(self) -> None:
         """Delete the push tasks, which Google's stub stores."""
         with self._lock:
             self._call_server = None
+
+    def answer(self, data: bytes, logged: dict[str, Any], deadline: str | None) -> bytes:
+        """Answer a serialized request; see `CallServer.answer`.
+
+        Raises:
+            SdkMissingError: the SDK is not installed.
+        """
+        return self._server().answer(data, logged, deadline)
 
     def _server(self) -> CallServer:
         with self._lock:
@@ -64,21 +67,25 @@ class Bridge:
                 self._call_server = CallServer(self._emulator, upstream=self._upstream)
             return self._call_server
 
-    def _rpc_http(self) -> Response:
-        request.max_content_length = _BODY_BYTES
-        try:
-            data = request.get_data(cache=False)
-            g.logged = {}
-            deadline = request.headers.get(_DEADLINE_HEADER)
-            answer = self._server().answer(data, g.logged, deadline)
-        except RequestEntityTooLarge:
-            answer = _failure(
-                _REQUEST_TOO_LARGE, f"the maximum size of a call is {_BODY_BYTES} bytes"
-            )
-        except SdkMissingError as error:
-            _log.warning("%s", error)
-            answer = _failure(_CAPABILITY_DISABLED, f"where the server runs, {error}")
-        return Response(answer, content_type=_CONTENT_TYPE)
+
+blueprint = Blueprint("bridge", __name__)
+
+
+@blueprint.post(BRIDGE_PATH)
+def rpc_http() -> Response:
+    """Answer a call that a runtime makes to a bundled service."""
+    request.max_content_length = _BODY_BYTES
+    try:
+        data = request.get_data(cache=False)
+        g.logged = {}
+        deadline = request.headers.get(_DEADLINE_HEADER)
+        answer = served(Bridge).answer(data, g.logged, deadline)
+    except RequestEntityTooLarge:
+        answer = _failure(_REQUEST_TOO_LARGE, f"the maximum size of a call is {_BODY_BYTES} bytes")
+    except SdkMissingError as error:
+        _log.warning("%s", error)
+        answer = _failure(_CAPABILITY_DISABLED, f"where the server runs, {error}")
+    return Response(answer, content_type=_CONTENT_TYPE)
 
 
 def _failure(code: int, detail: str) -> bytes:

@@ -1,30 +1,33 @@
-"""The WSGI application: every interface over HTTP, wired to one emulator."""
+"""The WSGI application: every interface over HTTP, on the emulator of the server that is called."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING
 
-from flask import Flask, Response, redirect
+from flask import Flask, Response, redirect, request
 
 from pullqueue.api import batch, discovery, oauth, routes
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import register_error_handlers
+from pullqueue.api.served import KEY, served
 from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks import rest as cloudtasks
+from pullqueue.cloudtasks.rest import CloudTasks
 from pullqueue.console import blueprint as console
 from pullqueue.control import routes as control
+from pullqueue.control.request_log import start_timing
 from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
+from pullqueue.sdk import bridge
 from pullqueue.sdk.bridge import Bridge
 from pullqueue.server import origins
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-
-    from pullqueue.cloudtasks.service import Service
 
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 
@@ -36,8 +39,8 @@ def create_app(
     acl: bool = False,
     state: ServerState | None = None,
     api_upstream: str | None = None,
-    cloud_tasks: Callable[[], Service] | None = None,
-) -> Flask:
+    cloud_tasks: CloudTasks | None = None,
+) -> WSGIApplication:
     """Return the application that serves an emulator; it runs under any WSGI server with threads.
 
     With `acl`, callers need one of `tokens`, and the acl of the queue they call decides what they
@@ -46,27 +49,48 @@ def create_app(
     Engine's services other than the task queue are passed on to `api_upstream`, a `host:port`.
     `cloud_tasks` is the service of Cloud Tasks, where gRPC serves it as well.
     """
+    state = state or ServerState(emulator, tokens=tokens)
+    calls = Bridge(emulator, upstream=api_upstream)
+    state.on_reset.append(calls.reset)
+    objects = {
+        Emulator: emulator,
+        ServerState: state,
+        Tokens: state.tokens,
+        Authorizer: Authorizer(state.tokens, enforced=acl),
+        CloudTasks: cloud_tasks or CloudTasks(state, acl=acl),
+        Bridge: calls,
+    }
+    app = flask_app()
+
+    def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        environ[KEY] = objects
+        return app(environ, start_response)
+
+    return serve
+
+
+@cache
+def flask_app() -> Flask:
+    """Return the one application of this process, whose views find at each request what they serve.
+
+    `create_app` says what that is. To make an application takes long: it has 130 routes.
+    """
     app = Flask("pullqueue", static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = emulator.limits.rest_body_bytes
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
     app.wsgi_app = _MethodOverride(app.wsgi_app)  # type: ignore[method-assign]  # as documented
-    state = state or ServerState(emulator, tokens=tokens)
-    bridge = Bridge(emulator, upstream=api_upstream)
-    state.on_reset.append(bridge.reset)
-    state.requests.register(app)
-    origins.register(app, state)
+    app.before_request(_begin)
     app.after_request(_finish)
     for blueprint in (
-        routes.blueprint(emulator, Authorizer(state.tokens) if acl else None),
+        routes.blueprint(),
         discovery.blueprint(cloudtasks.API),
         batch.blueprint,
-        oauth.blueprint(state.tokens),
-        control.blueprint(state),
-        console.blueprint(state),
-        cloudtasks.blueprint(cloud_tasks or cloudtasks.lazy_service(state, acl=acl)),
-        bridge.blueprint(),
+        oauth.blueprint,
+        control.blueprint(),
+        console.blueprint(),
+        cloudtasks.blueprint(),
+        bridge.blueprint,
     ):
         app.register_blueprint(blueprint)
     app.add_url_rule("/", "root", lambda: redirect("/console/"))
@@ -74,9 +98,16 @@ def create_app(
     return app
 
 
+def _begin() -> None:
+    start_timing()
+    request.max_content_length = served(Emulator).limits.rest_body_bytes
+    origins.check(served(ServerState))
+
+
 def _finish(response: Response) -> Response:
     response.status = status_line(response.status_code)
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
+    served(ServerState).requests.record_response(response)
     return response
 
 

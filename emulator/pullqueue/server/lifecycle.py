@@ -6,11 +6,9 @@ import socket
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Self
 
-from flask import Flask
-
 from pullqueue.address import DEFAULT_HOST
 from pullqueue.api.tokens import Tokens
-from pullqueue.cloudtasks.rest import lazy_service
+from pullqueue.cloudtasks.rest import CloudTasks
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
@@ -19,6 +17,8 @@ from pullqueue.server.app import create_app
 from pullqueue.server.http import HttpServer
 
 if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
     from pullqueue.cloudtasks.grpc_server import GrpcServer
     from pullqueue.cloudtasks.service import Service
 
@@ -92,14 +92,14 @@ class Server:
         """
         if self._grpc is None:
             # Reports what to install if something is missing.
-            self._cloud_tasks()
+            self._service()
             from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
 
             self._grpc = GrpcServer(self._service, host=self._host, port=port)
         return self.grpc_address
 
     def _service(self) -> Service:
-        return self._cloud_tasks()
+        return self._cloud_tasks.service
 
     @property
     def grpc_address(self) -> str:
@@ -117,13 +117,13 @@ class Server:
 
     def _take(
         self, emulator: Emulator, *, acl: bool, config_file: ConfigFile | None = None
-    ) -> Flask:
+    ) -> WSGIApplication:
         self.emulator = emulator
         self.tokens = Tokens(emulator.clock, secret=self._secret)
         self.state = ServerState(
             emulator, tokens=self.tokens, config_file=config_file, host_names=self._host_names
         )
-        self._cloud_tasks = lazy_service(self.state, acl=acl)
+        self._cloud_tasks = CloudTasks(self.state, acl=acl)
         return create_app(
             emulator,
             acl=acl,

@@ -11,7 +11,7 @@ import re
 from hmac import compare_digest
 from ipaddress import ip_address
 
-from flask import Flask, request
+from flask import request
 
 from pullqueue.api.errors import ApiError
 from pullqueue.config.text import quoted
@@ -27,19 +27,13 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]*)(?::[0-9]{1,5})?", re.ASCII)
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
-def register(app: Flask, state: ServerState) -> None:
-    """Check every request of an application."""
-    names = None
+def check(state: ServerState) -> None:
+    """Refuse the current request if it names another server or comes from another site's page."""
+    host = request.headers.get("Host", "")
     if state.host_names is not None:
-        names = _LOCAL | {name.lower() for name in state.host_names}
-
-    @app.before_request
-    def check() -> None:
-        host = request.headers.get("Host", "")
-        if names is not None:
-            _check_host(host, names)
-        if request.method not in _SAFE_VERBS:
-            _check_origin(host, state.token)
+        _check_host(host, _LOCAL | state.host_names)
+    if request.method not in _SAFE_VERBS:
+        _check_origin(host, state.token)
 
 
 def _check_host(header: str, names: frozenset[str]) -> None:

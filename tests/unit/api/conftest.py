@@ -8,10 +8,9 @@ from http.client import HTTPConnection
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 from rest_answers import Call
 from rest_app import CONFIG, ROOT
-from werkzeug.test import TestResponse
+from werkzeug.test import Client, TestResponse
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.api.tokens import Tokens
@@ -26,13 +25,13 @@ def emulator(clock: ManualClock) -> Emulator:
 
 
 @pytest.fixture
-def client(emulator: Emulator) -> FlaskClient:
+def client(emulator: Emulator) -> Client:
     """Return a client of the application, without a socket."""
-    return create_app(emulator).test_client()
+    return Client(create_app(emulator))
 
 
 @pytest.fixture
-def call(client: FlaskClient) -> Call:
+def call(client: Client) -> Call:
     """Return a function that calls the API with a path below the queues."""
 
     def call(verb: str, path: str, **options: Any) -> TestResponse:
@@ -48,9 +47,9 @@ def tokens(clock: ManualClock) -> Tokens:
 
 
 @pytest.fixture
-def guarded(emulator: Emulator, tokens: Tokens) -> FlaskClient:
+def guarded(emulator: Emulator, tokens: Tokens) -> Client:
     """Return a client of an application that enforces the acl."""
-    return create_app(emulator, tokens=tokens, acl=True).test_client()
+    return Client(create_app(emulator, tokens=tokens, acl=True))
 
 
 @pytest.fixture

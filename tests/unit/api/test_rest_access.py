@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 
 import pytest
-from flask.testing import FlaskClient
 from rest_answers import refusal
 from rest_app import CONFIG, ROOT
+from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.api.tokens import Tokens
@@ -50,7 +50,7 @@ class TestAcl:
     def test_who_may_call_what(
         self,
         *,
-        guarded: FlaskClient,
+        guarded: Client,
         tokens: Tokens,
         emulator: Emulator,
         verb: str,
@@ -79,7 +79,7 @@ class TestAcl:
         acl = (AclEntry(user_email="user@example.com"), AclEntry(user_email="kim@example.com"))
         settings = QueueSettings(name="pull", mode=QueueMode.PULL, acl=acl)
         emulator.reconfigure(QueueConfig(queues=(settings,)))
-        guarded = create_app(emulator, tokens=tokens, acl=True).test_client()
+        guarded = Client(create_app(emulator, tokens=tokens, acl=True))
 
         def status(email: str) -> int:
             return guarded.get(f"{ROOT}/pull", headers=bearer(tokens, email)).status_code
@@ -87,7 +87,7 @@ class TestAcl:
         assert [status("USER@example.com"), status("KIM@example.com")] == [200, 200]
         assert [status("u\u017fer@example.com"), status("\u212aim@example.com")] == [403, 403]
 
-    def test_nobody_has_rights_by_default(self, guarded: FlaskClient, tokens: Tokens) -> None:
+    def test_nobody_has_rights_by_default(self, guarded: Client, tokens: Tokens) -> None:
         """A queue without an acl is closed, and the answer says what to add."""
         response = guarded.get(f"{ROOT}/pull", headers=bearer(tokens, "worker@example.com"))
 
@@ -97,27 +97,27 @@ class TestAcl:
             "add it there in queue.yaml"
         )
 
-    def test_off(self, client: FlaskClient) -> None:
+    def test_off(self, client: Client) -> None:
         """Without acl, tokens are not looked at."""
         response = client.get(f"{ROOT}/limited", headers={"Authorization": "Bearer whatever"})
 
         assert response.status_code == 200
 
-    def test_discovery_is_open(self, guarded: FlaskClient) -> None:
+    def test_discovery_is_open(self, guarded: Client) -> None:
         """The discovery document needs no token."""
         assert guarded.get("/discovery/v1/apis/taskqueue/v1beta2/rest").status_code == 200
 
 
 class TestToken:
     @pytest.mark.parametrize("name", ["access_token", "oauth_token"])
-    def test_in_the_query(self, guarded: FlaskClient, tokens: Tokens, name: str) -> None:
+    def test_in_the_query(self, guarded: Client, tokens: Tokens, name: str) -> None:
         """A token may be in the query."""
         token = tokens.issue("worker@example.com", frozenset({SCOPE}))
 
         assert guarded.get(f"{ROOT}/limited?{name}={token.text}").status_code == 200
 
     @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "OAuth"])
-    def test_in_the_header(self, guarded: FlaskClient, tokens: Tokens, scheme: str) -> None:
+    def test_in_the_header(self, guarded: Client, tokens: Tokens, scheme: str) -> None:
         """The scheme is Bearer, or OAuth as it was once, in any case."""
         text = bearer(tokens, "worker@example.com")["Authorization"].partition(" ")[2]
         headers = {"Authorization": f"{scheme} {text}"}
@@ -125,7 +125,7 @@ class TestToken:
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
 
     @pytest.mark.parametrize("headers", [{}, {"Authorization": "Basic eDp5"}])
-    def test_none(self, guarded: FlaskClient, headers: dict[str, str]) -> None:
+    def test_none(self, guarded: Client, headers: dict[str, str]) -> None:
         """Without a token the answer is 401 and says how to authenticate."""
         response = guarded.get(f"{ROOT}/limited?key=an-api-key", headers=headers)
 
@@ -135,14 +135,14 @@ class TestToken:
             'Bearer realm="https://accounts.google.com/"'
         )
 
-    def test_an_unknown_one(self, guarded: FlaskClient) -> None:
+    def test_an_unknown_one(self, guarded: Client) -> None:
         """A token the emulator did not issue is not valid."""
         response = guarded.get(f"{ROOT}/limited", headers={"Authorization": "Bearer x"})
 
         assert refusal(response) == (401, "authError", "Invalid Credentials")
         assert 'error="invalid_token"' in response.headers["WWW-Authenticate"]
 
-    def test_an_hour(self, guarded: FlaskClient, tokens: Tokens, clock: ManualClock) -> None:
+    def test_an_hour(self, guarded: Client, tokens: Tokens, clock: ManualClock) -> None:
         """A token is good for an hour by the emulator's clock."""
         headers = bearer(tokens, "worker@example.com")
 
@@ -165,7 +165,7 @@ class TestToken:
             ("https://www.googleapis.com/auth/drive", 403),
         ],
     )
-    def test_scopes(self, guarded: FlaskClient, tokens: Tokens, scope: str, status: int) -> None:
+    def test_scopes(self, guarded: Client, tokens: Tokens, scope: str, status: int) -> None:
         """One of the scopes must be for this API."""
         headers = bearer(tokens, "worker@example.com", scope)
 
@@ -175,7 +175,7 @@ class TestToken:
         if status == 403:
             assert refusal(response)[1:] == ("insufficientPermissions", "Insufficient Permission")
 
-    def test_a_batch_hands_it_on(self, guarded: FlaskClient, tokens: Tokens) -> None:
+    def test_a_batch_hands_it_on(self, guarded: Client, tokens: Tokens) -> None:
         """The token of a batch counts for its calls."""
         response = guarded.post(
             "/batch",
@@ -191,13 +191,13 @@ class TestToken:
         here, there = (Tokens(clock, secret="s" * 32) for _ in range(2))
         app = create_app(Emulator(CONFIG, clock=clock), tokens=here, acl=True)
         statuses = [
-            app.test_client().get(f"{ROOT}/limited", headers=bearer(each, WORKER)).status_code
+            Client(app).get(f"{ROOT}/limited", headers=bearer(each, WORKER)).status_code
             for each in (there, tokens)
         ]
 
         assert statuses == [200, 401]
 
-    def test_with_more_rights_than_were_given(self, guarded: FlaskClient, tokens: Tokens) -> None:
+    def test_with_more_rights_than_were_given(self, guarded: Client, tokens: Tokens) -> None:
         """A token says whom it was given to, and is not good with another name in it."""
         prefix, _, signed = tokens.issue("nobody@example.com", frozenset({SCOPE})).text.partition(
             "-"
@@ -210,14 +210,14 @@ class TestToken:
         assert b"nobody@" in padded
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 401
 
-    def test_a_key_is_no_token(self, guarded: FlaskClient) -> None:
+    def test_a_key_is_no_token(self, guarded: Client) -> None:
         """What is signed for one purpose is not good for another."""
         key = guarded.post("/_emulator/credentials", json={"email": WORKER}).get_json()
         headers = {"Authorization": f"Bearer {key['private_key_id']}"}
 
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 401
 
-    def test_for_a_shell(self, guarded: FlaskClient) -> None:
+    def test_for_a_shell(self, guarded: Client) -> None:
         """/_emulator/token issues a token for any address."""
         answer = guarded.get("/_emulator/token?email=worker@example.com").get_json()
         headers = {"Authorization": f"Bearer {answer['access_token']}"}
@@ -226,13 +226,13 @@ class TestToken:
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
 
     @pytest.mark.parametrize("query", ["", "email=", "email=x", "email=@", "email=x@"])
-    def test_for_no_address(self, guarded: FlaskClient, query: str) -> None:
+    def test_for_no_address(self, guarded: Client, query: str) -> None:
         """What is not an address gets no token."""
         response = guarded.get(f"/_emulator/token?{query}")
 
         assert refusal(response)[:2] == (400, "invalidParameter")
 
-    def test_tokeninfo(self, guarded: FlaskClient, tokens: Tokens, clock: ManualClock) -> None:
+    def test_tokeninfo(self, guarded: Client, tokens: Tokens, clock: ManualClock) -> None:
         """What a token is worth can be asked, as of Google."""
         token = tokens.issue("worker@example.com", frozenset({SCOPE}))
         clock.advance(100)
@@ -244,7 +244,7 @@ class TestToken:
         assert answer["expires_in"] == "3500"
         assert guarded.post("/tokeninfo", data={"access_token": token.text}).status_code == 200
 
-    def test_tokeninfo_of_nothing(self, guarded: FlaskClient) -> None:
+    def test_tokeninfo_of_nothing(self, guarded: Client) -> None:
         """An unknown token is an OAuth error."""
         response = guarded.get("/tokeninfo?access_token=x")
 

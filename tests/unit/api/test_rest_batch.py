@@ -9,8 +9,8 @@ from email.message import Message
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 from rest_app import ROOT
+from werkzeug.test import Client
 
 from pullqueue import Emulator
 
@@ -24,7 +24,7 @@ def part(request: str, *, identifier: str = "") -> str:
 
 
 def send(
-    client: FlaskClient,
+    client: Client,
     *parts: str,
     path: str = "/batch/taskqueue/v1beta2",
     zipped: bool = False,
@@ -55,7 +55,7 @@ def inner(answer: Message) -> tuple[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     "path", ["/batch", "/batch/taskqueue/v1beta2", "/batch/taskqueue/v1beta1", "/batch/"]
 )
-def test_calls_are_answered_in_order(client: FlaskClient, emulator: Emulator, path: str) -> None:
+def test_calls_are_answered_in_order(client: Client, emulator: Emulator, path: str) -> None:
     """Each part is a call of its own, answered in its place, whatever becomes of the others."""
     body = '{"payloadBase64": "aGk=", "id": "one"}'
     answers = send(
@@ -88,14 +88,14 @@ def test_calls_are_answered_in_order(client: FlaskClient, emulator: Emulator, pa
     assert emulator.queue("pull").list_tasks() == []
 
 
-def test_whole_addresses(client: FlaskClient) -> None:
+def test_whole_addresses(client: Client) -> None:
     """A part may name the whole address."""
     (answer,) = send(client, part(f"GET http://www.googleapis.com{ROOT}/pull HTTP/1.1\r\n\r\n"))
 
     assert inner(answer)[0] == "HTTP/1.1 200 OK"
 
 
-def test_headers_of_a_part(client: FlaskClient) -> None:
+def test_headers_of_a_part(client: Client) -> None:
     """A part's own headers count, and parts are never zipped."""
     request = (
         f"POST {ROOT}/pull HTTP/1.1\r\nX-HTTP-Method-Override: GET\r\n"
@@ -106,7 +106,7 @@ def test_headers_of_a_part(client: FlaskClient) -> None:
     assert inner(answer)[1]["id"] == "projects/s~app/taskqueues/pull"
 
 
-def test_what_is_zipped(client: FlaskClient) -> None:
+def test_what_is_zipped(client: Client) -> None:
     """The whole may be, and its parts never: each would be unzipped up to the limit of a body."""
     request = f"POST {ROOT}/pull/tasks HTTP/1.1\r\nContent-Encoding: gzip\r\n\r\n"
 
@@ -126,7 +126,7 @@ def test_what_is_zipped(client: FlaskClient) -> None:
         ("GET http://[bad HTTP/1.1\r\n\r\n", "HTTP/1.1 400 Bad Request"),
     ],
 )
-def test_odd_parts(client: FlaskClient, request_text: str, status: str) -> None:
+def test_odd_parts(client: Client, request_text: str, status: str) -> None:
     """What is not a call of the API is refused in its place."""
     (answer,) = send(client, part(request_text))
 
@@ -135,7 +135,7 @@ def test_odd_parts(client: FlaskClient, request_text: str, status: str) -> None:
     assert body["error"]["errors"][0]["domain"] == "global"
 
 
-def test_a_part_in_parts(client: FlaskClient) -> None:
+def test_a_part_in_parts(client: Client) -> None:
     """A multipart within a multipart is refused in its place."""
     nested = (
         "--sep\r\nContent-Type: multipart/mixed; boundary=in\r\n\r\n--in\r\n\r\nx\r\n--in--\r\n"
@@ -145,7 +145,7 @@ def test_a_part_in_parts(client: FlaskClient) -> None:
     assert inner(answer)[0] == "HTTP/1.1 400 Bad Request"
 
 
-def test_a_thousand_calls_and_no_more(client: FlaskClient, emulator: Emulator) -> None:
+def test_a_thousand_calls_and_no_more(client: Client, emulator: Emulator) -> None:
     """A batch has at most a thousand calls, and a larger one does nothing."""
     call = part(f'POST {ROOT}/pull/tasks HTTP/1.1\r\n\r\n{{"payloadBase64": ""}}')
     assert len(send(client, *[call] * 1000)) == 1000
@@ -169,7 +169,7 @@ def test_a_thousand_calls_and_no_more(client: FlaskClient, emulator: Emulator) -
         ("", "x"),
     ],
 )
-def test_what_is_no_batch(client: FlaskClient, content_type: str, data: str) -> None:
+def test_what_is_no_batch(client: Client, content_type: str, data: str) -> None:
     """A body without parts is refused as a whole."""
     response = client.post("/batch", data=data, content_type=content_type)
 
@@ -177,7 +177,7 @@ def test_what_is_no_batch(client: FlaskClient, content_type: str, data: str) -> 
     assert response.get_json()["error"]["message"] == "Failed to parse batch request."
 
 
-def test_parts_in_parts_without_end(client: FlaskClient) -> None:
+def test_parts_in_parts_without_end(client: Client) -> None:
     """A batch that is nested deeper than can be read is refused."""
     head = "Content-Type: multipart/mixed; boundary={0}\r\n\r\n--{0}\r\n"
     body = "--sep\r\n" + "".join(head.format(f"b{number}") for number in range(2_000))
@@ -188,7 +188,7 @@ def test_parts_in_parts_without_end(client: FlaskClient) -> None:
     assert "too deep" in response.text
 
 
-def test_an_answer_without_a_body(client: FlaskClient, emulator: Emulator) -> None:
+def test_an_answer_without_a_body(client: Client, emulator: Emulator) -> None:
     """Where there is nothing, it is given no type, neither alone nor in a batch."""
     for name in ("one", "two"):
         emulator.queue("pull").add(name=name)
@@ -201,7 +201,7 @@ def test_an_answer_without_a_body(client: FlaskClient, emulator: Emulator) -> No
     assert "Content-Type" not in alone.headers
 
 
-def test_a_response_that_would_be_too_large(client: FlaskClient, emulator: Emulator) -> None:
+def test_a_response_that_would_be_too_large(client: Client, emulator: Emulator) -> None:
     """Calls after the limit of the response are refused, and not carried out."""
     emulator.queue("pull").add(b"x" * 2**20, name="big")
     get = part(f"GET {ROOT}/pull/tasks/big HTTP/1.1\r\n\r\n")
@@ -221,7 +221,7 @@ def test_a_response_that_would_be_too_large(client: FlaskClient, emulator: Emula
     "parts",
     ["--sep\r\nX: " + "x" * 70_000, "--sep\r\n\r\nGET /x HTTP/1.1\r\nX: " + "x" * 70_000],
 )
-def test_headers_that_are_too_large(client: FlaskClient, parts: str) -> None:
+def test_headers_that_are_too_large(client: Client, parts: str) -> None:
     """The headers of a part, and of the call in it, have a limit, as those of a request have."""
     response = client.post(
         "/batch", data=f"{parts}\r\n\r\n--sep--", content_type="multipart/mixed; boundary=sep"
@@ -230,7 +230,7 @@ def test_headers_that_are_too_large(client: FlaskClient, parts: str) -> None:
     assert "the headers of a part exceed 65536 bytes" in response.text
 
 
-def test_more_parts_than_are_parsed(client: FlaskClient) -> None:
+def test_more_parts_than_are_parsed(client: Client) -> None:
     """A body of nothing but boundaries is refused before its parts are parsed."""
     data = b"--sep\r\n" * (2**24 // 7 - 1)
 

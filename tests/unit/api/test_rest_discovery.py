@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
+from werkzeug.test import Client
 
 from pullqueue import Emulator
-from pullqueue.server.app import create_app
+from pullqueue.server.app import flask_app
 
 DOCUMENT = "/discovery/v1/apis/taskqueue/{version}/rest"
 
 
-def document(client: FlaskClient, version: str = "v1beta2") -> dict[str, Any]:
+def document(client: Client, version: str = "v1beta2") -> dict[str, Any]:
     """Return a served document."""
     return dict(client.get(DOCUMENT.format(version=version)).get_json())
 
@@ -29,9 +29,7 @@ class TestDocument:
     @pytest.mark.parametrize(
         ("version", "revision", "count"), [("v1beta1", "20120501", 5), ("v1beta2", "20160428", 8)]
     )
-    def test_it_points_here(
-        self, client: FlaskClient, version: str, revision: str, count: int
-    ) -> None:
+    def test_it_points_here(self, client: Client, version: str, revision: str, count: int) -> None:
         """Root, base and batch addresses are those the client reached the server at."""
         served = client.get(
             DOCUMENT.format(version=version), base_url="http://some.host:99"
@@ -46,7 +44,7 @@ class TestDocument:
         assert served["batchPath"] == f"batch/taskqueue/{version}"
         assert len(list(methods(served))) == count
 
-    def test_the_newer_address(self, client: FlaskClient) -> None:
+    def test_the_newer_address(self, client: Client) -> None:
         """/$discovery/rest returns the same document, v1beta2 if no version is named."""
         assert client.get("/$discovery/rest?version=v1beta2").get_json() == document(client)
         assert client.get("/$discovery/rest").get_json() == document(client)
@@ -62,14 +60,14 @@ class TestDocument:
             "/$discovery/rest?version=v9",
         ],
     )
-    def test_unknown_apis(self, client: FlaskClient, path: str) -> None:
+    def test_unknown_apis(self, client: Client, path: str) -> None:
         """Other APIs are not found."""
         response = client.get(path)
 
         assert response.status_code == 404
         assert response.get_json()["error"]["errors"][0]["reason"] == "notFound"
 
-    def test_the_directory(self, client: FlaskClient) -> None:
+    def test_the_directory(self, client: Client) -> None:
         """The list names all APIs and where their documents are."""
         items = client.get("/discovery/v1/apis").get_json()["items"]
 
@@ -87,29 +85,28 @@ class TestDocument:
         ("query", "count"),
         [("name=taskqueue", 2), ("name=drive", 0), ("preferred=true", 2), ("preferred=false", 3)],
     )
-    def test_a_narrowed_directory(self, client: FlaskClient, query: str, count: int) -> None:
+    def test_a_narrowed_directory(self, client: Client, query: str, count: int) -> None:
         """The list can be narrowed."""
         assert len(client.get(f"/discovery/v1/apis?{query}").get_json()["items"]) == count
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 class TestOurRoutes:
-    def test_are_those_of_the_document(self, emulator: Emulator, version: str) -> None:
+    def test_are_those_of_the_document(self, client: Client, version: str) -> None:
         """Every method of the document has a route, and there is no other."""
-        app = create_app(emulator)
         prefix = f"/taskqueue/{version}/projects/"
         routes = {
             (verb, rule.rule.removeprefix(prefix).replace("<", "{").replace(">", "}"))
-            for rule in app.url_map.iter_rules()
+            for rule in flask_app().url_map.iter_rules()
             if rule.rule.startswith(prefix)
             for verb in rule.methods or ()
             if verb not in ("HEAD", "OPTIONS")
         }
 
-        served = document(app.test_client(), version)
+        served = document(client, version)
         assert routes == {(each["httpMethod"], each["path"]) for each in methods(served)}
 
-    def test_want_what_the_document_requires(self, client: FlaskClient, version: str) -> None:
+    def test_want_what_the_document_requires(self, client: Client, version: str) -> None:
         """Each required parameter of a query is asked for by name."""
         for method in methods(document(client, version)):
             required = [
@@ -127,7 +124,7 @@ class TestOurRoutes:
                 error = response.get_json()["error"]["errors"][0]
                 assert (error["reason"], error["location"]) == ("required", name)
 
-    def test_check_the_types_of_the_document(self, client: FlaskClient, version: str) -> None:
+    def test_check_the_types_of_the_document(self, client: Client, version: str) -> None:
         """A number or a truth that is none is refused, for every parameter of such a type."""
         for method in methods(document(client, version)):
             typed = {
@@ -147,7 +144,7 @@ class TestOurRoutes:
                 assert (error["reason"], error["location"]) == ("invalidParameter", name)
 
     def test_answer_what_the_document_says(
-        self, client: FlaskClient, emulator: Emulator, version: str
+        self, client: Client, emulator: Emulator, version: str
     ) -> None:
         """Every field of every answer is in its schema, of its type, and none is left out."""
         served = document(client, version)
@@ -179,7 +176,7 @@ def call_order(method: dict[str, Any]) -> int:
     return ORDER.index(method["id"].rpartition(".")[2])
 
 
-def call(client: FlaskClient, emulator: Emulator, method: dict[str, Any], version: str) -> Any:
+def call(client: Client, emulator: Emulator, method: dict[str, Any], version: str) -> Any:
     """Call a method with all its parameters."""
     name = method["id"].rpartition(".")[2]
     query = {

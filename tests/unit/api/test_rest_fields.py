@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 from rest_app import ROOT
+from werkzeug.test import Client
 
 from pullqueue import Emulator
 from pullqueue.api.errors import ApiError
@@ -83,7 +83,7 @@ def test_the_fields_of_the_methods() -> None:
 
 
 class TestOverHttp:
-    def test_a_partial_response(self, client: FlaskClient, emulator: Emulator) -> None:
+    def test_a_partial_response(self, client: Client, emulator: Emulator) -> None:
         """Only the fields asked for are sent."""
         emulator.queue("pull").add(b"hi", name="one", tag="red")
 
@@ -91,7 +91,7 @@ class TestOverHttp:
 
         assert response.get_json() == {"items": [{"id": "one", "tag": "red"}]}
 
-    def test_a_bad_selector_changes_nothing(self, client: FlaskClient, emulator: Emulator) -> None:
+    def test_a_bad_selector_changes_nothing(self, client: Client, emulator: Emulator) -> None:
         """A lease with a bad selector is refused before it leases."""
         emulator.queue("pull").add(b"")
 
@@ -102,7 +102,7 @@ class TestOverHttp:
         assert response.get_json()["error"]["errors"][0]["location"] == "fields"
         assert emulator.queue("pull").list_tasks()[0].retry_count == 0
 
-    def test_errors_are_not_cut_down(self, client: FlaskClient) -> None:
+    def test_errors_are_not_cut_down(self, client: Client) -> None:
         """A refusal is whole, whatever was selected."""
         response = client.get(f"{ROOT}/pull/tasks/none?fields=id")
 
@@ -110,7 +110,7 @@ class TestOverHttp:
 
     @pytest.mark.parametrize("query", ["fields=", "fields=id"])
     def test_a_method_without_an_answer(
-        self, client: FlaskClient, emulator: Emulator, query: str
+        self, client: Client, emulator: Emulator, query: str
     ) -> None:
         """Nothing can be selected from a deletion, and an empty selector selects everything."""
         emulator.queue("pull").add(b"", name="one")

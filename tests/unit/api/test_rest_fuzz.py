@@ -8,11 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 from rest_app import CONFIG
-from werkzeug.test import TestResponse
+from werkzeug.test import Client, TestResponse
 
 from pullqueue import Emulator, ManualClock, Task
 from pullqueue.api.discovery import document
@@ -133,15 +132,13 @@ def emulator() -> Emulator:
 
 
 @pytest.fixture(scope="module")
-def client(emulator: Emulator) -> FlaskClient:
+def client(emulator: Emulator) -> Client:
     """Return a client of its application."""
-    return create_app(emulator).test_client()
+    return Client(create_app(emulator))
 
 
 @given(calls=st.lists(requests(), min_size=1, max_size=5))
-def test_calls_of_the_api(
-    client: FlaskClient, emulator: Emulator, calls: list[dict[str, Any]]
-) -> None:
+def test_calls_of_the_api(client: Client, emulator: Emulator, calls: list[dict[str, Any]]) -> None:
     """Whatever a client sends, the answer is the API's; what is refused has changed nothing."""
     emulator.reset()
     for name in ("held", "one", "two"):
@@ -169,7 +166,7 @@ def test_calls_of_the_api(
     body=st.binary(max_size=60) | st.sampled_from([b"--a\r\n\r\nGET / HTTP/1.1\r\n\r\n--a--"]),
 )
 def test_any_request(
-    client: FlaskClient, verb: str, path: str, headers: dict[str, str], body: bytes
+    client: Client, verb: str, path: str, headers: dict[str, str], body: bytes
 ) -> None:
     """Any verb on any path with any body gets an answer that a client of the API can read."""
     response = client.open(
@@ -190,7 +187,7 @@ def test_any_request(
     garbage=st.binary(max_size=20),
 )
 def test_any_assertion(
-    client: FlaskClient, claims: dict[str, Any], head: dict[str, Any], garbage: bytes
+    client: Client, claims: dict[str, Any], head: dict[str, Any], garbage: bytes
 ) -> None:
     """No assertion that the emulator did not make a key for is worth a token, or a fault."""
     parts = [json.dumps(head).encode(), json.dumps(claims).encode(), garbage]

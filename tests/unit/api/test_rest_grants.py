@@ -9,10 +9,9 @@ from typing import Any
 
 import jwt
 import pytest
-from flask.testing import FlaskClient
 from rest_answers import refusal
 from rest_app import CONFIG, ROOT
-from werkzeug.test import TestResponse
+from werkzeug.test import Client, TestResponse
 
 from pullqueue import Emulator
 from pullqueue.clock import SystemClock
@@ -28,7 +27,7 @@ JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 class TestGrant:
     @pytest.fixture
-    def key(self, guarded: FlaskClient) -> dict[str, Any]:
+    def key(self, guarded: Client) -> dict[str, Any]:
         """Return a key file."""
         response = guarded.post("/_emulator/credentials", json={"email": "worker@example.com"})
         return dict(response.get_json())
@@ -47,7 +46,7 @@ class TestGrant:
 
     def ask(
         self,
-        client: FlaskClient,
+        client: Client,
         key: dict[str, Any],
         claims: dict[str, Any],
         *,
@@ -67,7 +66,7 @@ class TestGrant:
 
     @pytest.mark.parametrize("missing", ["cryptography.hazmat.primitives", "jwt"])
     def test_without_the_extra(
-        self, guarded: FlaskClient, monkeypatch: pytest.MonkeyPatch, missing: str
+        self, guarded: Client, monkeypatch: pytest.MonkeyPatch, missing: str
     ) -> None:
         """The refusal names what to install; tokens need no extra."""
         monkeypatch.setitem(sys.modules, missing, None)
@@ -86,7 +85,7 @@ class TestGrant:
 
     @pytest.mark.parametrize("audience", [GOOGLE, "http://localhost/token"])
     def test_a_token_for_a_signature(
-        self, guarded: FlaskClient, key: dict[str, Any], audience: str
+        self, guarded: Client, key: dict[str, Any], audience: str
     ) -> None:
         """A signed assertion is worth a token for its issuer."""
         granted = self.ask(guarded, key, self.claims(key, aud=audience)).get_json()
@@ -95,7 +94,7 @@ class TestGrant:
         assert granted["expires_in"] == 3600
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
 
-    def test_characters_that_utf8_has_not(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+    def test_characters_that_utf8_has_not(self, guarded: Client, key: dict[str, Any]) -> None:
         """A JWT may contain them in a scope; a body may not."""
         granted = self.ask(guarded, key, self.claims(key, scope=HALF)).get_json()
         path = f"/tokeninfo?access_token={granted['access_token']}"
@@ -107,14 +106,14 @@ class TestGrant:
 
     @pytest.mark.parametrize("scope", [["https://x"], None, 5, "", " "])
     def test_a_scope_that_is_not_text(
-        self, guarded: FlaskClient, key: dict[str, Any], scope: object
+        self, guarded: Client, key: dict[str, Any], scope: object
     ) -> None:
         """Scopes are one text with blanks between them."""
         answer = self.ask(guarded, key, self.claims(key, scope=scope))
 
         assert (answer.status_code, answer.get_json()["error"]) == (400, "invalid_scope")
 
-    def test_as_json(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+    def test_as_json(self, guarded: Client, key: dict[str, Any]) -> None:
         """The grant may be asked for in JSON."""
         assertion = jwt.encode(
             self.claims(key),
@@ -144,7 +143,7 @@ class TestGrant:
         ],
     )
     def test_claims_that_do_not_hold(
-        self, guarded: FlaskClient, key: dict[str, Any], changes: dict[str, Any], code: str
+        self, guarded: Client, key: dict[str, Any], changes: dict[str, Any], code: str
     ) -> None:
         """Issuer, subject, audience, times and scope are verified."""
         response = self.ask(guarded, key, self.claims(key, **changes))
@@ -153,7 +152,7 @@ class TestGrant:
         assert response.get_json()["error"] == code
         assert response.get_json()["error_description"]
 
-    def test_another_key(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+    def test_another_key(self, guarded: Client, key: dict[str, Any]) -> None:
         """A key signs for no other key's address."""
         other = guarded.post("/_emulator/credentials", json={"email": "both@example.com"})
         forged = {**other.get_json(), "private_key_id": key["private_key_id"]}
@@ -162,7 +161,7 @@ class TestGrant:
 
         assert response.get_json()["error"] == "invalid_grant"
 
-    def test_an_unknown_key(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+    def test_an_unknown_key(self, guarded: Client, key: dict[str, Any]) -> None:
         """A key of an earlier run is reported with how to replace it."""
         response = self.ask(guarded, key, self.claims(key), kid="unknown")
 
@@ -176,7 +175,7 @@ class TestGrant:
         ],
     )
     def test_a_key_that_is_not_named(
-        self, guarded: FlaskClient, key: dict[str, Any], audience: str
+        self, guarded: Client, key: dict[str, Any], audience: str
     ) -> None:
         """Old libraries leave it out: any key that the server made for the issuer will do."""
         for email in ("worker@example.com", "both@example.com"):
@@ -188,7 +187,7 @@ class TestGrant:
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 200
 
     def test_a_key_that_is_not_named_and_not_known(
-        self, guarded: FlaskClient, key: dict[str, Any]
+        self, guarded: Client, key: dict[str, Any]
     ) -> None:
         """The key of another issuer, or of an earlier run of the server, is refused."""
         other = guarded.post("/_emulator/credentials", json={"email": "both@example.com"})
@@ -200,7 +199,7 @@ class TestGrant:
             assert refused.get_json()["error"] == "invalid_grant"
             assert "made since this server was started" in refused.get_json()["error_description"]
 
-    def test_no_signature(self, guarded: FlaskClient, key: dict[str, Any]) -> None:
+    def test_no_signature(self, guarded: Client, key: dict[str, Any]) -> None:
         """An assertion that names the algorithm none is refused."""
         head = {"alg": "none", "kid": key["private_key_id"]}
         unsigned = ".".join(
@@ -220,13 +219,13 @@ class TestGrant:
             ({"grant_type": JWT_BEARER, "assertion": "x.y.z"}, "invalid_grant"),
         ],
     )
-    def test_what_is_no_grant(self, guarded: FlaskClient, body: dict[str, str], code: str) -> None:
+    def test_what_is_no_grant(self, guarded: Client, body: dict[str, str], code: str) -> None:
         """Other grants, and assertions that are none, are OAuth errors."""
         response = guarded.post("/token", data=body)
 
         assert (response.status_code, response.get_json()["error"]) == (400, code)
 
-    def test_keys_stay_on_this_machine(self, guarded: FlaskClient) -> None:
+    def test_keys_stay_on_this_machine(self, guarded: Client) -> None:
         """A key is made for no other machine."""
         response = guarded.post(
             "/_emulator/credentials",
@@ -239,7 +238,7 @@ class TestGrant:
 
     def test_the_project_of_the_key(self) -> None:
         """A key file names the emulator's project."""
-        client = create_app(Emulator(CONFIG, project="mine")).test_client()
+        client = Client(create_app(Emulator(CONFIG, project="mine")))
         key = client.post("/_emulator/credentials", json={"email": "a@b"}).get_json()
 
         assert key["project_id"] == "mine"

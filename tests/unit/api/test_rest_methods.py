@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from flask.testing import FlaskClient
 from rest_answers import NOW_USEC, Call, answer, refusal
 from rest_app import CONFIG
+from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.server.app import create_app
@@ -132,9 +132,7 @@ class TestProjects:
             ("S~c", "s~S~c"),
         ],
     )
-    def test_every_project_is_the_one_app(
-        self, client: FlaskClient, project: str, shown: str
-    ) -> None:
+    def test_every_project_is_the_one_app(self, client: Client, project: str, shown: str) -> None:
         """Any id is taken, with and without a prefix, and answers carry the one that was sent."""
         queue = client.get(f"/taskqueue/v1beta2/projects/{project}/taskqueues/pull")
 
@@ -142,7 +140,7 @@ class TestProjects:
 
     def test_one_project(self) -> None:
         """An emulator of one project knows no other."""
-        client = create_app(Emulator(CONFIG, project="s~mine")).test_client()
+        client = Client(create_app(Emulator(CONFIG, project="s~mine")))
         root = "/taskqueue/v1beta2/projects"
 
         assert client.get(f"{root}/e~mine/taskqueues/pull").status_code == 200
@@ -156,7 +154,7 @@ class TestProjects:
 class TestVersion1:
     ROOT = "/taskqueue/v1beta1/projects/app/taskqueues/pull"
 
-    def test_its_tasks_have_fewer_fields(self, client: FlaskClient, emulator: Emulator) -> None:
+    def test_its_tasks_have_fewer_fields(self, client: Client, emulator: Emulator) -> None:
         """v1beta1 knows neither tags nor counts, and leases without regard to tags."""
         emulator.queue("pull").add(b"hi", name="one", tag="red")
         path = f"{self.ROOT}/tasks/lease?numTasks=1&leaseSecs=60&groupByTag=true&tag=blue"
@@ -175,7 +173,7 @@ class TestVersion1:
     @pytest.mark.parametrize(
         ("verb", "path"), [("POST", "/tasks"), ("POST", "/tasks/one"), ("PATCH", "/tasks/one")]
     )
-    def test_it_changes_nothing(self, client: FlaskClient, verb: str, path: str) -> None:
+    def test_it_changes_nothing(self, client: Client, verb: str, path: str) -> None:
         """v1beta1 has no insert, update and patch."""
         response = client.open(f"{self.ROOT}{path}", method=verb, json={"payloadBase64": ""})
 
@@ -187,7 +185,7 @@ class TestRate:
         """The eleventh lease in a second returns nothing, and a header with the reason."""
         emulator = Emulator(CONFIG, clock=ManualClock(), limits=Limits(leases_per_second=10))
         emulator.queue("pull").add(b"")
-        client = create_app(emulator).test_client()
+        client = Client(create_app(emulator))
         path = "/taskqueue/v1beta2/projects/app/taskqueues/pull/tasks/lease?numTasks=1&leaseSecs=0"
 
         responses = [client.post(path) for _ in range(11)]

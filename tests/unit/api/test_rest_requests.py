@@ -8,9 +8,9 @@ import logging
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 from rest_answers import Call, refusal
 from rest_app import CONFIG, ROOT
+from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits
 from pullqueue.server.app import create_app
@@ -106,7 +106,7 @@ class TestBodies:
     def test_an_oversized_body(self, emulator: Emulator) -> None:
         """A body over the limit is 413."""
         small = Emulator(CONFIG, limits=Limits(rest_body_bytes=100))
-        client = create_app(small).test_client()
+        client = Client(create_app(small))
 
         response = client.post(f"{ROOT}/pull/tasks", data=b"x" * 101)
 
@@ -144,7 +144,7 @@ class TestParameters:
         assert len(response.get_json()["items"]) == 1
 
     @pytest.mark.parametrize("query", ["tag=%FF", "tag=\xe9"])
-    def test_what_is_no_utf8(self, client: FlaskClient, query: str) -> None:
+    def test_what_is_no_utf8(self, client: Client, query: str) -> None:
         """Parameters are UTF-8."""
         environ = {"QUERY_STRING": query}
         response = client.get(f"{ROOT}/pull", environ_overrides=environ)
@@ -373,7 +373,7 @@ class TestRefusals:
             "/%00/%FF",
         ],
     )
-    def test_unknown_routes(self, client: FlaskClient, path: str) -> None:
+    def test_unknown_routes(self, client: Client, path: str) -> None:
         """What is not there is not found, in the envelope, with a hint where the routes are."""
         response = client.get(path)
 
@@ -386,7 +386,7 @@ class TestRefusals:
         assert refusal(call("GET", path))[0] == 404
 
     def test_a_fault_of_our_own(
-        self, client: FlaskClient, emulator: Emulator, caplog: pytest.LogCaptureFixture
+        self, client: Client, emulator: Emulator, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A bug answers 500 in the envelope; what it was is in the log alone."""
 

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi
 from google.protobuf.json_format import ParseDict
+from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.cloudtasks.errors import HTTP_STATUS
@@ -112,7 +113,7 @@ def emulator(clock: ManualClock) -> Emulator:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rest(emulator: Emulator, seed: int) -> None:
     """Every answer is JSON; a refusal has code, message and status."""
-    client = create_app(emulator).test_client()
+    client = Client(create_app(emulator))
     requests = Requests(seed)
     config = emulator.config
     statuses = set()

@@ -251,9 +251,10 @@ WITHOUT_EXTRA = (
     HIDDEN
     + """
 from pullqueue import Emulator
+from werkzeug.test import Client
 from pullqueue.server.app import create_app
 
-client = create_app(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n")).test_client()
+client = Client(create_app(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n")))
 answer = client.get("/v2beta2/projects/p/locations/l/queues")
 print(answer.status_code, answer.json["error"]["message"])
 """

@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import unescape
 
 import pytest
-from flask.testing import FlaskClient
-from werkzeug.test import TestResponse
+from werkzeug.test import Client, TestResponse
 
 from pullqueue import Emulator, Limits, ManualClock, NewTask
 from pullqueue.control.state import ServerState
@@ -31,7 +30,7 @@ class Console:
     """The console, used without a browser."""
 
     def __init__(self, state: ServerState) -> None:
-        self._client: FlaskClient = create_app(state.emulator, state=state).test_client()
+        self._client: Client = Client(create_app(state.emulator, state=state))
         self._token = state.token
 
     def send(self, path: str, **fields: str | list[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import html5lib
 import pytest
-from flask.testing import FlaskClient
+from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
@@ -67,15 +67,15 @@ def state() -> ServerState:
 
 
 @pytest.fixture
-def client(state: ServerState) -> FlaskClient:
+def client(state: ServerState) -> Client:
     """Return a client of the application."""
-    client = create_app(state.emulator, state=state).test_client()
+    client = Client(create_app(state.emulator, state=state))
     client.get("/taskqueue/v1beta2/projects/p/taskqueues/pull?x=<b>")
     return client
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_html_is_well_formed(client: FlaskClient, page: str) -> None:
+def test_the_html_is_well_formed(client: Client, page: str) -> None:
     """A strict parser finds no error; ids are unique and labels have their fields."""
     answer = client.get(f"/console{page}")
 
@@ -91,7 +91,7 @@ def test_the_html_is_well_formed(client: FlaskClient, page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_page_is_guarded(client: FlaskClient, page: str) -> None:
+def test_every_page_is_guarded(client: Client, page: str) -> None:
     """No script, style or picture from elsewhere or in the page; no frame; nothing is kept."""
     answer = client.get(f"/console{page}")
 
@@ -124,7 +124,7 @@ def test_every_page_is_guarded(client: FlaskClient, page: str) -> None:
         "/server/snapshot",
     ],
 )
-def test_forms_need_the_token(client: FlaskClient, state: ServerState, path: str) -> None:
+def test_forms_need_the_token(client: Client, state: ServerState, path: str) -> None:
     """Without the token of this server's own pages a browser changes nothing."""
     before = state.emulator.export()
 
@@ -136,7 +136,7 @@ def test_forms_need_the_token(client: FlaskClient, state: ServerState, path: str
     assert state.emulator.export() == before
 
 
-def test_the_oldest_task_is_due_now(client: FlaskClient, state: ServerState) -> None:
+def test_the_oldest_task_is_due_now(client: Client, state: ServerState) -> None:
     """Its age is shown, and differs from that of no task."""
     assert re.search("Oldest due</dt><dd>\N{EN DASH}", client.get("/console/").text)
     state.emulator.queue("pull").add()
@@ -144,7 +144,7 @@ def test_the_oldest_task_is_due_now(client: FlaskClient, state: ServerState) -> 
     assert re.search(r"Oldest due</dt><dd[^>]*>0 s", client.get("/console/").text)
 
 
-def test_release_after_the_last_lease(client: FlaskClient, state: ServerState) -> None:
+def test_release_after_the_last_lease(client: Client, state: ServerState) -> None:
     """The page says that the task is exhausted; after an earlier lease it is just released."""
     for text in ("Task a was released.", "Task a was released, and is exhausted: that was its"):
         answer = client.post(
@@ -157,7 +157,7 @@ def test_release_after_the_last_lease(client: FlaskClient, state: ServerState) -
         state.emulator.queue("pull").lease_tasks(60, 1)
 
 
-def test_a_large_payload(client: FlaskClient, state: ServerState) -> None:
+def test_a_large_payload(client: Client, state: ServerState) -> None:
     """A megabyte fits into the form, one byte more is refused by the engine, with its reason."""
     form = {"pullqueue_token": state.token, "payload": "x" * 2**20, "name": "big"}
     added = client.post("/console/queues/pull/add", data=form, headers=BROWSER)
@@ -172,7 +172,7 @@ def test_a_large_payload(client: FlaskClient, state: ServerState) -> None:
     assert "1048577 bytes" in client.get(refused.headers["Location"]).text
 
 
-def test_a_page_of_any_size(client: FlaskClient, state: ServerState) -> None:
+def test_a_page_of_any_size(client: Client, state: ServerState) -> None:
     """`limit` is what the address says; one that is not possible is refused."""
     for place in range(5):
         state.emulator.queue("pull").add_many([NewTask(name=f"n{place}-{n}") for n in range(50)])
@@ -181,7 +181,7 @@ def test_a_page_of_any_size(client: FlaskClient, state: ServerState) -> None:
     assert client.get("/console/queues/pull?limit=100001").status_code == 400
 
 
-def test_the_filter_keeps_the_order(client: FlaskClient) -> None:
+def test_the_filter_keeps_the_order(client: Client) -> None:
     """A tag as the filter, and no filter, keep the order and the size of the page."""
     page = client.get("/console/queues/pull?sort=name&limit=25&state=leased").text
 
@@ -192,7 +192,7 @@ def test_the_filter_keeps_the_order(client: FlaskClient) -> None:
     assert 'href="/console/queues/pull?limit=25&amp;sort=name">Clear' in page
 
 
-def test_a_filter_keeps_the_order(client: FlaskClient) -> None:
+def test_a_filter_keeps_the_order(client: Client) -> None:
     """The form of the overview and the numbers of a queue keep the order."""
     overview = client.get("/console/?sort=tasks&order=desc").text
     queue = client.get("/console/queues/pull?sort=name&order=desc&tag=t").text
@@ -202,7 +202,7 @@ def test_a_filter_keeps_the_order(client: FlaskClient) -> None:
     assert "sort=name&amp;order=desc&amp;state=available#tasks-title" in queue
 
 
-def test_a_large_snapshot(client: FlaskClient, state: ServerState) -> None:
+def test_a_large_snapshot(client: Client, state: ServerState) -> None:
     """A file larger than other requests may be is loaded nevertheless."""
     for place in range(17):
         state.emulator.queue("pull").add(bytes(2**20 - 100), name=f"n{place}")
@@ -224,7 +224,7 @@ def test_a_large_snapshot(client: FlaskClient, state: ServerState) -> None:
 def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) -> None:
     """Whose token it was made with is shown, the token itself is not."""
     token = state.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
-    client = create_app(state.emulator, acl=True, state=state).test_client()
+    client = Client(create_app(state.emulator, acl=True, state=state))
     client.get(f"/taskqueue/v1beta2/projects/a/taskqueues/pull?access_token={token}")
     client.post("/token", data={"assertion": "secret"})
 
@@ -237,7 +237,7 @@ def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) ->
     assert granted.count("(not recorded: it may contain credentials)") == 2
 
 
-def test_payload_views(client: FlaskClient, state: ServerState) -> None:
+def test_payload_views(client: Client, state: ServerState) -> None:
     """JSON, text and hexadecimal, the best first; bytes only as hexadecimal."""
     state.emulator.queue("pull").add(b'{"a":1}', name="json")
     state.emulator.queue("pull").add(b"\xff\x00A", name="bytes")
@@ -253,7 +253,7 @@ def test_payload_views(client: FlaskClient, state: ServerState) -> None:
         assert f'<pre class="payload" tabindex="0">{shown}' in text
 
 
-def test_requests_are_filtered(client: FlaskClient, state: ServerState) -> None:
+def test_requests_are_filtered(client: Client, state: ServerState) -> None:
     """By queue, status and text; the method of an API is one of the texts."""
     path = "/taskqueue/v1beta2/projects/p/taskqueues"
     client.post(f"{path}/pull/tasks", json={"payloadBase64": "YQ=="})
@@ -272,7 +272,7 @@ def test_requests_are_filtered(client: FlaskClient, state: ServerState) -> None:
         assert re.findall(r'id="request-(\d+)"', text) == numbers, query
 
 
-def test_a_request_about_no_queue_has_no_link(client: FlaskClient) -> None:
+def test_a_request_about_no_queue_has_no_link(client: Client) -> None:
     """Neither to the page of a queue that does not exist, nor to its requests; others have both."""
     path = "/taskqueue/v1beta2/projects/p/taskqueues"
     for name in ("nope", "push"):
@@ -288,7 +288,7 @@ def test_a_request_about_no_queue_has_no_link(client: FlaskClient) -> None:
         assert (f'href="/console/queues/{name}"' in page) is linked
 
 
-def test_only_calls_of_apps_are_requests(client: FlaskClient, state: ServerState) -> None:
+def test_only_calls_of_apps_are_requests(client: Client, state: ServerState) -> None:
     """The address in a browser, its icon, the console and control routes are not listed."""
     for path in ("/", "/favicon.ico", "/console/", "/_emulator/queues"):
         client.get(path)
@@ -299,7 +299,7 @@ def test_only_calls_of_apps_are_requests(client: FlaskClient, state: ServerState
     assert paths[1:] == ["/_emulators", "/rpc_http"]
 
 
-def test_what_goes_is_said_before(client: FlaskClient, state: ServerState) -> None:
+def test_what_goes_is_said_before(client: Client, state: ServerState) -> None:
     """How many requests, and how many tasks of all queues, which a snapshot replaces."""
     client.get("/nowhere")
 
@@ -315,7 +315,7 @@ def test_what_goes_is_said_before(client: FlaskClient, state: ServerState) -> No
         assert text in answer
 
 
-def test_curl_is_offered_where_it_works(client: FlaskClient, state: ServerState) -> None:
+def test_curl_is_offered_where_it_works(client: Client, state: ServerState) -> None:
     """Not for calls of the SDK or gRPC, nor for bodies that are not JSON or not all recorded."""
     path = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
     client.post(path, json={"payloadBase64": "YQ=="})
@@ -338,7 +338,7 @@ def test_curl_is_offered_where_it_works(client: FlaskClient, state: ServerState)
     assert f"curl -X POST http://localhost{path} -H" in shown[1]
 
 
-def test_curl_sends_what_was_sent(client: FlaskClient, state: ServerState) -> None:
+def test_curl_sends_what_was_sent(client: Client, state: ServerState) -> None:
     """The path and the query are encoded again, and neither curl nor the shell expands them."""
     for verb, path, query, command in (
         (
@@ -359,7 +359,7 @@ def test_curl_sends_what_was_sent(client: FlaskClient, state: ServerState) -> No
         assert f'data-copy="curl {command.format(url="http://localhost")}"' in page
 
 
-def test_a_page_after_the_last_task(client: FlaskClient, state: ServerState) -> None:
+def test_a_page_after_the_last_task(client: Client, state: ServerState) -> None:
     """The last page is shown: those who delete all tasks of the last page stay at the end."""
     state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
     for path, span in (
@@ -372,7 +372,7 @@ def test_a_page_after_the_last_task(client: FlaskClient, state: ServerState) -> 
         assert client.get(f"/console/queues/pull?offset={offset}").status_code == 400
 
 
-def test_numbers_of_pages(client: FlaskClient, state: ServerState) -> None:
+def test_numbers_of_pages(client: Client, state: ServerState) -> None:
     """An empty offset is 0, and whole numbers may have a fraction, as in the API."""
     state.emulator.queue("pull").add_many([NewTask(name=f"n{place:02}") for place in range(60)])
     for path, span in (
@@ -385,7 +385,7 @@ def test_numbers_of_pages(client: FlaskClient, state: ServerState) -> None:
         assert span in client.get(f"/console{path}").text
 
 
-def test_release_of_all_is_of_the_leased(client: FlaskClient, state: ServerState) -> None:
+def test_release_of_all_is_of_the_leased(client: Client, state: ServerState) -> None:
     """Tasks that nobody has leased are not failures; of many failures the number is a minimum."""
     queue = state.emulator.queue("pull")
     queue.add_many([NewTask(name=f"n{place:02}") for place in range(100)])
@@ -409,7 +409,7 @@ def test_release_of_all_is_of_the_leased(client: FlaskClient, state: ServerState
 def test_a_refusal_has_no_token(state: ServerState) -> None:
     """A page of another name that is made to resolve to this server cannot read it."""
     state.host_names = frozenset()
-    client = create_app(state.emulator, state=state).test_client()
+    client = Client(create_app(state.emulator, state=state))
 
     for host, status in (("evil.example", 403), ("localhost", 200)):
         answer = client.get("/console/queues/pull", headers={"Host": host})
@@ -418,7 +418,7 @@ def test_a_refusal_has_no_token(state: ServerState) -> None:
         assert (state.token in answer.text) is (status == 200)
 
 
-def test_payloads_are_downloads(client: FlaskClient) -> None:
+def test_payloads_are_downloads(client: Client) -> None:
     """They come as files of bytes, which no browser runs."""
     answer = client.get("/console/queues/pull/tasks/a/payload")
 
@@ -428,7 +428,7 @@ def test_payloads_are_downloads(client: FlaskClient) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_an_exhausted_task(client: FlaskClient, state: ServerState) -> None:
+def test_an_exhausted_task(client: Client, state: ServerState) -> None:
     """Its page says that it was exhausted, as a warning, and shows what it was at its end."""
     queue = state.emulator.queue("pull")
     queue.add(b"x" * 300, name="heavy", tag="stone")
@@ -447,7 +447,7 @@ def test_an_exhausted_task(client: FlaskClient, state: ServerState) -> None:
     assert client.get("/console/queues/pull/tasks/heavy/payload").data == b"x" * 300
 
 
-def test_a_deleted_task(client: FlaskClient, state: ServerState) -> None:
+def test_a_deleted_task(client: Client, state: ServerState) -> None:
     """A deleted task is not reported as exhausted, nor one whose name was exhausted before."""
     queue = state.emulator.queue("pull")
     queue.delete_tasks("a")
@@ -479,10 +479,8 @@ def test_an_exhausted_task_of_which_little_is_known(events: int, exhausted: int)
         emulator.queue("pull").lease_tasks(0, 1)
     emulator.queue("pull").free_names()
 
-    answer = (
-        create_app(emulator, state=ServerState(emulator))
-        .test_client()
-        .get("/console/queues/pull/tasks/lost")
+    answer = Client(create_app(emulator, state=ServerState(emulator))).get(
+        "/console/queues/pull/tasks/lost"
     )
 
     assert answer.status_code == 200
@@ -496,7 +494,7 @@ def test_a_deleted_task_without_history() -> None:
     for name in ("first", "second"):
         emulator.queue("pull").add(name=name)
         emulator.queue("pull").delete_tasks(name)
-    client = create_app(emulator, state=ServerState(emulator)).test_client()
+    client = Client(create_app(emulator, state=ServerState(emulator)))
 
     for name, status, text in (
         ("first", 400, "was deleted, or exhausted after its last lease"),
@@ -509,7 +507,7 @@ def test_a_deleted_task_without_history() -> None:
 
 
 def test_a_fault_of_the_console(
-    client: FlaskClient, state: ServerState, monkeypatch: pytest.MonkeyPatch
+    client: Client, state: ServerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is a page with status 500, and tells nothing of its inside."""
 
@@ -525,18 +523,18 @@ def test_a_fault_of_the_console(
     assert "secret" not in answer.text
 
 
-def test_the_root_leads_to_the_console(client: FlaskClient) -> None:
+def test_the_root_leads_to_the_console(client: Client) -> None:
     """Who opens the server's address gets to see something."""
     assert client.get("/").headers["Location"] == "/console/"
     assert client.get("/console").status_code == 200
 
 
-def test_the_folder_of_the_queues_leads_to_them(client: FlaskClient) -> None:
+def test_the_folder_of_the_queues_leads_to_them(client: Client) -> None:
     """Who cuts a queue's name off its address gets the overview."""
     assert client.get("/console/queues").headers["Location"] == "/console/"
 
 
-def test_half_a_pair_of_surrogates(state: ServerState, client: FlaskClient) -> None:
+def test_half_a_pair_of_surrogates(state: ServerState, client: Client) -> None:
     """JSON may name half a character; it is shown as it was sent."""
     state.emulator.queue("pull").add(r'{"a": "\ud800"}', name="half")
 
@@ -550,7 +548,7 @@ def test_half_a_pair_of_surrogates(state: ServerState, client: FlaskClient) -> N
 def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
     """The page that says so needs nothing of the store."""
     emulator = Emulator.from_text(CONFIG, clock=ManualClock(), store=f"sqlite:///{tmp_path}/tasks")
-    client = create_app(emulator, state=ServerState(emulator)).test_client()
+    client = Client(create_app(emulator, state=ServerState(emulator)))
     emulator.close()
 
     answer = client.get(f"/console{page}")

@@ -17,8 +17,9 @@ import sys
 sys.modules["google"] = None
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig
+from werkzeug.test import Client
 from pullqueue.server.app import create_app
-client = create_app(Emulator(QueueConfig())).test_client()
+client = Client(create_app(Emulator(QueueConfig())))
 sys.stdout.buffer.write(client.post("/rpc_http", data=b"").data)
 try:
     from pullqueue.sdk import install

@@ -7,7 +7,7 @@ import logging
 import re
 import socket
 import threading
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection, HTTPException
 from wsgiref.validate import validator
 
@@ -17,7 +17,8 @@ from plain_http import QUEUE, ask, exchange
 from werkzeug.test import Client
 
 from pullqueue import Emulator, ServerAddressError
-from pullqueue.server.app import create_app
+from pullqueue.server.app import create_app, flask_app
+from pullqueue.server.http import HttpServer
 from pullqueue.server.lifecycle import Server
 
 CLIENTS = 40
@@ -329,11 +330,14 @@ class TestBodies:
         assert ask(connection).status == 200
 
     @pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 5_000_000])
-    def test_that_are_answered(self, emulator: Emulator, size: int) -> None:
+    def test_that_are_answered(self, size: int) -> None:
         """A large answer arrives whole, and the connection is kept."""
-        server = Server(emulator)
-        server._app.add_url_rule("/large", view_func=lambda: Response(b"x" * size))
-        with server, closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
+        server = HttpServer(Response(b"x" * size), host="127.0.0.1", port=0)
+        server.start()
+        with ExitStack() as stack:
+            stack.callback(server.stop)
+            host, port = server.address
+            connection = stack.enter_context(closing(HTTPConnection(host, port, timeout=60)))
             for _ in range(2):
                 connection.request("GET", "/large")
                 response = connection.getresponse()
@@ -356,6 +360,27 @@ def test_the_application_under_another_server(
         assert len(response.data) == size
 
     assert (response.status_code, response.headers.get("Content-Length")) == (status, length)
+
+
+def test_servers_share_one_application() -> None:
+    """Each answers from its own emulator, which can be exchanged, and no other app is made."""
+    emulators = [Emulator.from_text(f"queue:\n- {{name: q{n}, mode: pull}}") for n in range(3)]
+    with Server(emulators[0]) as first, Server(emulators[1]) as second:
+        made = flask_app.cache_info().misses
+        found = [queues_of(first), queues_of(second)]
+        first.switch_to(emulators[2])
+        found += [queues_of(first), queues_of(second)]
+
+        assert found == [["q0"], ["q1"], ["q2"], ["q1"]]
+        assert flask_app.cache_info().misses == made
+
+
+def queues_of(server: Server) -> list[str]:
+    """Return the names of the queues that a server has."""
+    with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
+        connection.request("GET", "/_emulator/queues")
+        listed = json.loads(connection.getresponse().read())["queues"]
+    return [queue["name"] for queue in listed]
 
 
 def test_two_servers_log_each_trouble_once(
