@@ -111,12 +111,14 @@ def exec(  # noqa: A001 - the command's name
         return _run(command, url)
     hint = _hint_at_default_server()
     from pullqueue.cli._service import set_up_logs  # noqa: PLC0415 - imported when it runs
+    from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
 
     set_up_logs(log_format="text", log_level="warning")
     limits = Limits(leases_per_second=leases_per_second)
-    emulator = Emulator.from_file(queue_yaml or found_file(), limits=limits, profile=profile)
+    config = ConfigFile(queue_yaml or found_file(), profile=profile).read()
+    emulator = Emulator(config, limits=limits)
     with closing(emulator), Server(emulator, port=port, api_upstream=api_upstream) as server:
         say(f"pullqueue listening on {server.url}", err=True)
         if hint:

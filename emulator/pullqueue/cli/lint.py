@@ -191,7 +191,11 @@ def convert(*, queue_xml: str, output: Path | None, force: bool) -> int:
 
     if output and output.exists() and not force:
         raise click.ClickException(f'"{output}" exists: pass --force to replace it')
-    data = sys.stdin.buffer.read(MAX_BYTES + 1) if queue_xml == "-" else files.read_bytes(queue_xml)
+    data = (
+        sys.stdin.buffer.read(MAX_BYTES + 1)
+        if queue_xml == "-"
+        else files.read_project_file(queue_xml)
+    )
     try:
         text, dropped = convert_xml(data)
     except QueueXmlError as error:
@@ -205,7 +209,7 @@ def convert(*, queue_xml: str, output: Path | None, force: bool) -> int:
     if output is None:
         click.echo(text.encode(), nl=False)
     else:
-        files.replace_file(output, text.encode())
+        files.replace_project_file(output, text.encode())
     wrong = [finding for finding in findings if finding.severity is Severity.ERROR]
     return EXIT_REFUSED if dropped or wrong else 0
 

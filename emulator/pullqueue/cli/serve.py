@@ -152,13 +152,12 @@ def serve(
     # Else gRPC's core writes lines of its own to the error stream.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _service.set_up_logs(log_format=log_format, log_level=log_level)
-    file, acl = queue_yaml or found_file(), auth == "acl"
-    emulator = Emulator.from_file(
-        file,
+    file, acl = ConfigFile(queue_yaml or found_file(), profile=profile), auth == "acl"
+    emulator = Emulator(
+        file.read(),
         clock=ManualClock() if clock == "manual" else SystemClock(),
         limits=Limits(leases_per_second=leases_per_second, tasks_in_memory=max_tasks),
         project=project,
-        profile=profile,
         store=store,
     )
     with closing(emulator):
@@ -171,7 +170,7 @@ def serve(
             acl=acl,
             secret=_service.secret_of(secret_file) if secret_file else None,
             api_upstream=api_upstream,
-            config_file=ConfigFile(file, profile=profile),
+            config_file=file,
             host_names=host_names,
         )
         with server, _service.port_file(port_file, server):

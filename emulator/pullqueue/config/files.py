@@ -10,6 +10,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 
+from pullqueue.config.project import real_path
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError
@@ -24,20 +25,34 @@ _KINDS = {
 }
 
 
+def read_project_file(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return a file's bytes as `read_bytes` does; a link that leads out of the project is refused.
+
+    Raises:
+        ConfigFileError: the file cannot be read, or is not one of the project.
+    """
+    return _read(real_path(path), path, max_bytes)
+
+
 def read_bytes(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
     """Return a regular file's bytes, at most one more than `max_bytes`.
 
-    FIFOs, sockets and devices are refused without opening them: reading one may never end.
+    FIFOs, sockets and devices are refused without opening them: reading one may never end. Links
+    are followed: use `read_project_file` where somebody else may have written them.
 
     Raises:
         ConfigFileError: the file cannot be read.
     """
+    return _read(Path(path), path, max_bytes)
+
+
+def _read(path: Path, name: str | PathLike[str], max_bytes: int) -> bytes:
     try:
-        _check_regular(Path(path).stat())
+        _check_regular(path.stat())
         with open(path, "rb", opener=_without_waiting) as file:
             return file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
-        message = f'cannot read "{escaped(str(path))}": {reason_of(error)}'
+        message = f'cannot read "{escaped(str(name))}": {reason_of(error)}'
         raise ConfigFileError(message) from error
 
 
@@ -50,6 +65,16 @@ def _check_regular(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
         raise OSError(errno.EINVAL, f"is {kind}, not a regular file")
+
+
+def replace_project_file(path: Path, data: bytes) -> None:
+    """Write a file as `replace_file` does; a folder that a link leads to is one of the project.
+
+    Raises:
+        ConfigFileError: the file cannot be written, or is not one of the project.
+    """
+    real_path(path.parent)
+    replace_file(path, data)
 
 
 def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pullqueue import config as queue_yaml
+from pullqueue.config.files import read_project_file
 from pullqueue.config.model import QueueConfig
 from pullqueue.control.models import Model
 from pullqueue.engine.emulator import Emulator
@@ -53,6 +54,16 @@ class ConfigFile:
         self._seen = self._looked_at = self._stamp()
         self._lock = threading.Lock()
 
+    def read(self) -> QueueConfig:
+        """Return the configuration in the file.
+
+        Raises:
+            ConfigFileError: the file cannot be read, or is a link out of its project.
+            InvalidQueueConfigError: the file is not valid.
+        """
+        data = read_project_file(self.path)
+        return queue_yaml.loads(data, file=str(self.path), profile=self.profile)
+
     def reload(self, emulator: Emulator) -> Changes:
         """Load the file and apply it, or change nothing.
 
@@ -64,7 +75,7 @@ class ConfigFile:
         with self._lock:
             self._seen = self._stamp()
             try:
-                config = queue_yaml.load(self.path, profile=self.profile)
+                config = self.read()
                 changes = _changes(emulator.config, config)
                 emulator.reconfigure(config)
             except PullQueueError as error:

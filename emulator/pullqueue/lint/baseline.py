@@ -10,7 +10,7 @@ from pathlib import Path
 
 from click import UsageError
 
-from pullqueue.config.files import read_bytes, replace_file
+from pullqueue.config.files import read_project_file, replace_project_file
 from pullqueue.config.text import escaped
 from pullqueue.lint.report import FileReport
 from pullqueue.lint.search import absolute
@@ -28,7 +28,7 @@ class Baseline:
         """
         self._folder = path.parent.resolve()
         try:
-            entries = json.loads(read_bytes(path))["findings"]
+            entries = json.loads(read_project_file(path))["findings"]
             self._counts: dict[tuple[str, str, str], int] = {
                 (entry["file"], entry["rule"], entry["key"]): int(entry["count"])
                 for entry in entries
@@ -59,7 +59,7 @@ def write_baseline(path: Path, reports: Sequence[FileReport]) -> None:
         {"file": file, "rule": rule, "key": key, "count": count}
         for (file, rule, key), count in sorted(counts.items())
     ]
-    replace_file(path, (json.dumps({"findings": findings}, indent=2) + "\n").encode())
+    replace_project_file(path, (json.dumps({"findings": findings}, indent=2) + "\n").encode())
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from pullqueue.config.files import read_bytes, replace_file
+from pullqueue.config.files import read_project_file, replace_project_file
+from pullqueue.config.project import real_path
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import escaped
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
@@ -85,9 +86,11 @@ class _Linter:
 
     def check_stdin(self) -> int:
         """Check standard input; with --fix, write the fixed text to standard output."""
+        path = Path(self._arguments.stdin_filename)
+        real_path(path.parent)  # its settings are read
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
         notes: list[str] = []
-        report = self._lint(data, Path(self._arguments.stdin_filename), notes, misnamed=False)
+        report = self._lint(data, path, notes, misnamed=False)
         _say(notes)
         if self._writes:
             click.echo(report.after.encode() if report.fixed else data, nl=False)
@@ -101,9 +104,9 @@ class _Linter:
         for path, searched in files:
             misnamed = searched and path.name != CANONICAL
             try:
-                report = self._lint(read_bytes(path), path, notes, misnamed=misnamed)
+                report = self._lint(read_project_file(path), path, notes, misnamed=misnamed)
                 if self._writes and report.fixed:
-                    replace_file(path, report.after.encode())
+                    replace_project_file(path, report.after.encode())
                 reports.append(report)
             except (ConfigFileError, InvalidSettingsError) as error:
                 failures.append(error)

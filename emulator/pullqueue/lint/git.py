@@ -15,14 +15,10 @@ from pathlib import Path
 from click import UsageError
 
 from pullqueue.config.check import check
-from pullqueue.config.files import read_bytes
+from pullqueue.config.files import read_project_file
+from pullqueue.config.project import work_tree
 from pullqueue.config.settings import Settings
 from pullqueue.config.text import escaped
-
-
-def work_tree(start: Path) -> Path | None:
-    """Return the root of the work tree that an absolute path is in; None outside of one."""
-    return next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
 
 
 class Earlier:
@@ -53,7 +49,7 @@ class Earlier:
         Raises:
             ConfigFileError: the file to compare with cannot be read.
         """
-        data = self._content(path) if self._tree else read_bytes(self._file)
+        data = self._content(path) if self._tree else read_project_file(self._file)
         view = check(data, file=self._name, settings=Settings()).view
         if view is None:
             why = "is not valid there" if data else "is new, was moved, or is not in this clone"
@@ -64,14 +60,16 @@ class Earlier:
     def _content(self, path: Path) -> bytes:
         """Return a file of the revision; nothing where it has none.
 
-        Nor where a partial clone lacks the content: it is not fetched.
+        Nor where a link of the revision leads out of it, or a partial clone lacks the content: it
+        is not fetched.
         """
         place = path.parent.resolve() / path.name
-        if not place.is_relative_to(self._root):
+        if not place.is_relative_to(self._root) or "\n" in str(place):
             return b""
-        name = f"{self._tree.decode()}:{place.relative_to(self._root).as_posix()}"
-        blob = _git(self._root, "rev-parse", "--verify", "--quiet", name).decode().strip()
-        return _git(self._root, "cat-file", "blob", blob) if blob else b""
+        name = b"%b:%b\n" % (self._tree, os.fsencode(place.relative_to(self._root).as_posix()))
+        command = ("cat-file", "--batch=%(objecttype)", "--follow-symlinks")
+        kind, _, content = _git(self._root, *command, stdin=name).partition(b"\n")
+        return content[:-1] if kind == b"blob" else b""
 
 
 _GIT = (
@@ -101,7 +99,7 @@ _OF_ANOTHER_REPOSITORY = frozenset(
 """Set while git runs a hook; the work tree is found from its root instead."""
 
 
-def _git(root: Path, *arguments: str) -> bytes:
+def _git(root: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     """Return the output of a plumbing command that reads objects; nothing where it fails."""
     environment = {k: v for k, v in os.environ.items() if k not in _OF_ANOTHER_REPOSITORY}
     try:
@@ -109,7 +107,7 @@ def _git(root: Path, *arguments: str) -> bytes:
             [*_GIT, *arguments],
             cwd=root,
             env=environment | _SAFE | {"GIT_CEILING_DIRECTORIES": str(root.parent)},
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             check=False,
         )

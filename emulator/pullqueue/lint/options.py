@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from click import ClickException, UsageError
 
-from pullqueue.config.files import read_bytes
+from pullqueue.config.files import read_project_file
 from pullqueue.config.findings import Severity
 from pullqueue.config.rules import Rule, all_rules, no_such_rule, rules_named
 from pullqueue.config.settings import PROFILES, Settings
@@ -123,7 +123,7 @@ def read_project(path: Path, *, required: bool = True) -> Project | None:
         InvalidSettingsError: the file has some that are not valid.
         ConfigFileError: it cannot be read.
     """
-    data = read_bytes(path)
+    data = read_project_file(path)
     table = _table(path, data) if _NAME in data else None  # most files have no settings
     if table is None and required:
         raise _refusal(path, "the table [tool.pullqueue.lint] is missing")

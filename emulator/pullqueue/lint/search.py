@@ -13,9 +13,9 @@ from click import UsageError
 
 from pullqueue.config.files import read_bytes
 from pullqueue.config.programs import other_program
+from pullqueue.config.project import real_path, work_tree
 from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError
-from pullqueue.lint.git import work_tree
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -131,18 +131,20 @@ def find_inputs(
     that lead out of the tree. Named files are excluded with `force_exclude` only.
 
     Raises:
-        ConfigFileError: a path does not exist.
+        ConfigFileError: a path does not exist, or is a link out of the project.
     """
     found: dict[Path, Input] = {}
     notes: list[str] = []
     for name in paths:
         path = Path(name)
         if path.is_dir():
+            real_path(path)
             for file in _search(path, exclude, notes):
                 found.setdefault(file, Input(file, searched=True))
         elif not os.path.lexists(path):
             raise ConfigFileError(f'cannot read "{escaped(name)}": no such file or directory')
         elif not (force_exclude and _excluded(absolute(path), exclude)):
+            real_path(path)
             found[path] = Input(path, searched=False)
     return Inputs(list(found.values()), notes)
 
@@ -164,8 +166,8 @@ def _search(folder: Path, exclude: Sequence[Patterns], notes: list[str]) -> Iter
         ignored = _IgnoredFiles(top)
     for file in sorted(_walk(top, ignored, exclude)):
         path = folder / file.relative_to(top)
-        if file.is_symlink() and not _leads_into(file, root):
-            notes.append(f'skipped "{escaped(str(path))}": it is a symbolic link out of the tree')
+        if file.is_symlink() and not _is_in_project(file):
+            notes.append(f'skipped "{escaped(str(path))}": it is a link to no file of the project')
             continue
         text = _beginning_of(file)
         if file.name != CANONICAL and not _QUEUES.search(text):
@@ -193,10 +195,10 @@ def _walk(top: Path, ignored: _IgnoredFiles, exclude: Sequence[Patterns]) -> Ite
                 yield path
 
 
-def _leads_into(link: Path, root: Path) -> bool:
+def _is_in_project(link: Path) -> bool:
     try:
-        return link.resolve(strict=True).is_relative_to(root)
-    except (OSError, RuntimeError):  # a dangling link, or a loop
+        return real_path(link).exists()
+    except (ConfigFileError, OSError):
         return False
 
 

@@ -25,6 +25,7 @@ from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.cli._service import Signals
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import ServerState
+from pullqueue.errors import ConfigFileError
 from pullqueue.server.lifecycle import Server
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
@@ -135,6 +136,22 @@ def test_following_the_file(
     assert len(caplog.messages) == 3
     assert "is not applied, since it is not valid" in caplog.messages[2]
     assert not emulator.queue("other").disabled
+
+
+def test_link_out_of_the_project_is_not_applied(
+    tmp_path: Path, queue_yaml: Path, emulator: Emulator
+) -> None:
+    """A file that has become such a link is refused by its path, with nothing of its content."""
+    file = ConfigFile(queue_yaml)
+    (tmp_path / "outside").mkdir()
+    queue_yaml.rename(tmp_path / "outside" / "queue.yaml")
+    (tmp_path / "outside" / "queue.yaml").write_text("hunter2: x\n")
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    file.path = tmp_path / "project" / "queue.yaml"
+    file.path.symlink_to("../outside/queue.yaml")
+    with pytest.raises(ConfigFileError, match="a symbolic link leads out of the project") as caught:
+        file.reload(emulator)
+    assert file.problem == str(caught.value)
 
 
 def test_following_the_file_while_the_store_fails(

@@ -1,0 +1,154 @@
+"""Linting a pull request that has links: nothing of a file outside the project is shown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from linting import BAD, GOOD, MAIN, git, pullqueue, run, write
+
+from pullqueue.lint.reporters import FORMATS
+
+SECRET = "hunter2"
+FILES = {
+    "secret.yaml": f"{SECRET}-key: x\nqueue:\n- name: {SECRET}\n  rate: {SECRET}\n",
+    "secret.xml": f"<queue-entries><{SECRET}/><queue><name>{SECRET}</name></queue></queue-entries>",
+    "secret.txt": f"<{SECRET}",
+    "secret.toml": f"[tool.pullqueue.lint]\n{SECRET} = 1\n",
+    "secret.json": f'{{"findings": "{SECRET}"}}',
+    "queue.yaml": f"queue:\n- name: {SECRET}_\n",
+    "pyproject.toml": f"[tool.pullqueue.lint]\n{SECRET} = 1\n",
+}
+LINKS = {
+    "queue.yaml": "../outside/secret.yaml",
+    "queue.xml": "../outside/secret.xml",
+    "queue.txt": "../outside/secret.txt",
+    "link.toml": "../outside/secret.toml",
+    "baseline.json": "../outside/secret.json",
+    "again": "queue.yaml",
+    "folder": "../outside",
+    "environ.yaml": "/proc/self/environ",
+    "config.yaml": ".git/config",
+    "project/pyproject.toml": "../../outside/secret.toml",
+}
+COMMANDS = [
+    "lint queue.yaml",
+    "lint again",
+    "lint folder",
+    "lint folder/queue.yaml",
+    "lint folder/../outside/queue.yaml",
+    "lint environ.yaml",
+    "lint config.yaml",
+    "lint good.yaml queue.yaml",
+    "lint queue.yaml --fix",
+    "lint queue.yaml --fix --unsafe-fixes --diff",
+    "lint queue.yaml --write-baseline new.json",
+    "lint good.yaml --against queue.yaml",
+    "lint good.yaml --against folder/queue.yaml",
+    "lint good.yaml --baseline baseline.json",
+    "lint good.yaml --config link.toml",
+    "lint good.yaml --write-baseline folder/new.json",
+    "lint project/queue.yaml",
+    "lint - --stdin-filename folder/queue.yaml",
+    "lint - --stdin-filename project/queue.yaml",
+    "lint - --against queue.yaml",
+    "convert queue.xml",
+    "convert queue.txt",
+    "convert queue.xml -o new.yaml",
+    "convert good.xml -o folder/new.yaml",
+]
+
+
+@pytest.fixture
+def project(folder: Path) -> Path:
+    """Make a work tree with links to files beside it, and go there."""
+    project = folder / "work"
+    project.mkdir()
+    os.chdir(project)
+    git("init", "-q")
+    git("config", "http.extraheader", f"Authorization: {SECRET}")
+    for name, content in FILES.items():
+        write(folder / "outside" / name, content)
+    write("good.yaml", GOOD)
+    write("good.xml", "<queue-entries></queue-entries>")
+    write("project/queue.yaml", GOOD)
+    for name, target in LINKS.items():
+        Path(name).symlink_to(target)
+    return project
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_link_out_of_the_project_is_refused_by_its_path(
+    project: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Whatever reads the file, nothing of its content is shown, and nothing is written."""
+    monkeypatch.setenv("TOKEN", SECRET)
+    before = sorted(project.parent.rglob("*"))
+    done = pullqueue(*command.split(), stdin=GOOD)
+    assert done.exit_code == 3
+    assert "a symbolic link leads out of the project" in done.stderr
+    assert SECRET not in done.output
+    assert sorted(project.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "command", ["serve queue.yaml", "serve folder/queue.yaml", "exec queue.yaml -- true"]
+)
+def test_no_server_is_started_with_a_link_out_of_the_project(project: Path, command: str) -> None:
+    """Its messages and its list of queues would show the content of the file."""
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *command.split()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "a symbolic link leads out of the project" in done.stderr
+    assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("path", ["queue.yaml", "config.yaml", "environ.yaml", "folder", "."])
+def test_no_format_shows_what_a_link_leads_to(
+    project: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: str
+) -> None:
+    """A link that is named is refused, one that a search finds is skipped, in every format."""
+    monkeypatch.setenv("TOKEN", SECRET)
+    Path("project/pyproject.toml").unlink()
+    done = run(path, "--format", name)
+    assert done.exit_code == (0 if path == "." else 3)
+    assert SECRET not in done.output
+
+
+def test_link_within_the_project_is_a_file_like_others(folder: Path) -> None:
+    """Queue.yaml, settings, baseline and what is compared with may be links to files inside."""
+    git("init", "-q")
+    write("real/queue.yaml", BAD)
+    write("real/lint.toml", "[tool.pullqueue.lint]\nseverity = {push-key-on-pull = 'info'}\n")
+    Path("app").symlink_to("real")
+    for name, target in {"queue.yaml": "app/queue.yaml", "pyproject.toml": "app/lint.toml"}.items():
+        Path(name).symlink_to(target)
+    assert run("queue.yaml", "--format", "concise").stdout.startswith("queue.yaml:4:3: QY301")
+    assert run("queue.yaml", "--write-baseline", "findings.json").exit_code == 0
+    Path("known.json").symlink_to("findings.json")
+    assert run("queue.yaml", "--baseline", "known.json").stdout == ""
+    write("real/old.yaml", f"{GOOD}- name: gone\n  mode: pull\n")
+    assert "QY509" in run("queue.yaml", "--against", "app/old.yaml").stdout
+
+
+def test_links_of_a_revision_are_followed_within_it(folder: Path) -> None:
+    """`--against` reads what a link of the revision leads to there, and nothing outside."""
+    git("init", "-q")
+    write("real/queue.yaml", f"{GOOD}- name: gone\n  mode: pull\n")
+    write("secret.yaml", f"{GOOD}- name: {SECRET}\n  mode: pull\n")
+    Path("queue.yaml").symlink_to("real/queue.yaml")
+    Path("outside.yaml").symlink_to(folder / "secret.yaml")
+    git("add", "real", "queue.yaml", "outside.yaml")
+    git("commit", "-q", "-m", "x")
+    for name in ("queue.yaml", "outside.yaml"):
+        Path(name).unlink()
+        write(name, GOOD)
+    done = run("queue.yaml", "outside.yaml", "--against", "HEAD", "--format", "concise")
+    assert done.stdout.startswith('queue.yaml:1:1: QY509 queue-removed: removed: "gone"')
+    assert SECRET not in done.output
+    assert '"outside.yaml" is new, was moved, or is not in this clone' in done.stderr
