@@ -22,7 +22,8 @@ from benchmarks.measuring import Figure, Options, Turn, compare, timed
 from pullqueue import Emulator, NewTask
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.stores.postgres_server import connect, parsed, prepare
+from pullqueue.stores import open_store
+from pullqueue.stores.postgres_pool import connect, parsed, prepare
 from pullqueue.stores.sqlite_file import open_file
 
 CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
@@ -41,13 +42,13 @@ now_usec = SystemClock().now_usec
 def measure(options: Options) -> Iterator[Figure]:
     """Measure SQLite, and PostgreSQL where there is a server."""
     with tempfile.TemporaryDirectory() as folder:
-        emulator = Emulator(CONFIG, store=f"sqlite:///{folder}/ours.db")
+        emulator = Emulator(CONFIG, store=open_store(f"sqlite:///{folder}/ours.db"))
         with closing(emulator), closing(BareSqlite(Path(folder, "bare.db"))) as bare:
             yield from _compared(emulator, bare, time.process_time, options)
     server = os.environ.get("PULLQUEUE_TEST_POSTGRES")
     if server:
         urls = [_emptied(server, schema) for schema in ("benchmark", "benchmark_bare")]
-        emulator = Emulator(CONFIG, store=urls[0])
+        emulator = Emulator(CONFIG, store=open_store(urls[0]))
         with closing(emulator), closing(BarePostgres(urls[1])) as bare_postgres:
             yield from _compared(emulator, bare_postgres, time.perf_counter, options)
 

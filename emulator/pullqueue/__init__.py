@@ -65,8 +65,8 @@ from pullqueue.tasks import (
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.events import Event, EventKind
-    from pullqueue.engine.queue import Queue
-    from pullqueue.engine.queue_view import QueueState, QueueStatistics
+    from pullqueue.engine.queue import Queue, QueueState
+    from pullqueue.engine.store import QueueStatistics
 
     __version__: str
 
@@ -131,8 +131,8 @@ _ENGINE_MODULES = {
     "Event": "events",
     "EventKind": "events",
     "Queue": "queue",
-    "QueueState": "queue_view",
-    "QueueStatistics": "queue_view",
+    "QueueState": "queue",
+    "QueueStatistics": "store",
 }
 
 

@@ -17,7 +17,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import Faults
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, StoreError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
-from pullqueue.stores import store_from_url
+from pullqueue.stores import open_store
 from pullqueue.testing.describing import describe_rest
 from pullqueue.testing.emulating import emulated, queue_config, read_config
 from pytest_pullqueue.settings import MARKER, Settings
@@ -44,7 +44,7 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
                     clock=clock,
                     limits=Limits(leases_per_second=rate),
                     project=settings.project,
-                    store=store_of_worker(settings.store, item.config.rootpath),
+                    store=open_store(store_of_worker(settings.store, item.config.rootpath)),
                 )
             )
         except StoreError as error:
@@ -134,7 +134,7 @@ def load_store(url: str) -> None:
     Opening the store reports what is wrong with a URL.
     """
     with suppress(StoreError):
-        store_from_url(url)
+        open_store(url)
 
 
 def check_triggered(item: pytest.Item, faults: Faults) -> None:

@@ -35,8 +35,9 @@ import warnings
 warnings.simplefilter("ignore")
 from google.appengine.api import taskqueue
 from pullqueue import Emulator, config
+from pullqueue.stores import open_store
 from pullqueue.sdk import install
-emulator = Emulator.from_file("queue.yaml", store="sqlite:///tasks.db")
+emulator = Emulator.from_file("queue.yaml", store=open_store("sqlite:///tasks.db"))
 with install(emulator):
     taskqueue.Queue("q").add(taskqueue.Task(payload="x", method="PULL"))
     assert len(taskqueue.Queue("q").lease_tasks(60, 1)) == 1

@@ -14,6 +14,7 @@ from store_load import Ledger, RestClient, Served, check, finish, load
 from stores import LONG
 
 from pullqueue import Emulator, ManualClock, TombstonedTaskError
+from pullqueue.stores import open_store
 
 KILLS = 300 if LONG else 6
 QUEUES = "queue:\n- name: pull\n  mode: pull\n"
@@ -36,7 +37,7 @@ def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
         server.kill()
         finish(threads)
 
-    emulator = Emulator.from_text(QUEUES, store=store)
+    emulator = Emulator.from_text(QUEUES, store=open_store(store))
     check(emulator, ledger)
     emulator.close()
 
@@ -44,7 +45,8 @@ def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
 WORK = """
 import os, signal, sys
 from pullqueue import Emulator, ManualClock, NewTask
-emulator = Emulator.from_text(sys.argv[2], clock=ManualClock(), store=sys.argv[1])
+from pullqueue.stores import open_store
+emulator = Emulator.from_text(sys.argv[2], clock=ManualClock(), store=open_store(sys.argv[1]))
 queue = emulator.queue("once")
 queue.add_many([NewTask(name=f"t{number}", payload=b"12345") for number in range(10)])
 queue.lease_tasks(60, 4)
@@ -65,7 +67,7 @@ def test_what_survives_at_once(tmp_path: Path) -> None:
     )
     assert done.returncode == -signal.SIGKILL
 
-    emulator = Emulator.from_text(ONCE, clock=ManualClock(), store=store)
+    emulator = Emulator.from_text(ONCE, clock=ManualClock(), store=open_store(store))
     queue = emulator.queue("once")
 
     assert str(queue.fetch_statistics()) == done.stdout.strip()

@@ -18,6 +18,7 @@ from store_load import Ledger, QueueClient, Refused, RestClient, Served, check, 
 from stores import LONG, own_schema, postgres_url
 
 from pullqueue import Emulator, TransientError
+from pullqueue.stores import open_store
 
 QUEUES = "queue:\n- name: pull\n  mode: pull\n"
 POSTGRES = Path(__file__).parents[2] / ".ci" / "postgres"
@@ -37,7 +38,7 @@ def queue_yaml(tmp_path: Path) -> Path:
 def test_two_servers_of_which_one_is_killed(queue_yaml: Path) -> None:
     """Workers of both see one queue; when one is killed, the other goes on with all of it."""
     store = own_schema("shared")
-    emulator = Emulator.from_text(QUEUES, store=store)
+    emulator = Emulator.from_text(QUEUES, store=open_store(store))
     emulator.reset()
     servers = [Served(queue_yaml, store) for _ in range(2)]
     ledger = Ledger()
@@ -65,7 +66,7 @@ def test_two_servers_of_which_one_is_killed(queue_yaml: Path) -> None:
 def test_two_servers_that_are_killed_again_and_again(queue_yaml: Path) -> None:
     """Whichever is killed, what both acknowledged was done, once, and the other goes on."""
     store = own_schema("killed")
-    emulator = Emulator.from_text(QUEUES, store=store)
+    emulator = Emulator.from_text(QUEUES, store=open_store(store))
     emulator.reset()
     ledger = Ledger()
     stop = threading.Event()
@@ -164,7 +165,7 @@ def test_a_database_that_hangs(
 def test_a_restart_of_the_database(own_database: dict[str, str], verb: str) -> None:
     """While it is away calls fail and say so; what was answered before is there afterwards."""
     url = postgres("start", own_database)
-    emulators = [Emulator.from_text(QUEUES, store=url) for _ in range(2)]
+    emulators = [Emulator.from_text(QUEUES, store=open_store(url)) for _ in range(2)]
     queues = [emulator.queue("pull") for emulator in emulators]
     ledger = Ledger()
     stop = threading.Event()

@@ -31,6 +31,7 @@ from pullqueue import (
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.engine.faults import movable_clock
+from pullqueue.stores import open_store
 from pullqueue.tasks import DeleteResult, Task
 
 STORAGE_LIMIT_BYTES = 4000
@@ -97,7 +98,7 @@ class TaskFields(TypedDict, total=False):
 
 def manual_emulator(store: str = "memory") -> Emulator:
     """Return an emulator with the suite's queues, whose clock the suite moves."""
-    return Emulator(CONFIG, clock=ManualClock(), limits=LIMITS, store=store)
+    return Emulator(CONFIG, clock=ManualClock(), limits=LIMITS, store=open_store(store))
 
 
 class Interface(ABC):

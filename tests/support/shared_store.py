@@ -10,6 +10,7 @@ from stores import own_schema
 
 from pullqueue import Emulator, SystemClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.stores import open_store
 
 CONFIG = QueueConfig(
     queues=(
@@ -39,7 +40,7 @@ class WrongClock(SystemClock):
 def emptied(purpose: str) -> str:
     """Return the URL of an empty store."""
     url = own_schema(purpose)
-    emulator = Emulator(CONFIG, store=url)
+    emulator = Emulator(CONFIG, store=open_store(url))
     emulator.reset()
     emulator.close()
     return url

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from pullqueue.api import messages
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.text import shorten
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidEtaError
@@ -169,9 +169,9 @@ def _statistics_json(queue: Queue) -> Json:
         "leasedLastMinute": str(statistics.leased_last_minute),
         "leasedLastHour": str(statistics.leased_last_hour),
     }
-    if statistics.oldest_eta is not None:
+    if statistics.oldest_eta_usec is not None:
         # Seconds, where every other time is in microseconds (reference).
-        resource["oldestTask"] = str(to_usec(statistics.oldest_eta) // USEC_PER_SECOND)
+        resource["oldestTask"] = str(statistics.oldest_eta_usec // USEC_PER_SECOND)
     return resource
 
 

@@ -32,10 +32,10 @@ _TASK = '{"payloadBase64": "aGVsbG8="}'
 
 
 def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str) -> str:
-    from pullqueue.stores import store_from_url  # noqa: PLC0415 - imported when it runs
+    from pullqueue.stores import open_store  # noqa: PLC0415 - imported when it runs
 
     try:
-        store_from_url(url)
+        open_store(url)
     except StoreError as error:
         raise click.BadParameter(str(error)) from error
     return url
@@ -148,6 +148,7 @@ def serve(
     from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
     from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
+    from pullqueue.stores import open_store  # noqa: PLC0415 - the same
 
     # Else gRPC's core writes lines of its own to the error stream.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -158,7 +159,7 @@ def serve(
         clock=ManualClock() if clock == "manual" else SystemClock(),
         limits=Limits(leases_per_second=leases_per_second, tasks_in_memory=max_tasks),
         project=project,
-        store=store,
+        store=open_store(store),
     )
     with closing(emulator):
         signals = _service.Signals(emulator)

@@ -16,8 +16,7 @@ from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.config.model import AclEntry, QueueConfig, QueueSettings
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.queue import Queue
-from pullqueue.engine.queue_view import QueueState
+from pullqueue.engine.queue import Queue, QueueState
 
 AUDIENCE: Final = "https://cloudtasks.googleapis.com/"
 """What Google's clients name in the tokens that they sign themselves."""

@@ -28,8 +28,7 @@ from pullqueue.cloudtasks.messages import (
 )
 from pullqueue.cloudtasks.methods import QUEUE
 from pullqueue.config.model import AclEntry, QueueMode, QueueSettings, Rate, RetryParameters
-from pullqueue.engine.queue import Queue
-from pullqueue.engine.queue_view import QueueState
+from pullqueue.engine.queue import Queue, QueueState
 from pullqueue.errors import InvalidQueueConfigError, UnknownQueueError
 
 _DEFAULT_LOCATION: Final = "us-central1"

@@ -13,7 +13,7 @@ from pullqueue.config.model import (
 )
 from pullqueue.config.settings import PROFILES, Settings
 from pullqueue.config.values import as_boolean, parse_age_limit, parse_rate, parse_storage_limit
-from pullqueue.config.view import QueueView, Section, View
+from pullqueue.config.view import QueueNode, Section, View
 from pullqueue.errors import InvalidQueueConfigError
 
 
@@ -65,7 +65,7 @@ def _number(section: Section, key: str) -> float | None:
     return entry.number if entry else None
 
 
-def _queue(queue: QueueView, view: View) -> QueueSettings:
+def _queue(queue: QueueNode, view: View) -> QueueSettings:
     line, column = view.source.position(queue.place.start)
     return QueueSettings(
         name=queue.name or "",
@@ -92,7 +92,7 @@ def _retry(retry: Section) -> RetryParameters:
     )
 
 
-def _acl(queue: QueueView) -> tuple[AclEntry, ...]:
+def _acl(queue: QueueNode) -> tuple[AclEntry, ...]:
     return tuple(
         AclEntry(user_email=_text(entry, "user_email"), writer_email=_text(entry, "writer_email"))
         for entry in queue.acl_entries

@@ -117,7 +117,7 @@ class Section:
         return place_of(self.node.pairs[0].key if self.node.pairs else self.node)
 
 
-class QueueView(Section):
+class QueueNode(Section):
     """One entry of `queue`."""
 
     @cached_property
@@ -170,12 +170,12 @@ class View:
         """The keys of the top level."""
 
     @cached_property
-    def queues(self) -> list[QueueView]:
+    def queues(self) -> list[QueueNode]:
         """The queues that are mappings, in the order of the file."""
-        return [QueueView(section.node, section.path) for section in self.top.sections("queue")]
+        return [QueueNode(section.node, section.path) for section in self.top.sections("queue")]
 
     @cached_property
-    def queue_at(self) -> dict[str | int, QueueView]:
+    def queue_at(self) -> dict[str | int, QueueNode]:
         """The queues by their index in the list."""
         return {int(queue.path[len("queue[") : -1]): queue for queue in self.queues}
 
@@ -187,12 +187,12 @@ class View:
         return bool(keys) and unknown >= set(keys) and not any(meant_key(key) for key in keys)
 
     @property
-    def pull_queues(self) -> list[QueueView]:
+    def pull_queues(self) -> list[QueueNode]:
         """The queues whose tasks are leased."""
         return [queue for queue in self.queues if queue.mode == "pull"]
 
     @property
-    def retries(self) -> Iterator[tuple[QueueView, Section]]:
+    def retries(self) -> Iterator[tuple[QueueNode, Section]]:
         """Each queue that has `retry_parameters`, with them."""
         return ((queue, queue.retry) for queue in self.queues if queue.retry is not None)
 

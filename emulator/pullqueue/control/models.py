@@ -19,7 +19,7 @@ from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine import queue as engine
-from pullqueue.engine.queue_view import QueueState
+from pullqueue.engine.queue import QueueState
 from pullqueue.errors import PullQueueError
 from pullqueue.tasks import Task as EngineTask
 
@@ -90,7 +90,8 @@ class Queue(Model):
     def of(cls, queue: engine.Queue) -> Queue:
         """Return a queue as it is now."""
         numbers = queue.fetch_statistics()._asdict()
-        oldest = numbers.pop("oldest_eta")
+        oldest_usec = numbers.pop("oldest_eta_usec")
+        oldest = None if oldest_usec is None else from_usec(oldest_usec)
         age = None if oldest is None else (from_usec(queue.now_usec()) - oldest).total_seconds()
         is_due = age is not None and age >= 0
         return cls(

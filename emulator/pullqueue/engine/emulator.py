@@ -15,10 +15,10 @@ from pullqueue.config.text import closest, quoted
 from pullqueue.engine import task_errors, validation
 from pullqueue.engine.interceptors import Interceptors
 from pullqueue.engine.memory.store import MemoryStore
-from pullqueue.engine.names import NameSource, random_names
+from pullqueue.engine.name_source import NameSource, random_names
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.queue_view import retention_of
-from pullqueue.engine.store import QueueContents, QueueRecord, Retention, StoreFactory
+from pullqueue.engine.retention import Retention, retention_of
+from pullqueue.engine.store import QueueContents, QueueRecord, StoreFactory
 from pullqueue.errors import QueueNameInUseError, UnknownQueueError, is_expected_error
 from pullqueue.limits import Limits
 
@@ -44,14 +44,15 @@ class Emulator:
         clock: Clock | None = None,
         limits: Limits | None = None,
         project: str | None = None,
-        store: StoreFactory | str = MemoryStore,
+        store: StoreFactory = MemoryStore,
         names: NameSource | None = None,
     ) -> None:
         """Make empty queues from a configuration.
 
         `clock` is the system's when None; `project` the application id that callers must use,
-        any when None; `store` keeps the tasks: in memory, or at a URL (see `pullqueue.stores`);
-        `names` generates the names of tasks that have none, and can be replaced at any time.
+        any when None; `store` keeps the tasks: in memory, or what `pullqueue.stores.open_store`
+        returns for a URL; `names` generates the names of tasks that have none, and can be replaced
+        at any time.
         """
         self.clock = clock or SystemClock()
         self.limits = limits or Limits()
@@ -60,7 +61,7 @@ class Emulator:
         self.names = names or random_names()
         self.call_logs: list[Callable[..., None]] = []
         """Record the calls of Google's SDK in this process; servers add their request logs."""
-        self._store = _factory(store)(
+        self._store = store(
             clock=self.clock,
             limits=self.limits,
             names=lambda: self.names(),  # noqa: PLW0108 - looked up at each call, since it can be replaced
@@ -83,7 +84,7 @@ class Emulator:
         limits: Limits | None = None,
         project: str | None = None,
         profile: str = "gcloud",
-        store: StoreFactory | str = MemoryStore,
+        store: StoreFactory = MemoryStore,
     ) -> Emulator:
         """Create an emulator from a queue.yaml.
 
@@ -103,7 +104,7 @@ class Emulator:
         limits: Limits | None = None,
         project: str | None = None,
         profile: str = "gcloud",
-        store: StoreFactory | str = MemoryStore,
+        store: StoreFactory = MemoryStore,
     ) -> Emulator:
         """Create an emulator from the text of a queue.yaml.
 
@@ -374,14 +375,6 @@ class Emulator:
         elif not names:
             hint = "it has no queues"
         return f"queue {quoted(name)} is not in {self._config.file}: {hint}"
-
-
-def _factory(store: StoreFactory | str) -> StoreFactory:
-    if not isinstance(store, str):
-        return store
-    from pullqueue.stores import store_from_url  # noqa: PLC0415 - most emulators need none of it
-
-    return store_from_url(store)
 
 
 def _present(times: Iterable[datetime | None]) -> list[datetime]:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar, c
 from pullqueue.errors import is_expected_error
 
 if TYPE_CHECKING:
-    from pullqueue.engine.queue_view import QueueView
+    from pullqueue.engine.queue import Queue
 
 __tracebackhide__ = is_expected_error
 
-_Q = TypeVar("_Q", bound="QueueView")
+_Q = TypeVar("_Q", bound="Queue")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -51,7 +51,7 @@ _VERB_OF_METHOD = {
 class QueueCall(NamedTuple):
     """One call on its way to a queue."""
 
-    queue: QueueView
+    queue: Queue
     method: str
     """The queue's method through which all such calls go, such as `lease`."""
     arguments: tuple[object, ...]

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING
 
-from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
 from pullqueue.config.text import quoted
 from pullqueue.engine import task_errors, validation
-from pullqueue.engine.interceptors import interceptable
-from pullqueue.engine.queue_view import AnyTask, QueueView, is_task, name_of
-from pullqueue.engine.store import Insertion, Lease, LeaseRequest, ValidatedTask
+from pullqueue.engine.events import Event, EventKind
+from pullqueue.engine.interceptors import Interceptors, interceptable
+from pullqueue.engine.retention import Retention, retention_of
+from pullqueue.engine.store import (
+    Insertion,
+    Lease,
+    LeaseRequest,
+    QueueRecord,
+    QueueStatistics,
+    TaskFilter,
+    TaskStore,
+    ValidatedTask,
+)
+from pullqueue.engine.validation import AnyTask, is_task, name_of
 from pullqueue.errors import (
     InvalidQueueModeError,
     InvalidTagError,
@@ -20,12 +34,26 @@ from pullqueue.errors import (
     TombstonedTaskError,
     is_expected_error,
 )
-from pullqueue.tasks import DeleteResult, NewTask, Task, why_in_use
+from pullqueue.limits import Limits
+from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState, why_in_use
+
+if TYPE_CHECKING:
+    from pullqueue.config.model import QueueMode, QueueSettings
 
 __tracebackhide__ = is_expected_error
 
 
-class Queue(QueueView):
+class QueueState(Enum):
+    """Whether tasks can be leased from a queue."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    """Tasks can be added, but not leased."""
+    DISABLED = "disabled"
+    """The queue was removed from queue.yaml; its tasks are kept."""
+
+
+class Queue:
     """One queue of an emulator; returned by `Emulator.queue`. Thread-safe.
 
     Every verb of the API raises `InvalidQueueModeError` on a push queue and `QueueDisabledError`
@@ -34,6 +62,93 @@ class Queue(QueueView):
 
     _rate_warning_usec = 0
     """From when on the lease rate is worth a line in the log again."""
+
+    def __init__(
+        self,
+        settings: QueueSettings,
+        *,
+        store: TaskStore,
+        limits: Limits,
+        storage_limit_bytes: int | None,
+        clock: Clock,
+        interceptors: Interceptors,
+    ) -> None:
+        self.clock = clock
+        self.interceptors = interceptors
+        self._store = store
+        self._limits = limits
+        self._settings = settings
+        self._storage_limit_bytes = storage_limit_bytes
+        self._retention = retention_of(settings)
+        self._disabled = False
+        self._record = QueueRecord()
+        # A store that outlives the process may know the queue by another limit.
+        store.change_retention(settings.name, self._retention)
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name!r})"
+
+    def configure(self, settings: QueueSettings, *, storage_limit_bytes: int | None) -> None:
+        """Apply other settings; see `Emulator.reconfigure`."""
+        before, self._retention = self._retention, retention_of(settings)
+        self._settings = settings
+        self._storage_limit_bytes = storage_limit_bytes
+        # Last: a lease made meanwhile has the new limit already.
+        if self._retention != before:
+            self._store.change_retention(self.name, self._retention)
+
+    def set_disabled(self, disabled: bool) -> None:  # noqa: FBT001 - the name says it
+        """Refuse every change from now on and keep the tasks, or stop that."""
+        self._disabled = disabled
+
+    def set_record(self, record: QueueRecord) -> None:
+        """Set what the store has recorded of the queue."""
+        self._record = record
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._settings.name
+
+    @property
+    def mode(self) -> QueueMode:
+        """Pull or push."""
+        return self._settings.mode
+
+    @property
+    def settings(self) -> QueueSettings:
+        """The queue's entry in queue.yaml."""
+        return self._settings
+
+    @property
+    def retention(self) -> Retention:
+        """When its tasks are exhausted."""
+        return self._retention
+
+    @property
+    def state(self) -> QueueState:
+        """Whether tasks can be leased."""
+        if self._disabled:
+            return QueueState.DISABLED
+        return QueueState.PAUSED if self._record.paused else QueueState.RUNNING
+
+    @property
+    def disabled(self) -> bool:
+        """Whether the queue was removed from queue.yaml."""
+        return self._disabled
+
+    @property
+    def created(self) -> bool:
+        """Whether the queue was created at run time and is not one of queue.yaml."""
+        return self._record.settings is not None
+
+    @property
+    def purged(self) -> datetime | None:
+        """When the queue was last purged, or None."""
+        purged_usec = self._record.purged_usec
+        return None if purged_usec is None else from_usec(purged_usec)
+
+    # -- verbs -----------------------------------------------------------------------------------
 
     def add(
         self,
@@ -301,6 +416,83 @@ class Queue(QueueView):
     def remove_exhausted(self, task_names: Iterable[str]) -> int:
         """Delete the records of exhausted tasks by name; return how many there were."""
         return self._store.remove_exhausted(self.name, task_names)
+
+    # -- questions -------------------------------------------------------------------------------
+
+    @interceptable
+    def get_task(self, task_name: str) -> Task:
+        """Return one task without leasing it.
+
+        Raises:
+            UnknownTaskError: the queue has no such task.
+            TombstonedTaskError: the task was deleted, or exhausted.
+        """
+        return self._store.get(self.name, task_name)
+
+    @interceptable
+    def list_tasks(
+        self,
+        limit: int = 100,
+        *,
+        state: TaskState | None = None,
+        tag: str | None = None,
+        after: Task | tuple[int, int] | None = None,
+    ) -> list[Task]:
+        """Return the first tasks in order of eta and arrival, without leasing them.
+
+        `state` and `tag` narrow the list; `after` is the last task of the page before, or its
+        eta (microseconds) and sequence.
+
+        Raises:
+            InvalidMaxTasksError: `limit` is not an integer from 0 on.
+        """
+        count = validation.list_limit(limit)
+        position = None if after is None else after[:2]
+        task_filter = TaskFilter(state=state, tag=tag, after=position)
+        return self._store.list_tasks(self.name, task_filter, limit=count)
+
+    @interceptable
+    def fetch_statistics(self) -> QueueStatistics:
+        """Return the statistics of the queue."""
+        return self._store.statistics(self.name)
+
+    @property
+    def exhausted(self) -> list[Task]:
+        """The tasks that used up their leases, oldest first, as they were at the end."""
+        return self._store.exhausted(self.name)
+
+    def history(self, task: AnyTask | str) -> list[Event]:
+        """Return what happened to a task (or to the task of a name), oldest first."""
+        return self._store.events(self.name, name_of(task))
+
+    def events(self) -> list[Event]:
+        """Return what happened to the queue's tasks, oldest first, as far back as is recorded."""
+        return self._store.events(self.name)
+
+    def count_events(self, *, last: timedelta) -> Counter[EventKind]:
+        """Return how many events of each kind there were within the last time span.
+
+        Leases that expired are not counted, nor what is no longer recorded.
+        """
+        return self._store.count_events(self.name, last_usec=last // timedelta(microseconds=1))
+
+    def now_usec(self) -> int:
+        """Return the time by which its tasks become due, in microseconds: that of the store."""
+        return self._store.now_usec()
+
+    def last_lease_end(self) -> datetime | None:
+        """Return the end of the current lease that ends last, or None."""
+        end_usec = self._store.last_lease_end_usec(self.name)
+        return None if end_usec is None else from_usec(end_usec)
+
+    def next_change(self) -> datetime | None:
+        """Return the next time at which an eta or a lease ends or a task is exhausted, or None."""
+        change_usec = self._store.next_change_usec(self.name)
+        if change_usec is None or change_usec > LAST_USEC:
+            return None  # no datetime can represent it: an age limit can be of any length
+        return from_usec(change_usec)
+
+    # -- parts -----------------------------------------------------------------------------------
 
     def _validated(self, tasks: Sequence[NewTask]) -> list[ValidatedTask]:
         self._check_usable()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from pullqueue.clock import Clock
+from pullqueue.clock import Clock, from_usec
 from pullqueue.engine.events import Event, EventKind
-from pullqueue.engine.names import NameSource
+from pullqueue.engine.name_source import NameSource
+from pullqueue.engine.retention import Retention
 from pullqueue.errors import NameInUseError
 from pullqueue.limits import Limits
 from pullqueue.tasks import DeleteResult, Task, TaskState
@@ -33,28 +35,6 @@ class Insertion(NamedTuple):
 
     added: list[Task]
     refused: dict[str, type[NameInUseError]]
-
-
-class Retention(NamedTuple):
-    """How long a queue keeps tasks, and the names of deleted ones."""
-
-    leases: int | None = None
-    """How many times a task can be leased; None: any number of times."""
-    age_usec: int = 0
-    """It must be this old as well."""
-    lifetime_usec: int | None = None
-    """At this age a task is exhausted, leased or not; None: never."""
-    tombstone_usec: int | None = None
-    """How long the name of a deleted task is reserved; None: `Limits.tombstone_seconds`."""
-
-    def end_usec(self, task: Task) -> int | None:
-        """Return when a task is exhausted, if it is not leased again; None: never."""
-        ends = []
-        if self.leases is not None and 0 < task.retry_count >= self.leases:
-            ends.append(max(task.eta_usec, task.enqueued_usec + self.age_usec))
-        if self.lifetime_usec is not None:
-            ends.append(task.enqueued_usec + self.lifetime_usec)
-        return min(ends, default=None)
 
 
 class QueueRecord(NamedTuple):
@@ -101,17 +81,32 @@ class TaskFilter(NamedTuple):
     """Only tasks after this eta (microseconds) and sequence."""
 
 
-class QueueCounts(NamedTuple):
-    """The numbers of one queue at one time."""
+class QueueStatistics(NamedTuple):
+    """The statistics of a queue at one time."""
 
     tasks: int
+    """All tasks: available, leased and scheduled."""
+    available: int
+    """Can be leased now."""
     leased: int
+    """Leased by a worker."""
     scheduled: int
+    """Never leased, with an eta in the future."""
     exhausted: int
+    """Used up their leases, and are kept to be looked at; not among `tasks`."""
     oldest_eta_usec: int | None
+    """The first eta among all tasks, leased ones included; None in an empty queue."""
     leased_last_minute: int
+    """Tasks leased in the last minute."""
     leased_last_hour: int
+    """Tasks leased in the last hour."""
     bytes_stored: int
+    """Payloads, names and tags, in bytes of UTF-8."""
+
+    @property
+    def oldest_eta(self) -> datetime | None:
+        """`oldest_eta_usec` as an aware datetime (UTC)."""
+        return None if self.oldest_eta_usec is None else from_usec(self.oldest_eta_usec)
 
 
 class QueueContents(NamedTuple):
@@ -227,8 +222,8 @@ class TaskStore(ABC):
         """Return the first tasks that match the filter, in order of eta and arrival."""
 
     @abstractmethod
-    def counts(self, queue_name: str) -> QueueCounts:
-        """Return the numbers of a queue."""
+    def statistics(self, queue_name: str) -> QueueStatistics:
+        """Return the statistics of a queue."""
 
     @abstractmethod
     def exhausted(self, queue_name: str) -> list[Task]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Protocol, TypeGuard
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec, to_usec
 from pullqueue.config.text import quoted
@@ -26,7 +27,7 @@ from pullqueue.errors import (
     is_expected_error,
 )
 from pullqueue.limits import Limits
-from pullqueue.tasks import NewTask
+from pullqueue.tasks import NewTask, Task
 
 __tracebackhide__ = is_expected_error
 
@@ -34,6 +35,38 @@ _QUEUE_NAME = re.compile(r"[A-Za-z0-9-]{1,100}")
 _LARGEST_COUNT = 2**63 - 1
 """The largest number that every store can be asked for."""
 _is_task_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+
+
+class AnyTask(Protocol):
+    """A task of this package or of App Engine's SDK."""
+
+    @property
+    def name(self) -> str | None:
+        """Its name; None before it is added without one."""
+
+    @property
+    def payload(self) -> bytes | str | None:
+        """Its payload."""
+
+
+def name_of(task: AnyTask | str) -> str:
+    """Return the name of a task, also of the SDK's, or the name that is given.
+
+    Raises:
+        InvalidTaskNameError: it is neither, or a task without a name.
+    """
+    if isinstance(task, str):
+        return task
+    if not is_task(task):
+        raise InvalidTaskNameError(f"{quoted(task)} is neither a task nor a task name")
+    if not isinstance(task.name, str):
+        raise InvalidTaskNameError(f"{quoted(task)} has no name: add it first, or set its name")
+    return task.name
+
+
+def is_task(value: object) -> TypeGuard[AnyTask]:
+    """Return whether a value is a task, also of the SDK's."""
+    return isinstance(value, Task) or (hasattr(value, "payload") and hasattr(value, "name"))
 
 
 def validated_tasks(

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pullqueue.clock import from_usec, to_usec
+from pullqueue.clock import from_usec
 from pullqueue.config.text import shorten
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
@@ -148,8 +148,8 @@ def fetch_queue_stats(queue: Queue, response: Any) -> None:
     numbers = queue.fetch_statistics()
     stats = response.queuestats.add()
     stats.num_tasks = numbers.tasks
-    oldest = numbers.oldest_eta
-    stats.oldest_eta_usec = -1 if oldest is None else to_usec(oldest)
+    oldest_usec = numbers.oldest_eta_usec
+    stats.oldest_eta_usec = -1 if oldest_usec is None else oldest_usec
     scanner = stats.scanner_info
     scanner.executed_last_minute = numbers.leased_last_minute
     scanner.executed_last_hour = numbers.leased_last_hour

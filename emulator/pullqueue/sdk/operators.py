@@ -19,8 +19,7 @@ from pullqueue.config.model import (
     RetryParameters,
 )
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.queue import Queue
-from pullqueue.engine.queue_view import QueueState
+from pullqueue.engine.queue import Queue, QueueState
 from pullqueue.sdk.imports import apiproxy_errors, messages
 from pullqueue.sdk.protocol import text_of
 from pullqueue.tasks import Task

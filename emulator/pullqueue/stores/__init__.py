@@ -7,6 +7,7 @@ module is imported when its URL is used.
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.store import StoreFactory
@@ -14,7 +15,6 @@ from pullqueue.errors import StoreError
 
 MEMORY = "memory"
 """The URL of the store that is lost with the process."""
-
 
 _CREDENTIALS = re.compile(r"^([^:/@]*:)?(//)?.*@", re.DOTALL)
 _PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&]*", re.IGNORECASE)
@@ -28,8 +28,10 @@ def without_password(url: str) -> str:
     return _PASSWORD_OPTION.sub(r"\1***", cut)
 
 
-def store_from_url(url: str) -> StoreFactory:
-    """Return the factory of the store of a URL; see `docs/stores.md` for the options of a URL.
+def open_store(url: str) -> StoreFactory:
+    """Return the store of a URL for `Emulator(store=...)`, which opens it.
+
+    `docs/stores.md` has the options of a URL.
 
     Raises:
         StoreError: the URL is not that of a store, or a package that the store needs is missing.
@@ -38,16 +40,16 @@ def store_from_url(url: str) -> StoreFactory:
     if url == MEMORY:
         return MemoryStore
     if scheme == "sqlite":
-        from pullqueue.stores.sqlite import sqlite_store  # noqa: PLC0415 - seldom needed
+        from pullqueue.stores import sqlite, sqlite_file  # noqa: PLC0415 - seldom needed
 
-        return sqlite_store(url)
+        return partial(sqlite.SqliteStore, *sqlite_file.parsed(url))
     if scheme != "postgresql":
         raise StoreError(
             f'store "{without_password(url)}" is unknown: use memory, sqlite:///FILE or '
             "postgresql://USER@HOST/DATABASE"
         )
     try:
-        from pullqueue.stores.postgres import postgres_store  # noqa: PLC0415 - needs an extra
+        from pullqueue.stores import postgres, postgres_pool  # noqa: PLC0415 - needs an extra
     except ImportError as error:
         from pullqueue.extras import install_command  # noqa: PLC0415 - only this error needs it
 
@@ -55,4 +57,4 @@ def store_from_url(url: str) -> StoreFactory:
             f"a postgresql store needs {error.name or 'a package'}, which is not installed: "
             f"{install_command('postgres')}"
         ) from error
-    return postgres_store(url)
+    return partial(postgres.PostgresStore, postgres_pool.parsed(url))

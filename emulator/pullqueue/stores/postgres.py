@@ -14,38 +14,23 @@ import psycopg
 
 from pullqueue.clock import Clock, SystemClock
 from pullqueue.engine import task_errors
-from pullqueue.engine.names import NameSource
+from pullqueue.engine.name_source import NameSource
+from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
     Insertion,
     Lease,
     LeaseRequest,
-    Retention,
-    StoreFactory,
     ValidatedTask,
 )
 from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores.postgres_server import Address, Connection, Connections, parsed, prepare
+from pullqueue.stores.postgres_pool import Address, Connection, Connections, prepare
 from pullqueue.stores.rows import Row, encode_tag, task_of
 from pullqueue.stores.sql import DeadlockError, Session, SqlStore, Target, retried
 from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import Task
 
 _SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
-
-
-def postgres_store(url: str) -> StoreFactory:
-    """Return the factory of the store of `postgresql://USER@HOST/DATABASE`.
-
-    Raises:
-        StoreError: the URL cannot be read.
-    """
-    address = parsed(url)
-
-    def factory(*, clock: Clock, limits: Limits, names: NameSource) -> PostgresStore:
-        return PostgresStore(address, clock=clock, limits=limits, names=names)
-
-    return factory
 
 
 class PostgresSession(Session):
@@ -75,20 +60,16 @@ class PostgresSession(Session):
         return bool(found)
 
     def rows(self, statement: str, **parameters: object) -> list[Row]:
-        """Execute a statement and return its rows."""
         return self._cursor.execute(_SQL[statement], parameters).fetchall()
 
     def change(self, statement: str, **parameters: object) -> int:
-        """Execute a statement and return the number of rows it changed."""
         return self._cursor.execute(_SQL[statement], parameters).rowcount
 
     def change_many(self, statement: str, rows: Iterable[Row]) -> int:
-        """Execute a statement for each row of parameters, all in one round trip."""
         self._cursor.executemany(_SQL[statement], rows)
         return self._cursor.rowcount
 
     def listed(self, values: Sequence[object]) -> object:
-        """Return the parameter for a list of values: an array."""
         return list(values)
 
     @contextmanager
@@ -101,7 +82,6 @@ class PostgresSession(Session):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Run the statements of a block on one snapshot of the database."""
         with self.transaction():
             self.change("snapshot")
             yield
@@ -121,12 +101,10 @@ class PostgresStore(SqlStore[PostgresSession]):
         self._connections = Connections(address)
 
     def now_usec(self) -> int:
-        """Return the database's time, or that of a clock that is moved by hand."""
         with self._session() as session:
             return session.now_usec
 
     def close(self) -> None:
-        """Close all connections."""
         self._connections.close()
 
     # -- operations ------------------------------------------------------------------------------
@@ -141,7 +119,6 @@ class PostgresStore(SqlStore[PostgresSession]):
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
-        """Store tasks; see `TaskStore.insert`."""
         with self._session() as session:
             new = (session, Target(queue_name, created, retention.lifetime_usec), new_tasks)
             if storage_limit_bytes is not None:
@@ -185,7 +162,6 @@ class PostgresStore(SqlStore[PostgresSession]):
 
     @retried
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
-        """Lease the first due tasks; see `TaskStore.lease`."""
         limit = request.retention
         wanted: dict[str, object] = {"queue": queue_name, "max_tasks": request.max_tasks}
         suffix = ""
@@ -212,7 +188,6 @@ class PostgresStore(SqlStore[PostgresSession]):
 
     @retried
     def purge(self, queue_name: str) -> int:
-        """Delete every task of a queue; see `TaskStore.purge`."""
         with self._writing(unlimited=True) as session:
             self._catch_up(session)
             ((tasks,),) = session.rows(

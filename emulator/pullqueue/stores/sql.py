@@ -17,13 +17,13 @@ from typing import Generic, NamedTuple, ParamSpec, TypeVar
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import Event, EventKind, Operation, events_of
-from pullqueue.engine.names import NameSource
+from pullqueue.engine.name_source import NameSource
+from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
     Insertion,
     QueueContents,
-    QueueCounts,
     QueueRecord,
-    Retention,
+    QueueStatistics,
     TaskFilter,
     TaskStore,
     ValidatedTask,
@@ -189,7 +189,6 @@ class SqlStore(TaskStore, Generic[S]):
     # -- questions -------------------------------------------------------------------------------
 
     def get(self, queue_name: str, task_name: str) -> Task:
-        """Return one task; see `TaskStore.get`."""
         with self._reading() as session:
             return self._get(session, queue_name, task_name)
 
@@ -204,8 +203,9 @@ class SqlStore(TaskStore, Generic[S]):
         return task_of(row)
 
     def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
-        """Return the first tasks that match the filter."""
         state, tag = task_filter.state, task_filter.tag
+        if state in (TaskState.RUNNING, TaskState.RETRYING):
+            return []
         with self._reading() as session:
             is_future = state in (TaskState.LEASED, TaskState.SCHEDULED)
             after_usec, after_sequence = task_filter.after or (_FIRST, _FIRST)
@@ -223,8 +223,7 @@ class SqlStore(TaskStore, Generic[S]):
             )
         return list(map(task_of, rows))
 
-    def counts(self, queue_name: str) -> QueueCounts:
-        """Return the numbers of a queue."""
+    def statistics(self, queue_name: str) -> QueueStatistics:
         queue = {"queue": queue_name}
         with self._reading() as session, session.snapshot():
             tasks, stored_bytes = self._totals(session, queue_name)
@@ -234,8 +233,9 @@ class SqlStore(TaskStore, Generic[S]):
             since = {"minute": second - _MINUTE_SECONDS, "hour": second - _HOUR_SECONDS}
             exhausted = session.row("count_exhausted", **queue) or (0,)
             minute, hour = session.row("leased_since", **queue, **since) or (0, 0)
-        return QueueCounts(
+        return QueueStatistics(
             tasks=tasks,
+            available=tasks - future,
             leased=leased,
             scheduled=future - leased,
             exhausted=exhausted[0],
@@ -246,46 +246,39 @@ class SqlStore(TaskStore, Generic[S]):
         )
 
     def exhausted(self, queue_name: str) -> list[Task]:
-        """Return the tasks that used up their leases, oldest first."""
         with self._reading() as session:
             return list(map(task_of, session.rows("exhausted", queue=queue_name)))
 
     def remove_exhausted(self, queue_name: str, task_names: Iterable[str]) -> int:
-        """Delete the records of exhausted tasks by name."""
         with self._writing() as session:
             self._catch_up(session)
             names = session.listed([name for name in task_names if is_storable(name)])
             return session.change("remove_exhausted", queue=queue_name, names=names)
 
     def events(self, queue_name: str, task_name: str | None = None) -> list[Event]:
-        """Return what happened, oldest first."""
         with self._reading() as session:
             operations = list(map(operation_of, session.rows("events", queue=queue_name)))
             now_usec = session.now_usec
         return events_of(_latest(operations, self._limits.events_kept), now_usec, task_name)
 
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
-        """Return how many events of each kind there were recently."""
         with self._reading() as session:
             since_usec = session.now_usec - last_usec
             rows = session.rows("count_events", queue=queue_name, since_usec=since_usec)
         return Counter({EventKind(kind): int(count) for kind, count in rows})
 
     def next_change_usec(self, queue_name: str) -> int | None:
-        """Return the next time at which something changes by itself, or None."""
         with self._reading() as session:
             eta = session.row("next_eta", queue=queue_name, now_usec=session.now_usec)
             end = session.row("next_end", queue=queue_name)
         return min((row[0] for row in (eta, end) if row and row[0] is not None), default=None)
 
     def last_lease_end_usec(self, queue_name: str) -> int | None:
-        """Return the end of the current lease that ends last, or None."""
         with self._reading() as session:
             row = session.row("last_lease_end", queue=queue_name, now_usec=session.now_usec)
         return None if row is None else int(row[0])
 
     def bytes_stored(self) -> int:
-        """Return the size of all tasks of all queues together."""
         with self._reading() as session:
             return self._totals(session, None)[1]
 
@@ -378,7 +371,6 @@ class SqlStore(TaskStore, Generic[S]):
         lease_usec: int,
         retention: Retention,
     ) -> Task:
-        """Change the end of a lease; see `TaskStore.modify_lease`."""
         kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
         with self._operation() as session:
             row = is_storable(task_name) and session.row(
@@ -400,7 +392,6 @@ class SqlStore(TaskStore, Generic[S]):
 
     @retried
     def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
-        """Delete tasks by name; see `TaskStore.delete`."""
         names = list(task_names)
         storable = [name for name in names if is_storable(name)]
         tombstones: set[str] = set()
@@ -429,7 +420,6 @@ class SqlStore(TaskStore, Generic[S]):
 
     @retried
     def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
-        """Delete a task that is leased; see `TaskStore.acknowledge`."""
         names = [task_name] if is_storable(task_name) else []
         with self._operation() as session:
             if not self._delete(session, queue_name, names, expected_eta_usec):
@@ -458,7 +448,6 @@ class SqlStore(TaskStore, Generic[S]):
     # -- names, limits, records ------------------------------------------------------------------
 
     def free_names(self, queue_name: str, task_names: Iterable[str] | None) -> None:
-        """Free the names of deleted tasks: some, or all (None)."""
         with self._writing() as session:
             self._catch_up(session)
             if task_names is None:
@@ -468,7 +457,6 @@ class SqlStore(TaskStore, Generic[S]):
                 session.change("free_names", queue=queue_name, names=names)
 
     def change_retention(self, queue_name: str, retention: Retention) -> None:
-        """Apply another retention to the tasks of a queue."""
         with self._writing(unlimited=True) as session:
             before = session.row("retention", queue=queue_name) or Retention()
             if tuple(before) != retention:
@@ -481,7 +469,6 @@ class SqlStore(TaskStore, Generic[S]):
         session.change("set_retention", queue=queue_name, **retention._asdict())
 
     def queue_records(self) -> dict[str, QueueRecord]:
-        """Return the records of all queues that have any."""
         # Not for reading: whether tasks are past their end makes no difference to records.
         with self._writing() as session:
             return self._queue_records(session)
@@ -495,19 +482,16 @@ class SqlStore(TaskStore, Generic[S]):
     def change_queue_record(
         self, queue_name: str, *, paused: bool | None = None, settings: str | None = None
     ) -> None:
-        """Change the record of a queue; None leaves a part of it as it is."""
         changes = {"paused": paused, "purged_usec": None, "settings": settings}
         with self._writing() as session:
             session.change("change_queue_record", queue=queue_name, **changes)
 
     def drop_queue_record(self, queue_name: str) -> None:
-        """Delete the record of a queue."""
         with self._writing() as session:
             session.change("drop_queue_record", queue=queue_name)
 
     @retried
     def delete_queue(self, queue_name: str) -> None:
-        """Delete everything of a queue, and record the time."""
         with self._writing(unlimited=True) as session:
             self._drop_queue(session, queue_name)
             record = QueueRecord(deleted_usec=session.now_usec)
@@ -545,19 +529,16 @@ class SqlStore(TaskStore, Generic[S]):
         )
 
     def check(self) -> None:
-        """Check that tasks can be stored now; see `TaskStore.check`."""
         with self._writing() as session:
             session.change("check")
 
     # -- everything ------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Delete everything."""
         with self._replacing() as session:
             self._restored(session)
 
     def export(self) -> dict[str, QueueContents]:
-        """Return the contents of every queue that has any."""
         contents: defaultdict[str, QueueContents] = defaultdict(
             lambda: QueueContents([], [], {}, [])
         )
@@ -579,7 +560,6 @@ class SqlStore(TaskStore, Generic[S]):
     def restore(
         self, contents: Mapping[str, QueueContents], *, retentions: Mapping[str, Retention]
     ) -> None:
-        """Replace all contents; see `TaskStore.restore`."""
         with self._replacing() as session:
             for queue_name, restored in contents.items():
                 session.change_many("restore_task", map(row_of, restored.tasks))

@@ -18,13 +18,12 @@ from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.memory.rates import RateLimiter
-from pullqueue.engine.names import NameSource
+from pullqueue.engine.name_source import NameSource
+from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
     Insertion,
     Lease,
     LeaseRequest,
-    Retention,
-    StoreFactory,
     ValidatedTask,
     fitting,
     leased_until,
@@ -34,24 +33,10 @@ from pullqueue.limits import Limits
 from pullqueue.stores.rows import Row, encode_tag, row_of, task_of
 from pullqueue.stores.sql import Session, SqlStore, Target
 from pullqueue.stores.sql_files import statements
-from pullqueue.stores.sqlite_file import open_file, parsed
+from pullqueue.stores.sqlite_file import open_file
 from pullqueue.tasks import Task
 
 _SQL = statements("sqlite.sql")
-
-
-def sqlite_store(url: str) -> StoreFactory:
-    """Return the factory of the store of `sqlite:///FILE`, or `sqlite:///FILE?synchronous=full`.
-
-    Raises:
-        StoreError: the URL has no file, or an unknown option.
-    """
-    path, synchronous = parsed(url)
-
-    def factory(*, clock: Clock, limits: Limits, names: NameSource) -> SqliteStore:
-        return SqliteStore(path, synchronous, clock=clock, limits=limits, names=names)
-
-    return factory
 
 
 class SqliteSession(Session):
@@ -78,24 +63,19 @@ class SqliteSession(Session):
         return self._connection.execute(_SQL[statement], parameters)
 
     def rows(self, statement: str, **parameters: object) -> list[Row]:
-        """Execute a statement and return its rows."""
         return self._connection.execute(_SQL[statement], parameters).fetchall()
 
     def change(self, statement: str, **parameters: object) -> int:
-        """Execute a statement and return the number of rows it changed."""
         return self._connection.execute(_SQL[statement], parameters).rowcount
 
     def change_many(self, statement: str, rows: Iterable[Row]) -> int:
-        """Execute a statement for each row of parameters; return the number of rows changed."""
         return self._connection.executemany(_SQL[statement], rows).rowcount
 
     def listed(self, values: Sequence[object]) -> object:
-        """Return the parameter for a list of values: JSON."""
         return json.dumps(values)
 
     def snapshot(self) -> AbstractContextManager[object]:
-        """Do nothing: a transaction sees the file as of one time."""
-        return nullcontext()
+        return nullcontext()  # a transaction sees the file as of one time
 
 
 class SqliteStore(SqlStore[SqliteSession]):
@@ -115,11 +95,9 @@ class SqliteStore(SqlStore[SqliteSession]):
         self._recount()
 
     def now_usec(self) -> int:
-        """Return the clock's time."""
         return self._clock.now_usec()
 
     def close(self) -> None:
-        """Close the file."""
         with self._reader_lock, self._lock:
             self._reader.close()
             self._writer.close()
@@ -135,7 +113,6 @@ class SqliteStore(SqlStore[SqliteSession]):
         retention: Retention,
         storage_limit_bytes: int | None,
     ) -> Insertion:
-        """Store tasks; see `TaskStore.insert`."""
         with self._writing() as session:
             new = (session, Target(queue_name, created, retention.lifetime_usec), new_tasks)
             if storage_limit_bytes is None:
@@ -173,7 +150,6 @@ class SqliteStore(SqlStore[SqliteSession]):
         return tasks
 
     def lease(self, queue_name: str, request: LeaseRequest) -> Lease:
-        """Lease the first due tasks; see `TaskStore.lease`."""
         with self._writing() as session:
             rate = self._rates[queue_name]
             if not rate.permit(session.now_usec, request.calls_per_second):
@@ -216,7 +192,6 @@ class SqliteStore(SqlStore[SqliteSession]):
         return leased
 
     def purge(self, queue_name: str) -> int:
-        """Delete every task of a queue; see `TaskStore.purge`."""
         with self._writing() as session:
             times = {"now_usec": session.now_usec, "tombstone_usec": self._tombstone_usec}
             gone = session.rows("purge", queue=queue_name, **times)

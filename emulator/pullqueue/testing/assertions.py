@@ -18,8 +18,8 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.queue_view import AnyTask, name_of
 from pullqueue.engine.store import Insertion
+from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import InvalidQueueModeError
 from pullqueue.tasks import Task, count_tasks
 from pullqueue.testing.describing import (

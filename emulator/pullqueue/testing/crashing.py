@@ -13,7 +13,7 @@ from flask import has_request_context
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import movable_clock
 from pullqueue.engine.interceptors import QueueCall
-from pullqueue.engine.names import random_names
+from pullqueue.engine.name_source import random_names
 from pullqueue.errors import DeadlineExceededError
 from pullqueue.testing.describing import describe, describe_call
 from pullqueue.testing.driving import (

@@ -20,7 +20,9 @@ from pullqueue.config.model import QueueConfig
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import Faults
-from pullqueue.engine.names import random_names
+from pullqueue.engine.memory.store import MemoryStore
+from pullqueue.engine.name_source import random_names
+from pullqueue.engine.store import StoreFactory
 from pullqueue.errors import ClockError, ConfigFileError, InvalidQueueConfigError
 from pullqueue.limits import Limits
 from pullqueue.testing.assertions import remember_added
@@ -138,7 +140,7 @@ def emulated(
     clock: Clock,
     limits: Limits | None = None,
     project: str | None = None,
-    store: str = "memory",
+    store: StoreFactory = MemoryStore,
 ) -> Iterator[Emulator]:
     """Make an emulator whose generated names are the same in each run, and which is empty.
 

@@ -18,7 +18,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.faults import movable_clock, queue_of
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.queue_view import AnyTask, name_of
+from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
 from pullqueue.testing.assertions import checked_queue

@@ -17,6 +17,7 @@ from odd_servers import answering, silent
 
 from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
+from pullqueue.stores import open_store
 
 OPEN_FILES = Path("/proc/self/fd")
 
@@ -62,7 +63,7 @@ def test_waiting_keeps_no_connections(run: Run, emulator: Emulator) -> None:
 def test_waiting_for_a_server_that_is_not_ready(run: Run, tmp_path: Path) -> None:
     """Its own reason is shown."""
     store = tmp_path / "tasks.db"
-    emulator = Emulator.from_text("queue: []", store=f"sqlite:///{store}")
+    emulator = Emulator.from_text("queue: []", store=open_store(f"sqlite:///{store}"))
     with closing(emulator), Server(emulator) as server:
         store.unlink()
         done = run("wait", "--url", server.url, "--timeout", "0")

@@ -15,6 +15,7 @@ from pullqueue import Emulator, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.control.state import ServerState
 from pullqueue.server.app import create_app
+from pullqueue.stores import open_store
 
 CONFIG = """\
 queue:
@@ -547,7 +548,8 @@ def test_half_a_pair_of_surrogates(state: ServerState, client: Client) -> None:
 @pytest.mark.parametrize("page", ["/", "/server", "/queues/pull"])
 def test_a_store_that_is_away(tmp_path: Path, page: str) -> None:
     """The page that says so needs nothing of the store."""
-    emulator = Emulator.from_text(CONFIG, clock=ManualClock(), store=f"sqlite:///{tmp_path}/tasks")
+    store = open_store(f"sqlite:///{tmp_path}/tasks")
+    emulator = Emulator.from_text(CONFIG, clock=ManualClock(), store=store)
     client = Client(create_app(emulator, state=ServerState(emulator)))
     emulator.close()
 

@@ -27,6 +27,7 @@ from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import ServerState
 from pullqueue.errors import ConfigFileError
 from pullqueue.server.lifecycle import Server
+from pullqueue.stores import open_store
 
 QUEUE = "/taskqueue/v1beta2/projects/app/taskqueues/pull"
 
@@ -41,7 +42,7 @@ def test_health_readiness_version(control: ControlClient) -> None:
 @pytest.fixture
 def stored(tmp_path: Path, queue_yaml: Path) -> Iterator[ControlClient]:
     """Yield a client of a server whose tasks are in `tasks.db`."""
-    emulator = Emulator.from_file(queue_yaml, store=f"sqlite:///{tmp_path}/tasks.db")
+    emulator = Emulator.from_file(queue_yaml, store=open_store(f"sqlite:///{tmp_path}/tasks.db"))
     with closing(emulator), Server(emulator) as server:
         yield ControlClient(server)
 
@@ -159,7 +160,9 @@ def test_following_the_file_while_the_store_fails(
 ) -> None:
     """The change is tried again until the store takes it, and the reason is logged once."""
     store = tmp_path / "tasks.db"
-    with closing(Emulator.from_file(queue_yaml, store=f"sqlite:///{store}")) as emulator:
+    with closing(
+        Emulator.from_file(queue_yaml, store=open_store(f"sqlite:///{store}"))
+    ) as emulator:
         file = ConfigFile(queue_yaml)
         queue_yaml.write_text("queue:\n- name: other\n  mode: pull\n")
         store.rename(tmp_path / "elsewhere")

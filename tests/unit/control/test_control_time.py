@@ -9,11 +9,12 @@ from shared_store import CONFIG, WrongClock, emptied
 
 from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
+from pullqueue.stores import open_store
 
 
 def test_time_is_that_of_the_store() -> None:
     """States, ages, countdowns and metrics go by it, and a snapshot loaded keeps its leases."""
-    emulator = Emulator(CONFIG, clock=WrongClock(7200), store=emptied("control_time"))
+    emulator = Emulator(CONFIG, clock=WrongClock(7200), store=open_store(emptied("control_time")))
     with Server(emulator) as server:
         control = ControlClient(server)
         control.post("/queues/pull/tasks", {"tasks": [{"name": "leased"}]})

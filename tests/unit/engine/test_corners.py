@@ -193,7 +193,7 @@ class TestLeases:
         queue.add(name="one", tag="red")
         queue.delete_tasks(queue.lease_tasks(60, 1))
 
-        index = queue._store._queues["q"]._tasks  # type: ignore[attr-defined]
+        index = queue._store._queues["q"].tasks  # type: ignore[attr-defined]
         assert (len(index), len(index._never_leased), index._by_tag) == (0, 0, {})
 
     def test_a_scheduled_task_that_is_deleted(self, queue: Queue, clock: ManualClock) -> None:

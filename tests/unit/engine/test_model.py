@@ -30,6 +30,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.stores import open_store
 
 LIMITS = Limits(tombstone_seconds=50, lease_payload_bytes=12)
 STORAGE = 60
@@ -78,7 +79,9 @@ class EngineMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.emulator = Emulator(CONFIG, clock=self.clock, limits=LIMITS, store=self.store)
+        self.emulator = Emulator(
+            CONFIG, clock=self.clock, limits=LIMITS, store=open_store(self.store)
+        )
         self.emulator.reset()
         self.now = 0
         self.tasks: list[ModelTask] = []

@@ -33,6 +33,7 @@ from pullqueue import (
     TombstonedTaskError,
     UnknownTaskError,
 )
+from pullqueue.clock import to_usec
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.engine.store import Lease
 
@@ -480,7 +481,7 @@ class TestQuestions:
             leased=1,
             scheduled=1,
             exhausted=0,
-            oldest_eta=START,
+            oldest_eta_usec=to_usec(START),
             leased_last_minute=1,
             leased_last_hour=1,
             bytes_stored=8,
@@ -492,7 +493,7 @@ class TestQuestions:
             leased=0,
             scheduled=0,
             exhausted=0,
-            oldest_eta=START,
+            oldest_eta_usec=to_usec(START),
             leased_last_minute=0,
             leased_last_hour=0,
             bytes_stored=8,

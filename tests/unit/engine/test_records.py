@@ -1,4 +1,4 @@
-"""pullqueue.engine.memory.names, .exhaustion and .rates, and engine.names."""
+"""pullqueue.engine.memory.name_index, .exhaustion and .rates, and engine.name_source."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 from pullqueue import Limits, Task
 from pullqueue.engine.memory.exhaustion import ExhaustedTasks
-from pullqueue.engine.memory.names import NameIndex
+from pullqueue.engine.memory.name_index import NameIndex
 from pullqueue.engine.memory.rates import LeaseCounter, RateLimiter
-from pullqueue.engine.names import random_names
+from pullqueue.engine.name_source import random_names
 from pullqueue.limits import MIB
 
 SECOND = 1_000_000

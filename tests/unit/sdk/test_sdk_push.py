@@ -21,6 +21,7 @@ from pullqueue.config.model import (
 )
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import messages, taskqueue
+from pullqueue.stores import open_store
 
 
 def pull(payload: bytes = b"work", **options: Any) -> Any:
@@ -203,7 +204,7 @@ def test_time_is_that_of_the_store() -> None:
     """Where servers share a database, etas are compared with its time, not with the machine's."""
     settings = QueueSettings(name="pull", mode=QueueMode.PULL)
     config = QueueConfig(queues=(settings,))
-    emulator = Emulator(config, clock=WrongClock(-86_400), store=own_schema("sdk_time"))
+    emulator = Emulator(config, clock=WrongClock(-86_400), store=open_store(own_schema("sdk_time")))
     emulator.reset()
     emulator.queue("pull").add(name="one")
     emulator.queue("pull").lease_tasks(3600, 1)

@@ -9,6 +9,7 @@ from store_rules import LIMITS, config_of
 from stores import STORES, store_url
 
 from pullqueue import Emulator, ManualClock, Queue
+from pullqueue.stores import open_store
 
 
 @pytest.fixture(params=STORES)
@@ -21,7 +22,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def emulator(url: str, clock: ManualClock) -> Iterator[Emulator]:
     """Yield an emulator with an empty store."""
-    emulator = Emulator(config_of(2), clock=clock, limits=LIMITS, store=url)
+    emulator = Emulator(config_of(2), clock=clock, limits=LIMITS, store=open_store(url))
     emulator.reset()
     yield emulator
     emulator.close()

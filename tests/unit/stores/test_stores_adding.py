@@ -19,6 +19,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig
+from pullqueue.stores import open_store
 
 
 def test_a_batch_with_names_in_use(queue: Queue) -> None:
@@ -58,7 +59,7 @@ def test_generated_names_that_are_in_use(queue: Queue, emulator: Emulator) -> No
 def test_which_name_is_refused_first(url: str, clock: ManualClock, limit_bytes: int | None) -> None:
     """The first in the batch, whatever the order in which the store finds them."""
     config = QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=limit_bytes)
-    emulator = Emulator(config, clock=clock, store=url)
+    emulator = Emulator(config, clock=clock, store=open_store(url))
     emulator.reset()
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="z")])
@@ -72,7 +73,7 @@ def test_which_name_is_refused_first(url: str, clock: ManualClock, limit_bytes: 
 
 def test_nothing_is_added_to_what_is_too_much(url: str, clock: ManualClock) -> None:
     """A name in use is reported as such, also where more is stored than the limit permits."""
-    emulator = Emulator(config_of(2), clock=clock, store=url)
+    emulator = Emulator(config_of(2), clock=clock, store=open_store(url))
     emulator.reset()
     emulator.queue("pull").add(name="heavy")
     emulator.reconfigure(QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=1))
@@ -122,7 +123,7 @@ def test_any_tag(queue: Queue, tag: str) -> None:
 def test_an_add_that_is_refused_changes_nothing(url: str, clock: ManualClock) -> None:
     """Over the storage limit nothing is stored, and the totals stay as they were."""
     config = QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=10)
-    emulator = Emulator(config, clock=clock, store=url)
+    emulator = Emulator(config, clock=clock, store=open_store(url))
     emulator.reset()
     queue = emulator.queue("pull")
     queue.add(b"1234", name="a")

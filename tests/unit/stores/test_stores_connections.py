@@ -22,9 +22,9 @@ from pullqueue import (
     NewTask,
     TransientError,
 )
-from pullqueue.stores import postgres_server
+from pullqueue.stores import open_store, postgres_pool
 from pullqueue.stores.postgres import PostgresStore
-from pullqueue.stores.postgres_server import connect, parsed
+from pullqueue.stores.postgres_pool import connect, parsed
 
 FILES = 1100
 """More than `select` can watch."""
@@ -38,7 +38,7 @@ def url() -> str:
 
 def test_connections_are_bounded(url: str) -> None:
     """Any number of threads share as many connections as the URL says."""
-    emulator = Emulator(CONFIG, store=f"{url}&connections=2&application_name=bounded")
+    emulator = Emulator(CONFIG, store=open_store(f"{url}&connections=2&application_name=bounded"))
     queue = emulator.queue("pull")
     most = 0
 
@@ -67,8 +67,8 @@ def store_of(emulator: Emulator) -> PostgresStore:
 
 def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits too long for one fails, and can be tried again."""
-    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
-    monkeypatch.setattr(postgres_server, "WAIT_SECONDS", 0.05)
+    emulator = Emulator(CONFIG, store=open_store(f"{url}&connections=1"))
+    monkeypatch.setattr(postgres_pool, "WAIT_SECONDS", 0.05)
 
     with (
         store_of(emulator)._session(),
@@ -87,7 +87,7 @@ def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_store_that_is_closed_in_use(url: str) -> None:
     """A call that waits for the database fails, and the connection is closed."""
-    emulator = Emulator(CONFIG, store=f"{url}&application_name=closing")
+    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=closing"))
     blocker = connect(parsed(url))
     blocker.autocommit = False
     blocker.execute("LOCK TABLE tasks")
@@ -113,7 +113,7 @@ def test_a_store_that_is_closed_in_use(url: str) -> None:
 
 def test_a_schema_that_is_gone(url: str) -> None:
     """That cannot be tried again, and is said so."""
-    emulator = Emulator(CONFIG, store=url)
+    emulator = Emulator(CONFIG, store=open_store(url))
     with connect(parsed(url)) as connection:
         connection.execute("ALTER TABLE tasks RENAME TO elsewhere")
         try:
@@ -130,7 +130,7 @@ def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) 
     """Adding without names, leasing, extending and deleting ask the database once, with a limit on
     the rate of leases, too.
     """
-    emulator = Emulator(CONFIG, store=url, limits=Limits(leases_per_second=1_000))
+    emulator = Emulator(CONFIG, store=open_store(url), limits=Limits(leases_per_second=1_000))
     queue = emulator.queue("pull")
     names = [task.name for task in queue.add_many([NewTask(tag="red")] * 9)]
     emulator.queue("once").add()
@@ -179,7 +179,7 @@ def test_more_open_files_than_select_takes(url: str) -> None:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         for _ in range(FILES):
             stack.enter_context(Path(os.devnull).open())
-        emulator = Emulator(CONFIG, store=url)
+        emulator = Emulator(CONFIG, store=open_store(url))
         stack.callback(emulator.close)
 
         emulator.queue("pull").add(name="one")
@@ -199,7 +199,7 @@ def end_all(application: str) -> None:
 
 def test_idle_connections_that_were_closed_are_replaced(url: str) -> None:
     """A restart of the database between two calls is not noticed."""
-    emulator = Emulator(CONFIG, store=f"{url}&application_name=idle")
+    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=idle"))
     queue = emulator.queue("pull")
     queue.add(name="one")
 
@@ -211,7 +211,7 @@ def test_idle_connections_that_were_closed_are_replaced(url: str) -> None:
 
 def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
     """The caller is reported that it may try again, and can."""
-    emulator = Emulator(CONFIG, store=f"{url}&application_name=lost")
+    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=lost"))
     queue = emulator.queue("pull")
     queue.add(name="one")
     address = parsed(url)
@@ -244,7 +244,7 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
 
 def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
     """Old records are trimmed later, here too."""
-    emulator = Emulator(CONFIG, store=f"{url}&connections=1")
+    emulator = Emulator(CONFIG, store=open_store(f"{url}&connections=1"))
     store = store_of(emulator)
     store._touched["pull"] = 1_000_000
 
@@ -263,7 +263,7 @@ def test_records_that_cannot_be_trimmed(url: str, clock: ManualClock) -> None:
     """Old records are trimmed later; what was leased is leased."""
     store = f"{url}&options=-c lock_timeout%3D50ms"
     limits = Limits(tombstone_seconds=1)
-    emulator = Emulator(CONFIG, clock=clock, limits=limits, store=store)
+    emulator = Emulator(CONFIG, clock=clock, limits=limits, store=open_store(store))
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name="one"), NewTask(name="gone")])
     queue.delete_tasks("gone")

@@ -13,6 +13,7 @@ import pytest
 
 from pullqueue import Emulator, InternalError, ManualClock, StoreError
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.stores import open_store
 from pullqueue.stores.sql_files import migrations
 from pullqueue.stores.sqlite_file import open_file
 
@@ -28,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 def emulator_of(path: Path) -> Emulator:
     """Open a store."""
-    return Emulator(CONFIG, clock=ManualClock(), store=f"sqlite:///{path}")
+    return Emulator(CONFIG, clock=ManualClock(), store=open_store(f"sqlite:///{path}"))
 
 
 @pytest.fixture
@@ -207,7 +208,9 @@ def test_a_new_file_belongs_to_its_owner(path: Path) -> None:
 KILLED = """
 import os, sys
 from pullqueue import Emulator
-emulator = Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n", store=sys.argv[1])
+from pullqueue.stores import open_store
+store = open_store(sys.argv[1])
+emulator = Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n", store=store)
 emulator.queue("pull").add(name="last")
 os.kill(os.getpid(), 9)
 """

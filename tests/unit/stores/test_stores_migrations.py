@@ -23,7 +23,8 @@ from pullqueue import (
     TombstonedTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
-from pullqueue.stores.postgres_server import parsed
+from pullqueue.stores import open_store
+from pullqueue.stores.postgres_pool import parsed
 
 VERSION_1 = Path(__file__).with_name("version1")
 CONFIG = QueueConfig(
@@ -68,7 +69,7 @@ def facts(task: Task) -> tuple[object, ...]:
 def test_everything_is_kept(url: str) -> None:
     """Tasks of every state, tombstones, exhausted tasks, totals, history and numbering."""
     clock = ManualClock(NOW)
-    emulator = Emulator(CONFIG, clock=clock, store=url)
+    emulator = Emulator(CONFIG, clock=clock, store=open_store(url))
     pull, limited = emulator.queue("pull"), emulator.queue("limited")
 
     assert [facts(task) for task in pull.list_tasks()] == [
@@ -97,7 +98,7 @@ def test_everything_is_kept(url: str) -> None:
 def test_work_goes_on(url: str) -> None:
     """Leases of the old version are extended, end and exhaust their tasks in the new one."""
     clock = ManualClock(NOW)
-    emulator = Emulator(CONFIG, clock=clock, store=url)
+    emulator = Emulator(CONFIG, clock=clock, store=open_store(url))
     pull, limited = emulator.queue("pull"), emulator.queue("limited")
 
     assert pull.modify_task_lease(pull.get_task("leased"), 60).eta == clock.now() + timedelta(
@@ -115,6 +116,6 @@ def test_work_goes_on(url: str) -> None:
     clock.advance(7 * 86_400)
     assert pull.add(name="deleted").name == "deleted"
     emulator.close()
-    again = Emulator(CONFIG, clock=clock, store=url)
+    again = Emulator(CONFIG, clock=clock, store=open_store(url))
     assert again.queue("pull").get_task("deleted").retry_count == 0
     again.close()

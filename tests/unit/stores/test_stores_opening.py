@@ -13,8 +13,8 @@ from pullqueue import (
     Emulator,
     StoreError,
 )
-from pullqueue.stores import store_from_url, without_password
-from pullqueue.stores.postgres_server import connect, parsed, prepare
+from pullqueue.stores import open_store, without_password
+from pullqueue.stores.postgres_pool import connect, parsed, prepare
 from pullqueue.stores.sql_files import migrations
 
 SCRIPTS = migrations("postgres")
@@ -33,7 +33,7 @@ def schema() -> Iterator[str]:
 def refused(schema: str) -> str:
     """Return the message with which a schema is refused."""
     with pytest.raises(StoreError) as excinfo:
-        Emulator(CONFIG, store=f"{postgres_url()}?schema={schema}")
+        Emulator(CONFIG, store=open_store(f"{postgres_url()}?schema={schema}"))
     return str(excinfo.value)
 
 
@@ -41,13 +41,13 @@ def test_many_servers_start_at_once(schema: str) -> None:
     """One makes the tables, and all can use them."""
 
     def start() -> None:
-        emulator = Emulator(CONFIG, store=f"{postgres_url()}?schema={schema}")
+        emulator = Emulator(CONFIG, store=open_store(f"{postgres_url()}?schema={schema}"))
         emulator.queue("pull").add()
         emulator.close()
 
     together(start, start)
 
-    emulator = Emulator(CONFIG, store=f"{postgres_url()}?schema={schema}")
+    emulator = Emulator(CONFIG, store=open_store(f"{postgres_url()}?schema={schema}"))
     assert emulator.queue("pull").fetch_statistics().tasks == 2 * THREADS
     emulator.close()
 
@@ -74,7 +74,7 @@ def test_a_schema_that_was_created_for_its_user(schema: str) -> None:
         try:
             url = f"{postgres_url()}?schema={schema}&options=-c%20role%3D{schema}"
             for _ in range(2):
-                emulator = Emulator(CONFIG, store=url)
+                emulator = Emulator(CONFIG, store=open_store(url))
                 emulator.queue("pull").add()
                 tasks = emulator.queue("pull").fetch_statistics().tasks
                 emulator.close()
@@ -118,7 +118,7 @@ def test_a_newer_version(schema: str) -> None:
 def test_the_schema_is_migrated(schema: str) -> None:
     """The scripts it has not seen are run, once, and it keeps its tasks."""
     url = f"{postgres_url()}?schema={schema}"
-    emulator = Emulator(CONFIG, store=url)
+    emulator = Emulator(CONFIG, store=open_store(url))
     emulator.queue("pull").add(name="kept")
     emulator.close()
 
@@ -136,7 +136,7 @@ def test_the_schema_is_migrated(schema: str) -> None:
 def test_no_server() -> None:
     """The message has the address, without the password, and the reason."""
     with pytest.raises(StoreError) as excinfo:
-        Emulator(CONFIG, store="postgresql://me:secret@127.0.0.1:1/db")
+        Emulator(CONFIG, store=open_store("postgresql://me:secret@127.0.0.1:1/db"))
 
     message = str(excinfo.value)
     assert message.startswith("store postgresql://***@127.0.0.1:1/db cannot be opened: ")
@@ -149,4 +149,4 @@ def test_no_server() -> None:
 def test_a_bad_option(query: str) -> None:
     """Options are checked before anything is connected to."""
     with pytest.raises(StoreError, match=query.partition("=")[0]):
-        store_from_url(f"postgresql://127.0.0.1/db?{query}")
+        open_store(f"postgresql://127.0.0.1/db?{query}")

@@ -12,7 +12,7 @@ import pytest
 from stores import own_schema
 
 from pullqueue import stores
-from pullqueue.stores.postgres_server import Connection, connect, parsed, prepare
+from pullqueue.stores.postgres_pool import Connection, connect, parsed, prepare
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
 

@@ -30,7 +30,8 @@ from pullqueue import (
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.engine.store import Lease
-from pullqueue.stores.postgres_server import connect, parsed
+from pullqueue.stores import open_store
+from pullqueue.stores.postgres_pool import connect, parsed
 
 STORAGE_BYTES = 2_000
 
@@ -44,7 +45,7 @@ def url() -> str:
 @pytest.fixture
 def servers(url: str, clock: ManualClock) -> Iterator[tuple[Queue, Queue]]:
     """Yield one queue as two servers have it."""
-    emulators = [Emulator(CONFIG, clock=clock, store=url) for _ in range(2)]
+    emulators = [Emulator(CONFIG, clock=clock, store=open_store(url)) for _ in range(2)]
     yield emulators[0].queue("pull"), emulators[1].queue("pull")
     for emulator in emulators:
         emulator.close()
@@ -94,7 +95,7 @@ def test_a_name_is_given_once(servers: tuple[Queue, Queue]) -> None:
 def test_the_storage_limit(url: str) -> None:
     """However many add at once, the limit is reached and not passed."""
     config = QueueConfig(queues=CONFIG.queues, total_storage_limit_bytes=STORAGE_BYTES)
-    emulators = [Emulator(config, store=url) for _ in range(2)]
+    emulators = [Emulator(config, store=open_store(url)) for _ in range(2)]
 
     def fill(emulator: Emulator) -> None:
         with suppress(OverQuotaError):
@@ -158,7 +159,7 @@ def test_one_holder_extends(servers: tuple[Queue, Queue]) -> None:
 
 def test_the_leases_of_a_server_that_is_gone(url: str, clock: ManualClock) -> None:
     """They expire as any other, without a call."""
-    gone, other = (Emulator(CONFIG, clock=clock, store=url) for _ in range(2))
+    gone, other = (Emulator(CONFIG, clock=clock, store=open_store(url)) for _ in range(2))
     gone.queue("pull").add(name="one")
     gone.queue("pull").lease_tasks(60, 1)
     gone.close()
@@ -174,7 +175,7 @@ def test_the_leases_of_a_server_that_is_gone(url: str, clock: ManualClock) -> No
 
 def test_a_task_is_exhausted_once(url: str, clock: ManualClock) -> None:
     """The first server that reads it makes it available; all servers see the same."""
-    emulators = [Emulator(CONFIG, clock=clock, store=url) for _ in range(2)]
+    emulators = [Emulator(CONFIG, clock=clock, store=open_store(url)) for _ in range(2)]
     queues = [emulator.queue("once") for emulator in emulators]
     queues[0].add_many([NewTask(name=f"n{number}") for number in range(50)])
     queues[0].lease_tasks(60, 50)
@@ -192,7 +193,9 @@ def test_a_task_is_exhausted_once(url: str, clock: ManualClock) -> None:
 def test_the_lease_rate_is_that_of_all_servers(url: str, clock: ManualClock) -> None:
     """Calls to one server count for the others."""
     limits = Limits(leases_per_second=3)
-    emulators = [Emulator(CONFIG, clock=clock, store=url, limits=limits) for _ in range(2)]
+    emulators = [
+        Emulator(CONFIG, clock=clock, store=open_store(url), limits=limits) for _ in range(2)
+    ]
     queues = [emulator.queue("pull") for emulator in emulators]
 
     limited = [queue.lease(60, 1).rate_limited for queue in [*queues, *queues]]
@@ -207,7 +210,7 @@ def test_the_lease_rate_is_that_of_all_servers(url: str, clock: ManualClock) -> 
 def test_the_rate_counts_when_a_call_is_permitted(url: str) -> None:
     """A call that waited for others counts at the time its wait ended, not when it began."""
     limits = Limits(leases_per_second=1)
-    emulator = Emulator(CONFIG, store=f"{url}&application_name=rate", limits=limits)
+    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=rate"), limits=limits)
     queue = emulator.queue("pull")
     queue.add_many([NewTask(), NewTask()])
     (first,) = queue.lease_tasks(60, 1)
@@ -235,7 +238,7 @@ def test_the_rate_counts_when_a_call_is_permitted(url: str) -> None:
 def test_the_rate_over_threads_and_servers(url: str) -> None:
     """In no second, wherever it begins, are there more leases than permitted."""
     limits = Limits(leases_per_second=5)
-    emulators = [Emulator(CONFIG, store=url, limits=limits) for _ in range(2)]
+    emulators = [Emulator(CONFIG, store=open_store(url), limits=limits) for _ in range(2)]
     queues = [emulator.queue("pull") for emulator in emulators]
     queues[0].add_many([NewTask() for _ in range(100)])
     times: list[int] = []
@@ -255,7 +258,7 @@ def test_the_rate_over_threads_and_servers(url: str) -> None:
 
 def test_a_reset_among_adds(servers: tuple[Queue, Queue], url: str) -> None:
     """No add fails because of it, and the numbers are exact afterwards."""
-    emulator = Emulator(CONFIG, clock=servers[0].clock, store=url)
+    emulator = Emulator(CONFIG, clock=servers[0].clock, store=open_store(url))
     contents = emulator.export()
 
     def add(queue: Queue) -> None:
@@ -284,7 +287,7 @@ def test_a_reset_among_adds(servers: tuple[Queue, Queue], url: str) -> None:
 def test_the_record_of_a_queue_that_another_server_makes_meanwhile(url: str, action: str) -> None:
     """It is replaced."""
     patient = "options=-c lock_timeout%3D60s -c statement_timeout%3D60s"  # on a busy machine
-    emulator = Emulator(CONFIG, store=f"{url}&application_name=replacing&{patient}")
+    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=replacing&{patient}"))
     emulator.queue("pull").pause()
     contents = emulator.export()
     emulator.reset()
@@ -307,7 +310,7 @@ def test_the_record_of_a_queue_that_another_server_makes_meanwhile(url: str, act
 
 def test_a_queue_that_another_server_deletes_at_once(url: str) -> None:
     """Who creates it learns that."""
-    emulator = Emulator(CONFIG, store=url)
+    emulator = Emulator(CONFIG, store=open_store(url))
     with connect(parsed(url)) as database:
         database.execute("""
             CREATE FUNCTION delete_queue() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -349,7 +352,7 @@ def test_batches_with_the_same_names(servers: tuple[Queue, Queue]) -> None:
 def test_a_deadlock_is_tried_again(url: str) -> None:
     """A call that the database ended because of a deadlock is done a second time."""
     patient = "options=-c lock_timeout%3D60s -c statement_timeout%3D60s"  # on a busy machine
-    emulator = Emulator(CONFIG, store=f"{url}&application_name=dead&{patient}")
+    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=dead&{patient}"))
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="b")])
     rival = connect(parsed(url))
@@ -395,7 +398,7 @@ def deadlocks(url: str, number: int) -> Iterator[None]:
 
 def test_deadlocks_in_a_row(url: str) -> None:
     """Four are overcome; at the fifth the call ends with an error and has changed nothing."""
-    emulator = Emulator(CONFIG, store=url)
+    emulator = Emulator(CONFIG, store=open_store(url))
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="b")])
 
@@ -411,8 +414,8 @@ def test_deadlocks_in_a_row(url: str) -> None:
 
 def test_time_is_the_database_s(url: str) -> None:
     """Leases do not depend on the date of a server's machine."""
-    right = Emulator(CONFIG, store=url)
-    late = Emulator(CONFIG, store=url, clock=WrongClock(-86_400))
+    right = Emulator(CONFIG, store=open_store(url))
+    late = Emulator(CONFIG, store=open_store(url), clock=WrongClock(-86_400))
     before_usec = SystemClock().now_usec()
 
     late.queue("pull").add(name="one")

@@ -28,9 +28,10 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
-from pullqueue.engine.store import Insertion, Retention, ValidatedTask
-from pullqueue.stores import store_from_url
-from pullqueue.stores.postgres_server import connect, parsed
+from pullqueue.engine.retention import Retention
+from pullqueue.engine.store import Insertion, ValidatedTask
+from pullqueue.stores import open_store
+from pullqueue.stores.postgres_pool import connect, parsed
 
 MADE = QueueSettings(name="made", mode=QueueMode.PULL)
 DAY = timedelta(days=1)
@@ -47,7 +48,7 @@ def made(emulator: Emulator) -> Queue:
 def restarted(emulator: Emulator, clock: ManualClock, url: str) -> Iterator[Emulator]:
     """Stop an emulator and start another on its store."""
     emulator.close()
-    other = Emulator(config_of(2), clock=clock, limits=LIMITS, store=url)
+    other = Emulator(config_of(2), clock=clock, limits=LIMITS, store=open_store(url))
     yield other
     other.close()
 
@@ -333,7 +334,7 @@ class TestCreatedQueue:
 class TestDeletedQueue:
     def test_the_store_takes_no_tasks(self, url: str, clock: ManualClock) -> None:
         """Whether it was made at run time or is one of queue.yaml; a store needs no other check."""
-        store = store_from_url(url)(clock=clock, limits=LIMITS, names=lambda: "generated")
+        store = open_store(url)(clock=clock, limits=LIMITS, names=lambda: "generated")
         store.clear()
         new = ValidatedTask(name=None, payload=b"", tag=None, eta_usec=None, size=0)
 
@@ -424,9 +425,9 @@ class TestDeletedQueue:
 def test_two_servers_on_one_database(clock: ManualClock) -> None:
     """A queue that one makes is known to the other at once; all other changes within a second."""
     url = own_schema("store")
-    first = Emulator(config_of(2), clock=clock, store=url)
+    first = Emulator(config_of(2), clock=clock, store=open_store(url))
     first.reset()
-    second = Emulator(QueueConfig(queues=(MADE,)), clock=clock, store=url)
+    second = Emulator(QueueConfig(queues=(MADE,)), clock=clock, store=open_store(url))
     first.create_queue(replace(MADE, name="other"))
     second.queue("other").add(name="one")
     second.queue("other").pause()
@@ -454,9 +455,9 @@ def test_adding_to_a_queue_that_another_server_deletes(
     """It is refused at once, before this server has loaded what the other one changed."""
     config = replace(config_of(2), total_storage_limit_bytes=limit)
     url = own_schema("store")
-    first = Emulator(config, clock=clock, store=url)
+    first = Emulator(config, clock=clock, store=open_store(url))
     first.reset()
-    second = Emulator(config, clock=clock, store=url)
+    second = Emulator(config, clock=clock, store=open_store(url))
     first.create_queue(MADE)
     first.create_queue(replace(MADE, name="reset"))
     held = [second.queue(name) for name in ("made", "reset", "pull")]
@@ -482,9 +483,9 @@ def test_adding_to_a_queue_that_another_server_deletes(
 def test_a_deleted_queue_that_another_server_reloads(clock: ManualClock) -> None:
     """A queue of queue.yaml is back at all servers, not only at the one that reloaded it."""
     url = own_schema("store")
-    first = Emulator(config_of(2), clock=clock, store=url)
+    first = Emulator(config_of(2), clock=clock, store=open_store(url))
     first.reset()
-    second = Emulator(config_of(2), clock=clock, store=url)
+    second = Emulator(config_of(2), clock=clock, store=open_store(url))
     first.delete_queue("pull")
     clock.advance(1)
     gone = names(second)
@@ -501,7 +502,7 @@ def test_a_deleted_queue_that_another_server_reloads(clock: ManualClock) -> None
 def test_a_queue_deleted_among_adds() -> None:
     """None of them is stored, and the size of all tasks is exact."""
     url = own_schema("store")
-    first, second = (Emulator(config_of(2), store=url) for _ in range(2))
+    first, second = (Emulator(config_of(2), store=open_store(url)) for _ in range(2))
     first.reset()
 
     def add() -> None:
@@ -529,7 +530,9 @@ def test_a_queue_deleted_among_adds() -> None:
 def test_a_database_that_hangs_while_queues_are_loaded(clock: ManualClock) -> None:
     """One call waits for the records of queues; the others do not wait for that call."""
     url = own_schema("store")
-    emulator = Emulator(config_of(2), clock=clock, store=f"{url}&application_name=loading")
+    emulator = Emulator(
+        config_of(2), clock=clock, store=open_store(f"{url}&application_name=loading")
+    )
     emulator.queue("pull")
     blocker = connect(parsed(url))
     blocker.autocommit = False

@@ -22,6 +22,7 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.stores import open_store
 
 
 def steps(queue: Queue, name: str) -> list[str]:
@@ -75,7 +76,9 @@ def test_one_large_operation_is_kept(queue: Queue) -> None:
 
 def test_no_record(url: str, clock: ManualClock) -> None:
     """Where no events are kept, the latest operation is reported nevertheless."""
-    emulator = Emulator(config_of(2), clock=clock, limits=Limits(events_kept=0), store=url)
+    emulator = Emulator(
+        config_of(2), clock=clock, limits=Limits(events_kept=0), store=open_store(url)
+    )
     emulator.reset()
     queue = emulator.queue("pull")
     queue.add(name="one")
@@ -107,7 +110,7 @@ def test_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> No
 
 def test_a_queue_that_permits_no_lease(url: str, clock: ManualClock) -> None:
     """A task stays, however old it is, until somebody attempts to lease it."""
-    emulator = Emulator(config_of(0), clock=clock, limits=LIMITS, store=url)
+    emulator = Emulator(config_of(0), clock=clock, limits=LIMITS, store=open_store(url))
     emulator.reset()
     queue = emulator.queue("limited")
     queue.add(name="one")
@@ -326,7 +329,7 @@ def test_an_age_that_no_task_reaches(url: str, clock: ManualClock) -> None:
     """queue.yaml permits any; such a task is leased like others, and never exhausted."""
     retry = RetryParameters(task_retry_limit=1, task_age_limit_seconds=10**20)
     settings = QueueSettings(name="pull", mode=QueueMode.PULL, retry_parameters=retry)
-    emulator = Emulator(QueueConfig(queues=(settings,)), clock=clock, store=url)
+    emulator = Emulator(QueueConfig(queues=(settings,)), clock=clock, store=open_store(url))
     emulator.reset()
     queue = emulator.queue("pull")
     queue.add(name="one")
@@ -343,13 +346,13 @@ def test_a_limit_that_changed_between_two_runs(url: str, clock: ManualClock) -> 
     """A store that is opened with another retry limit applies it to its tasks."""
     if url == "memory":
         return
-    first = Emulator(config_of(None), clock=clock, store=url)
+    first = Emulator(config_of(None), clock=clock, store=open_store(url))
     first.reset()
     first.queue("limited").add(name="one")
     first.queue("limited").lease_tasks(10, 1)
     first.close()
 
-    second = Emulator(config_of(1), clock=clock, store=url)
+    second = Emulator(config_of(1), clock=clock, store=open_store(url))
     clock.advance(300)
     assert [task.name for task in second.queue("limited").exhausted] == ["one"]
     second.close()
@@ -402,7 +405,9 @@ def test_exhausted_tasks_are_exported(emulator: Emulator, clock: ManualClock) ->
 
 def test_the_lease_rate(url: str, clock: ManualClock) -> None:
     """A lease beyond the rate returns nothing and counts for no task, until a second has passed."""
-    emulator = Emulator(config_of(2), clock=clock, limits=Limits(leases_per_second=2), store=url)
+    emulator = Emulator(
+        config_of(2), clock=clock, limits=Limits(leases_per_second=2), store=open_store(url)
+    )
     emulator.reset()
     queue = emulator.queue("pull")
     queue.add_many([NewTask()] * 4)

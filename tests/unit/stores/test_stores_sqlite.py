@@ -12,13 +12,16 @@ import pytest
 from store_rules import config_of
 
 from pullqueue import Emulator, InternalError, ManualClock, NewTask, TransientError
+from pullqueue.stores import open_store
 from pullqueue.stores.sqlite import SqliteStore
 
 
 @pytest.fixture
 def store(tmp_path: Path, clock: ManualClock) -> Iterator[Emulator]:
     """Yield an emulator with an SQLite store."""
-    emulator = Emulator(config_of(2), clock=clock, store=f"sqlite:///{tmp_path / 'tasks.db'}")
+    emulator = Emulator(
+        config_of(2), clock=clock, store=open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
+    )
     yield emulator
     emulator.close()
 
@@ -38,7 +41,9 @@ def test_the_record_is_kept(store: Emulator, tmp_path: Path, clock: ManualClock)
     store.close()
     store.close()
 
-    again = Emulator(config_of(2), clock=clock, store=f"sqlite:///{tmp_path / 'tasks.db'}")
+    again = Emulator(
+        config_of(2), clock=clock, store=open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
+    )
     again.queue("pull").delete_tasks("n7")
     names = [event.task_name for event in again.queue("pull").events()]
     again.close()
@@ -74,9 +79,9 @@ def test_a_file_that_was_opened_in_vain(tmp_path: Path) -> None:
     """An emulator that cannot be made leaves its file to the next."""
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     with pytest.raises(AttributeError, match="queues"):
-        Emulator("queue.yaml", store=url)  # type: ignore[arg-type]
+        Emulator("queue.yaml", store=open_store(url))  # type: ignore[arg-type]
 
-    emulator = Emulator(config_of(2), store=url)
+    emulator = Emulator(config_of(2), store=open_store(url))
     assert emulator.queue("pull").fetch_statistics().tasks == 0
     emulator.close()
 

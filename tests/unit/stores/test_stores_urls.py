@@ -11,19 +11,19 @@ import pytest
 from pullqueue import Emulator, StoreError
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.extras import install_command
-from pullqueue.stores import store_from_url
+from pullqueue.stores import open_store
 
 
 def test_memory() -> None:
     """The store in memory has a URL too."""
-    assert store_from_url("memory") is MemoryStore
+    assert open_store("memory") is MemoryStore
 
 
 @pytest.mark.parametrize("url", ["mysql://host/db", "tasks.db", "", "Memory"])
 def test_an_unknown_store(url: str) -> None:
     """The message lists those there are."""
     with pytest.raises(StoreError) as excinfo:
-        Emulator.from_text("queue:\n", store=url)
+        Emulator.from_text("queue:\n", store=open_store(url))
 
     assert str(excinfo.value) == (
         f'store "{url}" is unknown: use memory, sqlite:///FILE or postgresql://USER@HOST/DATABASE'
@@ -36,7 +36,7 @@ def test_an_unknown_store(url: str) -> None:
 def test_no_file(url: str) -> None:
     """An SQLite store needs a file, after three slashes."""
     with pytest.raises(StoreError) as excinfo:
-        store_from_url(url)
+        open_store(url)
 
     assert str(excinfo.value) == f'store "{url}" has no file: use sqlite:///FILE, or memory'
 
@@ -45,7 +45,7 @@ def test_no_file(url: str) -> None:
 def test_options_of_a_file(option: str) -> None:
     """What would weaken the guarantee, or is not known, is refused."""
     with pytest.raises(StoreError, match="only synchronous=normal and synchronous=full are"):
-        store_from_url(f"sqlite:///tasks.db?{option}")
+        open_store(f"sqlite:///tasks.db?{option}")
 
 
 @pytest.mark.parametrize("missing", ["psycopg", "psycopg_pool"])
@@ -55,9 +55,9 @@ def test_a_package_that_is_not_installed(missing: str) -> None:
 import sys
 sys.modules[{missing!r}] = None
 from pullqueue import StoreError
-from pullqueue.stores import store_from_url
+from pullqueue.stores import open_store
 try:
-    store_from_url("postgresql://host/db")
+    open_store("postgresql://host/db")
 except StoreError as error:
     print(error)
 """
@@ -95,7 +95,7 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
 def test_no_password_in_a_message(url: str) -> None:
     """A URL that is refused is shown without its password, and so is why."""
     with pytest.raises(StoreError) as excinfo:
-        store_from_url(url)
+        open_store(url)
 
     assert "secret" not in str(excinfo.value)
     assert "host" in str(excinfo.value)

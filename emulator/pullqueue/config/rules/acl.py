@@ -10,7 +10,7 @@ from pullqueue.config.edits import delete_item, delete_pair, split_pair
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, edit_fix
 from pullqueue.config.text import shorten
-from pullqueue.config.view import Entry, QueueView, Section, View
+from pullqueue.config.view import Entry, QueueNode, Section, View
 
 _KEYS = ("user_email", "writer_email")
 _EMAIL = r"[^\s@<>(),;:\"]+@[^\s@<>(),;:\"]+\.[^\s@<>(),;:\"]+"
@@ -22,7 +22,7 @@ _PLACEHOLDER = (
 )
 
 
-def _addresses(view: View) -> Iterator[tuple[QueueView, Section, Entry]]:
+def _addresses(view: View) -> Iterator[tuple[QueueNode, Section, Entry]]:
     """Yield every address in the lists of pull queues, with its queue and its entry of the list."""
     for queue in view.pull_queues:
         for section in queue.acl_entries:
@@ -130,7 +130,7 @@ def acl_duplicate(view: View) -> Iterator[Report]:
             yield entry.report(message, labels=labels, fix=fix)
 
 
-def _removal(view: View, queue: QueueView, section: Section, entry: Entry) -> Edit | None:
+def _removal(view: View, queue: QueueNode, section: Section, entry: Entry) -> Edit | None:
     acl = queue.entries["acl"].value
     if len(section.node.pairs) == 1 and isinstance(acl, Sequence):
         return delete_item(view.source, acl, section.node)
@@ -177,7 +177,7 @@ def acl_two_keys(view: View) -> Iterator[Report]:
             )
 
 
-def _granted(view: View, queue: QueueView) -> set[str]:
+def _granted(view: View, queue: QueueNode) -> set[str]:
     """Return the keys in a queue's list; nothing is known where a key is defined twice."""
     if "duplicate-key" in view.reports:
         return set()

@@ -8,7 +8,7 @@ from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import LENIENT, Levels, Rule
 from pullqueue.config.rules.rates import rates
 from pullqueue.config.text import shorten
-from pullqueue.config.view import QueueView, View
+from pullqueue.config.view import QueueNode, View
 
 _MAX_QUEUES_FREE = 10
 _MAX_QUEUES = 100
@@ -50,7 +50,7 @@ def pull_retry_limit_drops(view: View) -> Iterator[Report]:
             yield entry.report(message, labels=labels)
 
 
-def _not_default(view: View) -> list[QueueView]:
+def _not_default(view: View) -> list[QueueNode]:
     queues = {queue.name: queue for queue in reversed(view.queues)}
     return [queue for name, queue in reversed(queues.items()) if name not in {None, "default"}]
 

@@ -9,7 +9,7 @@ from pullqueue.config.edits import delete_pair, insert_after
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, edit_fix
 from pullqueue.config.rules.keys import is_misspelt
-from pullqueue.config.view import QueueView, View
+from pullqueue.config.view import QueueNode, View
 
 _PUSH_KEYS = ("rate", "bucket_size", "max_concurrent_requests", "target")
 
@@ -59,7 +59,7 @@ def push_key_on_pull(view: View) -> Iterator[Report]:
         )
 
 
-def _removal(view: View, queue: QueueView, key: str) -> Edit | None:
+def _removal(view: View, queue: QueueNode, key: str) -> Edit | None:
     """Delete the key; with it `retry_parameters`, where that has no other key."""
     if key in queue.entries or queue.retry is None:
         return delete_pair(view.source, queue.node, queue.entries[key].key)
@@ -97,7 +97,7 @@ def acl_on_push(view: View) -> Iterator[Report]:
             yield entry.report_key(message, fix=fix)
 
 
-def _looks_like_pull(queue: QueueView) -> bool:
+def _looks_like_pull(queue: QueueNode) -> bool:
     """Whether a queue has an acl, and nothing that a push queue would have."""
     return (
         "acl" in queue.entries
@@ -138,7 +138,7 @@ def push_without_rate(view: View) -> Iterator[Report]:
         yield Report(at=at, message=message, path=violation.where, fix=fix)
 
 
-def _add_line(view: View, queue: QueueView, line: str) -> Fix | None:
+def _add_line(view: View, queue: QueueNode, line: str) -> Fix | None:
     name = queue.entries.get("name")
     if name is None or name.scalar is None or queue.node.flow or "rate" in queue.entries:
         return None

@@ -8,7 +8,7 @@ from pullqueue.config.document import Scalar
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, effective_hint, wrong_values
 from pullqueue.config.text import shorten
-from pullqueue.config.view import Entry, QueueView, View
+from pullqueue.config.view import Entry, QueueNode, View
 
 _MAX_NAME = 100
 
@@ -112,7 +112,7 @@ def duplicate_queue_name(view: View) -> Iterator[Report]:
             yield entry.report(message, labels=((other.place, "the first is here"),))
 
 
-def _named(view: View) -> Iterator[tuple[QueueView, Entry]]:
+def _named(view: View) -> Iterator[tuple[QueueNode, Entry]]:
     for queue in view.queues:
         entry = queue.get("name")
         if entry is not None and entry.text is not None:

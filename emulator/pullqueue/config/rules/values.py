@@ -11,7 +11,7 @@ from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, edit_fix, write_fix, wrong_values
 from pullqueue.config.text import shorten
 from pullqueue.config.values import parse_storage_limit
-from pullqueue.config.view import Entry, QueueView, View
+from pullqueue.config.view import Entry, QueueNode, View
 
 _KINDS = {"int": "a number", "float": "a number", "bool": "a truth value", "timestamp": "a date"}
 _DEFAULTS = {
@@ -23,7 +23,7 @@ _DEFAULTS = {
 }
 
 
-def _retry_entries(queue: QueueView, *keys: str) -> Iterator[Entry]:
+def _retry_entries(queue: QueueNode, *keys: str) -> Iterator[Entry]:
     if queue.retry:
         yield from queue.retry.some(*keys)
 

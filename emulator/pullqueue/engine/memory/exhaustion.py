@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
 from pullqueue.engine.memory.index import OrderedIndex
-from pullqueue.engine.store import Retention
+from pullqueue.engine.retention import Retention
 from pullqueue.limits import Limits
 from pullqueue.tasks import Task
 

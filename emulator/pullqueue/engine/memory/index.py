@@ -216,23 +216,18 @@ class TaskIndex:
         if task_filter.tag is not None:
             index = self._by_tag.get(task_filter.tag) or OrderedIndex()
         start, state = task_filter.after, task_filter.state
-        if state in (TaskState.LEASED, TaskState.SCHEDULED):
+        if state not in (None, TaskState.AVAILABLE):
             start = max(start or (now_usec, _LAST_SEQUENCE), (now_usec, _LAST_SEQUENCE))
         tasks = iter(index) if start is None else index.after(*start)
         if state is None:
             return tasks
         if state is TaskState.AVAILABLE:
             return takewhile(lambda task: task.eta_usec <= now_usec, tasks)
-        was_leased = state is TaskState.LEASED
-        return (task for task in tasks if bool(task.retry_count) is was_leased)
+        return (task for task in tasks if task.state_at(now_usec) is state)
 
-    def count_leased(self, now_usec: int) -> int:
-        """Count the tasks that are leased."""
-        return self._all.count_after(now_usec) - self.count_scheduled(now_usec)
-
-    def count_scheduled(self, now_usec: int) -> int:
-        """Count the tasks that were never leased and have an eta in the future."""
-        return self._never_leased.count_after(now_usec)
+    def count_future(self, now_usec: int) -> tuple[int, int]:
+        """Count the tasks with an eta in the future, and those of them that were never leased."""
+        return self._all.count_after(now_usec), self._never_leased.count_after(now_usec)
 
     def next_eta_usec(self, now_usec: int) -> int | None:
         """Return the next eta in the future, or None."""

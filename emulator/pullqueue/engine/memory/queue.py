@@ -6,33 +6,24 @@ Nothing here is thread-safe or asks for the time: `MemoryStore` has the lock and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind, EventLog
 from pullqueue.engine.memory.exhaustion import ExhaustedTasks, ExhaustionSchedule
 from pullqueue.engine.memory.index import TaskIndex
-from pullqueue.engine.memory.names import NameIndex
+from pullqueue.engine.memory.name_index import NameIndex
 from pullqueue.engine.memory.rates import LeaseCounter, RateLimiter
-from pullqueue.engine.names import NameSource
-from pullqueue.engine.store import (
-    LeaseRequest,
-    QueueContents,
-    QueueCounts,
-    Retention,
-    TaskFilter,
-    ValidatedTask,
-    fitting,
-    leased_until,
-)
+from pullqueue.engine.name_source import NameSource
+from pullqueue.engine.retention import Retention
+from pullqueue.engine.store import QueueContents, QueueStatistics, ValidatedTask
 from pullqueue.errors import NameInUseError, TaskAlreadyExistsError, TombstonedTaskError
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, Task, TaskState
+from pullqueue.tasks import Task, TaskState
 
 
 class MemoryQueue:
-    """The tasks of one queue."""
+    """The tasks of one queue, by name and in order, with everything that depends on them."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         self.name = name
@@ -40,33 +31,37 @@ class MemoryQueue:
         self.exhausted = ExhaustedTasks(limits)
         self.events = EventLog(limits.events_kept)
         self.lease_rate = RateLimiter()
+        self.leased = LeaseCounter()
+        self.schedule = ExhaustionSchedule()
+        self.tasks = TaskIndex()
         self._tombstone_usec = limits.tombstone_seconds * USEC_PER_SECOND
-        self._names = NameIndex(self._tombstone_usec)
-        self._tasks = TaskIndex()
-        self._schedule = ExhaustionSchedule()
-        self._leased = LeaseCounter()
+        self.names = NameIndex(self._tombstone_usec)
 
     def __len__(self) -> int:
-        return len(self._tasks)
-
-    # -- time ------------------------------------------------------------------------------------
+        return len(self.tasks)
 
     def catch_up(self, now_usec: int) -> None:
         """Apply everything that was due by now: exhaustion, and the expiry of tombstones."""
-        while (end_usec := self._schedule.next_usec()) is not None and end_usec <= now_usec:
-            self._exhaust([self.get(name) for name in self._schedule.due(end_usec)], end_usec)
-        self._names.expire(now_usec)
+        while (end_usec := self.schedule.next_usec()) is not None and end_usec <= now_usec:
+            self.exhaust([self.get(name) for name in self.schedule.due(end_usec)], end_usec)
+        self.names.expire(now_usec)
 
-    def next_change_usec(self, now_usec: int) -> int | None:
-        """Return the next time at which something changes by itself, or None."""
-        times = (self._tasks.next_eta_usec(now_usec), self._schedule.next_usec())
-        return min((usec for usec in times if usec is not None), default=None)
+    def get(self, name: str) -> Task:
+        """Return one task; raise like `TaskStore.get`."""
+        entry = self.names.get(name)
+        if entry is None:
+            raise task_errors.unknown_task(self.name, name)
+        if isinstance(entry, int):
+            raise task_errors.tombstoned_task(self.name, name)
+        return entry
 
-    def last_lease_end_usec(self, now_usec: int) -> int | None:
-        """Return the end of the current lease that ends last, or None."""
-        return self._tasks.last_lease_end_usec(now_usec)
-
-    # -- operations ------------------------------------------------------------------------------
+    def get_leased(self, name: str, expected_eta_usec: int | None, now_usec: int) -> Task:
+        """Return a task whose current lease ends at `expected_eta_usec`, or at any time (None)."""
+        task = self.get(name)
+        is_leased = task.state_at(now_usec) is TaskState.LEASED
+        if not is_leased or expected_eta_usec not in (None, task.eta_usec):
+            raise task_errors.lease_lost(task, now_usec)
+        return task
 
     def prepare(
         self, new_tasks: Iterable[ValidatedTask], source: NameSource, first: int, now_usec: int
@@ -78,7 +73,7 @@ class MemoryQueue:
         refused: dict[str, type[NameInUseError]] = {}
         accepted: list[ValidatedTask] = []
         for new in new_tasks:
-            entry = None if new.name is None else self._names.get(new.name)
+            entry = None if new.name is None else self.names.get(new.name)
             if entry is None or new.name is None:
                 accepted.append(new)
             else:
@@ -95,176 +90,84 @@ class MemoryQueue:
             )
         return tasks, refused
 
-    def insert(self, tasks: Sequence[Task], retention: Retention, now_usec: int) -> None:
-        """Store prepared tasks."""
-        self._tasks.add(tasks)
-        self._names.put(tasks)
-        self.bytes_stored += sum(task.stored_bytes for task in tasks)
-        self.events.record(EventKind.ADDED, now_usec, tasks)
-        self._schedule.schedule(tasks, retention)
-
-    def lease(self, request: LeaseRequest, now_usec: int) -> list[Task]:
-        """Lease the first due tasks and return them in the order they had."""
-        due = self._due(request, now_usec)
-        if request.retention.leases == 0:
-            self._exhaust(sorted(due, key=lambda task: task.sequence), now_usec)
-            return []
-        due = fitting(due, request.payload_bytes)
-        if not due:
-            return []
-        until_usec = now_usec + request.lease_usec
-        leased = leased_until(until_usec, due)
-        self._tasks.move(due, leased)
-        self._names.put(leased)
-        self._leased.add(now_usec, len(leased))
-        self.events.record(EventKind.LEASED, now_usec, leased, until_usec)
-        self._schedule.schedule(leased, request.retention)
-        return leased
-
-    def modify_lease(
-        self,
-        name: str,
-        expected_eta_usec: int | None,
-        lease_usec: int,
-        retention: Retention,
-        now_usec: int,
-    ) -> Task:
-        """Change the end of the current lease of a task; see `TaskStore.modify_lease`."""
-        task = self._leased_task(name, expected_eta_usec, now_usec)
-        changed = task._replace(eta_usec=now_usec + lease_usec)
-        self._tasks.move([task], [changed])
-        self._names.put([changed])
-        if lease_usec:
-            self.events.record(EventKind.EXTENDED, now_usec, [changed], changed.eta_usec)
-        else:
-            self.events.record(EventKind.RELEASED, now_usec, [changed])
-        self._schedule.schedule([changed], retention)
-        return changed
-
-    def delete(self, names: Iterable[str], now_usec: int) -> list[DeleteResult]:
-        """Delete tasks by name; one result for each."""
-        results: list[DeleteResult] = []
-        deleted: dict[str, Task] = {}
-        for name in names:
-            entry = self._names.get(name)
-            if entry is None:
-                results.append(DeleteResult.UNKNOWN)
-            elif isinstance(entry, int) or name in deleted:
-                results.append(DeleteResult.TOMBSTONED)
-            else:
-                deleted[name] = entry
-                results.append(DeleteResult.DELETED)
-        self._remove(list(deleted.values()), EventKind.DELETED, now_usec)
-        return results
-
-    def acknowledge(self, name: str, expected_eta_usec: int, now_usec: int) -> None:
-        """Delete a task that is leased; see `TaskStore.acknowledge`."""
-        task = self._leased_task(name, expected_eta_usec, now_usec)
-        self._remove([task], EventKind.DELETED, now_usec)
-
-    def purge(self, now_usec: int) -> int:
-        """Delete every task."""
-        purged = list(self._tasks)
-        self._remove(purged, EventKind.PURGED, now_usec)
-        self.exhausted.drop_payloads()
-        return len(purged)
-
-    def free_names(self, names: Iterable[str] | None) -> None:
-        """Free the names of deleted tasks: some, or all (None)."""
-        self._names.free(names)
-
-    def change_retention(self, retention: Retention, now_usec: int) -> None:
-        """Apply another retention to all tasks, and to the names of those deleted from now on."""
-        tombstone_usec = retention.tombstone_usec
-        self._names.tombstone_usec = (
-            self._tombstone_usec if tombstone_usec is None else tombstone_usec
-        )
-        self._schedule = ExhaustionSchedule()
-        self._schedule.schedule(self._tasks, retention)
-        self.catch_up(now_usec)
-
-    # -- questions -------------------------------------------------------------------------------
-
-    def get(self, name: str) -> Task:
-        """Return one task; see `TaskStore.get`."""
-        entry = self._names.get(name)
-        if entry is None:
-            raise task_errors.unknown_task(self.name, name)
-        if isinstance(entry, int):
-            raise task_errors.tombstoned_task(self.name, name)
-        return entry
-
-    def list_tasks(self, task_filter: TaskFilter, limit: int, now_usec: int) -> list[Task]:
-        """Return the first tasks that match the filter."""
-        return list(islice(self._tasks.matching(task_filter, now_usec), limit))
-
-    def counts(self, now_usec: int) -> QueueCounts:
-        """Return the numbers of the queue."""
-        first = self._tasks.first()
-        return QueueCounts(
-            tasks=len(self._tasks),
-            leased=self._tasks.count_leased(now_usec),
-            scheduled=self._tasks.count_scheduled(now_usec),
-            exhausted=len(self.exhausted),
-            oldest_eta_usec=first.eta_usec if first else None,
-            leased_last_minute=self._leased.count(now_usec, 60),
-            leased_last_hour=self._leased.count(now_usec, 3600),
-            bytes_stored=self.bytes_stored,
-        )
-
-    # -- snapshots -------------------------------------------------------------------------------
-
-    def export(self) -> QueueContents:
-        """Return everything but the events."""
-        return QueueContents(
-            tasks=list(self._tasks),
-            exhausted=list(self.exhausted),
-            tombstones=self._names.tombstones(),
-            leased=self._leased.seconds(),
-        )
-
-    def restore(self, contents: QueueContents) -> None:
-        """Store what `export` returned; the queue is new and empty."""
-        self._names.restore(contents.tombstones)
-        self._names.put(contents.tasks)
-        self._tasks.add(contents.tasks)
-        self.bytes_stored = sum(task.stored_bytes for task in contents.tasks)
-        self.exhausted.extend(contents.exhausted)
-        self._leased.restore(contents.leased)
-
-    # -- parts -----------------------------------------------------------------------------------
-
-    def _leased_task(self, name: str, expected_eta_usec: int | None, now_usec: int) -> Task:
-        """Return a task whose current lease ends at `expected_eta_usec`, or at any time (None)."""
-        task = self.get(name)
-        is_leased = task.state_at(now_usec) is TaskState.LEASED
-        if not is_leased or expected_eta_usec not in (None, task.eta_usec):
-            raise task_errors.lease_lost(task, now_usec)
-        return task
-
     def _generated(self, source: NameSource, used: set[str | None]) -> str:
         """Return a name that is not in use, and add it to those `used` in the batch."""
         name = source()
-        while name in self._names or name in used:
+        while name in self.names or name in used:
             name = source()
         used.add(name)
         return name
 
-    def _due(self, request: LeaseRequest, now_usec: int) -> list[Task]:
-        if request.group_by_tag:
-            return self._tasks.due_by_tag(now_usec, request.max_tasks, request.tag)
-        return self._tasks.due(now_usec, request.max_tasks)
+    def insert(self, tasks: Sequence[Task], retention: Retention, now_usec: int) -> None:
+        """Store prepared tasks."""
+        self.tasks.add(tasks)
+        self.names.put(tasks)
+        self.bytes_stored += sum(task.stored_bytes for task in tasks)
+        self.events.record(EventKind.ADDED, now_usec, tasks)
+        self.schedule.schedule(tasks, retention)
 
-    def _remove(self, tasks: Sequence[Task], kind: EventKind, now_usec: int) -> None:
+    def replace(self, old: Sequence[Task], new: Sequence[Task], retention: Retention) -> None:
+        """Replace tasks, in their order, by the same tasks with another eta."""
+        self.tasks.move(old, new)
+        self.names.put(new)
+        self.schedule.schedule(new, retention)
+
+    def remove(self, tasks: Sequence[Task], kind: EventKind, now_usec: int) -> None:
+        """Remove tasks, record why, and reserve their names."""
         if not tasks:
             return
         names = tuple(task.name for task in tasks)
-        self._tasks.remove(tasks)
-        self._schedule.cancel(names)
-        self._names.tombstone(names, now_usec)
+        self.tasks.remove(tasks)
+        self.schedule.cancel(names)
+        self.names.tombstone(names, now_usec)
         self.bytes_stored -= sum(task.stored_bytes for task in tasks)
         self.events.record(kind, now_usec, tasks)
 
-    def _exhaust(self, tasks: Sequence[Task], end_usec: int) -> None:
-        self._remove(tasks, EventKind.EXHAUSTED, end_usec)
+    def exhaust(self, tasks: Sequence[Task], end_usec: int) -> None:
+        """Move tasks to the exhausted ones."""
+        self.remove(tasks, EventKind.EXHAUSTED, end_usec)
         self.exhausted.extend(tasks)
+
+    def change_retention(self, retention: Retention, now_usec: int) -> None:
+        """Apply another retention to all tasks, and to the names of those deleted from now on."""
+        tombstone_usec = retention.tombstone_usec
+        self.names.tombstone_usec = (
+            self._tombstone_usec if tombstone_usec is None else tombstone_usec
+        )
+        self.schedule = ExhaustionSchedule()
+        self.schedule.schedule(self.tasks, retention)
+        self.catch_up(now_usec)
+
+    def statistics(self, now_usec: int) -> QueueStatistics:
+        """Return the statistics of the queue."""
+        first = self.tasks.first()
+        future, scheduled = self.tasks.count_future(now_usec)
+        return QueueStatistics(
+            tasks=len(self.tasks),
+            available=len(self.tasks) - future,
+            leased=future - scheduled,
+            scheduled=scheduled,
+            exhausted=len(self.exhausted),
+            oldest_eta_usec=first.eta_usec if first else None,
+            leased_last_minute=self.leased.count(now_usec, 60),
+            leased_last_hour=self.leased.count(now_usec, 3600),
+            bytes_stored=self.bytes_stored,
+        )
+
+    def export(self) -> QueueContents:
+        """Return everything but the events."""
+        return QueueContents(
+            tasks=list(self.tasks),
+            exhausted=list(self.exhausted),
+            tombstones=self.names.tombstones(),
+            leased=self.leased.seconds(),
+        )
+
+    def restore(self, contents: QueueContents) -> None:
+        """Store what `export` returned; the queue is new and empty."""
+        self.names.restore(contents.tombstones)
+        self.names.put(contents.tasks)
+        self.tasks.add(contents.tasks)
+        self.bytes_stored = sum(task.stored_bytes for task in contents.tasks)
+        self.exhausted.extend(contents.exhausted)
+        self.leased.restore(contents.leased)
