@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+from urllib.parse import quote
+from zlib import crc32
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.model import QueueSettings
@@ -51,6 +53,9 @@ _CLOUD_TASKS_RESERVED = (*_APP_ENGINE_RESERVED, "x-cloudtasks-")
 _NO_EXECUTION = frozenset({500, 503})
 """Statuses of an HTTP target that are not counted as executions (recorded from production)."""
 
+_URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
+"""What a URL may have besides letters, digits and `_.-`; everything else is quoted."""
+
 _origin = re.compile(r"(?i)(https?)://(?:[^/?#]*@)?([^/?#]*)").match
 
 
@@ -74,10 +79,23 @@ class PushRequest(NamedTuple):
     """How long it can take until the response is complete."""
 
 
+class PushResponse(NamedTuple):
+    """What came back from one attempt."""
+
+    status: int | None
+    """The HTTP status; None: there was no response."""
+    body: bytes = b""
+    """The beginning of the response's body."""
+    reason: str | None = None
+    """Why there was no response."""
+    error: Exception | None = None
+    """The exception that the app's handler raised, if it runs in this process."""
+
+
 def push_request(task: Task, settings: QueueSettings) -> PushRequest:
     """Return the request of the current attempt of a task, which has been started."""
     request = push_of(task).request
-    origin = origin_of(request)
+    origin = origin_of(request.url)
     headers = _user_headers(request)
     given = {name.lower(): name for name in headers}
     if task.payload and "content-type" not in given:
@@ -89,6 +107,7 @@ def push_request(task: Task, settings: QueueSettings) -> PushRequest:
             f"{agent} {APP_ENGINE_USER_AGENT}" if agent else APP_ENGINE_USER_AGENT
         )
         headers["X-AppEngine-User-IP"] = SOURCE_IP
+        headers["X-AppEngine-Request-Log-Id"] = _log_id(task)
     else:
         headers["User-Agent"] = CLOUD_TASKS_USER_AGENT
     headers |= _service_headers(task, "X-AppEngine-" if origin is None else "X-CloudTasks-")
@@ -116,22 +135,34 @@ def push_of(task: Task) -> Push:
     return task.push
 
 
-def origin_of(request: HttpRequest) -> str | None:
+def origin_of(url: str) -> str | None:
     """Return the origin of an absolute URL (an HTTP target); None: it is an App Engine target."""
-    found = _origin(request.url)
+    found = _origin(url)
     return None if found is None else f"{found[1]}://{found[2]}".lower()
+
+
+def path_of(url: str) -> str:
+    """Return the path and the query of a URL, as they are sent."""
+    found = _origin(url)
+    path = (url if found is None else url[found.end() :]).partition("#")[0]
+    return quote(f"/{path.removeprefix('/')}", safe=_URL_CHARACTERS)
 
 
 def counts_as_execution(request: HttpRequest, status: int | None) -> bool:
     """Return whether an attempt with a status, or None for no response, counts as an execution."""
     if status is None:
         return False
-    return origin_of(request) is None or status not in _NO_EXECUTION
+    return origin_of(request.url) is None or status not in _NO_EXECUTION
+
+
+def _log_id(task: Task) -> str:
+    """Return an id of the request, the same in each run."""
+    return f"{crc32(f'{task.queue_name}/{task.name}/{task.retry_count}'.encode()):08x}"
 
 
 def _user_headers(request: HttpRequest) -> dict[str, str]:
     """Return the headers of a task that its user may set, each name once."""
-    is_http_target = origin_of(request) is not None
+    is_http_target = origin_of(request.url) is not None
     reserved = _CLOUD_TASKS_RESERVED if is_http_target else _APP_ENGINE_RESERVED
     headers: dict[str, str] = {}
     names: dict[str, str] = {}

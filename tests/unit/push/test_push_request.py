@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pullqueue.config.model import QueueSettings
-from pullqueue.push.request import origin_of, push_request
+from pullqueue.push.request import origin_of, path_of, push_request
 from pullqueue.tasks import Attempts, HttpRequest, Push, Task
 
 SETTINGS = QueueSettings(name="web")
@@ -45,9 +45,13 @@ def test_the_first_attempt_at_app_engine() -> None:
     """It has the headers of Google's documentation, and no previous response."""
     headers = headers_of(HttpRequest("/mail"))
 
-    assert service_headers(headers, "X-AppEngine-") == {**FIRST, "User-IP": "0.1.0.2"}
+    assert service_headers(headers, "X-AppEngine-") == {
+        **FIRST,
+        "User-IP": "0.1.0.2",
+        "Request-Log-Id": "9ea2b21d",
+    }
     assert headers["User-Agent"] == AGENT
-    assert len(headers) == len(FIRST) + 2
+    assert len(headers) == len(FIRST) + 3
 
 
 def test_the_first_attempt_at_an_http_target() -> None:
@@ -77,7 +81,8 @@ def test_later_attempts(url: str, status: int, response: str, reason: str) -> No
 
     found = service_headers(headers_of(HttpRequest(url), attempts, retry_count=3), prefix)
 
-    found.pop("User-IP", None)
+    for name in ("User-IP", "Request-Log-Id"):
+        found.pop(name, None)
     assert found == {
         **FIRST,
         "TaskRetryCount": "2",
@@ -111,6 +116,7 @@ def test_after_an_attempt_that_a_crash_ended() -> None:
         "x-appengine-taskname",
         "X-AppEngine-TaskPreviousResponse",
         "X-AppEngine-User-IP",
+        "X-AppEngine-Request-Log-Id",
         "X-AppEngine-Country",
     ],
 )
@@ -220,4 +226,19 @@ def test_the_target_of_an_http_task() -> None:
 )
 def test_origin(url: str, expected: str | None) -> None:
     """It is scheme, host and port; URLs are not parsed further, as in production."""
-    assert origin_of(HttpRequest(url)) == expected
+    assert origin_of(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("/mail", "/mail"),
+        ("/go?to=http://a.example#part", "/go?to=http://a.example"),
+        ("https://a.example", "/"),
+        ("https://a.example?x=1", "/?x=1"),
+        ("https://a.example/%zz/ä b?q=ü", "/%zz/%C3%A4%20b?q=%C3%BC"),
+    ],
+)
+def test_path(url: str, expected: str) -> None:
+    """It has the query and no fragment; what no URL may have is quoted."""
+    assert path_of(url) == expected
