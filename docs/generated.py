@@ -23,6 +23,7 @@ from pullqueue.config.rules import Rule, RuleDocs, Sample, all_rules, docs_of
 from pullqueue.config.settings import PROFILES
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import PullQueueError
+from pullqueue.faults.declaration import WHEN, schema_of
 from pullqueue.gtaskqueue.command import gtaskqueue
 from pullqueue.gtaskqueue.puller import gtaskqueue_puller
 from pytest_pullqueue import plugin
@@ -248,9 +249,16 @@ def ini_options() -> str:
     return table(["ini option", ""], [[f"`{name}`", text] for name, text in INI_OPTIONS.items()])
 
 
+def fault_options() -> str:
+    """Return the options that every fault has."""
+    rows = [[f"`{name}`", schema_of(name)["description"]] for name in WHEN]
+    return table(["argument", ""], rows)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "limits": limits_table,
     "errors": errors_table,
+    "fault_options": fault_options,
     "rules": rule_reference,
     "commands": commands,
     "fixtures": fixtures,

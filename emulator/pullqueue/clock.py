@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from pullqueue.errors import ClockError, is_expected_error
 
@@ -117,6 +118,30 @@ class MovableClock(Clock):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.now().isoformat()})"
+
+
+class HasClock(Protocol):
+    """An emulator, or a queue."""
+
+    @property
+    def clock(self) -> Clock:
+        """The source of its time."""
+
+
+def movable_clock(owner: HasClock) -> MovableClock:
+    """Return the clock of an emulator or a queue, if it can be moved.
+
+    Raises:
+        ClockError: it is the system's clock, or the process's while time is not frozen.
+    """
+    clock = owner.clock
+    if not isinstance(clock, MovableClock):
+        raise ClockError(
+            f"cannot move the time of {owner}, whose clock is a {type(clock).__name__}: make the "
+            "emulator with clock=ManualClock(), or use the fixtures of the pytest plugin"
+        )
+    clock.advance(0)
+    return clock
 
 
 class SystemClock(Clock):

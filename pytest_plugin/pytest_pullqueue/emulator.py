@@ -14,8 +14,8 @@ import pytest
 from pullqueue.clock import Clock
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.faults import Faults
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, StoreError
+from pullqueue.faults.declaration import Faults
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.stores import open_store
 from pullqueue.testing.describing import describe_rest

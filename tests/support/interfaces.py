@@ -29,8 +29,8 @@ from pullqueue import (
     UnknownQueueError,
     UnknownTaskError,
 )
+from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
-from pullqueue.engine.faults import movable_clock
 from pullqueue.stores import open_store
 from pullqueue.tasks import DeleteResult, Task
 

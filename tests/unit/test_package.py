@@ -28,6 +28,7 @@ ORDER = (
     "engine",
     "stores",
     "push",
+    "faults",
     "api",
     "control",
     "cloudtasks",

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, DEFAULT_PORT, is_host_and_port
 from pullqueue.cli._client import Client, Json, queue_path
 from pullqueue.cli._output import AS_JSON
+from pullqueue.config.text import did_you_mean, quoted
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
 
@@ -40,6 +41,22 @@ class Number(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{number} is not finite.", param, ctx)
         return number
+
+
+class Choice(click.Choice[str]):
+    """One of these words; an unknown one is refused with the word that is meant."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Return the word."""
+        if value not in self.choices:
+            advice = did_you_mean(value, self.choices)
+            self.fail(f"{quoted(value)} does not exist: {advice}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def checked(is_valid: Callable[[str], object], what: str) -> Callable[..., Any]:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from pullqueue.cli._client import Client, Json
-from pullqueue.cli._options import Number, complete_queue, server_options
+from pullqueue.cli._options import Choice, Command, Number, complete_queue, server_options
 from pullqueue.cli._output import Table, show
-from pullqueue.control.fault_schema import KINDS, WHEN
-from pullqueue.engine.interceptors import VERBS
+from pullqueue.faults.declaration import CALLS, KINDS, OPTIONS, options_text, schema_of
 
-_HEAD = ("NUMBER", "KIND", "CALL", "EFFECT", "WHEN", "TRIGGERED")
+_HEAD = ("NUMBER", "KIND", "CALL", "OPTIONS", "TRIGGERED")
+_HELP = "\n\n".join(
+    [
+        "Set a fault of a KIND for a CALL.",
+        *(f"{kind.name}: {kind.summary}" for kind in KINDS.values()),
+        f"A CALL is one of {', '.join(CALLS)}.",
+    ]
+)
 
 
 @click.group(invoke_without_command=True)
@@ -34,46 +42,52 @@ def list_(*, client: Client) -> None:
     show(answer, _table(answer["faults"]))
 
 
-@faults.command
-@click.argument("kind", type=click.Choice(KINDS), metavar="KIND")
-@click.argument("call", required=False, type=click.Choice(VERBS), metavar="[CALL]")
-@click.option(
-    "--error",
-    help="Error that the calls raise: TransientError, DeadlineExceededError, InternalError, "
-    "RateLimitExceededError, OverQuotaError, TaskLeaseExpiredError or QueueDisabledError. Default: "
-    "TransientError; DeadlineExceededError for lose_response.",
-)
-@click.option("--seconds", type=Number(0), help="Latency in seconds, by the manual clock.")
-@click.option(
-    "--queue", help="Affect only calls on this queue. Default: all.", shell_complete=complete_queue
-)
-@click.option(
-    "--times",
-    type=click.IntRange(1),
-    help="Maximum number of times the fault triggers. Default: always.",
-)
-@click.option(
-    "--after", type=click.IntRange(0), help="Number of calls that succeed first. Default: 0."
-)
-@click.option("--every", type=click.IntRange(1), help="Trigger at every Nth call. Default: 1.")
-@click.option(
-    "--probability",
-    type=Number(0, 1, min_open=True),
-    help="Probability to trigger at each call. Default: 1.",
-)
-@click.option("--seed", type=int, help="Seed of the random numbers, for repeatable tests.")
+def _fault_options(command: Command) -> Command:
+    """Add an option for each option of a fault, but its call, which is an argument."""
+    for name in reversed([name for name in OPTIONS if name != "call"]):
+        schema = schema_of(name)
+        several = schema.get("type") == "array"
+        command = click.option(
+            f"--{name.removesuffix('s') if several else name}",
+            name,
+            type=_type_of(schema),
+            multiple=several,
+            metavar=name.upper() if "enum" in schema else None,
+            help=_help_of(schema, several=several),
+            shell_complete=complete_queue if name == "queues" else None,
+        )(command)
+    return command
+
+
+def _help_of(schema: Json, *, several: bool) -> str:
+    text: str = schema["description"]
+    if several:
+        text += " Repeat the option for several."
+    if "enum" in schema:
+        text += f" One of {', '.join(schema['enum'])}."
+    return text
+
+
+def _type_of(schema: Json) -> click.ParamType[Any]:
+    if "enum" in schema:
+        return Choice(schema["enum"])
+    if schema["type"] == "integer":
+        return click.IntRange(schema["minimum"]) if "minimum" in schema else click.INT
+    if schema["type"] == "number":
+        above = schema.get("exclusiveMinimum")
+        low = schema.get("minimum") if above is None else above
+        return Number(low, schema.get("maximum"), min_open=above is not None)
+    return click.STRING
+
+
+@faults.command(help=_HELP)
+@click.argument("kind", type=Choice(KINDS), metavar="KIND")
+@click.argument("call", required=False, type=Choice(CALLS), metavar="[CALL]")
+@_fault_options
 @server_options
-def add(*, client: Client, **order: str | float | None) -> None:
-    """Set a fault of a KIND for a CALL.
-
-    fail: the call does nothing and raises an error. lose_response: it is carried out, and raises an
-    error nevertheless. latency: the manual clock moves forward. empty_leases: leases return no
-    tasks; it needs no CALL.
-
-    A CALL is one of add, lease_tasks, lease_tasks_by_tag, modify_task_lease, delete_tasks, purge,
-    fetch_statistics, get_task and list_tasks.
-    """
-    answer = client.post("/faults", **order)
+def add(*, client: Client, **options: object) -> None:
+    """Set a fault."""
+    answer = client.post("/faults", **{n: value for n, value in options.items() if value != ()})
     show(answer, _table([answer["fault"]]))
 
 
@@ -95,16 +109,14 @@ def clear(*, client: Client) -> None:
 
 
 def _table(found: list[Json]) -> Table:
-    return Table(_HEAD, map(_row, found), "no faults", cut=["WHEN"])
+    return Table(_HEAD, map(_row, found), "no faults", cut=["OPTIONS"])
 
 
 def _row(fault: Json) -> list[object]:
-    effect = f"{fault['seconds']:.15g} s later" if "seconds" in fault else "no tasks"
     return [
         fault["number"],
         fault["kind"],
         fault.get("call", "every lease"),
-        fault.get("error", effect),
-        ", ".join(f"{name}={fault[name]}" for name in WHEN if name in fault) or "always",
+        options_text(fault),
         f"{fault['hits']} of {fault['calls']}",
     ]

@@ -61,3 +61,10 @@ def closest(word: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | No
     import difflib  # noqa: PLC0415 - only a file with such a fault pays for it
 
     return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the advice on an unknown word: the known word that is meant, or all of them."""
+    words = list(known)
+    near = closest(word, words)
+    return f"did you mean {quoted(near)}?" if near else f"use one of {', '.join(words)}"

@@ -19,13 +19,13 @@ from pullqueue.api.errors import ApiError
 from pullqueue.console.formatting import instant
 from pullqueue.console.forms import Form, FormError, Notice
 from pullqueue.control.config_file import Changes
-from pullqueue.control.fault_schema import FIELDS, WHEN
 from pullqueue.control.models import EXHAUSTED, Model
 from pullqueue.control.operations import call, parse_query
 from pullqueue.control.queues import MAX_FAILED
 from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import validated_tasks
 from pullqueue.errors import PullQueueError
+from pullqueue.faults.declaration import KINDS, WHEN
 from pullqueue.limits import DAY_SECONDS, Limits
 from pullqueue.tasks import NewTask, count_tasks, why_in_use
 
@@ -134,8 +134,11 @@ class Actions:
 
     def set_fault(self, form: Form) -> str:
         """Set a fault."""
-        names = ("kind", *FIELDS.get(form.text("kind"), ()), *WHEN)
-        self._ask("setFault", body=form.given(*names))
+        kind = KINDS.get(form.text("kind"))
+        body = form.given("kind", *(kind.options if kind else ()), *WHEN)
+        if "queues" in body:
+            body["queues"] = body["queues"].split()
+        self._ask("setFault", body=body)
         return "The fault is set."
 
     def remove_fault(self, form: Form) -> str:

@@ -70,7 +70,8 @@ class Form:
     """The form of the current request."""
 
     def __init__(self) -> None:
-        self.values = request.form.to_dict()
+        # The choices of one field are names, without blanks.
+        self.values = {name: " ".join(texts) for name, texts in request.form.lists()}
 
     def text(self, name: str) -> str:
         """Return a field."""

@@ -22,12 +22,10 @@ from pullqueue.console.actions import ask, changes_of_form, queue_names
 from pullqueue.console.charts import RANGES, chart_of
 from pullqueue.console.formatting import views_of
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.control.fault_registry import ERRORS
-from pullqueue.control.fault_schema import FIELDS, KINDS, WHEN
 from pullqueue.control.models import EXHAUSTED
 from pullqueue.control.state import TOKEN_FIELD, ServerState
-from pullqueue.engine.interceptors import VERBS
 from pullqueue.errors import PullQueueError
+from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
 from pullqueue.tasks import count_tasks
 
 _PAGE_SIZE = "100"
@@ -167,12 +165,11 @@ class Pages:
         return self._page(
             "faults",
             faults=self._ask("listFaults")["faults"],
-            kinds=KINDS,
-            fields=FIELDS,
+            kinds=KINDS.values(),
+            options={name: schema_of(name) for name in OPTIONS},
             when=WHEN,
-            calls=VERBS,
-            errors_of_calls=list(ERRORS),
-            queues=queue_names(self._ask, "pull"),
+            options_text=options_text,
+            queues=queue_names(self._ask, "pull", "push"),
         )
 
     def clock(self) -> Response:

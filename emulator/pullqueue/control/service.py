@@ -17,7 +17,7 @@ from pullqueue.clock import ManualClock, from_usec
 from pullqueue.config.text import quoted
 from pullqueue.control import models
 from pullqueue.control.config_file import Changes
-from pullqueue.control.fault_registry import Fault, NewFault
+from pullqueue.control.fault_registry import FaultResource, NewFault
 from pullqueue.control.models import Count, Maybe, Model, Time, iso, time_of
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
@@ -173,14 +173,14 @@ def move_clock(state: ServerState, body: ClockMove) -> Clock:
 
 
 @operation("GET", "/faults", key="faults")
-def list_faults(state: ServerState) -> list[Fault]:
+def list_faults(state: ServerState) -> list[FaultResource]:
     """List the faults that are set, and how often each has triggered."""
     return state.faults.list()
 
 
 @operation("POST", "/faults", key="fault")
-def set_fault(state: ServerState, body: NewFault) -> Fault:
-    """Set a fault: calls of the app fail, lose their answer, take time or lease nothing."""
+def set_fault(state: ServerState, body: NewFault) -> FaultResource:
+    """Set a fault: calls of the app fail, lose their response, take time or lease nothing."""
     return state.faults.set(body)
 
 

@@ -6,7 +6,8 @@ The fixtures of the pytest plugin are built on these.
 from __future__ import annotations
 
 from pullqueue.clock import MovableClock
-from pullqueue.engine.faults import Fault, Faults
+from pullqueue.faults.declaration import Faults
+from pullqueue.faults.fault import Fault
 from pullqueue.testing.assertions import (
     UNTAGGED,
     assert_added,

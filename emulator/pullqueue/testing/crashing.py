@@ -10,8 +10,8 @@ from enum import Enum
 
 from flask import has_request_context
 
+from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.faults import movable_clock
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.name_source import random_names
 from pullqueue.errors import DeadlineExceededError

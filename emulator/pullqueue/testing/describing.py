@@ -10,9 +10,9 @@ from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event
-from pullqueue.engine.faults import faults_of
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.faults.fault import faults_of
 from pullqueue.tasks import Task, TaskState
 
 _TASKS_SHOWN = 5
@@ -23,6 +23,15 @@ _PAYLOAD_BYTES_SHOWN = 60
 def pull_queues(emulator: Emulator) -> list[Queue]:
     """Return the pull queues of an emulator."""
     return [queue for queue in emulator.queues if queue.mode is QueueMode.PULL]
+
+
+def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
+    """Return a queue by its name, or the queue itself.
+
+    Raises:
+        UnknownQueueError: the emulator has no queue of this name.
+    """
+    return queue if isinstance(queue, Queue) else emulator.queue(queue)
 
 
 def describe(emulator: Emulator) -> str:

@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.faults import movable_clock, queue_of
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.errors import InternalError, InvalidQueueModeError
 from pullqueue.tasks import DeleteResult
-from pullqueue.testing.describing import describe, pull_queues
+from pullqueue.testing.describing import describe, pull_queues, queue_of
 from pullqueue.testing.moving import next_event, sleeping
 
 __tracebackhide__ = True  # a failed test is shown at its own line

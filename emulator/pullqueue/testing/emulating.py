@@ -19,11 +19,11 @@ from pullqueue.config.files import read_bytes
 from pullqueue.config.model import QueueConfig
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.faults import Faults
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.name_source import random_names
 from pullqueue.engine.store import StoreFactory
 from pullqueue.errors import ClockError, ConfigFileError, InvalidQueueConfigError
+from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits
 from pullqueue.testing.assertions import remember_added
 from pullqueue.testing.moving import FixtureClock

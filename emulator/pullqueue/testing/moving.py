@@ -13,15 +13,15 @@ from itertools import count
 from types import ModuleType
 from typing import Any
 
-from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec
+from pullqueue.clock import USEC_PER_SECOND, MovableClock, duration_usec, movable_clock
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.faults import movable_clock, queue_of
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
 from pullqueue.testing.assertions import checked_queue
+from pullqueue.testing.describing import queue_of
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 

@@ -13,9 +13,7 @@ import pytest
 from commands import PROGRAM, Done, Run, shown_on_terminal
 
 from pullqueue import Emulator, ManualClock, NewTask
-from pullqueue.control.fault_registry import ERRORS
-from pullqueue.control.fault_schema import KINDS
-from pullqueue.engine.interceptors import VERBS
+from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
 from pullqueue.server.lifecycle import Server
 
 
@@ -184,11 +182,11 @@ def test_faults(run: Run) -> None:
     """Set, listed, removed by number, and all of them."""
     assert run("faults").out == "no faults\n"
     run("faults", "add", "fail", "lease_tasks", "--error", "InternalError", "--times", "2")
-    run("faults", "add", "empty_leases", "--queue", "other")
+    run("faults", "add", "empty_leases", "--queue", "other", "--queue", "pull")
     assert run("faults").out.splitlines() == [
-        "NUMBER  KIND          CALL         EFFECT         WHEN         TRIGGERED",
-        "     1  fail          lease_tasks  InternalError  times=2      0 of 0",
-        "     2  empty_leases  every lease  no tasks       queue=other  0 of 0",
+        "NUMBER  KIND          CALL         OPTIONS                       TRIGGERED",
+        "     1  fail          lease_tasks  error=InternalError, times=2  0 of 0",
+        "     2  empty_leases  every lease  queues=other,pull             0 of 0",
     ]
     assert run("faults", "list") == run("faults")
     assert run("faults", "list", "--json") == run("faults", "--json")
@@ -196,7 +194,7 @@ def test_faults(run: Run) -> None:
     assert run("faults", "clear").out == "1 removed\n"
     assert run("faults", "remove", "1").err == 'pullqueue: there is no fault "1": none is set\n'
     run("faults", "add", "latency", "add", "--seconds", "2")
-    assert "latency  add   2 s later  always" in run("faults").out
+    assert "latency  add   seconds=2" in run("faults").out
     assert 'there is no fault "1": use one of 3' in run("faults", "remove", "1").err
 
 
@@ -204,7 +202,7 @@ def test_the_help_on_faults_names_them_all(run: Run) -> None:
     """Every kind of fault, every call that can be triggered and every error is there."""
     shown = run("faults", "add", "--help").out
 
-    assert [name for name in (*KINDS, *VERBS, *ERRORS) if name not in shown] == []
+    assert [name for name in (*KINDS, *CALLS, *ERRORS) if name not in shown] == []
 
 
 def test_reloading(run: Run, queue_yaml: Path) -> None:

@@ -55,7 +55,7 @@ ANSWER = {
     "removed": [EVIL],
     "now": EVIL,
     "manual": True,
-    "fault": {**_FAULT, "queue": EVIL},
+    "fault": {**_FAULT, "queues": [EVIL]},
     "faults": [_FAULT],
     "version": EVIL,
     "private_key": EVIL,

@@ -174,8 +174,7 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
             ("clock", "move-to", "-5s"),
             'move_to is "-5s", which is not a valid time: use one such as',
         ),
-        (("faults", "add", "fail"), "call is missing: use one of add, lease_tasks"),
-        (("faults", "add", "fail", "add", "--error", "Oops"), 'error is "Oops": use one of T'),
+        (("faults", "add", "fail"), "call is missing: use one of add, delete_tasks"),
         (("tasks", "add", "pull", "x", "--eta", "soon"), 'eta is "soon", which is not a valid'),
         (
             ("tasks", "add", "pull", "--eta", "2026-01-01T00:00:00Z", "--countdown", "5", "x"),
@@ -267,6 +266,22 @@ def test_a_missing_argument(run: Run) -> None:
         "    latency,",
         "    empty_leases",
     ]
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (
+            ("fail", "lease_task"),
+            """'[CALL]': "lease_task" does not exist: did you mean "lease_t""",
+        ),
+        (("fial", "add"), """'KIND': "fial" does not exist: did you mean "fail"?"""),
+        (("fail", "add", "--error", "Oops"), """'--error': "Oops" does not exist: use one of D"""),
+    ],
+)
+def test_a_misspelled_fault(run: Run, order: tuple[str, ...], message: str) -> None:
+    """The word that is meant is named, or all words if none is similar."""
+    assert f"Invalid value for {message}" in run("faults", "add", *order).err
 
 
 def test_a_full_disk(emulator: Emulator) -> None:

@@ -7,7 +7,7 @@ from cloudtasks_api import LOCATION, PULL, Call, GrpcApi, refused
 from control_client import ControlClient
 
 from pullqueue import DeadlineExceededError, Emulator, ManualClock, TransientError
-from pullqueue.engine.faults import Faults
+from pullqueue.faults.declaration import Faults
 from pullqueue.server.lifecycle import Server
 
 MADE = f"{LOCATION}/queues/made"

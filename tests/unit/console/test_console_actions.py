@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 
 import pytest
 from werkzeug.test import Client, TestResponse
 
-from pullqueue import Emulator, Limits, ManualClock, NewTask
+from pullqueue import Emulator, Limits, ManualClock, NewTask, TransientError
 from pullqueue.control.state import ServerState
+from pullqueue.faults.declaration import OPTIONS
 from pullqueue.server.app import create_app
 
 CONFIG = """\
@@ -152,6 +154,29 @@ def test_nothing_is_selected(console: Console) -> None:
     page = console.send("/change", action="delete")
 
     assert "No task is selected: select some, or all that match." in page
+
+
+def test_the_form_of_faults_has_every_option(console: Console) -> None:
+    """The form has what is declared: each kind with its options, and those of all kinds."""
+    page = console.page("/console/faults")
+
+    assert [name for name in OPTIONS if f'name="{name}"' not in page] == []
+    assert 'value="lose_response" data-fields="call error"' in page
+    assert '<option value="latency" data-fields="call seconds">latency: Move the clock for' in page
+
+
+def test_a_fault_on_several_queues(console: Console, state: ServerState) -> None:
+    """Several queues can be selected, and stay selected if another field is wrong."""
+    fields: dict[str, str | list[str]] = {"back": "/console/faults", "kind": "fail", "call": "add"}
+    fields["queues"] = ["again", "once"]
+    refused = console.send("/faults", times="0", **fields)
+    page = console.send("/faults", **fields)
+
+    assert re.findall("<option selected>(.*?)</option>", refused) == ["add", "again", "once"]
+    assert "error=TransientError, queues=again,once" in page
+    with pytest.raises(TransientError):
+        state.emulator.queue("once").add()
+    state.emulator.queue("pull").add()
 
 
 def test_faults_are_removed(console: Console, state: ServerState) -> None:

@@ -43,7 +43,7 @@ def test_faults(control: ControlClient, server: Server) -> None:
     """They trigger on the app's calls, never on those of the control routes, and can be removed."""
     control.post("/queues/pull/tasks", {"tasks": [{}]})
     first = control.post("/faults", {"kind": "fail", "call": "lease_tasks", "times": 1}).body
-    control.post("/faults", {"kind": "empty_leases", "queue": "limited"})
+    control.post("/faults", {"kind": "empty_leases", "queues": ["limited"]})
     url = f"{server.url}{QUEUE}/tasks/lease?leaseSecs=0&numTasks=1"
 
     own = control.post("/queues/pull/lease", {"lease_seconds": 0})
@@ -95,8 +95,8 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ({"kind": "fail"}, "call is missing: use one of add, lease_tasks"),
-        ({"kind": "fail", "call": "add", "queue": "no"}, 'queue "no" is not in'),
+        ({"kind": "fail"}, "call is missing: use one of add, delete_tasks"),
+        ({"kind": "fail", "call": "add", "queues": ["no"]}, 'queue "no" is not in'),
         (
             {"kind": "empty_leases", "call": "add"},
             'a fault of kind empty_leases has no "call": leave',
@@ -106,7 +106,7 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
             {"kind": "latency", "call": "add", "seconds": 1e300},
             "1e+300 is not a valid duration: pass a finite",
         ),
-        ({"kind": "explode"}, 'kind is "explode": use one of fail, lose_response'),
+        ({"kind": "explode"}, 'kind is "explode": use one of empty_leases, fail'),
         ({"kind": "fail", "call": "add", "error": "KeyError"}, 'error is "KeyError": use one of'),
         ({"call": "add"}, 'the body has no "kind"'),
         (

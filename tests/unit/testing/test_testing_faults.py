@@ -31,8 +31,8 @@ from pullqueue import (
     UnknownTaskError,
     sdk,
 )
-from pullqueue.engine.faults import faults_of
 from pullqueue.engine.interceptors import call_deadline
+from pullqueue.faults.fault import faults_of
 from pullqueue.testing import Faults, assert_available, assert_empty, assert_leased, describe
 from pullqueue.testing.freezing import ProcessClock
 
@@ -80,28 +80,28 @@ def test_fail_some_times(faults: Faults, queue: Queue) -> None:
         ({"every": 1}, "xxxxxx"),
         ({"every": 3}, "..x..x"),
         ({"after": 1, "every": 2, "times": 2}, "..x.x."),
-        ({"queue": "limited"}, "......"),
-        ({"queue": "work", "times": 1}, "x....."),
+        ({"queues": ["limited"]}, "......"),
+        ({"queues": ("limited", "work"), "times": 1}, "x....."),
     ],
 )
 def test_which_calls_fail(
     faults: Faults, queue: Queue, when: dict[str, object], marks: str
 ) -> None:
-    """after, every, times and queue narrow a fault."""
+    """after, every, times and queues narrow a fault."""
     faults.fail("lease_tasks", TransientError, **when)  # type: ignore[arg-type]
 
     assert outcomes(queue, 6) == marks
 
 
-def test_the_queue_of_a_fault(faults: Faults, queue: Queue, limited: Queue) -> None:
-    """It is a queue or its name, and must exist."""
-    fault = faults.fail("lease_tasks", TransientError, queue=limited)
+def test_the_queues_of_a_fault(faults: Faults, queue: Queue, limited: Queue) -> None:
+    """They are queues or their names, and must exist."""
+    fault = faults.fail("lease_tasks", TransientError, queues=[limited])
 
     assert outcomes(queue, 2) == ".."
     assert outcomes(limited, 2) == "xx"
-    assert str(fault).startswith('fail("lease_tasks", TransientError, queue="limited"): ')
+    assert str(fault).startswith('fail("lease_tasks", TransientError, queues=["limited"]): ')
     with pytest.raises(UnknownQueueError, match=r'^queue "works" is not in '):
-        faults.fail("add", TransientError, queue="works")
+        faults.fail("add", TransientError, queues=["works"])
 
 
 def test_probability_is_repeatable(emulator: Emulator, queue: Queue) -> None:
@@ -285,7 +285,7 @@ def test_faults_set_at_the_same_time(emulator: Emulator) -> None:
 def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) -> None:
     """The state of an emulator shows the faults that are set, in their order, and their hits."""
     error = TransientError("x")
-    faults.fail("delete_tasks", error, queue="work")
+    faults.fail("delete_tasks", error, queues=["work"])
     faults.empty_leases(every=2)
     faults.latency("lease_tasks_by_tag", 0.5)
     faults.lose_response("purge")
@@ -295,7 +295,7 @@ def test_faults_are_described(emulator: Emulator, queue: Queue, faults: Faults) 
     queue.lease_tasks(60, 1)
 
     assert describe(emulator).splitlines()[-5:] == [
-        f'fault fail("delete_tasks", {error!r}, queue="work"): triggered on 0 of 0 calls',
+        f'fault fail("delete_tasks", {error!r}, queues=["work"]): triggered on 0 of 0 calls',
         "fault empty_leases(every=2): triggered on 1 of 2 calls",
         'fault latency("lease_tasks_by_tag", 0.5): triggered on 1 of 1 calls',
         'fault lose_response("purge", DeadlineExceededError): triggered on 0 of 0 calls',
@@ -432,11 +432,13 @@ def test_clear(faults: Faults, queue: Queue) -> None:
     ("verb", "when", "message"),
     [
         ("lease", {}, 'there is no call "lease": use one of add, lease_tasks, '),
-        ("add", {"times": 0}, "times is 0: must be 1 or more"),
-        ("add", {"after": -1}, "after is -1: must be 0 or more"),
-        ("add", {"every": 0}, "every is 0: must be 1 (each call) or more"),
-        ("add", {"probability": 0}, "probability is 0: must be more than 0, at most 1"),
-        ("add", {"probability": 1.5}, "probability is 1.5: must be more than 0, at most 1"),
+        ("lease_task", {}, 'there is no call "lease_task": did you mean "lease_tasks"?'),
+        ("add", {"queues": []}, "queues is []: expected `array` of length >= 1"),
+        ("add", {"times": 0}, "times is 0: expected `int` >= 1"),
+        ("add", {"after": -1}, "after is -1: expected `int` >= 0"),
+        ("add", {"every": 0}, "every is 0: expected `int` >= 1"),
+        ("add", {"probability": 0}, "probability is 0: expected `float` > 0.0"),
+        ("add", {"probability": 1.5}, "probability is 1.5: expected `float` <= 1.0"),
     ],
 )
 def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], message: str) -> None:
@@ -448,7 +450,7 @@ def test_senseless_faults(faults: Faults, verb: str, when: dict[str, object], me
 def test_a_misspelt_condition(faults: Faults) -> None:
     """An argument that does not exist is refused, with those that do."""
     with pytest.raises(
-        TypeError, match=r"^fail\(\) has no argument `time`: use one of queue, times, after, "
+        TypeError, match=r"^fail\(\) has no argument `time`: use one of queues, times, after, "
     ):
         faults.fail("add", TransientError, time=1)  # type: ignore[call-arg] # what is proved
 

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from pullqueue import Task, TransientError
-from pullqueue.engine.faults import faults_of
+from pullqueue.faults.fault import faults_of
 from pullqueue.testing import (
     Emulation,
     Fault,

@@ -1,0 +1,1 @@
+"""Faults: calls to a queue that fail, take time, or return no tasks."""

@@ -1,0 +1,339 @@
+"""The faults and their options. Each is declared here, and nowhere else.
+
+A fault is a method of `Faults`, listed in `KINDS`; its options are the parameters of the method and
+the fields of `When`. The control routes, their OpenAPI document, the console's form and `pullqueue
+faults` are derived from these signatures. `Wire` annotates an option whose JSON differs from what
+Python takes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+    get_origin,
+    get_type_hints,
+)
+
+import msgspec
+from msgspec import Meta
+
+from pullqueue import errors
+from pullqueue.clock import duration_usec, movable_clock
+from pullqueue.config.text import did_you_mean, quoted
+from pullqueue.engine.interceptors import VERBS, QueueCall
+from pullqueue.engine.store import Lease
+from pullqueue.errors import ClockError, DeadlineExceededError, PullQueueError, TransientError
+from pullqueue.faults.effects import ErrorSource, Lapse, advance, make_error
+from pullqueue.faults.fault import CallNext, Effect, Fault
+
+if TYPE_CHECKING:
+    from pullqueue.engine.emulator import Emulator
+    from pullqueue.engine.queue import Queue
+
+__tracebackhide__ = True  # a failed test is shown at its own line
+
+CALLS: Final = VERBS
+"""What a fault can affect; `lease_tasks` includes leases by tag."""
+ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.TransientError,
+        errors.InternalError,
+        errors.DeadlineExceededError,
+        errors.RateLimitExceededError,
+        errors.OverQuotaError,
+        errors.TaskLeaseExpiredError,
+        errors.QueueDisabledError,
+    )
+}
+"""The errors that have a name outside of Python."""
+
+
+class Wire(NamedTuple):
+    """How an option is written in JSON."""
+
+    type: Any
+    meta: Meta
+
+
+Call: TypeAlias = Annotated[str, Wire(Literal[CALLS], Meta(description="Call to affect."))]
+Error: TypeAlias = Annotated[
+    ErrorSource,
+    Wire(
+        Literal[tuple(ERRORS)],
+        Meta(
+            description="Error that the call raises. Default: TransientError; "
+            "DeadlineExceededError for lose_response."
+        ),
+    ),
+]
+Seconds: TypeAlias = Annotated[
+    float | timedelta,
+    Wire(float, Meta(ge=0, description="Latency in seconds, by the manual clock. Default: 1.")),
+]
+Queues: TypeAlias = Annotated[
+    Iterable["Queue | str"],
+    Wire(list[str], Meta(min_length=1, description="Affect calls on these queues. Default: all.")),
+]
+
+
+class When(TypedDict, total=False):
+    """The calls on which a fault triggers: every call of that name, unless these narrow it."""
+
+    queues: Queues
+    times: Annotated[
+        int,
+        Meta(ge=1, description="Maximum number of times the fault triggers. Default: no limit."),
+    ]
+    after: Annotated[int, Meta(ge=0, description="Number of calls that succeed first. Default: 0.")]
+    every: Annotated[int, Meta(ge=1, description="Trigger at every Nth call only. Default: 1.")]
+    probability: Annotated[
+        float, Meta(gt=0, le=1, description="Probability to trigger at each call. Default: 1.")
+    ]
+    seed: Annotated[int, Meta(description="Selects another random sequence. Default: 0.")]
+
+
+class Faults:
+    """Sets faults in the calls to an emulator, through every interface.
+
+        faults = Faults(emulator)
+        faults.fail("lease_tasks", TransientError, times=3)
+
+    Each method returns the fault it sets: its `hits` count how often it has triggered, `remove()`
+    or a `with` block removes it. `clear()` or a `with` block of `Faults` removes all of them.
+
+    At most one fault triggers on each call: the one that was set first. One without `times`
+    prevents later faults of the same call from triggering.
+
+    `lease_tasks` includes leases by tag, `lease_tasks_by_tag` means only those. The assertions of
+    `pullqueue.testing` trigger no fault.
+    """
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self._faults: list[Fault] = []
+
+    @property
+    def active(self) -> list[Fault]:
+        """The faults set here and not removed, in the order in which they were set."""
+        return [fault for fault in self._faults if fault.is_set]
+
+    def fail(self, call: Call, error: Error = TransientError, **when: Unpack[When]) -> Fault:
+        """Raise an error instead of carrying the call out.
+
+        `error` is an error of pullqueue or of App Engine's SDK, or the class of one. Both names
+        mean the same: apps that use the SDK get the SDK's exception, callers of the REST API its
+        status.
+
+        Raises:
+            ValueError: the call does not exist, or `when` is not valid.
+            TypeError: `error` is neither pullqueue's nor the SDK's.
+        """
+        make_error(error)
+
+        def effect(intercepted: QueueCall, _: CallNext) -> object:
+            raise make_error(error, intercepted.queue.name)
+
+        return self._set("fail", {"call": call, "error": error}, when, effect)
+
+    def lose_response(
+        self, call: Call, error: Error = DeadlineExceededError, **when: Unpack[When]
+    ) -> Fault:
+        """Carry out the call and raise an error nevertheless: the response is lost.
+
+        Raises:
+            ValueError: the call does not exist, or `when` is not valid.
+            TypeError: `error` is neither pullqueue's nor the SDK's.
+        """
+        make_error(error)
+
+        def effect(intercepted: QueueCall, call_next: CallNext) -> object:
+            call_next()
+            raise make_error(error, intercepted.queue.name)
+
+        return self._set("lose_response", {"call": call, "error": error}, when, effect)
+
+    def latency(self, call: Call, seconds: Seconds = 1, **when: Unpack[When]) -> Fault:
+        """Move the clock forward before the call returns.
+
+        It moves by seconds or a timedelta. Calls of the SDK have a deadline, by default 10 seconds
+        for leases. If the latency exceeds it, the call is carried out, the clock advances by the
+        deadline, and the call raises DeadlineExceededError.
+
+        Raises:
+            ValueError: the call does not exist, or `when` is not valid.
+            ClockError: the emulator's clock cannot be moved, or not by that much.
+        """
+        clock = movable_clock(self._emulator)
+        usec = duration_usec(seconds)
+        if usec < 0:
+            raise ClockError(f"latency is {seconds}: must be 0 or more")
+
+        def effect(intercepted: QueueCall, call_next: CallNext) -> object:
+            result = call_next()
+            advance(clock, usec, intercepted.deadline_usec)
+            return result
+
+        return self._set("latency", {"call": call, "seconds": seconds}, when, effect)
+
+    def empty_leases(self, **when: Unpack[When]) -> Fault:
+        """Make leases return no tasks, as when they are requested too often.
+
+        Raises:
+            ValueError: `when` is not valid.
+        """
+
+        def effect(*_: object) -> object:
+            return Lease([], rate_limited=True)
+
+        return self._set("empty_leases", {}, when, effect)
+
+    def lapse_leases(
+        self, rival: Callable[[], object] | None = None, **when: Unpack[When]
+    ) -> Fault:
+        """Make leases expire while the worker has them, so that their tasks are delivered twice.
+
+        Before the worker's next call the clock moves to the end of the lease, and `rival`, another
+        worker, is called: it can lease the tasks, and delete them before the first worker does.
+
+        Raises:
+            ValueError: `when` is not valid.
+            ClockError: the emulator's clock cannot be moved.
+        """
+        lapse = Lapse(movable_clock(self._emulator), rival)
+        fault = self._set("lapse_leases", {}, when, lapse.note_lease)
+        fault.before_call = lapse.before_call
+        return fault
+
+    def clear(self) -> None:
+        """Remove all faults that were set here."""
+        for fault in self.active:
+            fault.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def _set(
+        self, method: str, arguments: Mapping[str, object], when: When, effect: Effect
+    ) -> Fault:
+        call = arguments.get("call", CALLS[0])
+        if call not in CALLS:
+            raise ValueError(f"there is no call {quoted(call)}: {did_you_mean(str(call), CALLS)}")
+        for name in when.keys() - WHEN.keys():
+            raise TypeError(f"{method}() has no argument `{name}`: use one of {', '.join(WHEN)}")
+        if "queues" in when:
+            when["queues"] = self._names_of(when["queues"])
+        for name, value in when.items():
+            _check(name, value)
+        texts = [_source_text(value) for value in arguments.values()]
+        texts += [f"{name}={_source_text(value)}" for name, value in when.items()]
+        fault = Fault(f"{method}({', '.join(texts)})", arguments, when, effect)
+        self._faults.append(fault.set_in(self._emulator))
+        return fault
+
+    def _names_of(self, queues: Iterable[Queue | str]) -> list[str]:
+        if isinstance(queues, str) or not isinstance(queues, Iterable):
+            raise TypeError(f"queues is {quoted(queues)}: pass a list, queues=[{quoted(queues)}]")
+        names = [queue if isinstance(queue, str) else queue.name for queue in queues]
+        return [self._emulator.queue(name).name for name in names]
+
+
+def _check(name: str, value: object) -> None:
+    try:
+        msgspec.convert(value, WHEN[name])
+    except msgspec.ValidationError as error:
+        problem = str(error)
+        raise ValueError(f"{name} is {value}: {problem[:1].lower()}{problem[1:]}") from None
+
+
+def _source_text(argument: object) -> str:
+    """Return an argument as it is written in Python."""
+    if isinstance(argument, type):
+        return argument.__name__
+    if isinstance(argument, list):
+        return f"[{', '.join(map(_source_text, argument))}]"
+    if isinstance(argument, str):
+        return quoted(argument)
+    return f"{argument:g}" if isinstance(argument, float) else repr(argument)
+
+
+def _wire_types(declared: object) -> dict[str, Any]:
+    """Return the annotated parameters of a function, or fields of a class, as JSON has them."""
+    hints = get_type_hints(declared, localns={"Queue": object}, include_extras=True)
+    annotated = {name: hint for name, hint in hints.items() if get_origin(hint) is Annotated}
+    for name, hint in annotated.items():
+        extra = hint.__metadata__[0]
+        if isinstance(extra, Wire):
+            annotated[name] = Annotated[extra.type, extra.meta]
+    return annotated
+
+
+WHEN: Final[Mapping[str, Any]] = _wire_types(When)
+"""The options of every fault, and their types in JSON."""
+
+
+class Kind:
+    """A fault that can be set from outside of Python: by the routes, the command, the console."""
+
+    def __init__(self, method: Callable[..., Fault], *, moves_clock: bool = False) -> None:
+        self.name = method.__name__
+        self.summary = (inspect.getdoc(method) or "").partition("\n")[0]
+        self.options: Mapping[str, Any] = _wire_types(method)
+        """Its options beside those of `WHEN`, and their types in JSON."""
+        parameters = inspect.signature(method).parameters
+        self.required = [
+            n for n in self.options if parameters[n].default is inspect.Parameter.empty
+        ]
+        self.moves_clock = moves_clock
+        self.set_in = method
+        """Sets it in `Faults`."""
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    kind.name: kind
+    for kind in (
+        Kind(Faults.fail),
+        Kind(Faults.lose_response),
+        Kind(Faults.latency, moves_clock=True),
+        Kind(Faults.empty_leases),
+    )
+}
+
+OPTIONS: Final[Mapping[str, Any]] = {
+    name: kind
+    for options in (*(k.options for k in KINDS.values()), WHEN)
+    for name, kind in options.items()
+}
+"""All options, and their types in JSON."""
+
+
+def schema_of(option: str) -> dict[str, Any]:
+    """Return the JSON Schema of an option."""
+    return msgspec.json.schema(OPTIONS[option])
+
+
+def options_text(fault: Mapping[str, Any]) -> str:
+    """Return the options of a fault but its call, such as `error=TransientError, times=3`."""
+    given = {name: fault[name] for name in OPTIONS if name in fault and name != "call"}
+    return ", ".join(f"{name}={_option_text(value)}" for name, value in given.items())
+
+
+def _option_text(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return f"{value:.15g}" if isinstance(value, float) else str(value)

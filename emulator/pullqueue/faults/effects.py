@@ -1,0 +1,111 @@
+"""What faults do to a call: the error that it raises, the time that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import cast
+
+from pullqueue import errors
+from pullqueue.clock import USEC_PER_SECOND, MovableClock, from_usec
+from pullqueue.engine.interceptors import QueueCall
+from pullqueue.engine.store import Lease
+from pullqueue.errors import (
+    DeadlineExceededError,
+    OverQuotaError,
+    PullQueueError,
+    QueueError,
+    TaskError,
+)
+from pullqueue.faults.fault import CallNext
+
+__tracebackhide__ = True  # a failed test is shown at its own line
+
+ErrorSource = Exception | type[Exception]
+"""An error of pullqueue or of App Engine's SDK, or the class of one."""
+
+_SDK = "google.appengine."
+
+
+def make_error(source: object, queue_name: str = "") -> Exception:
+    """Return an error, or make one of a class with the attributes that the class needs.
+
+    An error of the SDK becomes pullqueue's of the same name, which every interface can translate;
+    one that has none stays as it is.
+
+    Raises:
+        TypeError: it is neither pullqueue's nor the SDK's.
+    """
+    if isinstance(source, PullQueueError):
+        return source
+    if isinstance(source, type) and issubclass(source, PullQueueError):
+        return _instance(source, f"{source.__doc__} (injected by a fault)", queue_name)
+    kind = source if isinstance(source, type) else type(source)
+    same_name = getattr(errors, kind.__name__, None)
+    if not (issubclass(kind, Exception) and kind.__module__.startswith(_SDK)):
+        example = "TransientError" if same_name is None else kind.__name__
+        raise TypeError(
+            f"{kind.__name__} is not an error of pullqueue or of App Engine's SDK: use one of "
+            f"them, such as pullqueue.{example}"
+        )
+    if same_name is None:
+        return cast("Exception", source() if isinstance(source, type) else source)
+    message = "" if isinstance(source, type) else str(source)
+    return _instance(same_name, message or f"{same_name.__doc__} (injected by a fault)", queue_name)
+
+
+def _instance(kind: type[PullQueueError], message: str, queue_name: str) -> PullQueueError:
+    if issubclass(kind, OverQuotaError):
+        return kind(message, limit_bytes=0, needed_bytes=0)
+    if issubclass(kind, TaskError):
+        return kind(message, queue_name=queue_name, task_name="")
+    if issubclass(kind, QueueError):
+        return kind(message, queue_name=queue_name)
+    return kind(message)
+
+
+def advance(clock: MovableClock, usec: int, deadline_usec: int | None) -> None:
+    """Advance a clock by the latency of a call, or by its deadline if that is less.
+
+    Raises:
+        DeadlineExceededError: the deadline is less.
+    """
+    if deadline_usec is None or usec <= deadline_usec:
+        clock.advance(timedelta(microseconds=usec))
+        return
+    clock.advance(timedelta(microseconds=deadline_usec))
+    raise DeadlineExceededError(
+        f"a fault makes the call take {usec / USEC_PER_SECOND:g} seconds, and its deadline is "
+        f"{deadline_usec / USEC_PER_SECOND:g} seconds"
+    )
+
+
+class Lapse:
+    """Makes a lease expire before the next call of the worker that has it."""
+
+    def __init__(self, clock: MovableClock, rival: Callable[[], object] | None) -> None:
+        self._clock = clock
+        self._rival = rival
+        self._rival_at_work = False
+        self._end: datetime | None = None
+
+    def note_lease(self, _: QueueCall, call_next: CallNext) -> object:
+        """Carry out a lease, and keep its end."""
+        lease = call_next()
+        if isinstance(lease, Lease) and lease.tasks and not self._rival_at_work:
+            self._end = from_usec(max(task.eta_usec for task in lease.tasks))
+        return lease
+
+    def before_call(self) -> None:
+        """Move the clock to the end of the last lease, and call the rival."""
+        end, self._end = self._end, None
+        if end is None:
+            return
+        if end > self._clock.now():
+            self._clock.move_to(end)
+        if self._rival is not None:
+            self._rival_at_work = True
+            try:
+                self._rival()
+            finally:
+                self._rival_at_work = False
