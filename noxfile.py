@@ -6,10 +6,15 @@ nox -s "wheel(lowest-3.11)" test the wheel in dist/ with the oldest of what it d
 nox -s tests-3.13           test the checkout on a Python; arguments for pytest stand after --
 nox -s coverage             measure the branch coverage of the tests; twice as slow as the tests.
                             Fails below 95 %, or below 100 % in engine, config and lint
+nox -s long                 properties with 1,000 examples, five times as many random requests, 300
+                            kills of servers, ten minutes of soak; hours. With PostgreSQL if
+                            PULLQUEUE_TEST_POSTGRES is set
+nox -s mutation             change the engine's source in many places; half an hour
+nox -s nightly              long, mutation and coverage
 nox -s docs                 build the documentation into docs/_build/
 nox -s lint types security  format and style; types; faults of security in the source
 nox -s audit                known vulnerabilities in the newest of what it depends on
-nox -s release -- v1.2.3    whether a tag, the version and the change log agree
+nox -s release -- v1.2.3    whether a tag, the version and the change log agree, and URLs are real
 """
 
 from __future__ import annotations
@@ -87,6 +92,28 @@ def coverage(session: nox.Session) -> None:
     session.run(*report, "--show-missing", f"--include={COVERED}", "--fail-under=100")
 
 
+@nox.session(python=OLDEST)
+def long(session: nox.Session) -> None:
+    """Run the tests that can take longer, with all the time they can use."""
+    session.install("-e", ".[dev]")
+    arguments = ("-m", "long or hypothesis", *_arguments(session))
+    session.run("pytest", *arguments, env={"PULLQUEUE_TEST_LONG": "1"})
+
+
+@nox.session(python=OLDEST)
+def mutation(session: nox.Session) -> None:
+    """Print each change of the engine that no test detects."""
+    session.install("-e", ".[dev]")
+    session.run("python", "tests/mutation.py", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def nightly(session: nox.Session) -> None:
+    """Run what takes too long for each change."""
+    for name in ("long", "mutation", "coverage"):
+        session.notify(name)
+
+
 def _arguments(session: nox.Session) -> list[str]:
     return session.posargs or ["-n", "auto", "--dist", "loadfile"]
 
@@ -147,11 +174,13 @@ def audit(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def release(session: nox.Session) -> None:
-    """Check that a tag is the version in pyproject.toml, and that the change log contains it."""
+    """Check that a tag is the version in pyproject.toml and in the change log, and the URLs."""
     version = PROJECT["project"]["version"]
     tags = session.posargs or [f"v{version}"]
     if tags != [f"v{version}"]:
         session.error(f"the tag {' '.join(tags)!r} is not 'v{version}', of pyproject.toml")
+    if "example.com" in str(PROJECT["project"]["urls"]):
+        session.error("the URLs in pyproject.toml are examples: name the repository")
     part = rf"^## {re.escape(version)} - \d{{4}}-\d\d-\d\d$"
     if not re.search(part, Path("CHANGELOG.md").read_text("utf-8"), re.MULTILINE):
         session.error(f"CHANGELOG.md has no part '## {version} - ' with a day")

@@ -20,6 +20,7 @@ KILLS = 300 if LONG else 6
 QUEUES = "queue:\n- name: pull\n  mode: pull\n"
 
 
+@pytest.mark.long
 def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
     """A server is killed again and again while it works; what it answered to was done, once."""
     queue_yaml = tmp_path / "queue.yaml"

@@ -35,6 +35,7 @@ def queue_yaml(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_two_servers_of_which_one_is_killed(queue_yaml: Path) -> None:
     """Workers of both see one queue; when one is killed, the other goes on with all of it."""
     store = own_schema("shared")
@@ -63,6 +64,7 @@ def test_two_servers_of_which_one_is_killed(queue_yaml: Path) -> None:
     emulator.close()
 
 
+@pytest.mark.long
 def test_two_servers_that_are_killed_again_and_again(queue_yaml: Path) -> None:
     """Whichever is killed, what both acknowledged was done, once, and the other goes on."""
     store = own_schema("killed")
@@ -161,6 +163,7 @@ def test_a_database_that_hangs(
         client.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["stop", "crash"])
 def test_a_restart_of_the_database(own_database: dict[str, str], verb: str) -> None:
     """While it is away calls fail and say so; what was answered before is there afterwards."""

@@ -87,7 +87,7 @@ class TestMetadata:
     """A stranger who finds the package in an index learns what it is."""
 
     def test_it_is_complete(self, built: Path) -> None:
-        """Summary, description, licence, authors, keywords, classifiers, Pythons."""
+        """Summary, description, licence, authors, keywords, addresses, classifiers, Pythons."""
         (wheel,) = built.glob("*.whl")
         (name,) = {
             name.partition("/")[0] for name in ZipFile(wheel).namelist() if "dist-info" in name
@@ -98,7 +98,7 @@ class TestMetadata:
         assert reported["License-File"] == "LICENSE"
         assert reported["Requires-Python"] == ">=3.11"
         assert reported["Description-Content-Type"] == "text/markdown"
-        assert all(reported[name] for name in ("Author", "Summary", "Keywords"))
+        assert all(reported[name] for name in ("Author", "Summary", "Keywords", "Project-URL"))
         assert "App Engine" in reported["Description"]
         assert "Typing :: Typed" in reported.get_all("Classifier", [])
 
@@ -155,11 +155,14 @@ class TestWorkflows:
                 if str(step.get("uses")).startswith("actions/checkout@"):
                     assert step["with"] == {"persist-credentials": False}
 
-    def test_the_gate_is_called(self) -> None:
+    @pytest.mark.parametrize(
+        ("job", "command"), [("gate", ".ci/run"), ("nightly", "nox -s nightly")]
+    )
+    def test_the_gates_are_called(self, job: str, command: str) -> None:
         """CI runs what everybody can run."""
-        steps = workflow("ci.yml")["jobs"]["gate"]["steps"]
+        name = "ci.yml" if job == "gate" else f"{job}.yml"
 
-        assert {"run": ".ci/run"} in steps
+        assert str(workflow(name)["jobs"][job]["steps"][-1]["run"]).endswith(command)
 
     def test_every_supported_python_is_tested(self, project: dict[str, Any]) -> None:
         """The matrix has the Pythons of the classifiers, and the oldest with the oldest."""

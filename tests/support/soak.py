@@ -1,7 +1,5 @@
 """Soak and chaos: many workers, every interface, and a hostile world.
 
-    python tests/support/soak.py --seconds 600 --seed 1
-
 Workers in threads (Python, the SDK) and in processes (REST, the SDK over the bridge) add, lease,
 extend, release, delete and abandon tasks, while processes are killed, the clock moves, leases run
 out, calls fail or lose their answers, and queue.yaml is replaced. In the end the journals are
@@ -12,15 +10,13 @@ happens follows from the seed, but for the order in which the machine runs the w
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -192,24 +188,3 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """Kill a worker wherever it is."""
     process.kill()
     process.wait()
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run, print what was done, and fail if a promise was broken."""
-    parser = argparse.ArgumentParser(description="Soak and chaos over every interface.")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        verdict = Soak(Path(folder), options.seed).run(options.seconds)
-    print(f"{verdict.added} added, {verdict.leases} leases, {verdict.deleted} deleted")
-    print(
-        "leases by interface:",
-        *(f"{interface} {count}" for interface, count in verdict.by_interface.items()),
-    )
-    print(*verdict.faults[:20], sep="\n")
-    return 1 if verdict.faults else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Ten thousand random requests: no fault of the server, and no answer outside the envelope."""
+"""Random requests: no fault of the server, and no answer outside the envelope."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi
 from google.protobuf.json_format import ParseDict
+from stores import LONG
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock
@@ -21,7 +22,8 @@ from pullqueue.cloudtasks.methods import METHODS, Method
 from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
 
-REQUESTS = 10_000
+REQUESTS = 2_500 if LONG else 500
+"""For each interface and seed."""
 SEEDS = (1, 2)
 QUEUES_LAST = 20
 """After so many requests, queues that were paused or deleted are back."""
@@ -110,6 +112,7 @@ def emulator(clock: ManualClock) -> Emulator:
     return emulator
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rest(emulator: Emulator, seed: int) -> None:
     """Every answer is JSON; a refusal has code, message and status."""
@@ -117,7 +120,7 @@ def test_rest(emulator: Emulator, seed: int) -> None:
     requests = Requests(seed)
     config = emulator.config
     statuses = set()
-    for number in range(REQUESTS // 2 // len(SEEDS)):
+    for number in range(REQUESTS):
         if number % QUEUES_LAST == 0:
             emulator.reconfigure(config)
         method, fields = requests.next()
@@ -173,6 +176,7 @@ def grpc_request(method: Method, fields: dict[str, Any], requests: Requests) -> 
     return bytes(data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_grpc(server: Server, seed: int) -> None:
     """Every status is one that the service means."""
@@ -180,7 +184,7 @@ def test_grpc(server: Server, seed: int) -> None:
     requests = Requests(seed)
     config = server.emulator.config
     codes = set()
-    for number in range(REQUESTS // 2 // len(SEEDS)):
+    for number in range(REQUESTS):
         if number % QUEUES_LAST == 0:
             server.emulator.reconfigure(config)
         method, fields = requests.next()

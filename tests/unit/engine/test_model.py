@@ -286,6 +286,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert [task.name for task in self.emulator.queue(name).exhausted] == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("store", "examples"), [("memory", 150), ("sqlite", 25), ("postgres", 8)])
 def test_engine_and_model_agree(store: str, examples: int) -> None:
     """Whatever is done, in whatever order, and wherever the tasks are kept."""
