@@ -19,7 +19,7 @@ from pullqueue.faults.declaration import Faults
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.stores import open_store
 from pullqueue.testing.describing import describe_rest
-from pullqueue.testing.emulating import emulated, queue_config, read_config
+from pullqueue.testing.emulation import emulated, queue_config, read_config
 from pytest_pullqueue.settings import MARKER, Settings
 
 _FILE = "sqlite:///"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pullqueue.sdk.stub import PullQueueStub
     from pullqueue.server.lifecycle import Server
     from pullqueue.testing import Faults, FixtureClock, LiveServer
-    from pullqueue.testing.emulating import ConfigSource
+    from pullqueue.testing.emulation import ConfigSource
     from pytest_pullqueue.intercepting import InterceptedRequests
     from pytest_pullqueue.settings import Settings
 

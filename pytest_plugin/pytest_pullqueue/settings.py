@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pullqueue.testing.emulating import ConfigSource, QueueEntries
+    from pullqueue.testing.emulation import ConfigSource, QueueEntries
 
 MARKER = "pullqueue"
 INI_OPTIONS = {
@@ -192,7 +192,7 @@ def _is_config_source(value: object) -> bool:
 
 def _time(where: str, value: object) -> datetime:
     from pullqueue.errors import ClockError  # noqa: PLC0415 - only where a start is set
-    from pullqueue.testing.emulating import parse_time  # noqa: PLC0415 - the same
+    from pullqueue.testing.emulation import parse_time  # noqa: PLC0415 - the same
 
     try:
         return parse_time(value)

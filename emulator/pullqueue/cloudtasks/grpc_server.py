@@ -22,6 +22,7 @@ from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.cloudtasks.methods import METHODS, Method
 from pullqueue.cloudtasks.service import Service
+from pullqueue.engine.callers import Caller, ConnectionCut, called_by
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.errors import ServerAddressError
 
@@ -92,10 +93,13 @@ def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes,
                 raise invalid(f"the request is not a valid {method.request}") from None
             remaining = context.time_remaining()
             seconds = _LONGEST_SECONDS if remaining is None else min(remaining, _LONGEST_SECONDS)
-            with call_deadline(int(seconds * USEC_PER_SECOND)):
+            client = Caller(context.peer().rpartition(":")[2])
+            with call_deadline(int(seconds * USEC_PER_SECOND)), called_by(client):
                 response = called.call(method, message, caller=caller)
         except StatusError as error:
             refused = error
+        except ConnectionCut as cut:
+            context.abort(grpc.StatusCode.UNAVAILABLE, str(cut))
         encoded: bytes = response.SerializeToString()
         called.requests.record(
             interface="gRPC",

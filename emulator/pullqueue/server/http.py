@@ -9,9 +9,11 @@ import threading
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from waitress.channel import ClientDisconnected
 from waitress.server import create_server
 from waitress.wasyncore import dispatcher
 
+from pullqueue.engine.callers import Caller, ConnectionCut, called_by
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import KIB, MIB
 
@@ -83,7 +85,11 @@ class HttpServer:
             channel.handle_close()
 
     def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        return self.app(environ, start_response)
+        try:
+            with called_by(Caller(environ["REMOTE_PORT"])):
+                return self.app(environ, start_response)
+        except ConnectionCut:
+            raise ClientDisconnected from None
 
 
 class _Stopper(dispatcher):

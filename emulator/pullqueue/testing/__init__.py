@@ -18,13 +18,14 @@ from pullqueue.testing.assertions import (
     json_payload,
     remember_added,
 )
-from pullqueue.testing.crashing import Crash, CrashFailure, CrashTestError, WorkerKilled, crash_test
+from pullqueue.testing.clock import FixtureClock, exhaust, expire_leases, next_event
+from pullqueue.testing.crash import Crash, CrashFailure, CrashTestError, crash_test
 from pullqueue.testing.describing import describe
-from pullqueue.testing.driving import WorkerInterrupt, WorkerStopped, drain, drain_async
-from pullqueue.testing.emulating import Emulation, emulation
+from pullqueue.testing.drain import drain, drain_async
+from pullqueue.testing.emulation import Emulation, emulation
 from pullqueue.testing.freezing import ProcessClock, freeze
+from pullqueue.testing.interrupt import WorkerInterrupt, WorkerKilled, WorkerStopped
 from pullqueue.testing.live_server import LiveServer
-from pullqueue.testing.moving import FixtureClock, exhaust, expire_leases, next_event
 
 __all__ = [
     "UNTAGGED",

@@ -61,7 +61,8 @@ def describe_queue(queue: Queue) -> Iterator[str]:
     events = queue.events()
     yield f'queue "{queue.name}": {_summary(queue)}'
     for state in TaskState:
-        tasks = queue.list_tasks(limit=_TASKS_SHOWN + 1, state=state)
+        found = queue.list_tasks(limit=_TASKS_SHOWN + 1, state=state)
+        tasks = [task for task in found if task.state_at(now_usec) is state]
         yield from _shown(f"  {state.value:<9}", (describe_task(t, now_usec) for t in tasks))
     yield from _shown("  exhausted", (describe_task(task, now_usec) for task in exhausted))
     if events:

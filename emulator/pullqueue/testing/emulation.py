@@ -26,7 +26,7 @@ from pullqueue.errors import ClockError, ConfigFileError, InvalidQueueConfigErro
 from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits
 from pullqueue.testing.assertions import remember_added
-from pullqueue.testing.moving import FixtureClock
+from pullqueue.testing.clock import FixtureClock
 
 if TYPE_CHECKING:
     from pullqueue.sdk.stub import PullQueueStub

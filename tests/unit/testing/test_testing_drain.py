@@ -33,7 +33,7 @@ from pullqueue.testing import (
     drain,
     drain_async,
 )
-from pullqueue.testing.driving import AsyncWorker
+from pullqueue.testing.drain import AsyncWorker
 
 
 def finish(queue: Queue, *, max_tasks: int = 1) -> int:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
 import inspect
-import sys
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from pullqueue.clock import movable_clock
 from pullqueue.config.model import QueueMode
@@ -18,10 +14,17 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
-from pullqueue.errors import InternalError, InvalidQueueModeError
+from pullqueue.errors import InvalidQueueModeError
 from pullqueue.tasks import DeleteResult
+from pullqueue.testing.clock import next_event, sleeping
 from pullqueue.testing.describing import describe, pull_queues, queue_of
-from pullqueue.testing.moving import next_event, sleeping
+from pullqueue.testing.interrupt import (
+    Interrupter,
+    TaskInterrupter,
+    WorkerStopped,
+    current_task,
+    interruptible,
+)
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -35,17 +38,6 @@ _IDLE_STEPS = 2
 
 Twice, because a worker that polls several queues and ends when all are empty does that.
 """
-
-_LOOPS = 1000
-"""More turns of a loop than it takes until a pending exception is raised in a thread."""
-
-
-class WorkerInterrupt(BaseException):
-    """ends a worker at one of its calls; no `except Exception` of the worker catches it"""
-
-
-class WorkerStopped(WorkerInterrupt):
-    """ends a worker that waits for tasks which will not come; `drain` swallows it"""
 
 
 def drain(
@@ -77,14 +69,12 @@ def drain(
             a generator.
         UnknownQueueError: one of `queues` does not exist.
     """
-    driver = _Driver(emulator, queues, max_calls, Interrupter())
+    interrupter = Interrupter(WorkerStopped)
+    driver = _Driver(emulator, queues, max_calls, interrupter)
     with driver.at_work():
         while driver.begins_call():
-            with suppress(WorkerStopped):
-                try:
-                    refuse_lazy(worker(), "worker")
-                finally:
-                    driver.interrupter.release()
+            with interrupter.ending():
+                refuse_lazy(worker(), "worker")
     driver.check("drain")
     return driver.calls
 
@@ -109,7 +99,7 @@ async def drain_async(
         TypeError: `emulator` is not one, `queues` is not a list, or the worker is not asynchronous.
         UnknownQueueError: one of `queues` does not exist.
     """
-    interrupter = TaskInterrupter()
+    interrupter = TaskInterrupter(WorkerStopped)
     driver = _Driver(emulator, queues, max_calls, interrupter)
     with driver.at_work():
         while driver.begins_call():
@@ -136,7 +126,7 @@ class _Driver:
     ) -> None:
         self.calls = 0
         """Number of times that the worker was called."""
-        self.interrupter = interrupter
+        self._interrupter = interrupter
         self._emulator = emulator
         check_is_emulator(emulator)
         self._queues = _selected(emulator, queues)
@@ -154,6 +144,7 @@ class _Driver:
     def at_work(self) -> Iterator[None]:
         """Intercept the worker's calls and sleeps."""
         with (
+            interruptible(),
             self._emulator.interceptors.installed(self._intercept),
             sleeping(self._clock, self._sleep),
         ):
@@ -191,7 +182,7 @@ class _Driver:
         self._leases += 1
         if self._leases > self._max_calls:
             self._exceeded = f"the worker has leased {self._max_calls} times"
-            return self.interrupter.end(WorkerStopped, Lease([]))
+            self._interrupter.end()
         lease = call_next()
         if not isinstance(lease, Lease) or lease.tasks:
             self._busy()
@@ -219,7 +210,7 @@ class _Driver:
         again = self._idle_leases[loop] > 1
         if not self._tasks():
             if self._idle_leases[loop] > _IDLE_STEPS:
-                return self.interrupter.end(WorkerStopped, lease)
+                self._interrupter.end()
             return lease
         # A worker that polls without a pause would see no time pass; one that pauses and has
         # leases meanwhile must not lose them by a jump.
@@ -235,11 +226,11 @@ class _Driver:
         self._slept = True
         if self._sleeps > self._max_calls:
             self._exceeded = f"the worker has slept {self._max_calls} times"
-            self.interrupter.end(WorkerStopped)
+            self._interrupter.end()
         if not self._tasks():
             self._idle_sleeps += 1
             if self._idle_sleeps > _IDLE_STEPS:
-                self.interrupter.end(WorkerStopped)
+                self._interrupter.end()
         self._clock.advance(seconds)
 
     def _busy(self) -> None:
@@ -306,101 +297,3 @@ def refuse_lazy(result: object, name: str) -> None:
             f"the {name} returned {quoted(result)}, which was not iterated: iterate it, as with "
             f"lambda: list({name}())"
         )
-
-
-def current_task() -> asyncio.Task[object] | None:
-    """Return the task of asyncio in which the caller runs, if any."""
-    with suppress(RuntimeError):  # in this thread no loop is running
-        return asyncio.current_task()
-    return None
-
-
-class Interrupter:
-    """Ends a worker from one of its calls.
-
-    The worker may run in this thread and call the emulator in it, or call a server that responds in
-    another: then the interrupt is raised in the worker's thread, as soon as it has its response.
-    """
-
-    def __init__(self) -> None:
-        self._thread_id = threading.get_ident()
-        self._interrupted_from_elsewhere = False
-
-    def end(self, interrupt: type[WorkerInterrupt], result: object = None) -> object:
-        """End the worker; if it waits for a server, return `result`, the result of its call.
-
-        Raises:
-            WorkerInterrupt: this is the worker's thread.
-            InternalError: it is another one, and there is no result.
-        """
-        if threading.get_ident() == self._thread_id:
-            self._interrupt_here(interrupt)
-        self._interrupt_there(interrupt)
-        if result is None:
-            raise InternalError("the worker that made this call was ended by its test")
-        return result
-
-    def release(self) -> None:
-        """Receive an interrupt that came too late to reach the worker.
-
-        Raises:
-            WorkerInterrupt: there is one; expect it around this call.
-        """
-        if self._interrupted_from_elsewhere:
-            # A pending exception is raised in a loop. To unset it by the same function of Python
-            # would leave the interpreter checking for it forever.
-            for _ in range(_LOOPS):
-                pass
-
-    def _interrupt_here(self, interrupt: type[WorkerInterrupt]) -> None:
-        raise interrupt
-
-    def _interrupt_there(self, interrupt: type[WorkerInterrupt]) -> None:
-        self._interrupted_from_elsewhere = True
-        if sys.version_info < (3, 12):
-            # There, traced code (as under coverage) stops while another thread has an exception
-            # pending; this one must go on, to respond to the worker.
-            sys.settrace(None)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(self._thread_id), ctypes.py_object(interrupt)
-        )
-
-
-class TaskInterrupter(Interrupter):
-    """Ends an asynchronous worker: a task of asyncio, and the tasks that it awaits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        try:
-            self._loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise RuntimeError("drain_async works under asyncio only, and no loop runs") from None
-        self._task: asyncio.Future[object]
-        self._ended = False
-
-    async def run(self, worker: Awaitable[object]) -> None:
-        """Await a worker until it returns or is ended."""
-        self._task = asyncio.ensure_future(worker)
-        try:
-            await self._task
-        except BaseException as error:
-            if not self._is_end(error):
-                raise
-
-    def _is_end(self, error: BaseException) -> bool:
-        if isinstance(error, BaseExceptionGroup):  # of a TaskGroup
-            return error.split((WorkerInterrupt, asyncio.CancelledError))[1] is None and self._ended
-        if isinstance(error, asyncio.CancelledError):
-            task = asyncio.current_task()
-            return self._ended and not (task and task.cancelling())
-        return isinstance(error, WorkerInterrupt)
-
-    def _interrupt_here(self, interrupt: type[WorkerInterrupt]) -> None:
-        self._ended = True
-        if current_task() is not self._task:
-            self._task.cancel()
-        raise interrupt
-
-    def _interrupt_there(self, _: type[WorkerInterrupt]) -> None:
-        self._ended = True
-        self._loop.call_soon_threadsafe(self._task.cancel)

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-
-from flask import has_request_context
 
 from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.name_source import random_names
 from pullqueue.errors import DeadlineExceededError
+from pullqueue.testing.clock import expire_leases, sleeping
 from pullqueue.testing.describing import describe, describe_call
-from pullqueue.testing.driving import (
-    Interrupter,
-    Worker,
-    WorkerInterrupt,
-    check_is_emulator,
-    drain,
-    refuse_lazy,
-)
-from pullqueue.testing.moving import expire_leases, sleeping
+from pullqueue.testing.drain import Worker, check_is_emulator, drain, refuse_lazy
+from pullqueue.testing.interrupt import Interrupter, WorkerKilled, interruptible
 
 __tracebackhide__ = True  # a failed test is shown at its own line
-
-
-class WorkerKilled(WorkerInterrupt):
-    """ends a worker as a crash of its machine would; `crash_test` swallows it"""
 
 
 class Crash(Enum):
@@ -108,7 +94,7 @@ def crash_test(
     trial = _Trial(emulator=emulator, worker=worker, setup=setup, check=check, max_calls=max_calls)
     clock, names = movable_clock(emulator), emulator.names
     try:
-        with sleeping(clock, clock.advance):
+        with interruptible(), sleeping(clock, clock.advance):
             trial.without_crash()
             failures = [failure for failure in trial.crashes() if failure is not None]
     finally:
@@ -167,12 +153,8 @@ class _Trial:
 
     def _run_first_worker(self, injector: _CrashInjector) -> None:
         try:
-            with suppress(WorkerKilled):
-                try:
-                    with self.emulator.interceptors.installed(injector):
-                        self._run(injector)
-                finally:
-                    injector.interrupter.release()
+            with injector.interrupter.ending(), self.emulator.interceptors.installed(injector):
+                self._run(injector)
         except Exception:
             # A lost response is an error to the worker, which may end it like a crash.
             if not (injector.triggered and injector.crash is Crash.ANSWER_LOST):
@@ -217,7 +199,7 @@ class _CrashInjector:
         self.call_number = call_number
         self.calls: list[str] = []
         self.triggered = False
-        self.interrupter = Interrupter()
+        self.interrupter = Interrupter(WorkerKilled)
         self._dead = False
 
     def check_alive(self) -> None:
@@ -231,27 +213,15 @@ class _CrashInjector:
 
     def __call__(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if self._dead:
-            return self._kill()
+            self.interrupter.end()
         if not self.triggered:
             self.calls.append(describe_call(call))
         if self.triggered or len(self.calls) != self.call_number:
             return call_next()
         self.triggered = True
         self._dead = self.crash is not Crash.ANSWER_LOST
-        if self.crash is Crash.BEFORE:
-            return self._kill()
-        result = call_next()
-        if self.crash is Crash.AFTER:
-            return self._kill(result)
+        if self.crash is not Crash.BEFORE:
+            call_next()
+        if self._dead:
+            self.interrupter.end()
         raise DeadlineExceededError(f"the response to {self.calls[-1]} is lost")
-
-    def _kill(self, result: object = None) -> object:
-        """Kill the thread of the worker that makes the call, or waits for the server that does.
-
-        Raises:
-            WorkerKilled: the worker makes it.
-        """
-        name = threading.current_thread().name
-        if has_request_context() or name.startswith("pullqueue-grpc"):
-            return self.interrupter.end(WorkerKilled, result)
-        raise WorkerKilled

@@ -1,0 +1,262 @@
+"""Ending workers that call a server through clients which keep their connections."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Any, Protocol
+
+import aiohttp
+import grpc
+import httplib2
+import httpx
+import pytest
+import requests
+import urllib3
+from google.cloud import tasks_v2beta2
+from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
+
+from pullqueue import Emulator, Queue
+from pullqueue.server.lifecycle import Server
+from pullqueue.testing import (
+    Crash,
+    CrashTestError,
+    assert_empty,
+    crash_test,
+    drain,
+    drain_async,
+)
+
+PATH = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
+LEASE = f"{PATH}/lease?leaseSecs=60&numTasks=1"
+
+Request = Callable[[str, str], bytes]
+"""Takes method and path, and returns the body of the response."""
+
+
+class Client(Protocol):
+    """What a worker does with its queue."""
+
+    def lease(self) -> list[Any]: ...
+
+    def delete(self, task: Any) -> None: ...
+
+
+class Rest:
+    """The REST API, through one connection of an HTTP client."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def lease(self) -> list[str]:
+        return [task["id"] for task in json.loads(self._request("POST", LEASE)).get("items", ())]
+
+    def delete(self, task: str) -> None:
+        self._request("DELETE", f"{PATH}/{task}")
+
+
+class CloudTasks:
+    """Google's client for Cloud Tasks."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        transport = transports.CloudTasksGrpcTransport(channel=channel)
+        self._client = tasks_v2beta2.CloudTasksClient(transport=transport)
+
+    def lease(self) -> list[Any]:
+        parent = "projects/p/locations/us-central1/queues/work"
+        return list(self._client.lease_tasks(parent=parent, lease_duration={"seconds": 60}).tasks)
+
+    def delete(self, task: Any) -> None:
+        self._client.acknowledge_task(name=task.name, schedule_time=task.schedule_time)
+
+
+@pytest.fixture
+def server(emulator: Emulator) -> Iterator[Server]:
+    """A server of the emulator."""
+    with Server(emulator) as running:
+        yield running
+
+
+def with_http_client(server: Server) -> Iterator[Client]:
+    """Yield a client on http.client, whose user reads each response."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+
+    def request(method: str, path: str) -> bytes:
+        connection.request(method, path)
+        return connection.getresponse().read()
+
+    yield Rest(request)
+    connection.close()
+
+
+def with_httplib2(server: Server) -> Iterator[Client]:
+    """Yield one on httplib2, the transport of Google's API client."""
+    client = httplib2.Http(timeout=30)
+    yield Rest(lambda method, path: client.request(server.url + path, method)[1])
+    client.close()
+
+
+def with_urllib3(server: Server) -> Iterator[Client]:
+    """Yield one on urllib3."""
+    with urllib3.PoolManager(maxsize=1) as pool:
+        yield Rest(lambda m, path: pool.request(m, server.url + path, timeout=30.0).data)
+
+
+def with_requests(server: Server) -> Iterator[Client]:
+    """Yield one on requests."""
+    with requests.Session() as session:
+        yield Rest(lambda m, path: session.request(m, server.url + path, timeout=30).content)
+
+
+def with_httpx(server: Server) -> Iterator[Client]:
+    """Yield one on httpx."""
+    with httpx.Client(timeout=30) as client:
+        yield Rest(lambda method, path: client.request(method, server.url + path).content)
+
+
+def with_aiohttp(server: Server) -> Iterator[Client]:
+    """Yield one on aiohttp, in an event loop that only runs during its calls."""
+    with asyncio.Runner() as runner:
+        session = runner.run(_session(server.url))
+
+        async def request(method: str, path: str) -> bytes:
+            async with session.request(method, path) as response:
+                return await response.read()
+
+        yield Rest(lambda method, path: runner.run(request(method, path)))
+        runner.run(session.close())
+
+
+async def _session(url: str) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(url)
+
+
+def with_grpc(server: Server) -> Iterator[Client]:
+    """Yield Google's client for Cloud Tasks on one channel."""
+    with grpc.insecure_channel(server.start_grpc()) as channel:
+        yield CloudTasks(channel)
+
+
+@pytest.fixture(
+    params=[
+        with_http_client,
+        with_httplib2,
+        with_urllib3,
+        with_requests,
+        with_httpx,
+        with_aiohttp,
+        with_grpc,
+    ]
+)
+def client(request: pytest.FixtureRequest, server: Server) -> Iterator[Client]:
+    """A client of the server, which keeps its connection between calls."""
+    yield from request.param(server)
+
+
+def test_kept_connections_after_drain(emulator: Emulator, queue: Queue, client: Client) -> None:
+    """An endless worker that never sleeps is stopped, and its client can be used again."""
+    for _ in range(2):
+        queue.add()
+
+    def work() -> None:
+        while True:
+            with suppress(Exception):
+                for task in client.lease():
+                    client.delete(task)
+
+    assert drain(emulator, work) == 1
+    assert_empty(queue)
+    queue.add()
+    assert len(client.lease()) == 1
+
+
+def test_kept_connections_after_crashes(emulator: Emulator, queue: Queue, client: Client) -> None:
+    """A killed worker does nothing more, whatever it catches; its client can be used again."""
+    saved = []
+
+    def work() -> None:
+        for task in client.lease():
+            with suppress(Exception):
+                client.delete(task)
+            saved.append(1)
+
+    def setup() -> None:
+        saved.clear()
+        queue.add()
+
+    with pytest.raises(CrashTestError) as caught:
+        crash_test(emulator, work, setup=setup, check=lambda: bool(saved))
+
+    failures = [(failure.crash, failure.call_number) for failure in caught.value.failures]
+    assert failures == [(Crash.AFTER, 2)]
+    queue.add()
+    assert len(client.lease()) == 1
+
+
+@pytest.mark.parametrize("library", ["aiohttp", "httpx"])
+def test_asynchronous_clients(
+    emulator: Emulator, queue: Queue, server: Server, library: str
+) -> None:
+    """`drain_async` stops several coroutines that share a client, which can be used again."""
+    for _ in range(5):
+        queue.add()
+
+    async def work(request: Callable[[str, str], Awaitable[Any]]) -> None:
+        while True:
+            for task in (await request("POST", LEASE)).get("items", ()):
+                await request("DELETE", f"{PATH}/{task['id']}")
+
+    async def with_aiohttp() -> None:
+        async with aiohttp.ClientSession(server.url) as session:
+
+            async def request(method: str, path: str) -> Any:
+                async with session.request(method, path) as response:
+                    return json.loads(await response.read() or b"{}")
+
+            await test(request)
+
+    async def with_httpx() -> None:
+        async with httpx.AsyncClient(base_url=server.url) as session:
+
+            async def request(method: str, path: str) -> Any:
+                return json.loads((await session.request(method, path)).content or b"{}")
+
+            await test(request)
+
+    async def test(request: Callable[[str, str], Awaitable[Any]]) -> None:
+        await drain_async(emulator, lambda: asyncio.gather(work(request), work(request)))
+        assert_empty(queue)
+        queue.add()
+        assert (await request("POST", LEASE))["items"]
+
+    asyncio.run({"aiohttp": with_aiohttp, "httpx": with_httpx}[library]())
+
+
+def test_threads_of_a_worker(emulator: Emulator, queue: Queue, server: Server) -> None:
+    """Each of several endless threads is ended at its own calls, in process or over a server."""
+    for _ in range(5):
+        queue.add()
+
+    def in_process() -> None:
+        while True:
+            queue.delete_tasks(queue.lease_tasks(60, 1))
+
+    def over_rest() -> None:
+        client = next(with_requests(server))
+        while True:
+            for task in client.lease():
+                client.delete(task)
+
+    def work() -> None:
+        threads = [threading.Thread(target=target) for target in (in_process, over_rest) * 2]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert drain(emulator, work) == 1
+    assert_empty(queue)
