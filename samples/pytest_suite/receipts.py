@@ -39,7 +39,7 @@ def careful_worker() -> None:
         queue.delete_tasks(task)
 
 
-def run_for_ever() -> None:
+def run_forever() -> None:
     """Do batches forever; sleep after errors and when no task is available."""
     queue = taskqueue.Queue(QUEUE)
     while True:

@@ -84,7 +84,7 @@ def test_a_worker_that_never_ends(queue: Queue, pullqueue_emulator: Emulator) ->
     for number in range(5):
         app.take_order(number, country="CH")
 
-    drain(pullqueue_emulator, app.run_for_ever)
+    drain(pullqueue_emulator, app.run_forever)
 
     assert_empty(queue)
     assert sorted(app.receipts) == [0, 1, 2, 3, 4]
@@ -96,7 +96,7 @@ def test_the_service_is_down(pullqueue_emulator: Emulator, pullqueue_faults: Fau
     app.take_order(7, country="CH")
     fault = pullqueue_faults.fail("lease_tasks", TransientError, times=3)
 
-    drain(pullqueue_emulator, app.run_for_ever)
+    drain(pullqueue_emulator, app.run_forever)
 
     assert fault.hits == 3
     assert list(app.receipts) == [7]

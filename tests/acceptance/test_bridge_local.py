@@ -128,7 +128,7 @@ def test_an_address_in_the_program(served: Served) -> None:
         ),
     ],
 )
-def test_what_is_no_address(argument: str, variable: str, complaint: str) -> None:
+def test_an_invalid_address(argument: str, variable: str, complaint: str) -> None:
     """It is refused where it is given, and not by the first call."""
     _, errors = run(
         f"pullqueue.sdk.connect({argument!r})\nprint('connected')\n",

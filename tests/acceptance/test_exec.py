@@ -76,7 +76,7 @@ class TestCommand:
         last = errors.splitlines()[-1]
         assert last == "pullqueue: 1 task was left and is deleted with this server"
 
-    def test_what_it_is_told(self, folder: Path) -> None:
+    def test_its_environment(self, folder: Path) -> None:
         """The environment names the server in every way that clients look for it."""
         _, output, _ = run(
             *python(SHOW_ENVIRONMENT),

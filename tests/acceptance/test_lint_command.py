@@ -104,7 +104,7 @@ def test_missing_path_is_refused(folder: Path) -> None:
     assert done.stderr == 'pullqueue: cannot read "nowhere.yaml": no such file or directory\n'
 
 
-def test_summary_counts_and_tells_what_can_be_fixed(folder: Path) -> None:
+def test_summary_counts_findings_and_fixes(folder: Path) -> None:
     """The last line counts, on standard error."""
     (folder / "queue.yaml").write_text(BAD)
     (folder / "b.yaml").write_text("queue:\n- name: a_b\n  rate: 1/min\n- name: x\n  rate: 0\n")
@@ -144,7 +144,7 @@ def test_folder_is_searched(folder: Path) -> None:
     assert "file-name" not in run("b/queue.yml").stdout
 
 
-def test_nothing_to_check_is_told(folder: Path) -> None:
+def test_nothing_to_check_is_reported(folder: Path) -> None:
     """Where no file is found nothing was checked, which must not look like success."""
     done = run()
     assert (done.exit_code, done.stderr) == (
@@ -245,7 +245,7 @@ def someone() -> Iterator[None]:
         os.setreuid(0, 0)
 
 
-def test_file_that_cannot_be_written_is_told(folder: Path, someone: None) -> None:
+def test_file_that_cannot_be_written_is_reported(folder: Path, someone: None) -> None:
     """A fix that cannot be written is status 3, and the file is left as it is."""
     path = folder / "queue.yaml"
     path.write_text(BAD)

@@ -197,7 +197,7 @@ def test_editor_completes_and_explains(server: LanguageServer) -> None:
         ),
     ],
 )
-def test_editor_tells_what_to_do(server: LanguageServer, name: str, message: str) -> None:
+def test_editor_shows_what_to_do(server: LanguageServer, name: str, message: str) -> None:
     """The text of a fault is that of the schema, not one about types and patterns."""
     found = server.diagnose(f"file:///{name}.yaml", (CASES / f"{name}.yaml").read_text())
     assert any(message in item["message"] for item in found), found

@@ -34,7 +34,7 @@ def test_explain_lists_all_rules() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["zzz"]])
-def test_explain_refuses_what_is_no_rule(arguments: list[str]) -> None:
+def test_explain_refuses_unknown_rules(arguments: list[str]) -> None:
     """Without a rule, or with a wrong one, `explain` is used wrongly."""
     assert pullqueue("explain", *arguments).exit_code == 2
 
@@ -85,7 +85,7 @@ def test_convert_writes_a_queue_yaml(folder: Path) -> None:
     assert forced.exit_code == 0
 
 
-def test_convert_tells_what_is_lost_and_what_is_wrong(folder: Path) -> None:
+def test_convert_reports_what_is_lost_and_what_is_wrong(folder: Path) -> None:
     """What has no place is reported, and what production would refuse in the result."""
     (folder / "queue.xml").write_text(
         "<queue-entries><queue><name>a_b</name><rate>1/s</rate><foo/></queue></queue-entries>"

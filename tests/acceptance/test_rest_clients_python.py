@@ -58,7 +58,7 @@ def discovered(served: Served, key: Path) -> Resource:
     )
 
 
-def discovered_anew(served: Served, key: Path) -> Resource:
+def discovered_again(served: Served, key: Path) -> Resource:
     """Build the client from the newer form of the discovery service."""
     return build(
         "taskqueue",
@@ -75,7 +75,7 @@ def from_document(served: Served, key: Path) -> Resource:
     return build_from_document(document, credentials=credentials(key))
 
 
-@pytest.fixture(params=[discovered, discovered_anew, from_document])
+@pytest.fixture(params=[discovered, discovered_again, from_document])
 def api(request: pytest.FixtureRequest, guarded: Served, key: Path) -> Iterator[Any]:
     """Yield Google's client, built in each of its ways, and an empty queue."""
     api = request.param(guarded, key)

@@ -224,7 +224,7 @@ def test_no_header_can_be_slipped_in(server: Server, path: str) -> None:
     assert "Set-Cookie" not in send(server, "GET", path).headers
 
 
-def test_a_tag_with_line_breaks_is_no_header(server: Server, queue: Queue) -> None:
+def test_a_tag_with_line_breaks_adds_no_header(server: Server, queue: Queue) -> None:
     """A tag may hold any text, and stays where it belongs."""
     queue.add(name="t", tag="a\r\nSet-Cookie: a=b")
 
@@ -418,7 +418,7 @@ def test_claims_that_do_not_hold(forger: Forger, changes: dict[str, object]) -> 
 
 
 @pytest.mark.parametrize("token", ["", "x", "pullqueue-x", "null", "a" * 10_000])
-def test_a_token_that_was_made_up(token: str) -> None:
+def test_a_generated_token(token: str) -> None:
     """A server with an acl lets in nobody it gave no token."""
     with Server(Emulator(CONFIG), acl=True) as server:
         assert send(server, "GET", f"{QUEUES}/q", Authorization=f"Bearer {token}").status == 401

@@ -202,7 +202,7 @@ class TestSecretFile:
             (b"\xff" * 40, 'cannot use the secret file "secret.txt": it is not UTF-8'),
         ],
     )
-    def test_what_is_no_secret(self, folder: Path, content: bytes, complaint: str) -> None:
+    def test_an_invalid_secret(self, folder: Path, content: bytes, complaint: str) -> None:
         """A file that holds none is refused and left as it is."""
         (folder / "secret.txt").write_bytes(content)
         process = start_serve("--secret-file", "secret.txt", folder=folder)
@@ -270,7 +270,7 @@ class TestCredentials:
         assert json.loads(path.read_text())["type"] == "service_account"
         assert path.stat().st_mode & 0o777 == 0o600
 
-    def test_a_key_made_anew(self, folder: Path, tmp_path: Path) -> None:
+    def test_a_new_key(self, folder: Path, tmp_path: Path) -> None:
         """A key that pullqueue made is overwritten, also by another server."""
         path = tmp_path / "key.json"
         with serving(folder=folder) as served, serving(folder=folder) as other:
@@ -318,7 +318,7 @@ class TestCredentials:
         assert forced == (0, f"{path}: the key of a@b\n", "")
         assert json.loads(path.read_text())["client_email"] == "a@b"
 
-    def test_what_is_no_file(self) -> None:
+    def test_a_file_that_is_missing(self) -> None:
         """A device is not replaced by a file."""
         status, _, errors = credentials("a@b", "--output", os.devnull)
 

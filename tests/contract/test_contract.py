@@ -31,12 +31,12 @@ class TestAdd:
         assert held.retry_count == 1
         assert held.eta_usec == interface.emulator.clock.now_usec() + MINUTE * 1_000_000
 
-    def test_names_are_made_up(self, interface: Interface) -> None:
+    def test_names_are_generated(self, interface: Interface) -> None:
         """Tasks without a name get different ones."""
-        made_up = {interface.add(b"") for _ in range(5)}
+        generated = {interface.add(b"") for _ in range(5)}
 
-        assert len(made_up) == 5
-        assert set(names(interface.lease(MINUTE, 10))) == made_up
+        assert len(generated) == 5
+        assert set(names(interface.lease(MINUTE, 10))) == generated
 
     def test_an_eta_ahead_keeps_a_task_back(self, interface: Interface) -> None:
         """A task is not leased a microsecond before its eta, and is leased at it."""
@@ -267,7 +267,7 @@ class TestModify:
         assert again.eta_usec == interface.emulator.clock.now_usec() + 20 * 1_000_000
         assert refusal_of(refused) is Refusal.LEASE_EXPIRED
 
-    def test_give_back(self, interface: Interface) -> None:
+    def test_release(self, interface: Interface) -> None:
         """A lease that is changed to 0 seconds ends at once."""
         interface.add(b"", name="one")
         (held,) = interface.lease(MINUTE, 1)
@@ -377,7 +377,7 @@ class TestRetryLimit:
 
         assert (before, interface.count(queue="limited")) == (1, 0)
 
-    def test_given_back_for_the_last_time(self, interface: Interface) -> None:
+    def test_released_for_the_last_time(self, interface: Interface) -> None:
         """A task released in its last permitted lease is gone at once."""
         interface.add(b"", queue="limited")
         interface.lease(1, 1, queue="limited")

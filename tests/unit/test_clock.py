@@ -66,7 +66,7 @@ class TestManualClock:
 
         assert clock.now() == clock.now() == START
 
-    def test_it_starts_where_it_is_told(self) -> None:
+    def test_it_starts_at_a_time(self) -> None:
         """Any aware datetime can be the start, in any zone."""
         clock = ManualClock(datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))))
 
@@ -90,7 +90,7 @@ class TestManualClock:
 
         assert clock.now() == datetime(2060, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)
 
-    def test_it_moves_to_a_moment(self) -> None:
+    def test_it_moves_to_a_time(self) -> None:
         """It moves to a later time, or to the one it is at."""
         clock = ManualClock()
         later = START + timedelta(days=1)

@@ -59,7 +59,7 @@ def test_codes_are_those_of_the_nearest_class() -> None:
     assert codes_of(errors.PullQueueError()).http_status == 500
 
 
-def test_refusals_are_told_from_faults() -> None:
+def test_expected_errors_and_faults_differ() -> None:
     """Only errors raised on purpose are shown without the frames they come through."""
     with pytest.raises(errors.ClockError) as refusal:
         raise errors.ClockError

@@ -20,7 +20,7 @@ def task() -> Task:
     return queue.add(b"work" * 20, name="one", tag="red")
 
 
-def test_moments_are_aware_datetimes(task: Task) -> None:
+def test_times_are_aware_datetimes(task: Task) -> None:
     """Eta and time of arrival are in UTC."""
     assert task.eta == task.enqueued == datetime(2026, 1, 1, tzinfo=UTC)
 

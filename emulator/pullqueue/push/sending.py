@@ -170,7 +170,7 @@ class HttpSender:
             response = connection.exchange(request)
         finally:
             timer.cancel()
-            self._give_back(address, connection)
+            self._return(address, connection)
         if response.status is None and connection.aborted:
             return PushResponse(None, reason=self._why_aborted(request))
         return response
@@ -207,7 +207,7 @@ class HttpSender:
                 connection.abort()
         return connection
 
-    def _give_back(self, address: str, connection: _Connection) -> None:
+    def _return(self, address: str, connection: _Connection) -> None:
         with self._lock:
             self._busy.discard(connection)
             if connection.is_kept and not self._closed:

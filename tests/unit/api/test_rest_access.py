@@ -210,7 +210,7 @@ class TestToken:
         assert b"nobody@" in padded
         assert guarded.get(f"{ROOT}/limited", headers=headers).status_code == 401
 
-    def test_a_key_is_no_token(self, guarded: Client) -> None:
+    def test_a_key_instead_of_a_token(self, guarded: Client) -> None:
         """What is signed for one purpose is not good for another."""
         key = guarded.post("/_emulator/credentials", json={"email": WORKER}).get_json()
         headers = {"Authorization": f"Bearer {key['private_key_id']}"}

@@ -169,7 +169,7 @@ def test_a_thousand_calls_and_no_more(client: Client, emulator: Emulator) -> Non
         ("", "x"),
     ],
 )
-def test_what_is_no_batch(client: Client, content_type: str, data: str) -> None:
+def test_an_invalid_batch(client: Client, content_type: str, data: str) -> None:
     """A body without parts is refused as a whole."""
     response = client.post("/batch", data=data, content_type=content_type)
 

@@ -103,7 +103,7 @@ class TestChangeLease:
 
         assert task["leaseTimestamp"] == str(NOW_USEC + 30_000_000)
 
-    def test_patch_to_nothing_gives_back(self, call: Call, held: dict[str, Any]) -> None:
+    def test_patch_to_zero_releases(self, call: Call, held: dict[str, Any]) -> None:
         """0 seconds end the lease at once."""
         path = f"pull/tasks/{held['id']}?newLeaseSeconds=0"
         answer(call("PATCH", path, json={"queueName": "pull"}))

@@ -219,7 +219,7 @@ class TestGrant:
             ({"grant_type": JWT_BEARER, "assertion": "x.y.z"}, "invalid_grant"),
         ],
     )
-    def test_what_is_no_grant(self, guarded: Client, body: dict[str, str], code: str) -> None:
+    def test_an_invalid_grant(self, guarded: Client, body: dict[str, str], code: str) -> None:
         """Other grants, and assertions that are none, are OAuth errors."""
         response = guarded.post("/token", data=body)
 

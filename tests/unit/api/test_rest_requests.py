@@ -72,7 +72,7 @@ class TestBodies:
             (TASK.encode(), "application/json; charset=no-such"),
         ],
     )
-    def test_what_is_no_json(
+    def test_invalid_json(
         self, call: Call, body: bytes, content_type: str | None, emulator: Emulator
     ) -> None:
         """Broken JSON, broken UTF-8 and hostile nesting are parse errors and store nothing."""
@@ -82,7 +82,7 @@ class TestBodies:
         assert emulator.queue("pull").list_tasks() == []
 
     @pytest.mark.parametrize("body", ["[]", "5", '"text"', "null", "[1, 2]"])
-    def test_json_that_is_no_object(self, call: Call, body: str) -> None:
+    def test_json_without_an_object(self, call: Call, body: str) -> None:
         """A task is an object."""
         response = call("POST", "pull/tasks", data=body, content_type="application/json")
 
@@ -97,7 +97,7 @@ class TestBodies:
 
         assert response.status_code == (400 if "ud800" in value else 200)
 
-    def test_a_form_is_no_task(self, call: Call) -> None:
+    def test_a_form_instead_of_a_task(self, call: Call) -> None:
         """A task cannot be sent as a form."""
         response = call("POST", "pull/tasks", data="payloadBase64=aGk", content_type=FORM)
 
@@ -144,7 +144,7 @@ class TestParameters:
         assert len(response.get_json()["items"]) == 1
 
     @pytest.mark.parametrize("query", ["tag=%FF", "tag=\xe9"])
-    def test_what_is_no_utf8(self, client: Client, query: str) -> None:
+    def test_invalid_utf8(self, client: Client, query: str) -> None:
         """Parameters are UTF-8."""
         environ = {"QUERY_STRING": query}
         response = client.get(f"{ROOT}/pull", environ_overrides=environ)

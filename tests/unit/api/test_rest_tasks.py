@@ -27,12 +27,12 @@ class TestInsert:
         }
 
     @pytest.mark.parametrize("given", [{}, {"id": ""}, {"id": None}])
-    def test_a_name_is_made_up(self, call: Call, given: dict[str, Any]) -> None:
+    def test_a_name_is_generated(self, call: Call, given: dict[str, Any]) -> None:
         """Without an id, or with an empty one, the name is 16 hexadecimal digits."""
-        made_up = answer(call("POST", "pull/tasks", json={"payloadBase64": "", **given}))["id"]
+        generated = answer(call("POST", "pull/tasks", json={"payloadBase64": "", **given}))["id"]
 
-        assert len(made_up) == 16
-        assert int(made_up, 16) >= 0
+        assert len(generated) == 16
+        assert int(generated, 16) >= 0
 
     def test_an_eta(self, call: Call, emulator: Emulator) -> None:
         """leaseTimestamp is the first time the task may be leased, in microseconds."""
@@ -222,7 +222,7 @@ class TestLease:
         assert status == 400
         assert message == 'tag "red" is given without groupByTag: add groupByTag=true'
 
-    def test_a_moment_too_far_ahead(self, call: Call) -> None:
+    def test_a_time_too_far_ahead(self, call: Call) -> None:
         """It is reported by the name of the field it is in."""
         body = {"payloadBase64": "", "leaseTimestamp": "9999999999999999"}
         status, _, message = refusal(call("POST", "pull/tasks", json=body))

@@ -199,7 +199,7 @@ def test_partial_responses(rest: RestApi, fields: str, answer: dict[str, Any]) -
     assert rest.send("GET", f"{PULL}?fields={fields}")[1] == answer
 
 
-def test_indented_unless_told_otherwise(server: Server) -> None:
+def test_indented_by_default(server: Server) -> None:
     """As Google's APIs."""
     bodies = []
     for query in ("", "?prettyPrint=false"):

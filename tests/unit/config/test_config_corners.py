@@ -214,7 +214,7 @@ def test_findings_show_as_one_line() -> None:
 
 
 @pytest.mark.parametrize("text", ["queue:\n", "queue: []\n"])
-def test_empty_queue_is_told_when_asked_for(text: str) -> None:
+def test_empty_queue_is_reported_when_asked_for(text: str) -> None:
     """An empty `queue` is silent, but for a strict look."""
     assert rules(text) == []
     strict = check(text, file="queue.yaml", settings=Settings(strict=True)).findings
@@ -223,7 +223,7 @@ def test_empty_queue_is_told_when_asked_for(text: str) -> None:
     assert full.findings == []
 
 
-def test_file_of_another_name_is_told_where_it_was_searched_for() -> None:
+def test_file_of_another_name_is_reported_where_it_was_searched_for() -> None:
     """gcloud knows the name queue.yaml only."""
     settings = Settings(misnamed=True)
     (finding,) = check("queue:", file="app/sandbox-queue.yaml", settings=settings).findings

@@ -93,7 +93,7 @@ def test_contrast(theme: str) -> None:
             assert contrast(colours[front], colours[ground]) >= least, (front, ground)
 
 
-def test_spans_and_moments() -> None:
+def test_spans_and_times() -> None:
     """Two units at most, and words for what is past, present and to come."""
     assert [span(value) for value in (None, 0, 0.2, 59, 60, 3725, 90000, 86_400 * 9)] == [
         "–",  # noqa: RUF001 - the dash is meant

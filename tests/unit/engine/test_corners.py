@@ -113,7 +113,7 @@ class TestChunks:
 
 
 class TestLeases:
-    def test_a_limit_of_none_gives_an_empty_list(self, clock: ManualClock) -> None:
+    def test_a_limit_of_none_returns_an_empty_list(self, clock: ManualClock) -> None:
         """With a retry limit of 0 a lease returns no tasks, and they are exhausted."""
         queue = Emulator(QueueConfig(queues=(settings_of(leases=0),)), clock=clock).queue("q")
         queue.add(name="one")

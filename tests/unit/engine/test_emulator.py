@@ -400,7 +400,7 @@ class TestConfiguration:
         assert Emulator.from_text(text, profile="sdk").queue("a").add().name
 
 
-def test_names_can_be_made_up_in_another_way(emulator: Emulator) -> None:
+def test_names_can_be_generated_in_another_way(emulator: Emulator) -> None:
     """From one add to the next, for those who need task1, task2, ..."""
     queue = emulator.queue("other")
     first = queue.add()

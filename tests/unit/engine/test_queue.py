@@ -124,7 +124,7 @@ class TestAddMany:
         ):
             queue.add(name="gone")
 
-    def test_a_made_up_name_is_free(self, queue: Queue) -> None:
+    def test_a_generated_name_is_free(self, queue: Queue) -> None:
         """Names of this batch, of stored tasks and of deleted ones are passed over."""
         queue.add(name="task1")
         queue.add(name="task2")
@@ -312,15 +312,15 @@ class TestModify:
             with pytest.raises(TaskLeaseExpiredError, match="it was never leased; lease it first"):
                 queue.modify_task_lease(task, 60)
 
-    def test_a_task_that_was_given_back(self, queue: Queue) -> None:
+    def test_a_task_that_was_released(self, queue: Queue) -> None:
         """Giving a task back ends the lease."""
         queue.add()
         (task,) = queue.lease_tasks(60, 1)
 
-        given_back = queue.modify_task_lease(task, 0)
+        released = queue.modify_task_lease(task, 0)
 
         with pytest.raises(TaskLeaseExpiredError, match="its lease has expired"):
-            queue.modify_task_lease(given_back, 60)
+            queue.modify_task_lease(released, 60)
 
     def test_a_task_that_is_gone(self, queue: Queue) -> None:
         """A deleted task and an unknown one are distinguished."""
@@ -390,7 +390,7 @@ class TestRetryLimit:
         clock.advance(2)
         assert queue.fetch_statistics().tasks == 0
 
-    def test_an_age_limit_alone_gives_up_nothing(self) -> None:
+    def test_an_age_limit_alone_exhausts_nothing(self) -> None:
         """As in Google's stub."""
         clock = ManualClock()
         queue = emulator_of(pull("a", age_seconds=1), clock=clock).queue("a")
@@ -440,7 +440,7 @@ class TestDelete:
         with pytest.raises(InvalidTaskNameError, match="is neither a task nor a task name"):
             queue.delete_tasks([WithoutPayload("here")])  # type: ignore[list-item]
 
-    def test_something_that_is_no_task(self, queue: Queue) -> None:
+    def test_something_other_than_a_task(self, queue: Queue) -> None:
         """Nothing is deleted when one of the things given cannot be a task."""
         queue.add(name="here")
 

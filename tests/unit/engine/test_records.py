@@ -162,7 +162,7 @@ class TestRateLimiter:
 
         assert rate.permit(0, 2)
 
-    def test_none_is_no_limit(self) -> None:
+    def test_none_means_unlimited(self) -> None:
         """Without a limit every call is admitted, and none is remembered."""
         rate = RateLimiter()
 

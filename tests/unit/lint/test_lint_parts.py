@@ -100,7 +100,7 @@ def test_fix_that_would_make_things_worse_is_left_out() -> None:
     assert (fixed.text, fixed.applied) == ("queue:\n- name: a\n  rate: 0/s\n", 1)
 
 
-def test_lone_fix_that_spoils_is_given_up() -> None:
+def test_lone_fix_that_spoils_is_dropped() -> None:
     """A file whose only fix would spoil it stays as it is."""
     text = "queue:\n- name: a\n  rate: 5/s\n"
 
@@ -169,7 +169,7 @@ def test_watching_yields_when_a_file_changes_comes_or_goes(tmp_path: Path) -> No
     assert state_of([path]) == {}
 
 
-def test_watched_file_may_be_gone_for_a_moment(
+def test_watched_file_may_be_gone_for_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A named file that an editor replaces does not end the watch."""
@@ -202,7 +202,7 @@ def test_watched_file_may_be_gone_for_a_moment(
         (b'<?xml version="1.0" encoding="nonsense"?><queue-entries/>', "not XML: "),
     ],
 )
-def test_other_files_are_no_queue_xml(data: bytes, message: str) -> None:
+def test_files_other_than_queue_xml(data: bytes, message: str) -> None:
     """What is not a queue.xml is refused in a line."""
     with pytest.raises(QueueXmlError, match="^" + message.replace("(", r"\(")):
         convert_xml(data)

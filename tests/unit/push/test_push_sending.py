@@ -145,7 +145,7 @@ class TestWsgi:
 
         assert repr(WsgiSender(app)(PUSH).error) == "ValueError('broken')"
 
-    def test_an_end_of_the_test_is_no_response(self) -> None:
+    def test_an_end_of_the_test_without_a_response(self) -> None:
         """`pytest.fail`, an exit and a keyboard interrupt are not errors of the handler."""
 
         def app(*_: object) -> list[bytes]:

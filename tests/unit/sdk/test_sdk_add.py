@@ -47,7 +47,7 @@ def test_every_task_of_a_batch_is_named() -> None:
     assert all(task.was_enqueued and task.queue_name == "pull" for task in added)
 
 
-def test_made_up_names_keep_clear_of_given_ones(emulator: Emulator) -> None:
+def test_generated_names_keep_clear_of_chosen_ones(emulator: Emulator) -> None:
     """A name that would be generated next, but is in use, is skipped."""
     emulator.names = iter(["mine", "next"]).__next__
     queue = taskqueue.Queue("pull")
@@ -101,7 +101,7 @@ def test_a_name_in_use() -> None:
     assert [task.payload for task in queue.lease_tasks(60, 9)] == [b"old", b"", b""]
 
 
-def test_existing_and_deleted_names_are_told_apart() -> None:
+def test_existing_and_deleted_names_differ() -> None:
     """The first refused name of a batch decides which error it is, as in Google's stub."""
     queue = taskqueue.Queue("pull")
     queue.add([pull(name="here"), pull(name="gone")])

@@ -48,7 +48,7 @@ def test_an_error_comes_when_the_result_is_asked_for() -> None:
             rpc.get_result()
 
 
-def test_wait_any_gives_each_call() -> None:
+def test_wait_any_returns_each_call() -> None:
     """Calls that worked and calls that failed are all given by `wait_any`."""
     rpcs = [
         taskqueue.Queue("pull").add_async(pull()),
@@ -66,7 +66,7 @@ def test_wait_any_gives_each_call() -> None:
         rpcs[1].get_result()
 
 
-def test_wait_all_gives_back_control() -> None:
+def test_wait_all_returns_control() -> None:
     """`wait_all` ends, and the results are there after it."""
     queue = taskqueue.Queue("pull")
     rpcs = [queue.add_async(pull()) for _ in range(5)]

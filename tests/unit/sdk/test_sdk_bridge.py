@@ -222,7 +222,7 @@ def test_push_tasks_are_kept_and_not_run(server: Server, caplog: pytest.LogCaptu
     assert count_push_tasks(server) == 1
 
 
-def test_a_reset_forgets_push_tasks(server: Server) -> None:
+def test_a_reset_deletes_push_tasks(server: Server) -> None:
     """They are gone with all other tasks, and their names are free again."""
     push = add_request(queue_name=b"default", mode=0, url=b"/work", task_name=b"mine")
     call(server, "BulkAdd", push)

@@ -147,7 +147,7 @@ class TestModify:
             queue.modify_task_lease(task, seconds)
             assert task._eta_usec == clock.now_usec() + seconds * 1_000_000
 
-    def test_give_back(self) -> None:
+    def test_release(self) -> None:
         """0 seconds release the task; the next lease is counted."""
         add(b"work")
         queue = taskqueue.Queue("pull")
@@ -222,7 +222,7 @@ class TestModify:
         with pytest.raises(taskqueue.Error, match='queue "pull" has no task "stranger"'):
             queue.modify_task_lease(stranger, 60)
 
-    def test_given_up(self, emulator: Emulator) -> None:
+    def test_exhausted(self, emulator: Emulator) -> None:
         """What is said of a task that is gone is true of one that used up its leases."""
         add(b"work", queue="once", name="lost")
         (task,) = taskqueue.Queue("once").lease_tasks(60, 1)
