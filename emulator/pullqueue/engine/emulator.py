@@ -167,22 +167,19 @@ class Emulator:
             UnknownQueueError: another process deleted the queue while it was created.
         """
         name = validation.queue_name(settings.name)
-        settings = self._with_defaults(settings)
+        record = self._with_defaults(settings).to_json()
+        reserved_usec = self.limits.deleted_queue_seconds * USEC_PER_SECOND
         with self._lock:
             self._load()
-            deleted_usec = self._store.queue_records().get(name, QueueRecord()).deleted_usec
-            reserved_usec = self.limits.deleted_queue_seconds * USEC_PER_SECOND
-            if name in self._queues:
-                reason = "exists"
-            elif deleted_usec is not None and deleted_usec + reserved_usec > self.now_usec():
-                reason = "was deleted not long ago"
-            else:
-                self._store.drop_queue_record(name)
-                self._store.change_queue_record(name, settings=settings.to_json())
-                self._load()
-                if name not in self._queues:  # another process has deleted it again
-                    raise task_errors.deleted_queue(name)
+            created = name not in self._queues and self._store.create_queue(
+                name, settings=record, reserved_usec=reserved_usec
+            )
+            self._load()
+            if created and name not in self._queues:  # another process has deleted it again
+                raise task_errors.deleted_queue(name)
+            if created:
                 return self._queues[name]
+            reason = "exists" if name in self._queues else "was deleted not long ago"
         raise QueueNameInUseError(f'queue "{name}" {reason}: choose another name', queue_name=name)
 
     def update_queue(self, settings: QueueSettings) -> Queue:
@@ -244,6 +241,7 @@ class Emulator:
         """Check that the store can store tasks now.
 
         Raises:
+            StoreFullError: it has the maximum number of tasks.
             TransientError: it cannot, for a temporary reason.
             InternalError: it cannot.
         """

@@ -268,6 +268,14 @@ class TaskStore(ABC):
         """Change the record of a queue; None leaves a part of it as it is."""
 
     @abstractmethod
+    def create_queue(self, queue_name: str, *, settings: str, reserved_usec: int) -> bool:
+        """Record the settings of a queue that is created at run time.
+
+        Return False, and change nothing, if its record has settings, or if it was deleted in the
+        last `reserved_usec`.
+        """
+
+    @abstractmethod
     def drop_queue_record(self, queue_name: str) -> None:
         """Delete the record of a queue."""
 
@@ -279,10 +287,12 @@ class TaskStore(ABC):
     def clear(self) -> None:
         """Delete everything: tasks, tombstones, records."""
 
-    def check(self) -> None:  # noqa: B027 - nothing can fail in memory
-        """Check that tasks can be stored now, by writing something that nobody sees.
+    @abstractmethod
+    def check(self) -> None:
+        """Check that tasks can be stored now; on a disk, by storing one that nobody sees.
 
         Raises:
+            StoreFullError: the store takes no more tasks.
             TransientError: they cannot, for a reason that may pass.
             InternalError: they cannot.
         """

@@ -358,9 +358,15 @@ DELETE FROM tasks WHERE free_usec <= (
     ) AS oldest)
 
 -- name: check
--- Write something that no other statement reads: it is older than an hour.
-INSERT INTO leased (queue, second, part, tasks) VALUES ('', 0, 0, 0)
-ON CONFLICT (queue, second, part) DO UPDATE SET tasks = excluded.tasks
+-- Store a task as an add does, but as a tombstone that has expired: no other statement reads it.
+INSERT INTO tasks (queue, name, payload, tag, retry_count, enqueued_usec, stored_bytes, free_usec)
+VALUES ('', %(name)s, %(payload)s, '', 0, 0, 0, %(free_usec)s)
+
+-- name: remove_checks
+-- Delete those before that no other server deletes at the same time.
+DELETE FROM tasks WHERE sequence IN (
+    SELECT sequence FROM tasks WHERE free_usec = %(free_usec)s AND name != %(name)s
+    FOR UPDATE SKIP LOCKED)
 
 -- name: retention
 SELECT leases, age_usec, lifetime_usec, tombstone_usec FROM retentions WHERE queue = %(queue)s
@@ -390,6 +396,13 @@ VALUES (%(queue)s, coalesce(%(paused)s::boolean, false), %(purged_usec)s::bigint
 ON CONFLICT (queue) DO UPDATE SET paused = coalesce(%(paused)s::boolean, queues.paused),
     purged_usec = coalesce(excluded.purged_usec, queues.purged_usec),
     settings = coalesce(excluded.settings, queues.settings)
+
+-- name: create_queue
+-- Where several servers create a queue at once, one of them inserts or changes the record.
+INSERT INTO queues (queue, paused, settings) VALUES (%(queue)s, false, %(settings)s)
+ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, purged_usec = NULL, deleted_usec = NULL,
+    settings = excluded.settings
+WHERE queues.settings IS NULL AND coalesce(queues.deleted_usec <= %(last_deleted_usec)s, true)
 
 -- name: set_queue_record
 -- Replace the record, also one that another transaction inserts at the same time.

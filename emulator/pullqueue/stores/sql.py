@@ -5,6 +5,7 @@ The statements are in `sqlite.sql` and `postgres.sql`; those used here have the 
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from abc import ABC, abstractmethod
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import wraps
 from typing import Generic, NamedTuple, ParamSpec, TypeVar
+from uuid import uuid4
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
@@ -35,7 +37,7 @@ from pullqueue.errors import (
     TombstonedTaskError,
     TransientError,
 )
-from pullqueue.limits import Limits
+from pullqueue.limits import KIB, Limits
 from pullqueue.stores.rows import Row, encode_tag, is_storable, operation_of, row_of, task_of
 from pullqueue.tasks import DeleteResult, Task, TaskState
 
@@ -45,6 +47,8 @@ _TRIM_AFTER = 5_000
 """The records of a queue are trimmed after operations on so many of its tasks."""
 _ROWS_TRIMMED = 4 * _TRIM_AFTER
 """More than were added since, so that a backlog is worked off."""
+_CHECK_BYTES = 64 * KIB
+"""Payload of the task of a check: longer than most, and not too much to write every few seconds."""
 _FIRST, _LAST = -(2**63), 2**63 - 1
 _MAX_RETRIES = 2**31 - 1
 
@@ -486,6 +490,12 @@ class SqlStore(TaskStore, Generic[S]):
         with self._writing() as session:
             session.change("change_queue_record", queue=queue_name, **changes)
 
+    def create_queue(self, queue_name: str, *, settings: str, reserved_usec: int) -> bool:
+        with self._writing() as session:
+            last_usec = session.now_usec - reserved_usec
+            record = {"queue": queue_name, "settings": settings, "last_deleted_usec": last_usec}
+            return session.change("create_queue", **record) > 0
+
     def drop_queue_record(self, queue_name: str) -> None:
         with self._writing() as session:
             session.change("drop_queue_record", queue=queue_name)
@@ -529,8 +539,10 @@ class SqlStore(TaskStore, Generic[S]):
         )
 
     def check(self) -> None:
+        name, payload = uuid4().hex, os.urandom(_CHECK_BYTES)
         with self._writing() as session:
-            session.change("check")
+            session.change("check", name=name, payload=payload, free_usec=_FIRST)
+            session.change("remove_checks", name=name, free_usec=_FIRST)
 
     # -- everything ------------------------------------------------------------------------------
 

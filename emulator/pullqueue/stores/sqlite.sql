@@ -179,9 +179,13 @@ DELETE FROM tasks WHERE free_usec <= (
     ))
 
 -- name: check
--- Write something that no other statement reads: it is older than an hour.
-INSERT INTO leased (queue, second, part, tasks) VALUES ('', 0, 0, 0)
-ON CONFLICT (queue, second, part) DO UPDATE SET tasks = excluded.tasks
+-- Store a task as an add does, but as a tombstone that has expired: no other statement reads it.
+INSERT INTO tasks (queue, name, payload, tag, retry_count, enqueued_usec, stored_bytes, free_usec)
+VALUES ('', :name, :payload, x'', 0, 0, 0, :free_usec)
+
+-- name: remove_checks
+-- Delete those before: the space of the latest stays in use, so that it is not what the next finds.
+DELETE FROM tasks WHERE free_usec = :free_usec AND name != :name
 
 -- name: retention
 SELECT leases, age_usec, lifetime_usec, tombstone_usec FROM retentions WHERE queue = :queue
@@ -209,6 +213,13 @@ INSERT INTO queues (queue, paused, purged_usec, settings)
 VALUES (:queue, coalesce(:paused, 0), :purged_usec, :settings)
 ON CONFLICT (queue) DO UPDATE SET paused = coalesce(:paused, paused),
     purged_usec = coalesce(:purged_usec, purged_usec), settings = coalesce(:settings, settings)
+
+-- name: create_queue
+-- Where several servers create a queue at once, one of them inserts or changes the record.
+INSERT INTO queues (queue, paused, settings) VALUES (:queue, 0, :settings)
+ON CONFLICT (queue) DO UPDATE SET paused = excluded.paused, purged_usec = NULL, deleted_usec = NULL,
+    settings = excluded.settings
+WHERE queues.settings IS NULL AND coalesce(queues.deleted_usec <= :last_deleted_usec, true)
 
 -- name: set_queue_record
 INSERT OR REPLACE INTO queues (queue, paused, purged_usec, deleted_usec, settings)

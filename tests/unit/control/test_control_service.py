@@ -20,7 +20,7 @@ from locks import WatchedLock
 from prometheus_client.parser import text_string_to_metric_families
 
 import pullqueue
-from pullqueue import Emulator, ManualClock, NewTask, SystemClock
+from pullqueue import Emulator, Limits, ManualClock, NewTask, SystemClock
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.cli._service import Signals
 from pullqueue.control.config_file import ConfigFile
@@ -60,21 +60,35 @@ def test_not_ready_without_the_file(stored: ControlClient, tmp_path: Path) -> No
     assert stored.get("/ready").status == 200
 
 
-def test_not_ready_without_space(stored: ControlClient) -> None:
-    """A store that can be read, but not written, is 503, until it can be written again."""
+def test_not_ready_without_space(stored: ControlClient, tmp_path: Path) -> None:
+    """A file in which no task of some size has room is 503, until there is more space."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    size = (tmp_path / "tasks.db-wal").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50_000, before[1]))
     try:
+        while stored.post("/queues/pull/tasks", {"payload": "x" * 15_000}).status == 200:
+            pass
         reply = stored.get("/ready")
         reading = stored.get("/queues")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert (reply.status, reply.body["ready"]) == (503, False)
-    assert reply.body["reason"]
+    assert "try again" in reply.body["reason"]
     assert reading.status == 200
     assert stored.get("/ready").status == 200
+
+
+def test_not_ready_without_room(queue_yaml: Path) -> None:
+    """A server that has the maximum number of tasks is 503 as well."""
+    emulator = Emulator.from_file(queue_yaml, limits=Limits(tasks_in_memory=1))
+    emulator.queue("pull").add()
+    with Server(emulator) as server:
+        reply = ControlClient(server).get("/ready")
+
+    assert (reply.status, reply.body["ready"]) == (503, False)
+    assert "would exceed the limit of 1" in reply.body["reason"]
 
 
 def test_reload(control: ControlClient, queue_yaml: Path, emulator: Emulator) -> None:

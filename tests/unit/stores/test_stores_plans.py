@@ -51,6 +51,7 @@ def arguments_of(statement: str) -> dict[str, object]:
         "queue": "q3",
         "name": "n5",
         "names": ["n5", "n6"],
+        "payload": b"x",
         "payloads": [b"x", b"y"],
         "tags": [b"", b""],
         "etas_usec": [None, 1],

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from threading import Barrier
 
 import pytest
 from store_rules import LIMITS, config_of
@@ -446,6 +447,32 @@ def test_two_servers_on_one_database(clock: ManualClock) -> None:
         held.add()
     first.close()
     second.close()
+
+
+def test_two_servers_create_a_queue_at_once(url: str) -> None:
+    """One of them does, with its settings; to the other the name is in use."""
+    first = Emulator(config_of(2), store=open_store(url))
+    first.reset()
+    second = Emulator(config_of(2), store=open_store(url)) if "postgres" in url else first
+    start = Barrier(2)
+
+    def create(server: Emulator, settings: QueueSettings) -> QueueSettings | None:
+        start.wait()
+        with suppress(QueueNameInUseError):
+            return server.create_queue(settings).settings
+        return None
+
+    with ThreadPoolExecutor(2) as threads:
+        for number in range(10):
+            made = replace(MADE, name=f"made{number}")
+            other = replace(made, retry_parameters=RetryParameters(task_retry_limit=3))
+            creations = threads.submit(create, first, made), threads.submit(create, second, other)
+            (created,) = filter(None, [creation.result() for creation in creations])
+            for server in (first, second):
+                assert server.queue(made.name).settings == created
+    first.close()
+    if second is not first:
+        second.close()
 
 
 @pytest.mark.parametrize("limit", [None, 1000])

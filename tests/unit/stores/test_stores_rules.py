@@ -421,3 +421,13 @@ def test_the_lease_rate(url: str, clock: ManualClock) -> None:
     assert len(queue.lease_tasks(60, 1)) == 1
     assert queue.fetch_statistics().leased == 3
     emulator.close()
+
+
+def test_checks_leave_no_trace(emulator: Emulator, queue: Queue) -> None:
+    """What a check stores appears in no queue, and in no total."""
+    queue.add(name="one")
+    before = emulator.export()
+    for _ in range(3):
+        emulator.check()
+
+    assert (emulator.export(), emulator.bytes_stored) == (before, len("one"))

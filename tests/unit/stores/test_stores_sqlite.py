@@ -78,7 +78,7 @@ def test_what_failed_is_not_recorded(store: Emulator, monkeypatch: pytest.Monkey
 def test_a_file_that_was_opened_in_vain(tmp_path: Path) -> None:
     """An emulator that cannot be made leaves its file to the next."""
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
-    with pytest.raises(AttributeError, match="queues"):
+    with pytest.raises(AttributeError, match="by_name"):
         Emulator("queue.yaml", store=open_store(url))  # type: ignore[arg-type]
 
     emulator = Emulator(config_of(2), store=open_store(url))

@@ -221,6 +221,17 @@ class MemoryStore(TaskStore):
                 queue_name, **{key: value for key, value in changes.items() if value is not None}
             )
 
+    def create_queue(self, queue_name: str, *, settings: str, reserved_usec: int) -> bool:
+        with self._lock:
+            record = self._records.get(queue_name, QueueRecord())
+            deleted_usec = record.deleted_usec
+            if record.settings is not None or (
+                deleted_usec is not None and deleted_usec + reserved_usec > self.now_usec()
+            ):
+                return False
+            self._records[queue_name] = QueueRecord(settings=settings)
+            return True
+
     def drop_queue_record(self, queue_name: str) -> None:
         with self._lock:
             self._records.pop(queue_name, None)
@@ -229,6 +240,10 @@ class MemoryStore(TaskStore):
         with self._lock:
             self._queues.pop(queue_name, None)
             self._records[queue_name] = QueueRecord(deleted_usec=self.now_usec())
+
+    def check(self) -> None:
+        with self._lock:
+            self._check_count(1)
 
     def clear(self) -> None:
         with self._lock:
