@@ -6,6 +6,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
+from graphlib import TopologicalSorter
 from importlib.metadata import version
 from pathlib import Path
 
@@ -60,14 +62,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = pullqueue.Emulater
 
 
-def test_importing_brings_nothing_heavy_along() -> None:
-    """`import pullqueue` leaves Flask, YAML, jsonschema and the SDK alone."""
-    code = "import sys, pullqueue; print(*sys.modules)"
+@pytest.mark.parametrize("name", ["pullqueue", "pullqueue.testing", "pytest_pullqueue.plugin"])
+def test_importing_brings_nothing_heavy_along(name: str) -> None:
+    """The package, its helpers for tests and the plugin leave Flask, YAML and the SDK alone."""
+    code = f"import sys, {name}; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
 
-    assert "pullqueue" in loaded
+    assert name in loaded
     assert not {"flask", "werkzeug", "yaml", "jsonschema", "click", "google.appengine"} & {*loaded}
 
 
@@ -75,6 +78,26 @@ def modules_of(part: str) -> list[Path]:
     """Return the modules of a part of the package, which is a module or a folder."""
     path = SOURCE / part
     return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+
+
+MODULES = {
+    ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+    for root in (SOURCE.parent, ROOT / "pytest_plugin", ROOT / "schemas")
+    for path in root.rglob("*.py")
+}
+"""The files of all modules, by the names under which they are imported."""
+
+
+def names_imported_by(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return what some statements import of our own, as dotted names."""
+    names = {
+        f"{node.module}.{alias.name}"
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    names |= {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+    return {name if name in MODULES else name.rpartition(".")[0] for name in names} & {*MODULES}
 
 
 def imports_of(path: Path) -> set[str]:
@@ -147,3 +170,23 @@ def test_the_engine_knows_nothing_of_the_world() -> None:
             )
             roots = {name.partition(".")[0] for name in names}
             assert roots <= permitted | {"pullqueue"}, f"{path} imports {roots - permitted}"
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports of modules have no cycles, within a part either; late imports may go back."""
+    graph = {
+        name: names_imported_by(ast.parse(path.read_text("utf-8")).body) - {name}
+        for name, path in MODULES.items()
+    }
+
+    TopologicalSorter(graph).prepare()
+
+
+def test_private_modules_are_used_by_their_package_only() -> None:
+    """A module whose name has an underscore is imported by those beside it."""
+    for name, path in MODULES.items():
+        imported = names_imported_by([*ast.walk(ast.parse(path.read_text("utf-8")))])
+        private = {other for other in imported if re.search(r"\._(?!_)", other)}
+        users = ("pullqueue.gtaskqueue",)  # a command, too, with the options of the others
+        strangers = {p for p in private if not name.startswith((p.partition("._")[0], *users))}
+        assert not strangers, f"{path} imports {strangers}"

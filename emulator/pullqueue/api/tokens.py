@@ -93,7 +93,7 @@ class Tokens:
         self._token_texts = URLSafeSerializer(secret, salt="token", serializer_kwargs=in_ascii)
         self._key_ids = URLSafeSerializer(secret, salt="key", serializer_kwargs=in_ascii)
 
-    def issue(self, email: str, scopes: frozenset[str]) -> Token:
+    def issue(self, email: str, scopes: frozenset[str] = frozenset(DEFAULT_SCOPES)) -> Token:
         """Return a token for an e-mail address, valid for an hour."""
         expires_usec = self._clock.now_usec() + TOKEN_SECONDS * USEC_PER_SECOND
         signed = self._token_texts.dumps([email, sorted(scopes), expires_usec])

@@ -246,14 +246,12 @@ def _print_example(server: Server, pull: list[Queue], *, acl: bool) -> None:
     """Print a command that adds a task, as somebody who may, if there is anybody."""
     queue, header = pull[0], ""
     if acl:
-        from pullqueue.api.tokens import DEFAULT_SCOPES  # noqa: PLC0415 - imports Flask
-
         entries = [(queue, entry) for queue in pull for entry in queue.settings.acl or ()]
         writers = [(queue, entry.writer_email) for queue, entry in entries if entry.writer_email]
         if not writers:
             return
         queue, email = writers[0]
-        token = server.tokens.issue(email, frozenset(DEFAULT_SCOPES))
+        token = server.tokens.issue(email)
         header = f" -H {shlex.quote(f'Authorization: Bearer {token.text}')}"
     project = server.emulator.project or "my-app"
     url = f"{server.url}/taskqueue/v1beta2/projects/{project}/taskqueues/{queue.name}/tasks"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pullqueue.api.tokens import DEFAULT_SCOPES, Tokens
 from pullqueue.sdk.environment import variables_for
 
 if TYPE_CHECKING:
+    from pullqueue.api.tokens import Tokens
     from pullqueue.server.lifecycle import Server
 
 _LOGGER = logging.getLogger("pullqueue.server")
@@ -29,7 +29,7 @@ class Identities:
 
     def token(self, email: str) -> str:
         """Return an access token for an e-mail address, valid for an hour of the test's time."""
-        return self._tokens.issue(email, frozenset(DEFAULT_SCOPES)).text
+        return self._tokens.issue(email).text
 
     def credentials(self, email: str) -> ServiceAccountKey:
         """Return a service account's key, for google-auth's `from_service_account_info`."""
