@@ -1,5 +1,5 @@
-"""The web console at `/console/`: pages made from what the control routes answer, and forms.
+"""The web console at `/console/`: pages made from the results of the control routes, and forms.
 
-It asks and changes nothing but through the operations of the control routes. Every form carries
+It reads and changes everything through the operations of the control routes. Every form contains
 the token that only pages of this server know.
 """

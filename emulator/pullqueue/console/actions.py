@@ -1,4 +1,4 @@
-"""What the console's forms do: each method takes a form and returns what to tell about it."""
+"""What the console's forms do: each method takes a form and returns the text to show."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Actions:
                     f"Only {start} of {count_tasks(count)} were added: {error}"
                 ) from None
             for name, why in answer["refused"].items():
-                taken = why_in_use(existing=why == "exists")
-                raise FormError({"name": f"task {name} {taken}: choose another name"})
+                problem = why_in_use(existing=why == "exists")
+                raise FormError({"name": f"task {name} {problem}: choose another name"})
         if count > 1:
             return f"Added {count_tasks(count)}."
         name = answer["tasks"][0]["name"]
@@ -73,8 +73,8 @@ class Actions:
 
     def lease(self, form: Form, queue: str) -> Notice | str:
         """Lease tasks."""
-        order = form.given("lease_seconds", "max_tasks", "tag")
-        answer = self._ask("leaseTasks", body=order, queue=queue)
+        body = form.given("lease_seconds", "max_tasks", "tag")
+        answer = self._ask("leaseTasks", body=body, queue=queue)
         tasks = answer["tasks"]
         if tasks:
             are = "1 task is" if len(tasks) == 1 else f"{len(tasks)} tasks are"
@@ -151,12 +151,12 @@ class Actions:
         return f"Fault {number} is removed."
 
     def move_clock(self, form: Form) -> str:
-        """Move the clock by a time span, or to a time."""
+        """Move the clock forward by a time span, or to a time."""
         by: float = parse_query(form.given("by"), _Numbers).by
-        order: Json = {"advance": by * _UNITS.get(form.text("unit"), 1)}
+        body: Json = {"advance": by * _UNITS.get(form.text("unit"), 1)}
         if text := form.text("move_to"):
-            order = {"move_to": _in_utc(text)}
-        return f"It is {instant(self._ask('moveClock', body=order)['now'])} now."
+            body = {"move_to": _in_utc(text)}
+        return f"It is {instant(self._ask('moveClock', body=body)['now'])} now."
 
     def reload(self, _form: Form) -> str:
         """Reload queue.yaml."""
@@ -195,7 +195,9 @@ def ask(
         PullQueueError: it is refused.
     """
     result = call(state, operation_id, path=path, query=query, body=body)
-    return cast("Json", msgspec.to_builtins(result))  # no page asks for text
+    return cast(
+        "Json", msgspec.to_builtins(result)
+    )  # the console calls no operation that returns text
 
 
 def changes_of_form(ask: Callable[..., Json]) -> list[tuple[str, Json]]:
@@ -229,13 +231,13 @@ def queue_names(ask: Callable[..., Json], *modes: str) -> list[str]:
 
 
 def _with_exhausted(ask: Callable[..., Json]) -> list[str]:
-    """Return the names of the queues that the page of exhausted tasks is about."""
+    """Return the names of the pull queues that have exhausted tasks."""
     queues = ask("listQueues")["queues"]
     return [each["name"] for each in queues if each["mode"] == "pull" and each["exhausted"]]
 
 
 def _in_utc(text: str) -> str:
-    """Return a time with UTC as its time zone if it has none; other text as it is."""
+    """Return a time, in UTC if it has no time zone; other text unchanged."""
     with suppress(ValueError):
         time = datetime.fromisoformat(text)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()
@@ -243,14 +245,14 @@ def _in_utc(text: str) -> str:
 
 
 def _task(form: Form, limits: Limits) -> tuple[Json, int]:
-    """Return the task of a form, as it is added, and how many.
+    """Return the task of a form, as `addTasks` takes it, and the number of copies.
 
     Raises:
         FormError: fields are not valid.
     """
     errors: dict[str, str] = {}
     file = request.files.get("file")
-    # Forms send line ends as CR LF, whatever the page shows.
+    # Browsers send line ends as CR LF.
     payload = form.values.get("payload", "").replace("\r\n", "\n").encode()
     if file and file.filename:
         payload = file.read()

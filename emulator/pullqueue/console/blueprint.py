@@ -79,15 +79,15 @@ def blueprint() -> Blueprint:
         static_folder="static",
     )
     for path, page in _PAGES:
-        # As a form, the changes to confirm have more tasks than fit into an address.
+        # More tasks can be selected than fit into an address, so they are sent as a form.
         verbs = ["GET", "POST"] if page is Pages.confirm_change else ["GET"]
         console.add_url_rule(path, page.__name__, _page_view(page), methods=verbs)
     console.add_url_rule("/queues", view_func=lambda: redirect("/console/"))
     for path, action in _ACTIONS:
         view = _action_view(action)
         console.add_url_rule(path, f"do_{action.__name__}", view, methods=["POST"])
-    console.register_error_handler(Exception, _page_view(Pages.refusal))
-    console.after_request(_secured)
+    console.register_error_handler(Exception, _page_view(Pages.error))
+    console.after_request(_add_headers)
     for filter_ in FILTERS:
         console.add_app_template_filter(filter_)
     return console
@@ -107,7 +107,7 @@ def _action_view(action: Callable[..., Notice | str]) -> Callable[..., WerkzeugR
     return view
 
 
-def _secured(response: Response) -> Response:
+def _add_headers(response: Response) -> Response:
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     return response

@@ -13,13 +13,13 @@ from pullqueue.tasks import count_tasks
 WIDTH = 240
 HEIGHT = 48
 RANGES: Final = {"5": "5 min", "15": "15 min", "60": "1 h"}
-"""What a chart can show, in minutes, and how that is written."""
+"""The time spans of charts, in minutes, and their labels."""
 _COLUMNS = 60
 _MINUTE = timedelta(minutes=1)
 
 
 class Column(NamedTuple):
-    """A part of the chart that shows its numbers when it is pointed at."""
+    """A part of the chart that shows its numbers under the mouse pointer."""
 
     x: float
     width: float
@@ -27,23 +27,23 @@ class Column(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """What a template draws."""
+    """A chart as a template draws it."""
 
     tasks: str
-    """The points of the line of all tasks, for `polyline`."""
+    """Points of the `polyline` of all tasks."""
     leased: str
-    """The points of the area of leased ones, for `polygon`."""
+    """Points of the `polygon` of leased tasks."""
     ceiling: int
-    """The number at the upper edge: an even number, the highest depth or more."""
+    """The number at the upper edge: even, and not below the highest depth."""
     label: str
-    """What the picture shows, in words."""
+    """The chart in words."""
     minutes: str
-    """The range, one of RANGES."""
+    """The time span, one of `RANGES`."""
     columns: list[Column]
 
 
 def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
-    """Return the chart of the last minutes; without a number, the shortest that has all data."""
+    """Return the chart of the last `minutes`, by default of the shortest range with all depths."""
     times = [datetime.fromisoformat(depth["time"]) for depth in depths]
     if minutes not in RANGES:
         passed = times[-1] - times[0]
@@ -100,7 +100,7 @@ def _columns(
 
 
 def _ceiling(highest: int) -> int:
-    """Return the first of 2, 4, 10, 20, 40, 100... that is as high."""
+    """Return the first of 2, 4, 10, 20, 40, 100... that is not below `highest`."""
     ceiling, steps = 2, cycle((2, 2.5, 2))
     while ceiling < highest:
         ceiling = int(ceiling * next(steps))

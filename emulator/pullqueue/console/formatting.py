@@ -1,4 +1,4 @@
-"""How the console writes times, sizes and payloads."""
+"""Times, sizes and payloads as the console shows them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pullqueue.api.encoding import Json
 from pullqueue.config.text import span_of
 
 _HEX_BYTES = 16
-_SHOWN_BYTES = 64 * 1024
-_PREVIEW_CHARACTERS = 80
+_MAX_VIEW_BYTES = 64 * 1024
+_MAX_PREVIEW_CHARACTERS = 80
 
 
 def span(seconds: float | None) -> str:
@@ -29,7 +29,7 @@ def instant(text: str) -> str:
 
 
 def between(earlier: str, later: str) -> str:
-    """Return how long it is from one time to another."""
+    """Return the time span between two times."""
     passed = datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
     return span(max(passed, timedelta()).total_seconds())
 
@@ -50,7 +50,7 @@ def size(count: int) -> str:
 
 
 def limit(value: float | None, name: str) -> str:
-    """Return a limit of the emulator with its unit, which its name ends or begins with."""
+    """Return a limit of the emulator with its unit, which is part of its name."""
     if value is None:
         return "none"
     if name.endswith("_bytes"):
@@ -63,7 +63,7 @@ def limit(value: float | None, name: str) -> str:
 
 
 def number(value: int) -> str:
-    """Return a number with its thousands apart."""
+    """Return a number with thousands separators."""
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
@@ -71,24 +71,24 @@ def preview(payload: Json) -> str:
     """Return the beginning of a payload on one line."""
     text = payload["text"]
     shown = b64decode(payload["base64"])[:40].hex(" ") if text is None else " ".join(text.split())
-    cut = payload["truncated"] or len(shown) > _PREVIEW_CHARACTERS
-    return shown[:_PREVIEW_CHARACTERS] + ("…" if cut else "")
+    cut = payload["truncated"] or len(shown) > _MAX_PREVIEW_CHARACTERS
+    return shown[:_MAX_PREVIEW_CHARACTERS] + ("…" if cut else "")
 
 
 def views_of(payload: Json) -> dict[str, str]:
-    """Return a payload in each form that it has: json, text, hex; the best one first."""
+    """Return a payload as json, text and hex, where possible; the most readable first."""
     data = b64decode(payload["base64"])
     views: dict[str, str] = {}
     if payload["text"] is not None:
         try:
             parsed = json.loads(payload["text"])
-            shown = json.dumps(parsed, indent=2, ensure_ascii=False)[:_SHOWN_BYTES]
+            shown = json.dumps(parsed, indent=2, ensure_ascii=False)[:_MAX_VIEW_BYTES]
             # Half a pair of surrogates has no UTF-8 form: it stays escaped.
             views["json"] = shown.encode("utf-8", "backslashreplace").decode()
         except (ValueError, RecursionError):
             pass
-        views["text"] = payload["text"][:_SHOWN_BYTES]
-    views["hex"] = hex_dump(data[:_SHOWN_BYTES])
+        views["text"] = payload["text"][:_MAX_VIEW_BYTES]
+    views["hex"] = hex_dump(data[:_MAX_VIEW_BYTES])
     return views
 
 
@@ -103,4 +103,4 @@ def hex_dump(data: bytes) -> str:
 
 
 FILTERS: Final = (span, instant, between, until, size, number, limit, quote, preview)
-"""The filters of the templates, by their names."""
+"""The filters of the templates."""

@@ -1,4 +1,4 @@
-"""Forms: what was filled in, what is wrong with it, and the result, shown once on the next page."""
+"""Forms: their values, the errors in them, and the result, which the next page shows once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.control.state import TOKEN_FIELD
 from pullqueue.errors import PullQueueError
 
-_KEPT = 100
+_MAX_WAITING = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +26,13 @@ class Notice:
     text: str
     is_error: bool = False
     link: str = ""
-    """Address of what the text is about."""
+    """Address of the page that the text links to."""
     form: str = ""
     """Name of the form that was refused."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """What was filled in."""
+    """The text of each field."""
     errors: Mapping[str, str] = field(default_factory=dict)
-    """What is wrong, by field."""
+    """The error of each field that is not valid."""
 
 
 class Notices:
@@ -47,12 +47,12 @@ class Notices:
         key = secrets.token_urlsafe(9)
         with self._lock:
             self._waiting[key] = notice
-            while len(self._waiting) > _KEPT:
+            while len(self._waiting) > _MAX_WAITING:
                 del self._waiting[next(iter(self._waiting))]
         return key
 
     def take(self, key: str | None) -> Notice | None:
-        """Return a notice, once."""
+        """Return a notice and remove it."""
         with self._lock:
             return self._waiting.pop(key or "", None)
 
@@ -61,7 +61,7 @@ class FormError(ApiError):
     """fields of a form are not valid"""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
-        """Take what is wrong, by field; "" is the form as a whole."""
+        """Keep the error of each field; "" means the whole form."""
         self.errors = errors
         super().__init__(next(iter(errors.values())))
 
@@ -70,11 +70,11 @@ class Form:
     """The form of the current request."""
 
     def __init__(self) -> None:
-        # The choices of one field are names, without blanks.
+        # Several choices of one field are joined: they are names of queues, without blanks.
         self.values = {name: " ".join(texts) for name, texts in request.form.lists()}
 
     def text(self, name: str) -> str:
-        """Return a field."""
+        """Return the text of a field."""
         return self.values.get(name, "").strip()
 
     def given(self, *names: str) -> Json:
@@ -83,13 +83,13 @@ class Form:
 
 
 def carry_out(notices: Notices, action: Callable[..., Notice | str], **values: str) -> Response:
-    """Carry out a form and redirect to the page it was on, with the result or what is wrong."""
+    """Carry out a form and redirect to its page, which shows the result or the errors."""
     form = Form()
     try:
         result = action(form, **values)
         notice = Notice(text=result) if isinstance(result, str) else result
     except PullQueueError as error:
-        field = str(error).partition(" ")[0]  # of messages such as "eta is ..."
+        field = str(error).partition(" ")[0]  # a message such as "eta is ..." begins with the field
         errors = {field: str(error)} if field in form.values else {}
         errors = dict(error.errors) if isinstance(error, FormError) else errors
         text = str(error) if len(errors) < 2 else f"{len(errors)} fields are wrong."

@@ -41,9 +41,9 @@ _QUEUE_COLUMNS = {
     "oldest_age_seconds": "Oldest due",
     "leased_last_minute": "Leased in 1 min",
 }
-"""What queues can be sorted by, and the heads of their columns."""
-_CONFIRMED = 10
-"""How many of the tasks to delete are listed in the question."""
+"""Fields by which queues can be sorted, and the heads of their columns."""
+_MAX_LISTED = 10
+"""Maximum number of tasks that are listed before they are deleted."""
 
 _log = logging.getLogger("pullqueue.console")
 
@@ -57,7 +57,7 @@ class Pages:
         self._notices = notices
 
     def queues(self) -> Response:
-        """All queues."""
+        """Return the page of all queues."""
         queues = self._ask("listQueues")["queues"]
         depths = self._ask("listDepths")["depths"]
         chosen = _chosen("search", "sort", "order")
@@ -78,7 +78,7 @@ class Pages:
         )
 
     def queue(self, queue: str) -> Response:
-        """One queue and its tasks."""
+        """Return the page of a queue and its tasks."""
         shown = self._ask("getQueue", queue=queue)["queue"]
         chosen = {"limit": _PAGE_SIZE, **_chosen(*_TASK_QUERY, "order", "range")}
         if shown["mode"] == "push":
@@ -97,7 +97,7 @@ class Pages:
         )
 
     def task(self, queue: str, task: str) -> Response:
-        """One task and its history; if it is gone, what is recorded of it."""
+        """Return the page of a task and its history, which also exists after it is deleted."""
         found = self._ask("getHistory", queue=queue, task=task)
         shown = found["task"]
         views = views_of(shown["payload"]) if shown else {}
@@ -114,12 +114,12 @@ class Pages:
         )
 
     def payload(self, queue: str, task: str) -> Response:
-        """A task's payload as a file, which no browser shows as a page."""
+        """Return a task's payload as a file, which browsers do not show as a page."""
         found = self._ask("getTask", queue=queue, task=task)["task"]
         return _download(b64decode(found["payload"]["base64"]), quote(task))
 
     def exhausted(self) -> Response:
-        """The tasks that used up their leases."""
+        """Return the page of exhausted tasks."""
         chosen = _chosen("queue", "tag", "search")
         return self._page(
             "exhausted",
@@ -129,14 +129,14 @@ class Pages:
         )
 
     def download_exhausted(self) -> Response:
-        """The exhausted tasks that match, as lines that `pullqueue seed` reads."""
+        """Return the exhausted tasks that match, as a file for `pullqueue seed`."""
         chosen = _chosen("queue", "tag", "search")
         query = {**chosen, "payload": "full", "limit": "100000"}  # 1,000 per queue are kept
         tasks = self._ask("listExhausted", query)["tasks"]
         return _download("".join(map(_seed_line, tasks)).encode(), "exhausted.jsonl")
 
     def requests(self) -> Response:
-        """The latest requests to the API."""
+        """Return the page of the latest requests to the APIs."""
         chosen = _chosen("queue", "status", "search")
         listed = self._ask("listRequests", {"limit": "50", **chosen, **_chosen("before")})
         return self._page(
@@ -149,7 +149,7 @@ class Pages:
         )
 
     def request(self, number: str) -> Response:
-        """One request, what was sent and what was answered."""
+        """Return the page of a request and its response."""
         found = self._ask("getRequest", number=number)["request"]
         shown = {part: next(iter(views_of(found[part]).items())) for part in ("body", "response")}
         return self._page(
@@ -161,7 +161,7 @@ class Pages:
         )
 
     def faults(self) -> Response:
-        """The faults that are set, and a form for another."""
+        """Return the page of the faults that are set, with the form for another."""
         return self._page(
             "faults",
             faults=self._ask("listFaults")["faults"],
@@ -173,11 +173,11 @@ class Pages:
         )
 
     def clock(self) -> Response:
-        """The clock."""
+        """Return the page of the clock."""
         return self._page("clock", clock=self._ask("getClock"))
 
     def server(self) -> Response:
-        """Configuration, limits, snapshots."""
+        """Return the page of configuration, limits and snapshots."""
         config, version = self._ask("getConfig"), self._ask("getVersion")
         return self._page("server", config=config, version=version)
 
@@ -196,7 +196,7 @@ class Pages:
         for queue, change in changes_of_form(self._ask):
             if names := change.get("tasks"):
                 count += len(names)
-                shown += [self._named(queue, name) for name in names[:_CONFIRMED]]
+                shown += [self._task_or_name(queue, name) for name in names[:_MAX_LISTED]]
                 continue
             query = {name: change[name] for name in _FILTER if name in change}
             listed = self._ask("listTasks", query, queue=queue)
@@ -216,8 +216,8 @@ class Pages:
                 for name, value in request.values.items(multi=True)
                 if name not in (TOKEN_FIELD, "back")
             ],
-            tasks=shown[:_CONFIRMED],
-            more=max(0, count - _CONFIRMED),
+            tasks=shown[:_MAX_LISTED],
+            more=max(0, count - _MAX_LISTED),
         )
 
     def confirm_clear(self) -> Response:
@@ -235,7 +235,7 @@ class Pages:
         """Ask for a snapshot, before it replaces what the queues contain."""
         return self._question(
             "Load a snapshot?",
-            f"This deletes {self._contents()}, names and history of all queues. "
+            f"This deletes {self._tasks_text()}, names and history of all queues. "
             "They are replaced with those of the file.",
             back=url_for("console.server"),
             asks_for_file=True,
@@ -245,17 +245,17 @@ class Pages:
         """Ask before everything is deleted."""
         return self._question(
             "Reset the emulator?",
-            f"This deletes {self._contents()}, names, history, requests and faults of all queues. "
-            "Configuration and clock are not changed.",
+            f"This deletes {self._tasks_text()}, names, history, requests and faults of all "
+            "queues. Configuration and clock are not changed.",
             back=url_for("console.server"),
         )
 
     def missing(self, path: str) -> Response:
-        """Say that there is no such page."""
-        return self._page("refusal", text=f'there is no page "{path:.100}"', status=404)
+        """Return the page for an address that does not exist."""
+        return self._page("error", text=f'there is no page "{path:.100}"', status=404)
 
-    def refusal(self, error: Exception) -> Response | HTTPException:
-        """Say why something cannot be shown."""
+    def error(self, error: Exception) -> Response | HTTPException:
+        """Return the page of an error; a redirect stays as it is."""
         if isinstance(error, HTTPException) and (error.code or 500) < 400:
             return error
         status = 500
@@ -267,10 +267,10 @@ class Pages:
         else:
             _log.error("a page failed because of a bug in the console", exc_info=error)
         now_usec = self._state.emulator.clock.now_usec()  # the store may not respond
-        return self._page("refusal", text=text, status=status, now_usec=now_usec)
+        return self._page("error", text=text, status=status, now_usec=now_usec)
 
     def _tasks(self, query: dict[str, str], operation_id: str, path: Json) -> Json:
-        """Return a page of tasks, and its place; the last page in place of one after the end."""
+        """Return a page of tasks and its position, which is at most the last page."""
         query |= {"offset": request.args.get("offset") or "0"}
         listed = self._ask(operation_id, query, **path)
         start, size = (convert(query[name], int, strict=False) for name in ("offset", "limit"))
@@ -288,18 +288,18 @@ class Pages:
         return {"tasks": listed["tasks"], "paging": paging}
 
     def _question(self, title: str, text: str, **values: Any) -> Response:  # noqa: ANN401
-        """Return the page that asks before something is done, which its title begins with."""
+        """Return the page that asks for confirmation; the first word of its title is its button."""
         verb = title.partition(" ")[0]
         return self._page("confirm", title=title, text=text, verb=verb, **values)
 
-    def _contents(self) -> str:
-        """Return how many tasks there are, in words."""
+    def _tasks_text(self) -> str:
+        """Return the number of tasks in all queues, in words."""
         queues = self._ask("listQueues")["queues"]
         tasks, exhausted = (sum(queue[name] for queue in queues) for name in ("tasks", "exhausted"))
         return f"{count_tasks(tasks + exhausted)} ({exhausted} exhausted)"
 
-    def _named(self, queue: str, name: str) -> Json:
-        """Return a task; only its name if it is gone by now."""
+    def _task_or_name(self, queue: str, name: str) -> Json:
+        """Return a task, or only its name if it no longer exists."""
         with suppress(PullQueueError):
             task: Json = self._ask("getTask", queue=queue, task=name)["task"]
             if (task["state"] == EXHAUSTED) is (request.values.get("state") == EXHAUSTED):
@@ -318,7 +318,7 @@ class Pages:
         emulator, file = self._state.emulator, self._state.config_file
         now = from_usec(emulator.now_usec() if now_usec is None else now_usec).isoformat()
         notice = self._notices.take(request.args.get("notice"))
-        # The address of this page, without the notice, for forms to come back to.
+        # Forms return to this address, without the notice.
         kept = urlencode({name: text for name, text in request.args.items() if name != "notice"})
         known = {
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},
@@ -336,12 +336,12 @@ class Pages:
 
 
 def _chosen(*names: str) -> dict[str, str]:
-    """Return those parameters of the page that are not empty."""
+    """Return the query parameters of the page that are not empty."""
     return {name: text for name in names if (text := request.args.get(name))}
 
 
 def _curl(logged: Json) -> str:
-    """Return a command that sends a request again; empty where curl cannot, or not all is known."""
+    """Return the curl command that repeats a request; empty if the request is not known in full."""
     body = logged["body"]
     if logged["interface"] != "REST" or ("json" not in views_of(body) and body["bytes"]):
         return ""
@@ -362,7 +362,7 @@ def _download(data: bytes, name: str) -> Response:
 
 
 def _seed_line(task: Json) -> str:
-    """Return an exhausted task as a line of a file for `pullqueue seed`."""
+    """Return an exhausted task as a line that `pullqueue seed` reads."""
     line = {"queue": task["queue"], "payload": task["payload"]["text"], "tag": task["tag"]}
     if line["payload"] is None:
         line["payload_base64"] = task["payload"]["base64"]
