@@ -157,9 +157,10 @@ def test_production_code_does_not_use_the_helpers_for_tests() -> None:
 
 
 def test_the_engine_knows_nothing_of_the_world() -> None:
-    """The engine imports no file, socket, environment, YAML or web library."""
+    """The engine imports no file, socket, environment, YAML or web library, and names no SDK."""
     permitted = set(sys.stdlib_module_names) - {"socket", "http", "urllib", "subprocess", "pathlib"}
     for path in (SOURCE / "engine").rglob("*.py"):
+        assert "google.appengine" not in path.read_text("utf-8"), path
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = (
                 [alias.name for alias in node.names]
