@@ -339,7 +339,7 @@ def count(event, arguments):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 from pullqueue.config import files
-import pullqueue.lint.command, pullqueue.lint.fixes
+import pullqueue.cli._linter, pullqueue.lint.fixes
 replace_file = files.replace_file
 def begin(frame, event, argument):
     if frame.f_code is replace_file.__code__:

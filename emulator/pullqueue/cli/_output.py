@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from unicodedata import category, east_asian_width
 
 import click
 
-from pullqueue.config.text import escaped, reason_of
+from pullqueue.config.text import columns_of, escaped, reason_of
 from pullqueue.errors import ConfigFileError
 
 AS_JSON = "pullqueue.as_json"
@@ -56,7 +55,7 @@ class Table(NamedTuple):
             return escaped(self.empty)
         columns = list(zip(self.head, *texts, strict=True))
         numeric = [all(map(_is_number, column[1:])) for column in columns]
-        widths = [max(map(_width, column)) for column in columns]
+        widths = [max(map(columns_of, column)) for column in columns]
         gap = "  "
         if sys.stdout.isatty():
             excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
@@ -152,26 +151,14 @@ def preview(content: str | bytes) -> str:
 def _cell(text: str, width: int, numeric: bool) -> str:  # noqa: FBT001 - from a list
     """Return a text cut or filled up to a width, in its colour."""
     shown = text
-    if _width(text) > width:
-        while _width(shown) >= width:
+    if columns_of(text) > width:
+        while columns_of(shown) >= width:
             shown = shown[:-1]
         shown += "…"
-    filler = " " * (width - _width(shown))
+    filler = " " * (width - columns_of(shown))
     if colour := _COLOURS.get(text.partition(",")[0]):
         shown = click.style(shown, fg=colour)
     return filler + shown if numeric else shown + filler
-
-
-def _width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0
-        if category(letter) in ("Mn", "Me", "Cf")
-        else 1 + (east_asian_width(letter) in ("W", "F"))
-        for letter in text
-    )
 
 
 def _is_number(text: str) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from pullqueue.cli._output import say
 from pullqueue.config.settings import PROFILES
-from pullqueue.error_codes import EXIT_REFUSED
+from pullqueue.error_codes import EXIT_REFUSED, EXIT_USAGE
+from pullqueue.lint.options import Arguments, FailOn, Level
 from pullqueue.lint.reporters import FORMATS
 
 if TYPE_CHECKING:
@@ -26,6 +27,32 @@ _FIXES = {
 }
 
 
+class _SettingsError(click.ClickException):
+    """a file has settings that are not valid"""
+
+    exit_code = EXIT_USAGE
+
+
+def _rules(
+    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the names in values, each of which may be several with commas."""
+    return tuple(name.strip() for part in values for name in part.split(",") if name.strip())
+
+
+def _severities(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    levels = get_args(Level)
+    pairs = [name.partition("=") for name in _rules(ctx, parameter, values)]
+    for name, equals, level in pairs:
+        if not equals:
+            raise click.UsageError(f'invalid --severity "{name}": use RULE=LEVEL')
+        if level not in levels:
+            raise click.UsageError(f'invalid severity "{level}": use {", ".join(levels)}')
+    return {name: level for name, _, level in pairs}
+
+
 @click.command
 @click.argument("paths", nargs=-1, metavar="[FILE|FOLDER|-]...")
 @click.option(
@@ -33,17 +60,22 @@ _FIXES = {
     type=click.Choice(PROFILES),
     help="Program whose rules apply. Default: gcloud.",
 )
-@click.option("--select", multiple=True, metavar="RULE", help="Check these rules only.")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Do not check these rules.")
+@click.option(
+    "--select", multiple=True, metavar="RULE", callback=_rules, help="Check these rules only."
+)
+@click.option(
+    "--ignore", multiple=True, metavar="RULE", callback=_rules, help="Do not check these rules."
+)
 @click.option(
     "--severity",
     multiple=True,
     metavar="RULE=LEVEL",
+    callback=_severities,
     help="Set a rule to error, warning, info or off; turns on a rule that is off.",
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(["error", "warning", "info", "never"]),
+    type=click.Choice(get_args(FailOn)),
     help="Lowest severity that makes the exit status 1. Default: error.",
 )
 @click.option(
@@ -109,10 +141,18 @@ def lint(**options: Any) -> int:  # noqa: ANN401 - as click passes them
     Exit status: 0 nothing found, 1 findings, 2 usage error or invalid settings, 3 a file is missing
     or cannot be read or written.
     """
-    from pullqueue.lint.command import run  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.options import Arguments  # noqa: PLC0415 - the same
+    from pullqueue.cli._linter import run  # noqa: PLC0415 - only a run needs it
+    from pullqueue.lint.errors import (  # noqa: PLC0415 - the same
+        InvalidOptionError,
+        InvalidSettingsError,
+    )
 
-    return run(Arguments(**options))
+    try:
+        return run(Arguments(**options))
+    except InvalidOptionError as error:
+        raise click.UsageError(str(error)) from None
+    except InvalidSettingsError as error:
+        raise _SettingsError(str(error)) from None
 
 
 @click.command
@@ -124,15 +164,22 @@ def explain(rules: tuple[str, ...], *, listed: bool) -> None:
     Print what each rule finds and why, its severity, its fix, and bad and good samples. A RULE
     is a name (push-key-on-pull), a code (QY301), the beginning of codes (QY3) or `all`.
     """
-    from pullqueue.config.rules import all_rules, docs_of  # noqa: PLC0415 - only a run needs it
-    from pullqueue.lint.options import select  # noqa: PLC0415 - the same
+    from pullqueue.config.rules import (  # noqa: PLC0415 - only a run needs it
+        all_rules,
+        docs_of,
+        no_such_rule,
+        rules_named,
+    )
 
     if listed:
         click.echo("\n".join(_line_of(rule, docs_of(rule)) for rule in all_rules()))
         return
     if not rules:
         raise click.UsageError("name a rule, such as QY301, or pass --list")
-    chosen = dict.fromkeys(rule for name in rules for rule in select(name))
+    for name in rules:
+        if not rules_named(name):
+            raise click.UsageError(no_such_rule(name))
+    chosen = dict.fromkeys(rule for name in rules for rule in rules_named(name))
     click.echo("\n".join(_explanation(rule, docs_of(rule)) for rule in chosen), nl=False)
 
 

@@ -15,6 +15,9 @@ from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError
 
+Stamp = tuple[int, int, int]
+"""Time, size and number of a file."""
+
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -54,6 +57,15 @@ def _read(path: Path, name: str | PathLike[str], max_bytes: int) -> bytes:
     except (OSError, ValueError) as error:
         message = f'cannot read "{escaped(str(name))}": {reason_of(error)}'
         raise ConfigFileError(message) from error
+
+
+def stamp_of(path: str | PathLike[str]) -> Stamp | None:
+    """Return what differs between two states of a file; None if there is none."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _without_waiting(path: str, flags: int) -> int:

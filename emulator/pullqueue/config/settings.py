@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from pullqueue.config.findings import Severity
 
-PROFILES = ("gcloud", "sdk", "java", "rest", "migration")
+Profile = Literal["gcloud", "sdk", "java", "rest", "migration"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
 """Whose reading of the format is checked for.
 
 `gcloud`: what `gcloud app deploy` refuses, the nearest to production. `sdk`: as lenient as

@@ -56,6 +56,20 @@ def span_of(seconds: float) -> str:
     return " ".join(parts) or "0 s"
 
 
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # noqa: PLC0415 - most text is ASCII
+
+    return sum(
+        0
+        if unicodedata.category(letter) in ("Mn", "Me", "Cf")
+        else 1 + (unicodedata.east_asian_width(letter) in ("W", "F"))
+        for letter in text
+    )
+
+
 def closest(word: str, known: Iterable[str], *, cutoff: float = 0.7) -> str | None:
     """Return the known word that a misspelt one is most likely meant to be."""
     import difflib  # noqa: PLC0415 - only a file with such a fault pays for it

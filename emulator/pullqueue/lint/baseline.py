@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from click import UsageError
-
 from pullqueue.config.files import read_project_file, replace_project_file
 from pullqueue.config.text import escaped
+from pullqueue.lint.errors import InvalidOptionError
 from pullqueue.lint.report import FileReport
 from pullqueue.lint.search import absolute
 
@@ -23,7 +22,7 @@ class Baseline:
         """Read the file.
 
         Raises:
-            click.UsageError: the file is not a baseline.
+            InvalidOptionError: the file is not a baseline.
             ConfigFileError: the file cannot be read.
         """
         self._folder = path.parent.resolve()
@@ -35,7 +34,7 @@ class Baseline:
             }
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             message = f'"{escaped(str(path))}" is not a baseline: write it with --write-baseline'
-            raise UsageError(message) from None
+            raise InvalidOptionError(message) from None
 
     def of(self, path: Path) -> dict[tuple[str, str], int]:
         """Return how often each finding of a file may occur, by rule and key."""

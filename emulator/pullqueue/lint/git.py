@@ -12,13 +12,12 @@ import os
 import subprocess
 from pathlib import Path
 
-from click import UsageError
-
 from pullqueue.config.check import check
 from pullqueue.config.files import read_project_file
 from pullqueue.config.project import work_tree
 from pullqueue.config.settings import Settings
 from pullqueue.config.text import escaped
+from pullqueue.lint.errors import InvalidOptionError
 
 
 class Earlier:
@@ -28,7 +27,7 @@ class Earlier:
         """Find the revision in the work tree of a folder, or else the file.
 
         Raises:
-            click.UsageError: the name is neither, or git is not installed.
+            InvalidOptionError: the name is neither, or git is not installed.
         """
         self._name = escaped(name)
         self._root = work_tree(folder) or folder
@@ -38,7 +37,7 @@ class Earlier:
             self._tree = _git(self._root, "rev-parse", *revision).strip()
         self._file = Path(name)
         if not self._tree and not self._file.is_file():
-            raise UsageError(
+            raise InvalidOptionError(
                 f'no git revision and no file "{self._name}" here: fetch the revision first '
                 "(in CI, check out the whole history)"
             )
@@ -112,5 +111,5 @@ def _git(root: Path, *arguments: str, stdin: bytes = b"") -> bytes:
             check=False,
         )
     except OSError as error:
-        raise UsageError(f"cannot run git: {escaped(str(error.strerror))}") from None
+        raise InvalidOptionError(f"cannot run git: {escaped(str(error.strerror))}") from None
     return done.stdout if done.returncode == 0 else b""

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from warnings import catch_warnings, simplefilter
 
-from click import UsageError
-
 from pullqueue.config.files import read_bytes
 from pullqueue.config.programs import other_program
 from pullqueue.config.project import real_path, work_tree
 from pullqueue.config.text import escaped
 from pullqueue.errors import ConfigFileError
+from pullqueue.lint.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -53,7 +52,7 @@ class Patterns:
         """Compile the patterns; `folder` is absolute.
 
         Raises:
-            click.UsageError: a pattern is invalid, and `strict` is set; else it matches nothing.
+            InvalidOptionError: a pattern is invalid, and `strict` is set; else it matches nothing.
         """
         self._folder = folder
         self._spec: GitIgnoreSpec | None = None
@@ -62,7 +61,7 @@ class Patterns:
             compiled = [(line, _compile(line)) for line in lines if line.strip()]
         for line, spec in compiled:
             if spec is None and strict:
-                raise UsageError(f'invalid pattern "{escaped(line)}"')
+                raise InvalidOptionError(f'invalid pattern "{escaped(line)}"')
         specs = [spec for _, spec in compiled if spec is not None]
         if specs:
             self._spec = type(specs[0])([pattern for spec in specs for pattern in spec.patterns])

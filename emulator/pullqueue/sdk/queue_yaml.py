@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from pullqueue import config
+from pullqueue.config.files import Stamp, stamp_of
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.sdk.operators import rate_text
 
@@ -16,7 +17,7 @@ class QueueYaml:
     """Reads the file when it is first seen, and again whenever it has changed."""
 
     def __init__(self) -> None:
-        self._read: tuple[Path, int] | None = None
+        self._read: tuple[Path, Stamp] | None = None
 
     def changed(self, path: str | None, root: str | None) -> QueueConfig | None:
         """Return the configuration if it is new: of the file at `path`, or of that under `root`.
@@ -34,15 +35,13 @@ class QueueYaml:
         return loaded
 
 
-def _find(path: str | None, root: str | None) -> tuple[Path, int] | None:
+def _find(path: str | None, root: str | None) -> tuple[Path, Stamp] | None:
     paths = [] if path is None else [Path(path)]
     if root is not None:
         paths += [Path(root, name) for name in _NAMES]
     for candidate in paths:
-        try:
-            return candidate, candidate.stat().st_mtime_ns
-        except OSError:
-            continue
+        if stamp := stamp_of(candidate):
+            return candidate, stamp
     return None
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pullqueue.cli._linter import changes, run
 from pullqueue.config.check import CheckResult, check
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Edit, Finding, Fix, Label, Severity
 from pullqueue.config.settings import Settings
-from pullqueue.lint import command
-from pullqueue.lint.command import changes, state_of
 from pullqueue.lint.fixes import fix_text
 from pullqueue.lint.options import Arguments
 from pullqueue.lint.queue_xml import QueueXmlError, convert_xml
@@ -154,19 +153,12 @@ def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
 def test_watching_yields_when_a_file_changes_comes_or_goes(tmp_path: Path) -> None:
     """Each change is reported once."""
     path = tmp_path / "queue.yaml"
-
-    def story() -> Iterator[None]:
-        yield
-        path.write_text("queue:")
-        yield
-        path.unlink()
-        yield
-
-    steps = story()
-    states = changes(lambda: [path], lambda seconds: next(steps, seconds))
-    seen = [len(next(states)) for _ in range(3)]
-    assert seen == [0, 1, 0]
-    assert state_of([path]) == {}
+    steps: Iterator[Callable[[], object]] = iter(
+        [lambda: None, lambda: path.write_text("queue:"), lambda: None, path.unlink]
+    )
+    yields = changes(lambda: [path], lambda _: next(steps)())
+    seen = [path.exists() for _, _ in zip(range(3), yields, strict=False)]
+    assert seen == [False, True, False]
 
 
 def test_watched_file_may_be_gone_for_a_time(
@@ -184,7 +176,7 @@ def test_watched_file_may_be_gone_for_a_time(
         step()
 
     monkeypatch.setattr("threading.Event.wait", lambda _, seconds: interrupted(seconds))
-    assert command.run(Arguments(paths=(str(path),), watch=True)) == 0
+    assert run(Arguments(paths=(str(path),), watch=True)) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Finding, Label, Severity
-from pullqueue.config.text import escaped
+from pullqueue.config.text import columns_of, escaped
 from pullqueue.lint.report import RunReport
 
 _WIDEST = 120
@@ -38,7 +38,7 @@ def report_full(report: RunReport) -> str:
     )
 
 
-def _shown(text: str) -> str:
+def _printed(text: str) -> str:
     """Return a part of a line as it is printed; a tab has the width of a blank."""
     return escaped(text.replace("\t", " "))
 
@@ -94,11 +94,11 @@ class _Painter:
             here = [mark for mark in marks if mark.line == number]
             text, cut = _window(source.line_text(number), here)
             label = self._paint("frame", f"{number:>{width}} |")
-            yield f"{label} {_shown(text)}".rstrip()
+            yield f"{label} {_printed(text)}".rstrip()
             for mark in sorted(here, key=lambda mark: not mark.main):
                 start, end = mark.column - 1 - cut, mark.end_column - 1 - cut
-                blank = " " * _columns(_shown(text[:start]))
-                sign = ("^" if mark.main else "-") * max(_columns(_shown(text[start:end])), 1)
+                blank = " " * columns_of(_printed(text[:start]))
+                sign = ("^" if mark.main else "-") * max(columns_of(_printed(text[start:end])), 1)
                 style = level if mark.main else "frame"
                 drawn = self._paint(style, f"{sign} {mark.text}".rstrip())
                 yield f"{' ' * width} {bar} {blank}{drawn}"
@@ -122,18 +122,6 @@ def _window(text: str, marks: list[_Mark]) -> tuple[str, int]:
     first = min(mark.column for mark in marks) - 1
     start = max(0, first - _WIDEST // 3)
     return text[start : start + _WIDEST], start
-
-
-def _columns(text: str) -> int:
-    """Return the width of a text on a terminal."""
-    if text.isascii():
-        return len(text)
-    import unicodedata  # noqa: PLC0415 - most files are ASCII
-
-    return sum(
-        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
-        for char in text
-    )
 
 
 def summary(report: RunReport, *, fix: bool = False, unsafe_fixes: bool = False) -> str:

@@ -10,19 +10,21 @@ from pathlib import Path
 
 import click
 
-from pullqueue.config.files import read_project_file, replace_project_file
+from pullqueue.config.files import read_project_file, replace_project_file, stamp_of
 from pullqueue.config.project import real_path
 from pullqueue.config.settings import MAX_BYTES
 from pullqueue.config.text import escaped
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_REFUSED, EXIT_USAGE
 from pullqueue.errors import ConfigFileError
 from pullqueue.lint.baseline import Baseline, write_baseline
+from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
 from pullqueue.lint.git import Earlier
-from pullqueue.lint.options import Arguments, InvalidSettingsError, Selection
+from pullqueue.lint.options import Arguments
 from pullqueue.lint.report import FileReport, LintOptions, RunReport, lint_data
 from pullqueue.lint.reporters import reporter
 from pullqueue.lint.reporters.text import summary
 from pullqueue.lint.search import CANONICAL, Input, Inputs, absolute, find_inputs
+from pullqueue.lint.selection import Selection
 
 POLL_SECONDS = 0.5
 
@@ -34,16 +36,16 @@ def run(arguments: Arguments) -> int:
     """Check what the arguments name, print what is found and return the exit status.
 
     Raises:
-        click.UsageError: the arguments are invalid.
+        InvalidOptionError: the arguments are invalid.
         InvalidSettingsError: the project's settings are.
         ConfigFileError: a path does not exist.
     """
     if _STDIN in arguments.paths and (len(arguments.paths) > 1 or arguments.watch):
-        raise click.UsageError("`-` cannot be used with other paths or --watch")
+        raise InvalidOptionError("`-` cannot be used with other paths or --watch")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
-        raise click.UsageError("--unsafe-fixes needs --fix or --diff")
+        raise InvalidOptionError("--unsafe-fixes needs --fix or --diff")
     if arguments.write_baseline and (_STDIN in arguments.paths or arguments.watch):
-        raise click.UsageError("--write-baseline cannot be used with `-` or --watch")
+        raise InvalidOptionError("--write-baseline cannot be used with `-` or --watch")
     linter = _Linter(arguments)
     if arguments.paths == (_STDIN,):
         return linter.check_stdin()
@@ -174,33 +176,15 @@ class _Linter:
         return EXIT_REFUSED if any(report.fails(finding) for finding in report.findings) else 0
 
 
-State = dict[Path, tuple[int, int]]
-
-
-def changes(
-    paths: Callable[[], Iterable[Path]], wait: Callable[[float], object]
-) -> Iterator[State]:
-    """Yield the state of some files now, and again whenever it changes."""
-    state = state_of(paths())
-    yield state
+def changes(paths: Callable[[], Iterable[Path]], wait: Callable[[float], object]) -> Iterator[None]:
+    """Yield now, and again whenever one of some files has changed."""
+    before: object = None
     while True:
+        now = {path: stamp_of(path) for path in paths()}
+        if now != before:
+            before = now
+            yield
         wait(POLL_SECONDS)
-        now = state_of(paths())
-        if now != state:
-            state = now
-            yield state
-
-
-def state_of(paths: Iterable[Path]) -> State:
-    """Return modification time and size of the files that exist."""
-    state: State = {}
-    for path in paths:
-        try:
-            status = path.stat()
-        except OSError:
-            continue
-        state[path] = (status.st_mtime_ns, status.st_size)
-    return state
 
 
 def _say(messages: Iterable[str]) -> None:

@@ -1,0 +1,210 @@
+"""Which rules apply to a file: settings in pyproject.toml, and the options of the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from pullqueue.config.files import read_project_file
+from pullqueue.config.findings import Severity
+from pullqueue.config.rules import Rule, all_rules, no_such_rule, rules_named
+from pullqueue.config.settings import PROFILES, Settings
+from pullqueue.config.text import escaped
+from pullqueue.lint.errors import InvalidOptionError, InvalidSettingsError
+from pullqueue.lint.options import Arguments, FileOptions, Options
+from pullqueue.lint.search import Patterns
+
+Levels = dict[str, Severity | None]
+"""Severities by name of rule, where they are not those of the profile; None: off."""
+
+_NAME = b"pullqueue"
+
+
+class Project:
+    """The settings of one file."""
+
+    def __init__(self, options: FileOptions = FileOptions(), folder: Path = Path()) -> None:  # noqa: B008 - immutable
+        """Take the settings, and the folder that their patterns and paths are relative to.
+
+        Raises:
+            InvalidOptionError: there is no such rule, or a pattern is invalid.
+        """
+        self.options = options
+        self.folder = folder
+        self.exclude = Patterns(folder, options.exclude, strict=True)
+        ignores = options.per_file_ignores
+        _selected([*options.select, *options.ignore, *options.severity])
+        _selected(chain.from_iterable(ignores.values()))
+        self._per_file_ignores = [
+            (Patterns(folder, [pattern], strict=True), names) for pattern, names in ignores.items()
+        ]
+
+    def ignored(self, path: Path) -> Iterator[str]:
+        """Yield the rules that are ignored in a file, given by its absolute path."""
+        for pattern, names in self._per_file_ignores:
+            if pattern.match(path):
+                yield from names
+
+
+def project_of(folder: Path) -> Project:
+    """Read the settings of the nearest pyproject.toml that has some, upward from a folder.
+
+    Raises:
+        InvalidSettingsError: the file has some that are not valid.
+        ConfigFileError: it cannot be read.
+    """
+    path = folder / "pyproject.toml"
+    if path.is_file() and (project := read_project(path, required=False)):
+        return project
+    return project_of(folder.parent) if folder.parent != folder else Project()
+
+
+def read_project(path: Path, *, required: bool = True) -> Project | None:
+    """Read the settings in a TOML file; None where it has none and none are required.
+
+    Raises:
+        InvalidSettingsError: the file has some that are not valid.
+        ConfigFileError: it cannot be read.
+    """
+    data = read_project_file(path)
+    try:
+        table = _table(data) if _NAME in data else None  # most files have no settings
+        if table is None and not required:
+            return None
+        if table is None:
+            raise InvalidSettingsError("the table [tool.pullqueue.lint] is missing")
+        return Project(_options(table), path.parent.resolve())
+    except (InvalidSettingsError, InvalidOptionError) as error:
+        raise InvalidSettingsError(escaped(f"{path}: {error}")) from None
+
+
+def _table(data: bytes) -> dict[str, Any] | None:
+    import tomllib  # noqa: PLC0415 - most runs need none
+
+    try:
+        table: Any = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidSettingsError(str(error)) from None
+    for key in ("tool", "pullqueue", "lint"):
+        table = table.get(key) if isinstance(table, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise InvalidSettingsError("tool.pullqueue.lint must be a table")
+    return table
+
+
+def _options(table: dict[str, Any]) -> FileOptions:
+    import msgspec  # noqa: PLC0415 - most runs need none
+
+    kinds = {name.replace("_", "-"): kind for name, kind in get_type_hints(FileOptions).items()}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("_", "-")
+        if name not in kinds:
+            known = ", ".join(sorted(kinds))
+            message = f'unknown setting "{key}" in tool.pullqueue.lint: use {known}'
+            raise InvalidSettingsError(message)
+        try:
+            values[name.replace("-", "_")] = msgspec.convert(value, kinds[name])
+        except msgspec.ValidationError as error:
+            words = [word for word in _leaves(kinds[name]) if isinstance(word, str)]
+            allowed = f" (values: {', '.join(words)})" if words else ""
+            raise InvalidSettingsError(f"invalid {key}: {error}{allowed}") from None
+    return FileOptions(**values)
+
+
+def _leaves(kind: object) -> Iterator[object]:
+    """Yield the types, and the words of literals, that a type is composed of."""
+    parts = get_args(kind)
+    return chain.from_iterable(map(_leaves, parts)) if parts else iter((kind,))
+
+
+def _selected(names: Iterable[str]) -> dict[str, Rule]:
+    """Return the rules of names, codes, beginnings of codes (`QY3`) and `all`."""
+    rules: dict[str, Rule] = {}
+    for name in names:
+        found = rules_named(name)
+        if not found:
+            raise InvalidOptionError(no_such_rule(name))
+        rules |= {rule.name: rule for rule in found}
+    return rules
+
+
+def _levels(
+    levels: Levels, options: Options, *, profile: str, ignored: Iterable[str] = ()
+) -> Levels:
+    """Return what severities become by options, which win over those that were before.
+
+    A selection turns all other rules off, and a severity turns a rule on that is off.
+    """
+    if wanted := _selected(options.select):
+        levels = {
+            rule.name: levels.get(rule.name) or rule.level(profile) or rule.severity
+            if rule.name in wanted
+            else None
+            for rule in all_rules()
+        }
+    for name, level in options.severity.items():
+        severity = None if level == "off" else Severity(level)
+        levels = levels | dict.fromkeys(_selected([name]), severity)
+    return levels | dict.fromkeys(_selected([*options.ignore, *ignored]), None)
+
+
+class Selection:
+    """Which settings apply to each file."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Read the settings of the whole run, which are those of the working directory.
+
+        Raises:
+            InvalidOptionError: an option is invalid.
+            InvalidSettingsError: a setting is.
+            ConfigFileError: a file with settings cannot be read.
+        """
+        folder = Path.cwd()
+        self._arguments = arguments
+        self._config = read_project(Path(arguments.config)) if arguments.config else None
+        self._project_of = cache(project_of)
+        self.project = self._config or self._project_of(folder)
+        """The settings of the whole run."""
+        self.exclude = (
+            self.project.exclude,
+            Patterns(folder, arguments.exclude, strict=True),
+        )
+        """What is not checked."""
+        self.settings(folder / "queue.yaml")
+
+    @property
+    def baseline(self) -> Path | None:
+        """The file of findings that are not reported."""
+        if self._arguments.baseline is not None:
+            return Path(self._arguments.baseline)
+        baseline = self.project.options.baseline
+        return self.project.folder / baseline if baseline else None
+
+    @property
+    def threshold(self) -> Severity | None:
+        """The least severity that makes a run fail; None: it does not."""
+        fail_on = self._arguments.fail_on or self.project.options.fail_on or "error"
+        return None if fail_on == "never" else Severity(fail_on)
+
+    def settings(self, path: Path) -> Settings:
+        """Return what is looked for in a file, given by its absolute path.
+
+        Raises:
+            InvalidOptionError: an option is invalid.
+            InvalidSettingsError: a setting is.
+            ConfigFileError: a file with settings cannot be read.
+        """
+        project = self._config or self._project_of(path.parent)
+        arguments, options = self._arguments, project.options
+        profile = arguments.profile or options.profile or PROFILES[0]
+        levels = _levels({}, options, profile=profile, ignored=project.ignored(path))
+        strict = options.strict if arguments.strict is None else arguments.strict
+        return Settings(
+            profile=profile,
+            levels=_levels(levels, arguments, profile=profile),
+            strict=bool(strict),
+        )
