@@ -1,6 +1,6 @@
-"""Mutation testing of the engine: change one thing in its source, and see whether a test notices.
+"""Mutation testing of the engine and of faults: change one thing, and see whether a test notices.
 
-    python tests/mutation.py                      # all of engine/ and clock.py: half an hour
+    python tests/mutation.py                      # engine/, faults/, clock.py: half an hour
     python tests/mutation.py engine/memory/index.py      # one module
     python tests/mutation.py --list engine/memory/index.py
 
@@ -290,7 +290,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--list", action="store_true", help="only list the mutants")
     options = parser.parse_args(arguments)
     paths = [PACKAGE / module for module in options.modules]
-    paths = paths or [PACKAGE / "clock.py", *sorted((PACKAGE / "engine").rglob("*.py"))]
+    folders = (PACKAGE / "engine", PACKAGE / "faults")
+    paths = paths or [PACKAGE / "clock.py", *(p for f in folders for p in sorted(f.rglob("*.py")))]
     mutants = [mutant for path in paths for mutant in mutants_of(path)]
     if options.list:
         print(*mutants, sep="\n")
