@@ -43,6 +43,9 @@ class Parameters:
 
     def integer(self, name: str, *, minimum: int, maximum: int, alias: str = "") -> int:
         """Return a required parameter as a whole number; `alias` is another name for it."""
+        if name in self._values and alias in self._values:
+            message = f"{name} and {alias} are both set, and mean the same: leave out {alias}"
+            raise ApiError.parameter(message, alias)
         value = self._values.get(name, self._values.get(alias))
         if value is None:
             message = messages.REQUIRED_PARAMETER.format(name=name)

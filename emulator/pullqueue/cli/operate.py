@@ -14,7 +14,7 @@ import click
 
 from pullqueue.cli._client import Client, FailedError, Json, RefusedError, pull_queue
 from pullqueue.cli._options import Number, complete_queue, server_options, yes_option
-from pullqueue.cli._output import STDIN, confirm, content_of, show, write_bytes
+from pullqueue.cli._output import STDIN, confirm, content_of, say, show, write_bytes
 from pullqueue.config.files import replace_file
 from pullqueue.tasks import count_tasks
 
@@ -135,7 +135,7 @@ def save(*, file: Path, force: bool, client: Client) -> None:
 @click.option(
     "--shift",
     is_flag=True,
-    help="Move all times forward by the time since the snapshot; leases keep their remaining time.",
+    help="Move all times by the time between the snapshot and now; leases keep what remains.",
 )
 @server_options
 def load(*, file: Path, shift: bool, client: Client) -> None:
@@ -152,6 +152,8 @@ def load(*, file: Path, shift: bool, client: Client) -> None:
         unchanged = "" if isinstance(error, FailedError) else "; nothing was changed"
         raise type(error)(f"{file} cannot be loaded: {reason}{unchanged}") from None
     show(answer, f"{count_tasks(answer['tasks'])} loaded")
+    if answer["warning"]:
+        say(f"warning: {answer['warning']} (--shift)", err=True)
 
 
 @click.group(invoke_without_command=True)

@@ -178,7 +178,8 @@ class Actions:
             loaded = self._ask("loadSnapshot", query, request.files["file"].read())
         except PullQueueError as error:
             raise ApiError(f"The file was not loaded, nothing was changed: {error}") from None
-        return f"Loaded {count_tasks(loaded['tasks'])}."
+        warning = f" Warning: {loaded['warning']}." if loaded["warning"] else ""
+        return f"Loaded {count_tasks(loaded['tasks'])}.{warning}"
 
 
 def ask(

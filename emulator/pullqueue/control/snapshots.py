@@ -72,8 +72,17 @@ class SnapshotQuery(Model):
     """How to load a snapshot."""
 
     shift: Annotated[
-        bool, Meta(description="Move every time by what has passed since the snapshot was taken.")
+        bool,
+        Meta(description="Move all times by the time between the snapshot and now."),
     ] = False
+
+
+class LoadedSnapshot(Model):
+    """What was loaded."""
+
+    tasks: Count
+    warning: str | None
+    """Why tasks may not become available as expected."""
 
 
 @operation("GET", "/snapshot")
@@ -87,12 +96,14 @@ def save_snapshot(state: ServerState) -> Snapshot:
     )
 
 
-@operation("PUT", "/snapshot", key="tasks")
-def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> Count:
+@operation("PUT", "/snapshot")
+def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> LoadedSnapshot:
     """Replace everything the queues contain; a bad snapshot changes nothing."""
-    shift_usec = state.emulator.now_usec() - body.taken_usec if query.shift else 0
+    now_usec = state.emulator.now_usec()
+    shift_usec = now_usec - body.taken_usec if query.shift else 0
     limits = state.emulator.limits
     try:
+        warning = None if query.shift else _warning(body.taken_usec, now_usec)
         contents = {
             name: _contents(name, queue, shift_usec, limits) for name, queue in body.queues.items()
         }
@@ -101,7 +112,18 @@ def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> C
     _check_unique(contents)
     state.emulator.restore(contents)
     state.depths.clear()
-    return sum(len(each.tasks) for each in contents.values())
+    tasks = sum(len(each.tasks) for each in contents.values())
+    return LoadedSnapshot(tasks=tasks, warning=warning)
+
+
+def _warning(taken_usec: int, now_usec: int) -> str | None:
+    if taken_usec <= now_usec:
+        return None
+    taken, now = (from_usec(usec).isoformat() for usec in (taken_usec, now_usec))
+    return (
+        f"the snapshot was taken at {taken}, and the server's clock is at {now}: its tasks become "
+        "available later than they did there; shift the snapshot when loading it, or move the clock"
+    )
 
 
 def _saved_queue(contents: QueueContents) -> SavedQueue:

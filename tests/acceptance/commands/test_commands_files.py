@@ -61,7 +61,22 @@ def test_snapshots(
     saved_to_stdout = run("snapshot", "save", "-").out
     assert json.loads(saved_to_stdout)["format"] == "pullqueue-snapshot/1"
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(saved_to_stdout.encode())))
-    assert json.loads(run("snapshot", "load", "-", "--json").out) == {"tasks": 1}
+    loaded = run("snapshot", "load", "-", "--json")
+    assert json.loads(loaded.out) == {"tasks": 1, "warning": None}
+
+
+def test_a_snapshot_of_a_later_time(run: Run, tmp_path: Path) -> None:
+    """A line on standard error says so; with --shift nothing is wrong."""
+    file = tmp_path / "state.json"
+    saved = json.loads(run("snapshot", "save", "-").out)
+    file.write_text(json.dumps(saved | {"taken_usec": saved["taken_usec"] + 1}))
+
+    loaded, shifted = (run("snapshot", "load", str(file), *shift) for shift in ([], ["--shift"]))
+
+    assert loaded.out == shifted.out == "0 tasks loaded\n"
+    assert loaded.err.startswith("warning: the snapshot was taken at 2026-01-01T00:00:00.000001")
+    assert loaded.err.endswith("(--shift)\n")
+    assert shifted.err == ""
 
 
 def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:

@@ -178,13 +178,17 @@ class TestLease:
             ],
         }
 
-    @pytest.mark.parametrize("query", ["lease_secs=60", "lease_secs=5&leaseSecs=60"])
-    def test_the_spelling_of_the_guide(self, call: Call, query: str) -> None:
-        """The guide of 2012 prints lease_secs; leaseSecs counts where both are sent."""
+    def test_the_spelling_of_the_guide(self, call: Call) -> None:
+        """The guide of 2012 prints lease_secs; with both spellings nothing is leased."""
         call("POST", "pull/tasks", json={"payloadBase64": ""})
+        both = call("POST", "pull/tasks/lease?numTasks=5&lease_secs=5&leaseSecs=60")
+        (leased,) = answer(call("POST", "pull/tasks/lease?numTasks=5&lease_secs=60"))["items"]
 
-        (leased,) = answer(call("POST", f"pull/tasks/lease?numTasks=5&{query}"))["items"]
-
+        assert refusal(both) == (
+            400,
+            "invalidParameter",
+            "leaseSecs and lease_secs are both set, and mean the same: leave out lease_secs",
+        )
         assert leased["leaseTimestamp"] == str(NOW_USEC + 60_000_000)
 
     def test_nothing_to_lease(self, call: Call) -> None:

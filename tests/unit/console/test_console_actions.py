@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from io import BytesIO
+from typing import Any
 
 import pytest
 from werkzeug.test import Client, TestResponse
@@ -35,9 +37,9 @@ class Console:
         self._client: Client = Client(create_app(state.emulator, state=state))
         self._token = state.token
 
-    def send(self, path: str, **fields: str | list[str]) -> str:
+    def send(self, path: str, **fields: Any) -> str:
         """Send a form and return the page that follows."""
-        form: dict[str, str | list[str]] = {"pullqueue_token": self._token, **fields}
+        form = {"pullqueue_token": self._token, **fields}
         sent: TestResponse = self._client.post(f"/console{path}", data=form)
         return self.page(sent.headers["Location"])
 
@@ -82,6 +84,15 @@ def test_a_time_that_is_not_valid(
     """It is refused beside its field, and nothing is added."""
     assert message in console.send("/queues/pull/add", **fields)
     assert state.emulator.queue("pull").list_tasks() == []
+
+
+def test_a_snapshot_of_a_later_time(console: Console) -> None:
+    """The message after loading it says so."""
+    saved = b'{"format": "pullqueue-snapshot/1", "taken_usec": 2000000000000000, "queues": {}}'
+
+    page = console.send("/server/snapshot", file=(BytesIO(saved), "s.json"))
+
+    assert "Loaded 0 tasks. Warning: the snapshot was taken at 2033-05-18T03:33:20+00:00" in page
 
 
 @pytest.mark.parametrize("time", ["2026-01-01T06:00", "2026-01-01T01:00:00-05:00"])

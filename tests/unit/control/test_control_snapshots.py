@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from control_client import ControlClient
 
 from pullqueue import Emulator, ManualClock, QueueNameInUseError
 from pullqueue.config.model import QueueMode, QueueSettings
+from pullqueue.server.lifecycle import Server
 
 
 def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
@@ -21,7 +24,7 @@ def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
 
     loaded = control.call("PUT", "/snapshot?shift=true", saved)
 
-    assert loaded.body == {"tasks": 1}
+    assert loaded.body == {"tasks": 1, "warning": None}
     assert control.get("/queues").body["queues"][0]["leased"] == 1
     assert control.get("/queues/pull/tasks/held").body["task"]["lease_seconds_left"] == 100
     control.call("PUT", "/snapshot", saved)
@@ -136,6 +139,25 @@ def test_a_snapshot_with_one_sequence_in_two_queues(control: ControlClient) -> N
     assert "two tasks of one sequence" in reply.message
 
 
+def test_a_snapshot_of_a_later_time(control: ControlClient, emulator: Emulator) -> None:
+    """A warning says so, and shifted it is as it was."""
+    later = Emulator(emulator.config, clock=ManualClock(emulator.clock.now() + timedelta(days=1)))
+    later.queue("pull").add(name="one")
+    with Server(later) as server:
+        saved = ControlClient(server).get("/snapshot").body
+
+    loaded = control.call("PUT", "/snapshot", saved).body
+    waiting = control.get("/queues/pull/tasks/one").body["task"]["state"]
+    shifted = control.call("PUT", "/snapshot?shift=true", saved).body
+
+    assert loaded["warning"].startswith(
+        "the snapshot was taken at 2026-01-02T00:00:00+00:00, and the server's clock is at "
+        "2026-01-01T00:00:00+00:00: "
+    )
+    assert (waiting, shifted) == ("scheduled", {"tasks": 1, "warning": None})
+    assert control.get("/queues/pull/tasks/one").body["task"]["state"] == "available"
+
+
 def test_a_snapshot_shifted_out_of_time(control: ControlClient) -> None:
     """A snapshot whose times would lie past the year 9999 is refused."""
     control.post("/queues/pull/tasks", {"tasks": [{"name": "stays"}]})
@@ -174,7 +196,7 @@ def test_queues_in_snapshots(control: ControlClient, emulator: Emulator) -> None
 
     loaded = control.call("PUT", "/snapshot", saved)
 
-    assert loaded.body == {"tasks": 1}
+    assert loaded.body == {"tasks": 1, "warning": None}
     assert control.get("/queues").body == before
     assert [(one["name"], one["state"], one["created"]) for one in before["queues"]] == [
         ("pull", "paused", False),
