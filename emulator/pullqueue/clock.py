@@ -21,7 +21,8 @@ USEC_PER_SECOND = 1_000_000
 _EXAMPLE = "datetime(2026, 1, 1, tzinfo=UTC)"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_USEC = timedelta(microseconds=1)
-_FIRST_USEC = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _ONE_USEC
+FIRST_USEC = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _ONE_USEC
+"""The first time that a datetime can represent, at the beginning of the year 1."""
 LAST_USEC = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _ONE_USEC
 """The last time that a datetime can represent, at the end of the year 9999."""
 
@@ -42,7 +43,7 @@ def to_usec(value: object) -> int:
             f"{value.isoformat()} has no time zone: pass an aware one, such as {_EXAMPLE}"
         )
     usec = (value - _EPOCH) // _ONE_USEC
-    if not _FIRST_USEC <= usec <= LAST_USEC:
+    if not FIRST_USEC <= usec <= LAST_USEC:
         raise ClockError(f"{value.isoformat()} is outside the years 1 to 9999 in UTC")
     return usec
 

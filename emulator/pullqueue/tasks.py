@@ -9,9 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from pullqueue.clock import from_usec
+from pullqueue.clock import from_usec, to_usec
+from pullqueue.errors import (
+    ClockError,
+    InvalidEtaError,
+    InvalidTaskError,
+    is_expected_error,
+)
+
+__tracebackhide__ = is_expected_error
 
 
 class TaskState(Enum):
@@ -115,19 +123,60 @@ class Push(NamedTuple):
     attempts: Attempts = Attempts()
 
 
-class NewTask(NamedTuple):
+class _NewTask(NamedTuple):
+    payload: bytes
+    """The work. Of a push task: the body of the request."""
+    name: str | None
+    """Letters, digits, `_` and `-`, up to 500; generated when None."""
+    tag: str | None
+    """A group to lease by; `""` is a tag, None means untagged."""
+    eta_usec: int | None
+    """The earliest time at which it can be leased or sent; None: at once."""
+    request: HttpRequest | None
+    """How it is sent; only for push queues."""
+
+
+class NewTask(_NewTask):
     """A task to be added with `Queue.add_many`: `NewTask(payload=b"...", tag="red")`."""
 
-    payload: bytes | str = b""
-    """The work; text is stored as UTF-8. Of a push task: the body of the request."""
-    name: str | None = None
-    """Letters, digits, `_` and `-`, up to 500; generated when None."""
-    tag: str | None = None
-    """A group to lease by; `""` is a tag, None means untagged."""
-    eta: datetime | None = None
-    """The earliest time at which it can be leased or sent, aware; None: at once."""
-    request: HttpRequest | None = None
-    """How it is sent; only for push queues."""
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        payload: bytes | str = b"",
+        name: str | None = None,
+        tag: str | None = None,
+        eta: datetime | None = None,
+        request: HttpRequest | None = None,
+        *,
+        eta_usec: int | None = None,
+    ) -> Self:
+        """Text is stored as UTF-8; `eta`, an aware datetime, as `eta_usec`, which replaces it.
+
+        Raises:
+            InvalidTaskError: the payload is text that cannot be encoded in UTF-8.
+            InvalidEtaError: `eta` is not an aware datetime.
+        """
+        if isinstance(payload, str):
+            try:
+                payload = payload.encode()
+            except UnicodeEncodeError:
+                raise InvalidTaskError("payload is text that cannot be encoded in UTF-8") from None
+        if eta is not None:
+            try:
+                eta_usec = to_usec(eta)
+            except ClockError as error:
+                raise InvalidEtaError(f"eta: {error}") from None
+        return super().__new__(cls, payload, name, tag, eta_usec, request)
+
+    def __getnewargs_ex__(self) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Return the arguments by which a task is copied or unpickled."""
+        return self[:3], {"request": self.request, "eta_usec": self.eta_usec}
+
+    @property
+    def stored_bytes(self) -> int:
+        """What it counts against total_storage_limit, without a name that is to be generated."""
+        return len(self.payload) + len(self.name or "") + len((self.tag or "").encode())
 
 
 class Task(NamedTuple):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy, deepcopy
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pullqueue import Attempts, Emulator, HttpRequest, ManualClock, Task, TaskState
+from pullqueue import Attempts, Emulator, HttpRequest, ManualClock, NewTask, Task, TaskState
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.tasks import Push
 
@@ -18,6 +19,18 @@ def task() -> Task:
     """Return a task added at the start of a manual clock."""
     queue = Emulator(CONFIG, clock=ManualClock()).queue("pull")
     return queue.add(b"work" * 20, name="one", tag="red")
+
+
+def test_a_new_task_has_bytes_and_microseconds() -> None:
+    """Text becomes UTF-8, the eta microseconds; a copy is the same."""
+    usec = 1_767_225_600_000_000
+
+    new = NewTask("wörk", "one", "röt", datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert new == NewTask("wörk".encode(), "one", "röt", eta_usec=usec)
+    assert (new.payload, new.eta_usec) == ("wörk".encode(), usec)
+    assert new.stored_bytes == 5 + 3 + 4
+    assert [copy(new), deepcopy(new)] == [new, new]
 
 
 def test_times_are_aware_datetimes(task: Task) -> None:

@@ -15,10 +15,9 @@ from typing import Final, NamedTuple
 from pullqueue.api import messages
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import USEC_PER_SECOND, from_usec
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.text import shorten
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import InvalidEtaError
 from pullqueue.tasks import NewTask, Task
 
 LEASED_KIND: Final = "taskqueue#tasks"
@@ -112,19 +111,11 @@ def new_task(body: Json) -> NewTask:
     payload = text_field(body, "payloadBase64")
     if payload is None:
         raise ApiError(messages.PAYLOAD_REQUIRED, reason="required")
-    eta_usec = integer_field(body, "leaseTimestamp")
-    try:
-        eta = from_usec(eta_usec) if eta_usec else None
-    except OverflowError:
-        message = (
-            f"leaseTimestamp is {eta_usec}: use microseconds since 1970, in the years 1 to 9999"
-        )
-        raise InvalidEtaError(message) from None
     return NewTask(
         payload=decode_payload(payload),
         name=text_field(body, "id") or None,
         tag=text_field(body, "tag"),
-        eta=eta,
+        eta_usec=integer_field(body, "leaseTimestamp") or None,
     )
 
 

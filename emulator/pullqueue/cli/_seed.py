@@ -19,7 +19,7 @@ from pullqueue.config.document import Source
 from pullqueue.config.syntax import syntax_error
 from pullqueue.config.text import quoted, shorten
 from pullqueue.control.models import NewTask, Positive, given, time_of
-from pullqueue.engine.validation import validated_tasks
+from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import (
     ClockError,
     InvalidEtaError,
@@ -250,4 +250,4 @@ def _check(task: SeedTask) -> None:
     if isinstance(task.countdown, float):
         duration_usec(task.countdown)
     payload = given(task.payload_base64) or given(task.payload) or b""
-    validated_tasks([EngineTask(payload, given(task.name), given(task.tag))], _LIMITS, lambda: 0)
+    check_new_tasks([EngineTask(payload, given(task.name), given(task.tag))], _LIMITS, lambda: 0)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import (
@@ -78,13 +78,11 @@ def create_task(call: Call) -> Message:
     name = None
     if task.name:
         name = ResourceName.parse(task.name, TASK, field="task.name", parent=call.name).task
-    eta = None
-    if task.HasField("schedule_time"):
-        eta_usec = _time_usec(task, "schedule_time")
-        # A time that has passed means now, which the store decides.
-        eta = from_usec(eta_usec) if eta_usec > queue.now_usec() else None
+    eta_usec = _time_usec(task, "schedule_time") if task.HasField("schedule_time") else None
+    if eta_usec is not None and eta_usec <= queue.now_usec():
+        eta_usec = None  # a time that has passed means now, which the store decides
     message = task.pull_message
-    new = NewTask(payload=message.payload, name=name, tag=message.tag or None, eta=eta)
+    new = NewTask(message.payload, name, message.tag or None, eta_usec=eta_usec)
     try:
         return _task_message(queue.add_many([new])[0], call)
     except NameInUseError as error:

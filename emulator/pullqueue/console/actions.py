@@ -23,7 +23,7 @@ from pullqueue.control.models import EXHAUSTED, Model
 from pullqueue.control.operations import call, parse_query
 from pullqueue.control.queues import MAX_FAILED
 from pullqueue.control.state import ServerState
-from pullqueue.engine.validation import validated_tasks
+from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, WHEN
 from pullqueue.limits import DAY_SECONDS, Limits
@@ -268,7 +268,7 @@ def _task(form: Form, limits: Limits) -> tuple[Json, int]:
         except ApiError as error:
             errors[field] = str(error)
     try:
-        validated_tasks([NewTask(name=form.text("name") or None)], limits, lambda: 0)
+        check_new_tasks([NewTask(name=form.text("name") or None)], limits, lambda: 0)
     except PullQueueError as error:
         errors["name"] = str(error)
     eta = form.text("eta")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
 from heapq import nlargest, nsmallest
 from itertools import count, islice
 from typing import Annotated, Any, Literal
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import duration_usec, from_usec
+from pullqueue.clock import duration_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.control import models
 from pullqueue.control.models import (
@@ -146,8 +145,8 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks
 def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.AddedTasks:
     """Add up to 100 tasks; names in use are reported in `refused`, the other tasks are added."""
     found = state.emulator.queue(queue)
-    now = from_usec(found.now_usec())
-    tasks = [_new_task(task, now, place) for place, task in enumerate(body.tasks)]
+    now_usec = found.now_usec()
+    tasks = [_new_task(task, now_usec, place) for place, task in enumerate(body.tasks)]
     insertion = found.insert(tasks)
     refused: dict[str, Refusal] = {
         name: "exists" if issubclass(kind, TaskAlreadyExistsError) else "tombstoned"
@@ -347,22 +346,17 @@ def _contains(task: Task, text: str) -> bool:
     return text in task.payload.decode("utf-8", "replace").casefold()
 
 
-def _new_task(task: models.NewTask, now: datetime, place: int) -> NewTask:
+def _new_task(task: models.NewTask, now_usec: int, place: int) -> NewTask:
     if task.payload is not UNSET and task.payload_base64 is not UNSET:
         raise ApiError(f"task {place} has both payload and payload_base64: send one of them")
     if task.eta is not UNSET and task.countdown is not UNSET:
         raise ApiError(f"task {place} has both eta and countdown: send one of them")
     payload = given(task.payload) if task.payload_base64 is UNSET else task.payload_base64
-    return NewTask(
-        payload=payload or b"", name=given(task.name), tag=given(task.tag), eta=_eta(task, now)
-    )
-
-
-def _eta(task: models.NewTask, now: datetime) -> datetime | None:
+    eta = None if task.eta is UNSET else time_of(task.eta, "eta", InvalidEtaError)
+    eta_usec = None
     if task.countdown is not UNSET:
         try:
-            return now + timedelta(microseconds=duration_usec(task.countdown))
-        except (ClockError, OverflowError):
-            problem = f"countdown is {task.countdown:.15g}, which ends after the year 9999"
-            raise InvalidEtaError(f"{problem}: use fewer seconds") from None
-    return None if task.eta is UNSET else time_of(task.eta, "eta", InvalidEtaError)
+            eta_usec = now_usec + duration_usec(task.countdown)
+        except ClockError as error:
+            raise InvalidEtaError(f"countdown: {error}") from None
+    return NewTask(payload or b"", given(task.name), given(task.tag), eta, eta_usec=eta_usec)

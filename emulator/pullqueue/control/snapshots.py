@@ -19,7 +19,7 @@ from pullqueue.control.models import Count, Model, Signed64
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.store import QueueContents, QueueRecord
-from pullqueue.engine.validation import queue_name, validated_tasks
+from pullqueue.engine.validation import check_new_tasks, queue_name
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask, Task
@@ -149,7 +149,7 @@ def _saved_task(task: Task) -> SavedTask:
 
 def _contents(queue_name: str, saved: SavedQueue, shift_usec: int, limits: Limits) -> QueueContents:
     for name in saved.tombstones:
-        validated_tasks([NewTask(name=name)], limits, lambda: 0)
+        check_new_tasks([NewTask(name=name)], limits, lambda: 0)
     return QueueContents(
         tasks=sorted(_task(task, queue_name, shift_usec, limits) for task in saved.tasks),
         exhausted=[_task(task, queue_name, shift_usec, limits) for task in saved.exhausted],
@@ -178,11 +178,11 @@ def _record(saved: SavedRecord, name: str, shift_usec: int) -> QueueRecord:
 
 def _task(saved: SavedTask, queue_name: str, shift_usec: int, limits: Limits) -> Task:
     new = NewTask(payload=saved.payload, name=saved.name, tag=saved.tag)
-    (validated,) = validated_tasks([new], limits, lambda: 0)
+    check_new_tasks([new], limits, lambda: 0)
     fields = msgspec.structs.asdict(saved)
     for name in ("eta_usec", "enqueued_usec"):
         fields[name] = _shifted(fields[name], shift_usec)
-    return Task(**fields, queue_name=queue_name, stored_bytes=validated.size)
+    return Task(**fields, queue_name=queue_name, stored_bytes=new.stored_bytes)
 
 
 def _shifted(usec: int, shift_usec: int) -> int:

@@ -22,7 +22,6 @@ from pullqueue.engine.store import (
     QueueStatistics,
     TaskFilter,
     TaskStore,
-    ValidatedTask,
 )
 from pullqueue.engine.validation import AnyTask, is_task, name_of
 from pullqueue.errors import (
@@ -202,9 +201,10 @@ class Queue:
     @interceptable
     def insert(self, tasks: Sequence[NewTask]) -> Insertion:
         """Add like `add_many`, but return the names in use instead of raising."""
+        self.check(tasks)
         return self._store.insert(
             self.name,
-            self._validated(tasks),
+            tasks,
             created=self.created,
             retention=self._retention,
             storage_limit_bytes=self._storage_limit_bytes,
@@ -218,7 +218,8 @@ class Queue:
             DuplicateTaskNameError: a name occurs twice in the batch.
             InvalidTaskError: a task is not valid (a subclass for each argument).
         """
-        self._validated(tasks)
+        self._check_usable()
+        validation.check_new_tasks(tasks, self._limits, self._store.now_usec)
 
     def lease_tasks(self, lease_seconds: float, max_tasks: int) -> list[Task]:
         """Lease the first available tasks, in order of eta and arrival.
@@ -273,7 +274,7 @@ class Queue:
                 f'queue "{self.name}" is paused: resume it to lease its tasks',
                 queue_name=self.name,
             )
-        validation.tag_bytes(tag, self._limits)
+        validation.check_tag(tag, self._limits)
         if tag is not None and not group_by_tag:
             raise InvalidTagError(
                 f"tag {quoted(tag)} requires group_by_tag: set it, or remove the tag"
@@ -493,10 +494,6 @@ class Queue:
         return from_usec(change_usec)
 
     # -- parts -----------------------------------------------------------------------------------
-
-    def _validated(self, tasks: Sequence[NewTask]) -> list[ValidatedTask]:
-        self._check_usable()
-        return validation.validated_tasks(tasks, self._limits, self._store.now_usec)
 
     def _lease_usec(self, lease_seconds: float) -> int:
         return validation.lease_usec(lease_seconds, self._limits, self.clock.now_usec())

@@ -14,20 +14,7 @@ from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.errors import NameInUseError
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, Task, TaskState
-
-
-class ValidatedTask(NamedTuple):
-    """A new task that passed every check and has only to be stored."""
-
-    name: str | None
-    """None: one is to be generated."""
-    payload: bytes
-    tag: str | None
-    eta_usec: int | None
-    """None: the time at which it is stored."""
-    size: int
-    """Bytes of payload, tag and, where it is given, name, in UTF-8."""
+from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
 
 
 class Insertion(NamedTuple):
@@ -142,7 +129,7 @@ class TaskStore(ABC):
     def insert(
         self,
         queue_name: str,
-        new_tasks: Sequence[ValidatedTask],
+        new_tasks: Sequence[NewTask],
         *,
         created: bool,
         retention: Retention,

@@ -1,6 +1,6 @@
 """Validation of every argument of a queue's methods, before anything is changed.
 
-What has passed here is not checked again: stores get bytes, integers and microseconds.
+What has passed here is not checked again: a store takes it as it is.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeGuard
 
-from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.clock import FIRST_USEC, LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.config.text import quoted
-from pullqueue.engine.store import ValidatedTask
 from pullqueue.errors import (
-    ClockError,
     DuplicateTaskNameError,
     InvalidEtaError,
     InvalidLeaseTimeError,
@@ -69,9 +67,7 @@ def is_task(value: object) -> TypeGuard[AnyTask]:
     return isinstance(value, Task) or (hasattr(value, "payload") and hasattr(value, "name"))
 
 
-def validated_tasks(
-    tasks: Sequence[NewTask], limits: Limits, now_usec: Callable[[], int]
-) -> list[ValidatedTask]:
+def check_new_tasks(tasks: Sequence[NewTask], limits: Limits, now_usec: Callable[[], int]) -> None:
     """Check a batch of new tasks; `now_usec` is called once, and only if an eta is given.
 
     Raises:
@@ -84,17 +80,17 @@ def validated_tasks(
             f"{len(tasks)} tasks in one batch: the maximum is {limits.tasks_per_add}; split the "
             "batch"
         )
-    validated = [_validated(task, limits) for task in tasks]
-    names = [task.name for task in validated if task.name is not None]
+    for task in tasks:
+        _check_new_task(task, limits)
+    names = [task.name for task in tasks if task.name is not None]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DuplicateTaskNameError(
             f"task name {quoted(twice)} occurs twice in one batch: names are unique in a queue"
         )
-    etas_usec = [task.eta_usec for task in validated if task.eta_usec is not None]
+    etas_usec = [task.eta_usec for task in tasks if task.eta_usec is not None]
     if etas_usec:
-        _check_eta(max(etas_usec), limits, now_usec())
-    return validated
+        _check_eta_ahead(max(etas_usec), limits, now_usec())
 
 
 def queue_name(name: str) -> str:
@@ -166,47 +162,39 @@ def list_limit(count: object) -> int:
     return count
 
 
-def tag_bytes(tag: object, limits: Limits) -> int:
-    """Check a tag and return its length in UTF-8.
+def check_tag(value: object, limits: Limits) -> None:
+    """Check a tag.
 
     Raises:
         InvalidTagError: it is neither text nor None, too long, or cannot be encoded in UTF-8.
     """
-    if tag is None:
-        return 0
-    if not isinstance(tag, str):
-        raise InvalidTagError(f"tag is {quoted(tag)}: it must be text, or None for no tag")
-    if len(tag) > limits.tag_characters:
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise InvalidTagError(f"tag is {quoted(value)}: it must be text, or None for no tag")
+    if len(value) > limits.tag_characters:
         raise InvalidTagError(
-            f"tag has {len(tag)} characters ({quoted(tag, limit=20)}); the maximum is "
+            f"tag has {len(value)} characters ({quoted(value, limit=20)}); the maximum is "
             f"{limits.tag_characters}"
         )
     try:
-        return len(tag.encode())
+        value.encode()
     except UnicodeEncodeError:
-        raise InvalidTagError(f"tag is {quoted(tag)}: it cannot be encoded in UTF-8") from None
+        raise InvalidTagError(f"tag is {quoted(value)}: it cannot be encoded in UTF-8") from None
 
 
-def _validated(task: object, limits: Limits) -> ValidatedTask:
+def _check_new_task(task: object, limits: Limits) -> None:
     if not isinstance(task, NewTask):
         raise InvalidTaskError(f"{quoted(task)} is not a task to add: pass a pullqueue.NewTask")
-    given: tuple[object, ...] = task  # not what its annotations promise
-    payload, name, tag, eta, request = given
-    if request is not None:
+    if task.request is not None:
         raise InvalidTaskError("a pull task has no request: remove it, or use a push queue")
-    data = _payload(payload, limits)
-    name = _name(name, limits)
-    size = len(data) + tag_bytes(tag, limits) + len(name or "")
-    eta_usec = None if eta is None else _eta_usec(eta)
-    return ValidatedTask(name, data, task.tag, eta_usec, size)
+    _check_payload(task.payload, limits)
+    _check_name(task.name, limits)
+    check_tag(task.tag, limits)
+    _check_eta(task.eta_usec)
 
 
-def _payload(payload: object, limits: Limits) -> bytes:
-    if isinstance(payload, str):
-        try:
-            payload = payload.encode()
-        except UnicodeEncodeError:
-            raise InvalidTaskError("payload is text that cannot be encoded in UTF-8") from None
+def _check_payload(payload: object, limits: Limits) -> None:
     if not isinstance(payload, bytes):
         raise InvalidTaskError(
             f"payload is of type {type(payload).__name__}: it must be bytes or text"
@@ -216,12 +204,11 @@ def _payload(payload: object, limits: Limits) -> bytes:
             f"payload has {len(payload)} bytes; the maximum is {limits.task_bytes}: store the data "
             "elsewhere and put a reference in the task"
         )
-    return payload
 
 
-def _name(name: object, limits: Limits) -> str | None:
+def _check_name(name: object, limits: Limits) -> None:
     if name is None:
-        return None
+        return
     if not isinstance(name, str) or not _is_task_name(name):
         raise InvalidTaskNameError(
             f"task name is {quoted(name)}: use letters A-Z a-z, digits, _ and -, or no name to "
@@ -232,17 +219,18 @@ def _name(name: object, limits: Limits) -> str | None:
             f"task name has {len(name)} characters ({quoted(name, limit=20)}); the maximum is "
             f"{limits.task_name_characters}"
         )
-    return name
 
 
-def _eta_usec(eta: object) -> int:
-    try:
-        return to_usec(eta)
-    except ClockError as error:
-        raise InvalidEtaError(f"eta: {error}") from None
+def _check_eta(eta_usec: object) -> None:
+    if eta_usec is None:
+        return
+    if type(eta_usec) is not int or not FIRST_USEC <= eta_usec <= LAST_USEC:
+        raise InvalidEtaError(
+            f"eta is {quoted(eta_usec)}: use microseconds since 1970, in the years 1 to 9999"
+        )
 
 
-def _check_eta(eta_usec: int, limits: Limits, now_usec: int) -> None:
+def _check_eta_ahead(eta_usec: int, limits: Limits, now_usec: int) -> None:
     if eta_usec > now_usec + limits.eta_seconds_ahead * USEC_PER_SECOND:
         raise InvalidEtaError(
             f"eta is {from_usec(eta_usec).isoformat()}; the maximum is {limits.eta_seconds_ahead} "

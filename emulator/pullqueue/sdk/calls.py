@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pullqueue.clock import from_usec
 from pullqueue.config.text import shorten
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
@@ -95,13 +94,15 @@ def new_task(add: Any) -> NewTask:
     """Return the task of an add request.
 
     Raises:
-        InvalidTaskError: name or tag is not text, or the eta is not a valid time.
+        InvalidTaskError: name or tag is not text, or the eta is before 1970.
     """
+    if add.eta_usec < 0:
+        raise InvalidEtaError(f"eta is {add.eta_usec} microseconds: must be after 1970")
     return NewTask(
         payload=add.body,
         name=_text(add.task_name, "task name", InvalidTaskNameError) or None,
         tag=_text(add.tag, "tag", InvalidTagError) if add.HasField("tag") else None,
-        eta=_eta(add.eta_usec),
+        eta_usec=add.eta_usec,
     )
 
 
@@ -205,14 +206,3 @@ def _text(data: bytes, what: str, error: type[InvalidTaskError]) -> str:
     except UnicodeDecodeError:
         text = shorten(data.decode(errors="backslashreplace"))
         raise error(f'{what} is "{text}": use text in UTF-8') from None
-
-
-def _eta(eta_usec: int) -> Any:
-    if eta_usec < 0:
-        raise InvalidEtaError(f"eta is {eta_usec} microseconds: must be after 1970")
-    try:
-        return from_usec(eta_usec)
-    except OverflowError:
-        raise InvalidEtaError(
-            f"eta is {eta_usec} microseconds: must be before the year 10000"
-        ) from None

@@ -20,7 +20,6 @@ from pullqueue.engine.store import (
     Insertion,
     Lease,
     LeaseRequest,
-    ValidatedTask,
 )
 from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
@@ -28,7 +27,7 @@ from pullqueue.stores.postgres_pool import Address, Connection, Connections, pre
 from pullqueue.stores.rows import Row, encode_tag, task_of
 from pullqueue.stores.sql import DeadlockError, Session, SqlStore, Target, retried
 from pullqueue.stores.sql_files import statements
-from pullqueue.tasks import Task
+from pullqueue.tasks import NewTask, Task
 
 _SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
 
@@ -113,7 +112,7 @@ class PostgresStore(SqlStore[PostgresSession]):
     def insert(
         self,
         queue_name: str,
-        new_tasks: Sequence[ValidatedTask],
+        new_tasks: Sequence[NewTask],
         *,
         created: bool,
         retention: Retention,
@@ -136,7 +135,7 @@ class PostgresStore(SqlStore[PostgresSession]):
         return insertion
 
     def _store(
-        self, session: PostgresSession, target: Target, named: Sequence[ValidatedTask]
+        self, session: PostgresSession, target: Target, named: Sequence[NewTask]
     ) -> list[Task]:
         queue_name = target.queue
         rows = session.rows(
@@ -146,7 +145,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             payloads=[new.payload for new in named],
             tags=[encode_tag(new.tag) for new in named],
             etas_usec=[new.eta_usec for new in named],
-            sizes=[new.size for new in named],
+            sizes=[new.stored_bytes for new in named],
             **target._asdict(),
         )
         if not rows and not session.rows("find_queue", queue=queue_name, created=target.created):
@@ -157,7 +156,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             if new.name in stored:
                 eta_usec, sequence, name, now_usec = stored[new.name]
                 task = (eta_usec, sequence, name, queue_name, new.payload, new.tag, 0, now_usec)
-                tasks.append(Task(*task, new.size))
+                tasks.append(Task(*task, new.stored_bytes))
         return tasks
 
     @retried

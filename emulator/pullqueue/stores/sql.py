@@ -28,7 +28,6 @@ from pullqueue.engine.store import (
     QueueStatistics,
     TaskFilter,
     TaskStore,
-    ValidatedTask,
 )
 from pullqueue.errors import (
     NameInUseError,
@@ -39,7 +38,7 @@ from pullqueue.errors import (
 )
 from pullqueue.limits import KIB, Limits
 from pullqueue.stores.rows import Row, encode_tag, is_storable, operation_of, row_of, task_of
-from pullqueue.tasks import DeleteResult, Task, TaskState
+from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
 
 _HOUR_SECONDS = 3600
 _MINUTE_SECONDS = 60
@@ -170,7 +169,7 @@ class SqlStore(TaskStore, Generic[S]):
         """Return how many tasks a queue has, and their size; None: all queues together."""
 
     @abstractmethod
-    def _store(self, session: S, target: Target, named: Sequence[ValidatedTask]) -> list[Task]:
+    def _store(self, session: S, target: Target, named: Sequence[NewTask]) -> list[Task]:
         """Store tasks with names and record it; return those whose names were free.
 
         Raises:
@@ -288,7 +287,7 @@ class SqlStore(TaskStore, Generic[S]):
 
     # -- adding ----------------------------------------------------------------------------------
 
-    def _insert(self, session: S, target: Target, new_tasks: Sequence[ValidatedTask]) -> Insertion:
+    def _insert(self, session: S, target: Target, new_tasks: Sequence[NewTask]) -> Insertion:
         """Store tasks; where a generated name is in use, generate another."""
         named = self._named(new_tasks)
         added = {task.name: task for task in self._store(session, target, named)}
@@ -316,7 +315,7 @@ class SqlStore(TaskStore, Generic[S]):
         self,
         session: S,
         target: Target,
-        new_tasks: Sequence[ValidatedTask],
+        new_tasks: Sequence[NewTask],
         limit_bytes: int,
     ) -> Insertion:
         """Store tasks, if the size of all queues stays within a limit."""
@@ -324,18 +323,18 @@ class SqlStore(TaskStore, Generic[S]):
         accepted = self._named([new for new in new_tasks if new.name not in refused])
         if not accepted:
             return Insertion([], refused)
-        needed = self._totals(session, None)[1] + sum(new.size for new in accepted)
+        needed = self._totals(session, None)[1] + sum(new.stored_bytes for new in accepted)
         if needed > limit_bytes:
             raise task_errors.over_quota(len(accepted), needed, limit_bytes)
         added, more = self._insert(session, target, accepted)
         return Insertion(added, refused | more)
 
-    def _named(self, new_tasks: Sequence[ValidatedTask]) -> Sequence[ValidatedTask]:
+    def _named(self, new_tasks: Sequence[NewTask]) -> Sequence[NewTask]:
         """Generate names for the tasks that have none."""
         used = {new.name for new in new_tasks}
         if None not in used:
             return new_tasks
-        named: list[ValidatedTask] = []
+        named: list[NewTask] = []
         for new in new_tasks:
             name = new.name
             if name is None:
@@ -343,12 +342,12 @@ class SqlStore(TaskStore, Generic[S]):
                 while name in used:
                     name = self._names()
                 used.add(name)
-                new = new._replace(name=name, size=new.size + len(name))  # noqa: PLW2901
+                new = new._replace(name=name)  # noqa: PLW2901
             named.append(new)
         return named
 
     def _names_in_use(
-        self, session: S, queue_name: str, new_tasks: Iterable[ValidatedTask]
+        self, session: S, queue_name: str, new_tasks: Iterable[NewTask]
     ) -> dict[str, type[NameInUseError]]:
         """Return the names that are in use, in the order given, and the error for each."""
         names = [new.name for new in new_tasks if new.name is not None]

@@ -24,7 +24,6 @@ from pullqueue.engine.store import (
     Insertion,
     Lease,
     LeaseRequest,
-    ValidatedTask,
     fitting,
     leased_until,
 )
@@ -34,7 +33,7 @@ from pullqueue.stores.rows import Row, encode_tag, row_of, task_of
 from pullqueue.stores.sql import Session, SqlStore, Target
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
-from pullqueue.tasks import Task
+from pullqueue.tasks import NewTask, Task
 
 _SQL = statements("sqlite.sql")
 
@@ -107,7 +106,7 @@ class SqliteStore(SqlStore[SqliteSession]):
     def insert(
         self,
         queue_name: str,
-        new_tasks: Sequence[ValidatedTask],
+        new_tasks: Sequence[NewTask],
         *,
         created: bool,
         retention: Retention,
@@ -123,7 +122,7 @@ class SqliteStore(SqlStore[SqliteSession]):
         return insertion
 
     def _store(
-        self, session: SqliteSession, target: Target, named: Sequence[ValidatedTask]
+        self, session: SqliteSession, target: Target, named: Sequence[NewTask]
     ) -> list[Task]:
         queue_name, created, lifetime_usec = target
         now_usec = session.now_usec
@@ -134,10 +133,11 @@ class SqliteStore(SqlStore[SqliteSession]):
         first = row[0]
         tasks = [
             Task(
-                now_usec if eta_usec is None else eta_usec,
-                *(sequence, str(name), queue_name, payload, tag, 0, now_usec, size),
+                now_usec if new.eta_usec is None else new.eta_usec,
+                *(sequence, str(new.name), queue_name, new.payload, new.tag),
+                *(0, now_usec, new.stored_bytes),
             )
-            for sequence, (name, payload, tag, eta_usec, size) in enumerate(named, first)
+            for sequence, new in enumerate(named, first)
         ]
         rows = ((*row_of(task), ends_usec) for task in tasks)
         if session.change_many("insert_task", rows) < len(tasks):

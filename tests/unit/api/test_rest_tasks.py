@@ -115,7 +115,10 @@ class TestInsert:
             *(
                 (
                     {"payloadBase64": "", "leaseTimestamp": us},
-                    f"leaseTimestamp is {us}: use microseconds since 1970, in the years 1 to 9999",
+                    (
+                        f"leaseTimestamp: eta is {us}: use microseconds since 1970, in the years "
+                        "1 to 9999"
+                    ),
                 )
                 for us in (2**63 - 1, -(2**63))
             ),

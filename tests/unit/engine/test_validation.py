@@ -24,7 +24,6 @@ from pullqueue import (
 )
 from pullqueue.clock import to_usec
 from pullqueue.engine import validation
-from pullqueue.engine.store import ValidatedTask
 
 LIMITS = Limits()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,25 +31,20 @@ SURROGATE = "\ud800"
 PAST_ALL_YEARS = datetime.max.replace(tzinfo=timezone(-timedelta(hours=12)))
 
 
-def validated(**fields: Any) -> ValidatedTask:
-    """Validate one task."""
-    return validation.validated_tasks([NewTask(**fields)], LIMITS, lambda: to_usec(NOW))[0]
-
-
-def test_a_validated_task_has_what_was_given() -> None:
-    """Text becomes UTF-8, the eta microseconds, and the size counts payload, tag and name."""
-    made = validated(payload="wörk", name="one", tag="röt", eta=NOW)
-
-    assert made == ("one", "wörk".encode(), "röt", to_usec(NOW), 5 + 4 + 3)
+def checked(**fields: Any) -> NewTask:
+    """Make a task, check it and return it."""
+    new = NewTask(**fields)
+    validation.check_new_tasks([new], LIMITS, lambda: to_usec(NOW))
+    return new
 
 
 def test_the_largest_of_everything_is_accepted() -> None:
-    """Each limit is itself permitted."""
+    """Each limit is itself permitted, and text is counted in UTF-8."""
     eta = NOW + timedelta(days=30)
 
-    made = validated(payload=b"x" * 2**20, name="n" * 500, tag="ü" * 500, eta=eta)
+    new = checked(payload=b"x" * 2**20, name="n" * 500, tag="ü" * 500, eta=eta)
 
-    assert made[-1] == 2**20 + 500 + 1000
+    assert new.stored_bytes == 2**20 + 500 + 1000
 
 
 @pytest.mark.parametrize(
@@ -75,6 +69,9 @@ def test_the_largest_of_everything_is_accepted() -> None:
         ({"eta": NOW.replace(tzinfo=None)}, InvalidEtaError, "eta: .* has no time zone"),
         ({"eta": 5}, InvalidEtaError, "eta: 5 is not a datetime"),
         ({"eta": PAST_ALL_YEARS}, InvalidEtaError, "eta: .* outside the years 1 to 9999"),
+        ({"eta_usec": 2**62}, InvalidEtaError, f"^eta is {2**62}: use microseconds since"),
+        ({"eta_usec": -(2**62)}, InvalidEtaError, "in the years 1 to 9999"),
+        ({"eta_usec": "5"}, InvalidEtaError, 'eta is "5": use microseconds since 1970'),
         (
             {"eta": NOW + timedelta(days=30, microseconds=1)},
             InvalidEtaError,
@@ -90,7 +87,7 @@ def test_a_task_that_cannot_be_added(
 ) -> None:
     """Each fault has its error, which quotes the value and says what is permitted."""
     with pytest.raises(error, match=message):
-        validated(**fields)
+        checked(**fields)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 501])
@@ -100,7 +97,7 @@ def test_a_name_among_good_ones(name: str) -> None:
     tasks = [NewTask(name=each) for each in names]
 
     with pytest.raises(InvalidTaskNameError, match=f"task name .*{name[:17]}"):
-        validation.validated_tasks(tasks, LIMITS, lambda: 0)
+        validation.check_new_tasks(tasks, LIMITS, lambda: 0)
 
 
 def test_only_new_tasks_can_be_added() -> None:
@@ -108,14 +105,14 @@ def test_only_new_tasks_can_be_added() -> None:
     with pytest.raises(
         InvalidTaskError, match=r'"work" is not a task to add: pass a pullqueue\.New'
     ):
-        validation.validated_tasks(["work"], LIMITS, lambda: 0)  # type: ignore[list-item]
+        validation.check_new_tasks(["work"], LIMITS, lambda: 0)  # type: ignore[list-item]
 
 
 def test_a_batch_is_bounded() -> None:
     """100 tasks are a batch, 101 are too many."""
-    assert len(validation.validated_tasks([NewTask()] * 100, LIMITS, lambda: 0)) == 100
+    validation.check_new_tasks([NewTask()] * 100, LIMITS, lambda: 0)
     with pytest.raises(TooManyTasksError, match="101 tasks in one batch: the maximum is 100"):
-        validation.validated_tasks([NewTask()] * 101, LIMITS, lambda: 0)
+        validation.check_new_tasks([NewTask()] * 101, LIMITS, lambda: 0)
 
 
 def test_a_name_stands_once_in_a_batch() -> None:
@@ -123,7 +120,7 @@ def test_a_name_stands_once_in_a_batch() -> None:
     tasks = [NewTask(name="a"), NewTask(), NewTask(name="b"), NewTask(name="b")]
 
     with pytest.raises(DuplicateTaskNameError, match='"b" occurs twice in one batch'):
-        validation.validated_tasks(tasks, LIMITS, lambda: 0)
+        validation.check_new_tasks(tasks, LIMITS, lambda: 0)
 
 
 @pytest.mark.parametrize(("etas", "asked"), [(0, 0), (1, 1), (3, 1)])
@@ -135,7 +132,7 @@ def test_the_time_is_asked_for_once(etas: int, asked: int) -> None:
         asks.append(1)
         return to_usec(NOW)
 
-    validation.validated_tasks([NewTask(), *[NewTask(eta=NOW)] * etas], LIMITS, now_usec)
+    validation.check_new_tasks([NewTask(), *[NewTask(eta=NOW)] * etas], LIMITS, now_usec)
 
     assert len(asks) == asked
 
@@ -181,10 +178,10 @@ def test_a_number_of_tasks() -> None:
 
 
 def test_the_longest_tag_to_lease_by() -> None:
-    """A tag has up to 500 characters, counted in UTF-8 where it counts in bytes."""
-    assert validation.tag_bytes("ä" * 500, LIMITS) == 1000
+    """A tag has up to 500 characters, however many bytes these are."""
+    validation.check_tag("ä" * 500, LIMITS)
     with pytest.raises(InvalidTagError, match="tag has 501 characters"):
-        validation.tag_bytes("x" * 501, LIMITS)
+        validation.check_tag("x" * 501, LIMITS)
 
 
 @pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", None, True])

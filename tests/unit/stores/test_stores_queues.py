@@ -30,7 +30,7 @@ from pullqueue import (
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, RetryParameters
 from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import Insertion, ValidatedTask
+from pullqueue.engine.store import Insertion
 from pullqueue.stores import open_store
 from pullqueue.stores.postgres_pool import connect, parsed
 
@@ -337,7 +337,7 @@ class TestDeletedQueue:
         """Whether it was made at run time or is one of queue.yaml; a store needs no other check."""
         store = open_store(url)(clock=clock, limits=LIMITS, names=lambda: "generated")
         store.clear()
-        new = ValidatedTask(name=None, payload=b"", tag=None, eta_usec=None, size=0)
+        new = NewTask()
 
         def insert(*, created: bool) -> Insertion:
             return store.insert(

@@ -16,10 +16,10 @@ from pullqueue.engine.memory.name_index import NameIndex
 from pullqueue.engine.memory.rates import LeaseCounter, RateLimiter
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
-from pullqueue.engine.store import QueueContents, QueueStatistics, ValidatedTask
+from pullqueue.engine.store import QueueContents, QueueStatistics
 from pullqueue.errors import NameInUseError, TaskAlreadyExistsError, TombstonedTaskError
 from pullqueue.limits import Limits
-from pullqueue.tasks import Task, TaskState
+from pullqueue.tasks import NewTask, Task, TaskState
 
 
 class MemoryQueue:
@@ -64,14 +64,14 @@ class MemoryQueue:
         return task
 
     def prepare(
-        self, new_tasks: Iterable[ValidatedTask], source: NameSource, first: int, now_usec: int
+        self, new_tasks: Iterable[NewTask], source: NameSource, first: int, now_usec: int
     ) -> tuple[list[Task], dict[str, type[NameInUseError]]]:
         """Make tasks, numbered from `first` on, and store nothing.
 
         Tasks whose names are in use are left out; their names are the second result.
         """
         refused: dict[str, type[NameInUseError]] = {}
-        accepted: list[ValidatedTask] = []
+        accepted: list[NewTask] = []
         for new in new_tasks:
             entry = None if new.name is None else self.names.get(new.name)
             if entry is None or new.name is None:
@@ -83,7 +83,7 @@ class MemoryQueue:
         tasks: list[Task] = []
         for sequence, new in enumerate(accepted, first):
             name = new.name or self._generated(source, used)
-            size = new.size if new.name else new.size + len(name)
+            size = new.stored_bytes if new.name else new.stored_bytes + len(name)
             eta_usec = now_usec if new.eta_usec is None else new.eta_usec
             tasks.append(
                 Task(eta_usec, sequence, name, self.name, new.payload, new.tag, 0, now_usec, size)

@@ -23,13 +23,12 @@ from pullqueue.engine.store import (
     QueueStatistics,
     TaskFilter,
     TaskStore,
-    ValidatedTask,
     fitting,
     leased_until,
 )
 from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, Task
+from pullqueue.tasks import DeleteResult, NewTask, Task
 
 __tracebackhide__ = is_expected_error
 
@@ -54,7 +53,7 @@ class MemoryStore(TaskStore):
     def insert(
         self,
         queue_name: str,
-        new_tasks: Sequence[ValidatedTask],
+        new_tasks: Sequence[NewTask],
         *,
         created: bool,
         retention: Retention,
