@@ -9,7 +9,7 @@ from flask import Request, g
 
 from pullqueue.api import messages
 from pullqueue.api.errors import ApiError
-from pullqueue.api.parameters import Parameters
+from pullqueue.api.requests import Parameters
 from pullqueue.api.tokens import SCOPES, Token, Tokens
 from pullqueue.engine.queue import Queue
 

@@ -14,11 +14,10 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.datastructures import Headers
 from werkzeug.test import run_wsgi_app
 
-from pullqueue.api import bodies
 from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import BAD_BATCH, NOT_FOUND
-from pullqueue.api.served import KEY
+from pullqueue.api.requests import SERVED_KEY, read_body
 from pullqueue.config.text import shorten
 from pullqueue.limits import KIB, MIB
 
@@ -47,7 +46,7 @@ def call_batch() -> Response:
     boundary = f"batch_{secrets.token_hex(16)}"
     answers: list[bytes] = []
     size = 0
-    for part in _parts(bodies.read(request)):
+    for part in _parts(read_body()):
         answers.append(_answer(part, boundary, fits=size < MAX_RESPONSE_BYTES))
         size += len(answers[-1])
     return Response(
@@ -131,7 +130,7 @@ def _environ(verb: str, target: str, headers: dict[str, str], body: bytes) -> WS
     kept = {
         name: value
         for name, value in request.environ.items()
-        if name.startswith(("wsgi.", "SERVER_", "REMOTE_")) or name in ("HTTP_HOST", KEY)
+        if name.startswith(("wsgi.", "SERVER_", "REMOTE_")) or name in ("HTTP_HOST", SERVED_KEY)
     }
     named = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
     return {

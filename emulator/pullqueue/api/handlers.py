@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from flask import Request
-
-from pullqueue.api import bodies, messages, resources
+from pullqueue.api import messages, resources
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
-from pullqueue.api.parameters import Parameters
+from pullqueue.api.requests import Parameters, as_json
 from pullqueue.api.resources import Project
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
@@ -35,13 +33,12 @@ class RequestContext(NamedTuple):
     task_name: str
     """Empty where the path names no task."""
     parameters: Parameters
-    request: Request
     data: bytes
     """The body."""
 
     def body(self) -> Json:
         """Return the JSON object in the body."""
-        return bodies.as_json(self.request, self.data)
+        return as_json(self.data)
 
     def new_lease_seconds(self) -> int:
         """Return the length of the lease that update and patch ask for."""

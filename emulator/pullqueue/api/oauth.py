@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from pullqueue.api import bodies
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
-from pullqueue.api.parameters import Parameters
-from pullqueue.api.served import served
+from pullqueue.api.requests import Parameters, as_json, read_body, served
 from pullqueue.api.tokens import GrantError, Tokens
 from pullqueue.clock import USEC_PER_SECOND
 
@@ -56,10 +54,10 @@ def refuse(error: GrantError) -> Response:
 
 def _parameters() -> Parameters:
     """Return the parameters of the query and of a body that is a form or JSON."""
-    body = bodies.read(request)
+    body = read_body()
     if request.mimetype != "application/json":
         return Parameters(request.query_string, body)
-    return Parameters.of_json(bodies.as_json(request, body))
+    return Parameters.of_json(as_json(body))
 
 
 def _response(answer: Json, status: int = 200) -> Response:

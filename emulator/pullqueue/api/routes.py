@@ -7,12 +7,11 @@ from typing import Final, NamedTuple
 
 from flask import Blueprint, Response, g, request
 
-from pullqueue.api import bodies, encoding, fields, handlers
+from pullqueue.api import encoding, fields, handlers
 from pullqueue.api.auth import Authorizer, Right
 from pullqueue.api.handlers import RequestContext, Result
-from pullqueue.api.parameters import Parameters
+from pullqueue.api.requests import Parameters, as_form, read_body, served
 from pullqueue.api.resources import Project
-from pullqueue.api.served import served
 from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
@@ -83,8 +82,8 @@ def _view(version: str, route: Route) -> Callable[..., Response]:
     def view(project: str, taskqueue: str, task: str = "") -> Response:
         emulator, authorizer = served(Emulator), served(Authorizer)
         g.logged = {"method": route.method_id, "queue": taskqueue}
-        body = bodies.read(request)
-        parameters = Parameters(request.query_string, bodies.as_form(request, body))
+        body = read_body()
+        parameters = Parameters(request.query_string, as_form(body))
         parameters.check_format()
         indented = parameters.boolean("prettyPrint", default=True)
         selector = parameters.text("fields")
@@ -97,7 +96,6 @@ def _view(version: str, route: Route) -> Callable[..., Response]:
             queue=_queue(emulator, taskqueue),
             task_name=task,
             parameters=parameters,
-            request=request,
             data=body,
         )
         authorizer.check(token, context.queue, route.right)
@@ -111,7 +109,8 @@ def _response(result: Result, mask: fields.FieldMask, *, indented: bool) -> Resp
         response = Response(status=204, headers=result.headers)
         del response.headers["Content-Type"]
         return response
-    body = encoding.encode(fields.apply_mask(result.body, mask), indented=indented)
+    resource = fields.apply_mask(result.body, mask) if mask else result.body
+    body = encoding.encode(resource, indented=indented)
     response = Response(body, headers=result.headers, content_type=encoding.JSON_TYPE)
     if _accepts_gzip():
         g.response_body = body

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from flask import Blueprint, Response, g, request
 
-from pullqueue.api import bodies, fields
+from pullqueue.api import fields
 from pullqueue.api.auth import bearer_text
 from pullqueue.api.discovery import Api, document_in
 from pullqueue.api.encoding import JSON_TYPE, encode
 from pullqueue.api.errors import ApiError
-from pullqueue.api.served import served
+from pullqueue.api.requests import as_json, read_body, served
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
 from pullqueue.cloudtasks.methods import (
     METHODS,
@@ -153,16 +153,16 @@ def _message(method: Method, name: str) -> Message:
 
 def _uploaded() -> bytes:
     """Return the queue.yaml of an upload: the body is the file, or a JSON object that has it."""
-    data = bodies.read(request)
+    data = read_body()
     with suppress(ValueError, RecursionError):
         return msgspec.json.decode(data, type=_HttpBody).data
     return data
 
 
 def _body() -> dict[str, Any]:
-    data = bodies.read(request)
+    data = read_body()
     try:
-        return bodies.as_json(request, data) if data.strip() else {}
+        return as_json(data) if data.strip() else {}
     except ApiError as error:
         raise invalid(f"{error.explanation}; send a JSON object") from None
 

@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, redirect
 from werkzeug.wrappers import Response as WerkzeugResponse
 
-from pullqueue.api.served import served
+from pullqueue.api.requests import served
 from pullqueue.console.actions import Actions
 from pullqueue.console.formatting import FILTERS
 from pullqueue.console.forms import Notice, Notices, carry_out

@@ -17,9 +17,9 @@ from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
-from pullqueue.api.bodies import not_json
 from pullqueue.api.encoding import JSON_TYPE, Json
 from pullqueue.api.errors import ApiError
+from pullqueue.api.requests import not_json
 from pullqueue.config.text import quoted
 from pullqueue.control.models import Model
 from pullqueue.control.state import ServerState

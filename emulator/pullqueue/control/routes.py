@@ -7,10 +7,9 @@ from typing import Final
 
 from flask import Blueprint, Response, request
 
-from pullqueue.api import bodies
 from pullqueue.api.encoding import JSON_TYPE, encode
 from pullqueue.api.errors import ApiError
-from pullqueue.api.served import served
+from pullqueue.api.requests import read_body, served
 from pullqueue.control import PREFIX, history, metrics, openapi, queues, service, snapshots
 from pullqueue.control.operations import OPERATIONS, Operation, call
 from pullqueue.control.state import ServerState
@@ -42,7 +41,7 @@ def _view(operation: Operation) -> Callable[..., Response]:
     def view(**path: str) -> Response:
         if operation.body is snapshots.Snapshot:
             request.max_content_length = SNAPSHOT_BYTES
-        body = bodies.read(request)
+        body = read_body()
         query = request.args.to_dict()
         result = call(served(ServerState), operation.id, path=path, query=query, body=body)
         return _response(result, operation.content_type)

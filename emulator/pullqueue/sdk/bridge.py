@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Blueprint, Response, g, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from pullqueue.api.served import served
+from pullqueue.api.requests import served
 from pullqueue.engine.emulator import Emulator
 from pullqueue.limits import MIB
 from pullqueue.sdk import SdkMissingError

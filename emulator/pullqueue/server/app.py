@@ -13,7 +13,7 @@ from pullqueue.api import batch, discovery, oauth, routes
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import register_error_handlers
-from pullqueue.api.served import KEY, served
+from pullqueue.api.requests import SERVED_KEY, served
 from pullqueue.api.tokens import Tokens
 from pullqueue.cloudtasks import rest as cloudtasks
 from pullqueue.cloudtasks.rest import CloudTasks
@@ -63,7 +63,7 @@ def create_app(
     app = flask_app()
 
     def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        environ[KEY] = objects
+        environ[SERVED_KEY] = objects
         return app(environ, start_response)
 
     return serve
