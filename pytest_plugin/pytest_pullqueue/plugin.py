@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pullqueue import Emulator
     from pullqueue.sdk.stub import PullQueueStub
-    from pullqueue.server.lifecycle import Server
     from pullqueue.testing import Faults, FixtureClock, LiveServer
     from pullqueue.testing.emulation import ConfigSource
     from pytest_pullqueue.intercepting import InterceptedRequests
@@ -170,29 +169,23 @@ def pullqueue_sdk(
 
 
 @pytest.fixture(scope="session")
-def _pullqueue_session_server() -> Iterator[Server]:
-    from pullqueue import Emulator  # noqa: PLC0415
-    from pullqueue.config.model import QueueConfig  # noqa: PLC0415
-    from pullqueue.server.lifecycle import Server  # noqa: PLC0415
-
-    with Server(Emulator(QueueConfig())) as server:
-        yield server
+def _pullqueue_server_loaded() -> None:
+    import pullqueue.server.lifecycle  # noqa: F401, PLC0415
 
 
 @pytest.fixture
 def pullqueue_server(
-    _pullqueue_session_server: Server, _pullqueue_settings: Settings, pullqueue_emulator: Emulator
+    _pullqueue_server_loaded: None, _pullqueue_settings: Settings, pullqueue_emulator: Emulator
 ) -> Iterator[LiveServer]:
     """A live server of the REST API, in threads of this process, that serves the test's emulator.
 
-    It listens on a free port of this machine from the first test that uses it to the end of the
-    session. An error inside the server fails the test.
+    It listens on a free port of this machine until the end of the test, so that a client that
+    outlives the test does not reach the next one. An error inside the server fails the test.
     """
-    from pullqueue.testing.live_server import LiveServer, errors_raised  # noqa: PLC0415
+    from pullqueue.testing.live_server import live_server  # noqa: PLC0415
 
-    _pullqueue_session_server.switch_to(pullqueue_emulator, acl=_pullqueue_settings.acl)
-    with errors_raised():
-        yield LiveServer(_pullqueue_session_server)
+    with live_server(pullqueue_emulator, acl=_pullqueue_settings.acl) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

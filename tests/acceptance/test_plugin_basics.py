@@ -293,14 +293,57 @@ def test_failure_shows_the_queues(run: Run) -> None:
             "the time is 2026-01-01T00:00:00+00:00",
             'queue "pull-queue": 1 available, 1 leased',
             "  available \"two\" payload b''",
-            '  leased    "one" tag "parse" leased once until 2026-01-01T00:01:00+00:00 *work\'',
+            '  leased    "one" *leased once until 2026-01-01T00:01:00+00:00 * by Python*',
             "  events:",
             '    2026-01-01T00:00:00+00:00 "one" added',
             '    2026-01-01T00:00:00+00:00 "two" added',
-            '    2026-01-01T00:00:00+00:00 "one" leased until 2026-01-01T00:01:00+00:00',
+            '*"one" leased until 2026-01-01T00:01:00+00:00, by Python in thread MainThread',
         ]
     )
     result.stdout.no_fnmatch_line("*elsewhere*")
+
+
+def test_failure_shows_who_leased(run: Run) -> None:
+    """Each lease of the report names its client, and its thread where that is known."""
+    result = run("""
+        import threading
+        import requests
+        from google.appengine.api import taskqueue
+
+        ROOT = "https://www.googleapis.com"
+        PATH = "/taskqueue/v1beta2/projects/p/taskqueues/pull-queue/tasks/lease"
+        QUERY = {"leaseSecs": 60, "numTasks": 1}
+
+        def lease(root):
+            session = requests.Session()
+            session.headers["User-Agent"] = "my-worker/7"
+            session.post(root + PATH, params=QUERY)
+
+        def test_fails(pullqueue_emulator, pullqueue_sdk, pullqueue_server, pullqueue_responses):
+            queue = pullqueue_emulator.queue("pull-queue")
+            for name in ("sdk", "mocked", "live"):
+                queue.add(name=name)
+            poller = threading.Thread(
+                target=lambda: taskqueue.Queue("pull-queue").lease_tasks(60, 1), name="poller"
+            )
+            poller.start()
+            poller.join()
+            lease(ROOT)
+            lease(pullqueue_server.url)
+            assert 0
+    """)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            '  leased    "sdk" *, by SDK in thread poller',
+            '  leased    "mocked" *, by my-worker/7 in thread MainThread',
+            '  leased    "live" *, by my-worker/7 from port *',
+            '*"sdk" leased until *, by SDK in thread poller',
+            '*"mocked" leased until *, by my-worker/7 in thread MainThread',
+            '*"live" leased until *, by my-worker/7 from port *',
+        ]
+    )
 
 
 def test_failure_shows_the_faults(run: Run) -> None:

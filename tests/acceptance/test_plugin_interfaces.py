@@ -105,19 +105,16 @@ def test_sdk_is_missing(pytester: pytest.Pytester) -> None:
 
 
 def test_server(run: Run) -> None:
-    """The server answers from the test's emulator, at one address, and begins empty."""
+    """The server answers from the test's emulator, and begins empty."""
     result = run("""
         import pytest
         import requests
 
         QUEUE = "/taskqueue/v1beta2/projects/s~app/taskqueues/pull-queue"
-        addresses = set()
         session = requests.Session()
 
         @pytest.mark.parametrize("n", [1, 2])
         def test_flow(pullqueue_server, pullqueue_clock, pullqueue_emulator, n):
-            addresses.add(pullqueue_server.url)
-            assert len(addresses) == 1
             queue = pullqueue_emulator.queue("pull-queue")
             queue.add("work")
             url = pullqueue_server.url + QUEUE
@@ -164,6 +161,66 @@ def test_server(run: Run) -> None:
     """)
 
     result.assert_outcomes(passed=5)
+
+
+def test_a_thread_that_outlives_its_test(run: Run) -> None:
+    """It cannot lease the tasks of the tests that follow, over HTTP or gRPC."""
+    result = run("""
+        import threading
+        import grpc
+        import pytest
+        import requests
+        from google.cloud import tasks_v2beta2
+        from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
+        from pullqueue.testing import assert_available
+
+        PATH = "/taskqueue/v1beta2/projects/p/taskqueues/pull-queue/tasks/lease"
+        QUERY = {"leaseSecs": 60, "numTasks": 1}
+        added, polled = threading.Event(), []
+
+        def rest(server):
+            session, url = requests.Session(), server.url
+            return lambda: session.post(url + PATH, params=QUERY, timeout=30).raise_for_status()
+
+        def cloud_tasks(server):
+            channel = grpc.insecure_channel(server.grpc_address)
+            transport = transports.CloudTasksGrpcTransport(channel=channel)
+            client = tasks_v2beta2.CloudTasksClient(transport=transport)
+            parent = "projects/p/locations/us-central1/queues/pull-queue"
+            return lambda: client.lease_tasks(parent=parent, lease_duration={"seconds": 60})
+
+        def start(lease):
+            def poll():
+                lease()
+                polled.append("first")
+                added.wait()
+                with pytest.raises(Exception) as caught:
+                    lease()
+                polled.append(type(caught.value).__name__)
+
+            poller = threading.Thread(target=poll)
+            poller.start()
+            return poller
+
+        pollers = []
+
+        def test_first(pullqueue_server):
+            pollers.extend(start(lease(pullqueue_server)) for lease in (rest, cloud_tasks))
+            while len(polled) < 2:
+                pass
+
+        def test_second(pullqueue_emulator, pullqueue_server):
+            pullqueue_server.grpc_address
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add()
+            added.set()
+            for poller in pollers:
+                poller.join()
+            assert sorted(polled[2:]) == ["ConnectionError", "ServiceUnavailable"]
+            assert_available(queue, 1)
+    """)
+
+    result.assert_outcomes(passed=2)
 
 
 def test_an_app_in_a_process_of_its_own(run: Run) -> None:

@@ -38,8 +38,8 @@ _DETAILS_BYTES: Final = 4096
 class GrpcServer:
     """Serves Cloud Tasks over gRPC, without encryption, in threads of its own."""
 
-    def __init__(self, service: Callable[[], Service], *, host: str, port: int) -> None:
-        """Listen; `service` is asked for at each call, and a port of 0 takes a free one.
+    def __init__(self, service: Service, *, host: str, port: int) -> None:
+        """Listen; a port of 0 takes a free one.
 
         Raises:
             ServerAddressError: the port is in use, or the address not one of this machine.
@@ -55,7 +55,7 @@ class GrpcServer:
             handlers=handlers,
             options=[
                 ("grpc.max_send_message_length", -1),
-                ("grpc.max_receive_message_length", service().request_bytes),
+                ("grpc.max_receive_message_length", service.request_bytes),
                 ("grpc.so_reuseport", 0),
             ],
         )
@@ -75,33 +75,33 @@ class GrpcServer:
         self._workers.shutdown()
 
 
-def _handler(service: Callable[[], Service], method: Method) -> Callable[[bytes, Any], bytes]:
+def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
     # Messages are parsed here, since grpc answers a malformed one with an INTERNAL error.
     request_class = message_class(method.request)
 
     def handle(data: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc has no types
         started = perf_counter()
-        called = service()
         refused = caller = None
         message, response = request_class(), empty_pb2.Empty()
         try:
             metadata = dict(context.invocation_metadata())
-            caller = called.authenticate(bearer_text(str(metadata.get("authorization", ""))))
+            caller = service.authenticate(bearer_text(str(metadata.get("authorization", ""))))
             try:
                 message.ParseFromString(data)
             except DecodeError:
                 raise invalid(f"the request is not a valid {method.request}") from None
             remaining = context.time_remaining()
             seconds = _LONGEST_SECONDS if remaining is None else min(remaining, _LONGEST_SECONDS)
-            client = Caller(context.peer().rpartition(":")[2])
+            agent = str(metadata.get("user-agent", "a client over gRPC"))
+            client = Caller(agent, context.peer().rpartition(":")[2])
             with call_deadline(int(seconds * USEC_PER_SECOND)), called_by(client):
-                response = called.call(method, message, caller=caller)
+                response = service.call(method, message, caller=caller)
         except StatusError as error:
             refused = error
         except ConnectionCut as cut:
             context.abort(grpc.StatusCode.UNAVAILABLE, str(cut))
         encoded: bytes = response.SerializeToString()
-        called.requests.record(
+        service.requests.record(
             interface="gRPC",
             method=method.method_id,
             queue=f"{method.resource_of(message)}/////".split("/")[5],

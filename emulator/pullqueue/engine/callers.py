@@ -1,4 +1,4 @@
-"""The clients of a server, as the code that intercepts their calls sees them."""
+"""Who makes a call, as the code that intercepts it sees them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 
 class Caller(NamedTuple):
-    """The client of a server that makes the current call."""
+    """Who makes the current call."""
 
-    port: str
-    """The client's port, which identifies its connection."""
+    client: str
+    """What the client calls itself (User-Agent), or its interface."""
+    port: str | None = None
+    """The port of a client of a server, which identifies its connection; None if this thread calls,
+    through an interface that needs no server.
+    """
 
 
 class ConnectionCut(BaseException):
@@ -27,7 +31,7 @@ _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 @contextmanager
 def called_by(caller: Caller) -> Iterator[None]:
-    """Make the calls in the block those of a client of a server."""
+    """Make the calls in the block those of a client."""
     token = _caller.set(caller)
     try:
         yield
@@ -36,5 +40,5 @@ def called_by(caller: Caller) -> Iterator[None]:
 
 
 def current_caller() -> Caller | None:
-    """Return the client whose call this thread carries out; None if the thread itself calls."""
+    """Return who makes the current call; None if this thread does, in Python."""
     return _caller.get()

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.engine.callers import Caller, called_by, current_caller
 from pullqueue.engine.interceptors import call_deadline
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import DeadlineExceededError, OverQuotaError, PullQueueError
@@ -26,7 +27,8 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
     def _MakeCallImpl(self) -> None:
         self._state = apiproxy_rpc.RPC.RUNNING
         started = perf_counter()
-        with call_deadline(round((self.deadline or DEADLINE_SECONDS) * USEC_PER_SECOND)):
+        usec = round((self.deadline or DEADLINE_SECONDS) * USEC_PER_SECOND)
+        with call_deadline(usec), called_by(current_caller() or Caller("SDK")):
             self._CaptureTrace(self._SendRequest)
         if logs := self.stub.call_logs:
             call = logged_call(self.call, self.request, self.response, self.exception)

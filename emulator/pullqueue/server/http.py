@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES: Final = 512 * MIB
 """Body of any request; each route has a limit of its own, up to this."""
 
-_THREADS = 16
-"""Requests that are answered at the same time. Reading and sending happen in one more thread, so
-clients that send or read slowly do not occupy these."""
+THREADS: Final = 16
+"""Requests that a server answers at the same time."""
 _MAX_CONNECTIONS = 4096
 _RECEIVED_BYTES = 64 * KIB
 """Read from a socket at once: large bodies need few turns of the loop."""
@@ -42,16 +41,20 @@ _LOG_SECONDS = 60.0
 class HttpServer:
     """Serves a WSGI application on one address, in threads of its own."""
 
-    def __init__(self, app: WSGIApplication, *, host: str, port: int) -> None:
+    def __init__(
+        self, app: WSGIApplication, *, host: str, port: int, threads: int = THREADS
+    ) -> None:
         """Bind the address; nothing is answered before `start`.
+
+        `threads` answer requests. Reading and sending happen in one more thread, so clients that
+        send or read slowly do not occupy these.
 
         Raises:
             ServerAddressError: the address is in use, or is not one of this machine.
         """
         logging.getLogger("waitress").addFilter(_sparse_log)
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        self.app = app
-        """The application; replace it while the server runs to answer from another one."""
+        self._app = app
         listener = _listener(host, port)
         self.address: tuple[str, int] = listener.getsockname()[:2]
         self._channels: dict[int, Any] = {}
@@ -61,7 +64,7 @@ class HttpServer:
             self._channels,
             sockets=[listener],
             ident="pullqueue",
-            threads=_THREADS,
+            threads=threads,
             connection_limit=_connection_limit(),
             channel_timeout=_FOREVER_SECONDS,
             recv_bytes=_RECEIVED_BYTES,
@@ -86,8 +89,9 @@ class HttpServer:
 
     def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
-            with called_by(Caller(environ["REMOTE_PORT"])):
-                return self.app(environ, start_response)
+            agent = environ.get("HTTP_USER_AGENT", "a client over HTTP")
+            with called_by(Caller(agent, environ["REMOTE_PORT"])):
+                return self._app(environ, start_response)
         except ConnectionCut:
             raise ClientDisconnected from None
 

@@ -14,13 +14,10 @@ from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
 from pullqueue.server.app import create_app
-from pullqueue.server.http import HttpServer
+from pullqueue.server.http import THREADS, HttpServer
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
-
     from pullqueue.cloudtasks.grpc_server import GrpcServer
-    from pullqueue.cloudtasks.service import Service
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised, not bound
 
@@ -46,6 +43,7 @@ class Server:
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] = (),
         api_upstream: str | None = None,
+        threads: int = THREADS,
     ) -> None:
         """Make a server that does not listen yet.
 
@@ -54,12 +52,25 @@ class Server:
         `config_file` can be reloaded while the server runs. Requests are answered whose Host
         header has an address, localhost, this machine's name or one of `host_names`.
         See `create_app` for `api_upstream`. With a `grpc_port` (0: a free one) Cloud Tasks is
-        served over gRPC as well.
+        served over gRPC as well. `threads` requests are answered at the same time.
         """
-        self._host_names = [host, socket.gethostname(), *host_names]
-        self._api_upstream = api_upstream
-        self._secret = secret
-        self._app = self._take(emulator, acl=acl, config_file=config_file)
+        self.emulator = emulator
+        self.tokens = Tokens(emulator.clock, secret=secret)
+        self.state = ServerState(
+            emulator,
+            tokens=self.tokens,
+            config_file=config_file,
+            host_names=[host, socket.gethostname(), *host_names],
+        )
+        self._cloud_tasks = CloudTasks(self.state, acl=acl)
+        self._app = create_app(
+            emulator,
+            acl=acl,
+            state=self.state,
+            api_upstream=api_upstream,
+            cloud_tasks=self._cloud_tasks,
+        )
+        self._threads = threads
         self._host = host
         self._port = port
         self._http: HttpServer | None = None
@@ -73,7 +84,9 @@ class Server:
             ServerAddressError: the address is in use, or not one of this machine.
         """
         if self._http is None:
-            self._http = HttpServer(self._app, host=self._host, port=self._port)
+            self._http = HttpServer(
+                self._app, host=self._host, port=self._port, threads=self._threads
+            )
             self._http.start()
             if self._grpc_port is not None:
                 try:
@@ -91,46 +104,16 @@ class Server:
             ServerAddressError: the port is in use.
         """
         if self._grpc is None:
-            # Reports what to install if something is missing.
-            self._service()
+            service = self._cloud_tasks.service  # reports what to install if something is missing
             from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
 
-            self._grpc = GrpcServer(self._service, host=self._host, port=port)
+            self._grpc = GrpcServer(service, host=self._host, port=port)
         return self.grpc_address
-
-    def _service(self) -> Service:
-        return self._cloud_tasks.service
 
     @property
     def grpc_address(self) -> str:
         """`host:port` of the gRPC server, once it was started."""
         return "" if self._grpc is None else f"{self._bracketed_host}:{self._grpc.port}"
-
-    def switch_to(self, emulator: Emulator, *, acl: bool = False) -> None:
-        """Answer from another emulator from the next request on; connections stay open.
-
-        Records, faults and, without a `secret`, tokens start empty with it.
-        """
-        self._app = self._take(emulator, acl=acl)
-        if self._http is not None:
-            self._http.app = self._app
-
-    def _take(
-        self, emulator: Emulator, *, acl: bool, config_file: ConfigFile | None = None
-    ) -> WSGIApplication:
-        self.emulator = emulator
-        self.tokens = Tokens(emulator.clock, secret=self._secret)
-        self.state = ServerState(
-            emulator, tokens=self.tokens, config_file=config_file, host_names=self._host_names
-        )
-        self._cloud_tasks = CloudTasks(self.state, acl=acl)
-        return create_app(
-            emulator,
-            acl=acl,
-            state=self.state,
-            api_upstream=self._api_upstream,
-            cloud_tasks=self._cloud_tasks,
-        )
 
     def stop(self) -> None:
         """Stop listening and close every connection; requests being answered are finished."""

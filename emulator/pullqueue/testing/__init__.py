@@ -16,7 +16,6 @@ from pullqueue.testing.assertions import (
     assert_exhausted,
     assert_leased,
     json_payload,
-    remember_added,
 )
 from pullqueue.testing.clock import FixtureClock, exhaust, expire_leases, next_event
 from pullqueue.testing.crash import Crash, CrashFailure, CrashTestError, crash_test
@@ -26,6 +25,7 @@ from pullqueue.testing.emulation import Emulation, emulation
 from pullqueue.testing.freezing import ProcessClock, freeze
 from pullqueue.testing.interrupt import WorkerInterrupt, WorkerKilled, WorkerStopped
 from pullqueue.testing.live_server import LiveServer
+from pullqueue.testing.record import remember_added
 
 __all__ = [
     "UNTAGGED",

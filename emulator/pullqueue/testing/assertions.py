@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, TypeAlias
@@ -16,9 +14,8 @@ from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import EventKind
-from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.engine.store import Insertion
 from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import InvalidQueueModeError
 from pullqueue.tasks import Task, count_tasks
@@ -28,6 +25,7 @@ from pullqueue.testing.describing import (
     describe_task,
     pull_queues,
 )
+from pullqueue.testing.record import records_of
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -279,38 +277,11 @@ def _fail(message: str, *queues: Queue) -> None:
     )
 
 
-class _AddedTasks:
-    """An interceptor that keeps every task as it was when it was added."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[str, list[Task]] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, _: QueueCall, call_next: Callable[[], object]) -> object:
-        result = call_next()
-        if isinstance(result, Insertion):
-            with self._lock:
-                for task in result.added:
-                    self._tasks.setdefault(task.queue_name, []).append(task)
-        return result
-
-    def of(self, queue_name: str) -> list[Task]:
-        """Return the tasks that were added to a queue, in order."""
-        with self._lock:
-            return list(self._tasks.get(queue_name, ()))
-
-
-@contextmanager
-def remember_added(emulator: Emulator) -> Iterator[None]:
-    """Record tasks added in the block; `assert_added` finds them even after their deletion."""
-    with emulator.interceptors.installed(_AddedTasks(), bypassed=False):
-        yield
-
-
 def _added_tasks(queue: Queue) -> tuple[list[Task], list[str]]:
     """Return the tasks added to a queue, in order, and the names of those no longer known."""
     known: defaultdict[tuple[str, int], dict[int, Task]] = defaultdict(dict)
-    for task in [*queue.exhausted, *queue.list_tasks(sys.maxsize), *_remembered(queue)]:
+    remembered = [task for record in records_of(queue) for task in record.added(queue.name)]
+    for task in [*queue.exhausted, *queue.list_tasks(sys.maxsize), *remembered]:
         known[task.name, task.enqueued_usec][task.sequence] = task
     tasks: list[Task] = []
     unknown: list[str] = []
@@ -323,9 +294,3 @@ def _added_tasks(queue: Queue) -> tuple[list[Task], list[str]]:
             else:
                 unknown.append(event.task_name)
     return tasks[::-1], unknown[::-1]
-
-
-def _remembered(queue: Queue) -> Iterator[Task]:
-    for interceptor in queue.interceptors:
-        if isinstance(interceptor, _AddedTasks):
-            yield from interceptor.of(queue.name)

@@ -9,11 +9,12 @@ from pullqueue.clock import from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.events import Event
+from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import faults_of
 from pullqueue.tasks import Task, TaskState
+from pullqueue.testing.record import records_of
 
 _TASKS_SHOWN = 5
 _EVENTS_SHOWN = 10
@@ -63,11 +64,11 @@ def describe_queue(queue: Queue) -> Iterator[str]:
     for state in TaskState:
         found = queue.list_tasks(limit=_TASKS_SHOWN + 1, state=state)
         tasks = [task for task in found if task.state_at(now_usec) is state]
-        yield from _shown(f"  {state.value:<9}", (describe_task(t, now_usec) for t in tasks))
-    yield from _shown("  exhausted", (describe_task(task, now_usec) for task in exhausted))
+        yield from _shown(f"  {state.value:<9}", (_task_line(queue, t, now_usec) for t in tasks))
+    yield from _shown("  exhausted", (_task_line(queue, t, now_usec) for t in exhausted))
     if events:
         yield f"  last events of {len(events)}:" if len(events) > _EVENTS_SHOWN else "  events:"
-        yield from (f"    {_describe_event(event)}" for event in events[-_EVENTS_SHOWN:])
+        yield from (f"    {_describe_event(queue, event)}" for event in events[-_EVENTS_SHOWN:])
 
 
 def _summary(queue: Queue) -> str:
@@ -79,6 +80,10 @@ def _summary(queue: Queue) -> str:
         (counts.exhausted, "exhausted"),
     ]
     return ", ".join(f"{count} {word}" for count, word in parts if count) or "empty"
+
+
+def _task_line(queue: Queue, task: Task, now_usec: int) -> str:
+    return describe_task(task, now_usec) + _lessee(queue, task.name, task.retry_count)
 
 
 def describe_task(task: Task, now_usec: int) -> str:
@@ -121,9 +126,20 @@ def _short(argument: object) -> str:
     return quoted(argument)
 
 
-def _describe_event(event: Event) -> str:
+def _describe_event(queue: Queue, event: Event) -> str:
     text = f'{event.time.isoformat()} "{event.task_name}" {event.kind.value}'
-    return text if event.until is None else f"{text} until {event.until.isoformat()}"
+    if event.until is not None:
+        text += f" until {event.until.isoformat()}"
+    if event.kind is EventKind.LEASED:
+        text += _lessee(queue, event.task_name, event.retry_count)
+    return text
+
+
+def _lessee(queue: Queue, task_name: str, lease_number: int) -> str:
+    for record in records_of(queue):
+        if lessee := record.lessee(queue.name, task_name, lease_number):
+            return f", by {lessee}"
+    return ""
 
 
 def _shown(label: str, lines: Iterable[str]) -> Iterator[str]:

@@ -25,12 +25,12 @@ from pullqueue.engine.store import StoreFactory
 from pullqueue.errors import ClockError, ConfigFileError, InvalidQueueConfigError
 from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits
-from pullqueue.testing.assertions import remember_added
 from pullqueue.testing.clock import FixtureClock
+from pullqueue.testing.live_server import LiveServer, live_server
+from pullqueue.testing.record import remember_added
 
 if TYPE_CHECKING:
     from pullqueue.sdk.stub import PullQueueStub
-    from pullqueue.testing.live_server import LiveServer
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -121,15 +121,7 @@ class Emulation:
 
                 self._sdk = stack.enter_context(install(emulator))
             if server:
-                from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
-                from pullqueue.testing.live_server import (  # noqa: PLC0415
-                    LiveServer,
-                    errors_raised,
-                )
-
-                running = stack.enter_context(Server(emulator))
-                stack.enter_context(errors_raised())
-                self._server = LiveServer(running)
+                self._server = stack.enter_context(live_server(emulator))
             yield self
 
 

@@ -52,7 +52,7 @@ class Interrupter:
             ConnectionCut: this thread carries the call out for a client.
         """
         caller = current_caller()
-        if caller is None:
+        if caller is None or caller.port is None:
             raise self._interrupt
         cut = ConnectionCut(caller.port)
         self._unnoticed += 1

@@ -11,8 +11,11 @@ from pullqueue.sdk.environment import variables_for
 
 if TYPE_CHECKING:
     from pullqueue.api.tokens import Tokens
+    from pullqueue.engine.emulator import Emulator
     from pullqueue.server.lifecycle import Server
 
+_THREADS = 4
+"""Requests that are answered at the same time: each thread takes time to start and to stop."""
 _LOGGER = logging.getLogger("pullqueue.server")
 
 ServiceAccountKey = dict[str, object]
@@ -75,6 +78,19 @@ class LiveServer(Identities):
         sends it as the eta of each task: do not use `pullqueue_clock` with such an app.
         """
         return variables_for(f"{self._server.host}:{self._server.port}")
+
+
+@contextmanager
+def live_server(emulator: Emulator, *, acl: bool = False) -> Iterator[LiveServer]:
+    """Run a server of an emulator in the block; raise the first error inside it at the end.
+
+    It has a port of its own, so that a client that outlives the block is refused: it reaches no
+    server that is started later.
+    """
+    from pullqueue.server.lifecycle import Server  # noqa: PLC0415 - imports Flask
+
+    with errors_raised(), Server(emulator, acl=acl, threads=_THREADS) as server:
+        yield LiveServer(server)
 
 
 @contextmanager

@@ -84,16 +84,6 @@ def test_stopping(server: Server, api: GrpcApi) -> None:
         api.call("GetQueue", {"name": PULL})
 
 
-def test_another_emulator(server: Server, api: GrpcApi) -> None:
-    """A server that is switched answers from the other emulator on the same connection."""
-    api.call("GetQueue", {"name": PULL})
-    server.switch_to(Emulator.from_text("queue:\n- name: other\n  mode: pull\n"))
-
-    assert api.call("GetQueue", {"name": f"{LOCATION}/queues/other"})["state"] == "RUNNING"
-    with pytest.raises(ApiRefused, match="NOT_FOUND"):
-        api.call("GetQueue", {"name": PULL})
-
-
 def test_a_time_that_json_cannot_express(api: GrpcApi) -> None:
     """It is an INVALID_ARGUMENT with the name of its field."""
     method = next(method for method in METHODS if method.name == "CancelLease")

@@ -363,15 +363,12 @@ def test_the_application_under_another_server(
 
 
 def test_servers_share_one_application() -> None:
-    """Each answers from its own emulator, which can be exchanged, and no other app is made."""
-    emulators = [Emulator.from_text(f"queue:\n- {{name: q{n}, mode: pull}}") for n in range(3)]
+    """Each answers from its own emulator, and no other app is made."""
+    emulators = [Emulator.from_text(f"queue:\n- {{name: q{n}, mode: pull}}") for n in range(2)]
     with Server(emulators[0]) as first, Server(emulators[1]) as second:
         made = flask_app.cache_info().misses
-        found = [queues_of(first), queues_of(second)]
-        first.switch_to(emulators[2])
-        found += [queues_of(first), queues_of(second)]
 
-        assert found == [["q0"], ["q1"], ["q2"], ["q1"]]
+        assert [queues_of(first), queues_of(second)] == [["q0"], ["q1"]]
         assert flask_app.cache_info().misses == made
 
 

@@ -1,0 +1,72 @@
+"""A record of the calls under test: which tasks were added, and who leased them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pullqueue.engine.callers import current_caller
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import QueueCall
+from pullqueue.engine.queue import Queue
+from pullqueue.engine.store import Insertion, Lease
+from pullqueue.tasks import Task
+
+
+class CallRecord:
+    """An interceptor that keeps every task as it was when it was added, and who leased it."""
+
+    def __init__(self) -> None:
+        self._added: dict[str, list[Task]] = {}
+        self._lessees: dict[tuple[str, str, int], str] = {}
+        """By queue, task and the number of the lease."""
+        self._lock = threading.Lock()
+
+    def __call__(self, call: QueueCall, call_next: Callable[[], object]) -> object:
+        """Carry a call out, and record its result."""
+        result = call_next()
+        if isinstance(result, Insertion):
+            with self._lock:
+                for task in result.added:
+                    self._added.setdefault(task.queue_name, []).append(task)
+        elif isinstance(result, Lease) and result.tasks:
+            lessee = _current_client()
+            with self._lock:
+                for task in result.tasks:
+                    self._lessees[call.queue.name, task.name, task.retry_count] = lessee
+        return result
+
+    def added(self, queue_name: str) -> list[Task]:
+        """Return the tasks that were added to a queue, in order."""
+        with self._lock:
+            return list(self._added.get(queue_name, ()))
+
+    def lessee(self, queue_name: str, task_name: str, lease_number: int) -> str | None:
+        """Return the client that leased a task, with its thread if that is known."""
+        return self._lessees.get((queue_name, task_name, lease_number))
+
+
+def _current_client() -> str:
+    caller = current_caller()
+    client = "Python" if caller is None else caller.client
+    if caller is not None and caller.port is not None:
+        return f"{client} from port {caller.port}"
+    return f"{client} in thread {threading.current_thread().name}"
+
+
+def records_of(queue: Queue) -> Iterator[CallRecord]:
+    """Yield the records of the calls to a queue that are now made."""
+    for interceptor in queue.interceptors:
+        if isinstance(interceptor, CallRecord):
+            yield interceptor
+
+
+@contextmanager
+def remember_added(emulator: Emulator) -> Iterator[None]:
+    """Record the tasks that are added in the block, and who leases tasks.
+
+    `assert_added` finds the tasks even after their deletion; messages name who leased them.
+    """
+    with emulator.interceptors.installed(CallRecord(), bypassed=False):
+        yield
