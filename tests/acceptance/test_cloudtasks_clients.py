@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 import pytest
@@ -178,18 +179,26 @@ def test_python_asyncio(served: Served) -> None:
     assert left == 0
 
 
-def node(folder: Path, address: str, *token: str) -> subprocess.CompletedProcess[str]:
+def node(
+    served: Served, folder: Path, *token: str, transport: str = "grpc"
+) -> subprocess.CompletedProcess[str]:
     """Run a program on npm's client."""
     client = npm_packages(NPM, folder) / "@google-cloud" / "tasks"
-    command = [program("node", package="nodejs"), str(NPM / "lifecycle.js"), str(client), address]
+    address = served.grpc_address if transport == "grpc" else urlsplit(served.url).netloc
+    command = [program("node", package="nodejs"), str(NPM / "lifecycle.js"), str(client)]
     return subprocess.run(
-        [*command, *token], capture_output=True, text=True, timeout=60, check=False
+        [*command, transport, address, *token],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
-def test_node(served: Served, tmp_path: Path) -> None:
-    """npm's client over gRPC."""
-    run = node(tmp_path, served.grpc_address)
+@pytest.mark.parametrize("transport", ["grpc", "rest"])
+def test_node(served: Served, tmp_path: Path, transport: str) -> None:
+    """npm's client over each of its transports."""
+    run = node(served, tmp_path, transport=transport)
     assert run.returncode == 0, run.stderr
     reported = json.loads(run.stdout)
 
@@ -200,6 +209,7 @@ def test_node(served: Served, tmp_path: Path) -> None:
         grpc.StatusCode.NOT_FOUND.value[0],
     )
     assert (reported["attempts"], reported["count"]) == (1, 2)
+    assert reported["locations"] == ["us-central1"]
 
 
 def bundled(served: Served) -> Any:
@@ -287,6 +297,39 @@ def test_the_api_client_on_queues(api: Any) -> None:
     assert held == {"permissions": ["x.y"]}
     assert uploaded == {}
     assert queues.delete(name=name).execute() == {}
+
+
+def test_a_batch_of_the_api_client(served: Served) -> None:
+    """Calls in a batch are answered one by one, at the path of the server's document."""
+    answers: dict[str, tuple[Any, Any]] = {}
+    with discovered(served) as api:
+        tasks = api.projects().locations().queues().tasks()
+        batch = api.new_batch_http_request(
+            callback=lambda identifier, answer, error: answers.update({identifier: (answer, error)})
+        )
+        batch.add(tasks.create(parent=QUEUE, body={"task": {"name": f"{QUEUE}/tasks/batched"}}))
+        batch.add(tasks.get(name=f"{QUEUE}/tasks/missing"))
+        batch.add(tasks.delete(name=f"{QUEUE}/tasks/batched"))
+        batch.execute()
+
+    assert answers["1"][0]["name"] == f"{QUEUE}/tasks/batched"
+    assert json.loads(answers["2"][1].content)["error"]["status"] == "NOT_FOUND"
+    assert answers["3"] == ({}, None)
+
+
+def test_a_batch_of_ruby(served: Served) -> None:
+    """google-api-client, whose own classes of v2beta2 find their results by the Content-ID."""
+    ruby = program("ruby", package="ruby")
+    if subprocess.run(
+        [ruby, "-r", "google/apis/cloudtasks_v2beta2", "-e", ""],
+        stderr=subprocess.DEVNULL,
+        check=False,
+    ).returncode:
+        pytest.skip("Google's client is missing: apt-get install ruby-google-api-client")
+    batch = Path(__file__).parent / "ruby" / "cloud_tasks.rb"
+    done = subprocess.run([ruby, batch, served.url], capture_output=True, text=True, check=True)
+
+    assert json.loads(done.stdout) == {"created": ["red", "blue"], "errors": [404]}
 
 
 AIO_PACKAGES = ("gcloud-aio-taskqueue==2.0.0", "gcloud-aio-auth==2.2.0", "backoff==1.11.1")
@@ -440,8 +483,8 @@ def token_of(guarded: Served, email: str) -> str:
 
 def test_node_with_a_token(guarded: Served, tmp_path: Path) -> None:
     """In the metadata of each call."""
-    with_token = node(tmp_path, guarded.grpc_address, token_of(guarded, WORKER))
-    without = node(tmp_path, guarded.grpc_address)
+    with_token = node(guarded, tmp_path, token_of(guarded, WORKER))
+    without = node(guarded, tmp_path)
 
     assert with_token.returncode == 0, with_token.stderr
     assert "UNAUTHENTICATED" in without.stderr

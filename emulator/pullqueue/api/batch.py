@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterable
 from email.message import Message
 from email.parser import BytesParser
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -14,6 +16,7 @@ from flask import Blueprint, Response, current_app, request
 from werkzeug.datastructures import Headers
 from werkzeug.test import run_wsgi_app
 
+from pullqueue.api.discovery import Api
 from pullqueue.api.encoding import status_line
 from pullqueue.api.errors import ApiError
 from pullqueue.api.messages import BAD_BATCH, NOT_FOUND
@@ -31,23 +34,27 @@ MAX_RESPONSE_BYTES: Final = 64 * MIB
 _MAX_HEAD_BYTES = 64 * KIB
 """Headers of a part, or of the request within it."""
 
-_BELOW = "/taskqueue/"
-"""Where the paths of calls must begin; they cannot lead to another batch."""
 _END_OF_HEAD = re.compile(rb"(?:\A|\r?\n)\r?\n")
 
-blueprint = Blueprint("batch", __name__)
+
+def blueprint(apis: Iterable[Api]) -> Blueprint:
+    """Return the routes of batches of calls of some APIs."""
+    routes = Blueprint("batch", __name__)
+    served = list(apis)
+    # Calls cannot lead to another batch, nor to routes of the emulator's own.
+    view = partial(_call_batch, tuple(path for api in served for path in api.paths))
+    for path in ("/batch", *(f"/batch/{api.name}/{api.version}" for api in served)):
+        routes.add_url_rule(path, "call_batch", view, methods=["POST"])
+    return routes
 
 
-@blueprint.post("/batch")
-@blueprint.post("/batch/taskqueue/v1beta1")
-@blueprint.post("/batch/taskqueue/v1beta2")
-def call_batch() -> Response:
+def _call_batch(paths: tuple[str, ...]) -> Response:
     """Carry out the calls of a batch in order."""
     boundary = f"batch_{secrets.token_hex(16)}"
     answers: list[bytes] = []
     size = 0
     for part in _parts(read_body()):
-        answers.append(_answer(part, boundary, fits=size < MAX_RESPONSE_BYTES))
+        answers.append(_answer(part, boundary, paths, fits=size < MAX_RESPONSE_BYTES))
         size += len(answers[-1])
     return Response(
         b"".join([*answers, f"--{boundary}--\r\n".encode()]),
@@ -83,9 +90,9 @@ def _checked(text: bytes) -> bytes:
     return text
 
 
-def _answer(part: Message, boundary: str, *, fits: bool) -> bytes:
+def _answer(part: Message, boundary: str, paths: tuple[str, ...], *, fits: bool) -> bytes:
     try:
-        status, headers, body = _call(part, fits=fits)
+        status, headers, body = _call(part, paths, fits=fits)
     except (ApiError, ValueError) as error:
         if not isinstance(error, ApiError):
             error = _malformed(f"a part is not an HTTP request: {error}")
@@ -94,7 +101,9 @@ def _answer(part: Message, boundary: str, *, fits: bool) -> bytes:
     lines = [f"--{boundary}", "Content-Type: application/http"]
     identifier = " ".join(str(part.get("Content-ID", "")).split())
     if identifier:
-        lines.append(f"Content-ID: <response-{identifier.strip('<>')}>")
+        # As it was sent, in angle brackets or not: clients look for exactly that.
+        bracket = "<" * identifier.startswith("<")
+        lines.append(f"Content-ID: {bracket}response-{identifier.removeprefix('<')}")
     # Google's client for Ruby does not understand a response without any header.
     headers.setdefault("Content-Length", str(len(body)))
     lines += ["", f"HTTP/1.1 {status_line(status)}"]
@@ -102,7 +111,7 @@ def _answer(part: Message, boundary: str, *, fits: bool) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body + b"\r\n"
 
 
-def _call(part: Message, *, fits: bool) -> tuple[int, Headers, bytes]:
+def _call(part: Message, paths: tuple[str, ...], *, fits: bool) -> tuple[int, Headers, bytes]:
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
         raise _malformed("a part is itself in parts: each holds one HTTP request")
@@ -118,7 +127,7 @@ def _call(part: Message, *, fits: bool) -> tuple[int, Headers, bytes]:
     sent = {"Authorization": request.headers.get("Authorization", "")}
     sent |= dict(BytesParser().parsebytes(rest, headersonly=True).items())
     environ = _environ(words[0].upper(), words[1], sent, body)
-    if not environ["PATH_INFO"].startswith(_BELOW):
+    if not environ["PATH_INFO"].startswith(paths):
         raise ApiError(NOT_FOUND, status=404)
     chunks, status, headers = run_wsgi_app(current_app.wsgi_app, environ, buffered=True)
     return int(status.split()[0]), headers, b"".join(chunks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from importlib.resources import files
 from typing import Final, NamedTuple
@@ -30,15 +30,24 @@ class Api(NamedTuple):
     version: str
     title: str
     description: str
+    paths: tuple[str, ...]
+    """How the paths of its methods begin."""
     document: Callable[[str], Json]
     """Returns its discovery document, given the address of the server with a slash at the end."""
 
 
-def blueprint(*others: Api) -> Blueprint:
-    """Return the routes of the discovery service for the Task Queue API and others."""
+def task_queue_apis() -> list[Api]:
+    """Return the versions of the Task Queue API."""
+    return [
+        Api(NAME, each, _TITLE, _DESCRIPTION, (f"/{NAME}/{each}/",), partial(document, each))
+        for each in VERSIONS
+    ]
+
+
+def blueprint(served: Iterable[Api]) -> Blueprint:
+    """Return the routes of the discovery service for some APIs."""
     routes = Blueprint("discovery", __name__)
-    own = [Api(NAME, each, _TITLE, _DESCRIPTION, partial(document, each)) for each in VERSIONS]
-    apis = {(api.name, api.version): api for api in (*own, *others)}
+    apis = {(api.name, api.version): api for api in served}
 
     @routes.get("/discovery/v1/apis")
     def get_directory() -> Response:

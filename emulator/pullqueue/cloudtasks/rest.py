@@ -20,6 +20,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import as_json, read_body, served
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
 from pullqueue.cloudtasks.methods import (
+    LOCATIONS_SERVICE,
     METHODS,
     NAME,
     UNIMPLEMENTED,
@@ -85,6 +86,7 @@ API: Final = Api(
     VERSION,
     "Cloud Tasks API",
     "App Engine's pull queues under the API of Cloud Tasks.",
+    (f"{PREFIX}/", *(f"/{method.path}" for method in METHODS if not method.resource)),
     partial(document_in, __package__, f"{NAME}_{VERSION}.json"),
 )
 
@@ -94,15 +96,22 @@ def blueprint() -> Blueprint:
     routes = Blueprint("cloudtasks", __name__)
     for method in METHODS:
         view = _view(method)
-        routes.add_url_rule(f"{PREFIX}/{method.path}", method.name, view, methods=[method.verb])
-        if not method.resource:
-            routes.add_url_rule(f"/{method.path}", method.name, view, methods=[method.verb])
+        for prefix in _prefixes(method):
+            routes.add_url_rule(f"{prefix}/{method.path}", method.name, view, methods=[method.verb])
     for name, (verb, path) in UNIMPLEMENTED.items():
         routes.add_url_rule(f"{PREFIX}/{path}", name, _unimplemented, methods=[verb])
     for rule in ("", "/", "/<path:path>"):
         routes.add_url_rule(f"{PREFIX}{rule}", "unknown", _unknown, methods=_VERBS)
     routes.register_error_handler(PullQueueError, _refusal)
     return routes
+
+
+def _prefixes(method: Method) -> tuple[str, ...]:
+    """Return what the paths of a method begin with."""
+    if method.service == LOCATIONS_SERVICE:
+        # Its own definition has v1 for all services; Node's REST transport uses that.
+        return PREFIX, "/v1"
+    return (PREFIX,) if method.resource else (PREFIX, "")
 
 
 def _view(method: Method) -> Callable[..., Response]:

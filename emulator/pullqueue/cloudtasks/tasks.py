@@ -32,6 +32,7 @@ _POSITION: Final = re.compile(r"(-?\d{1,18}) (\d{1,18})", re.ASCII)
 """Eta and sequence; numbers that every store can compare with."""
 _TAG: Final = re.compile(r'tag\s*=\s*(?:"(?P<quoted>.*)"|(?P<plain>(?!").*))', re.DOTALL)
 """gcloud writes a tag in quotes and leaves quotes within it as they are."""
+_CALL: Final = re.compile(r"\w+\s*\(\s*\)")
 _OLDEST_TAG: Final = re.compile(r"tag_function\s*=\s*oldest_tag\(\)")
 _SECONDS: Final = range(-62_135_596_800, LAST_USEC // USEC_PER_SECOND + 1)
 """What a timestamp may hold: the years 1 to 9999."""
@@ -191,6 +192,12 @@ def _tag_filter(text: str) -> tuple[bool, str | None]:
             field="filter",
         )
     if match["plain"] is not None:
+        if _CALL.fullmatch(match["plain"]):
+            raise invalid(
+                f'filter is "{text:.200}", which looks like a function: use '
+                f'tag_function=oldest_tag(), or tag="{match["plain"]:.100}" for a tag of that name',
+                field="filter",
+            )
         return True, match["plain"]
     return True, re.sub(r"\\(.)", r"\1", match["quoted"], flags=re.DOTALL)
 

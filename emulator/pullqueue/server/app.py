@@ -82,10 +82,11 @@ def flask_app() -> Flask:
     app.wsgi_app = _MethodOverride(app.wsgi_app)  # type: ignore[method-assign]  # as documented
     app.before_request(_begin)
     app.after_request(_finish)
+    apis = [*discovery.task_queue_apis(), cloudtasks.API]
     for blueprint in (
         routes.blueprint(),
-        discovery.blueprint(cloudtasks.API),
-        batch.blueprint,
+        discovery.blueprint(apis),
+        batch.blueprint(apis),
         oauth.blueprint,
         control.blueprint(),
         console.blueprint(),

@@ -1,15 +1,21 @@
-// The lifecycle of tasks with @google-cloud/tasks over gRPC, reported as JSON on standard output.
-// Arguments: the client's package, the server's gRPC address, an access token or nothing.
+// The lifecycle of tasks with @google-cloud/tasks, reported as JSON on standard output.
+// Arguments: the client's package, "grpc" or "rest", the server's address for that, and an access
+// token or nothing.
 'use strict';
 
-const [, , packageName, address, token] = process.argv;
+const [, , packageName, transport, address, token] = process.argv;
 const {v2beta2} = require(packageName);
 const {grpc} = require(`${packageName}/../../google-gax`);
+const {PassThroughClient} = require(`${packageName}/../../google-auth-library`);
 const [host, port] = address.split(':');
+const transports = {
+  grpc: {sslCreds: grpc.credentials.createInsecure()},
+  rest: {fallback: true, protocol: 'http', authClient: new PassThroughClient()},
+};
 const client = new v2beta2.CloudTasksClient({
   apiEndpoint: host,
   port: Number(port),
-  sslCreds: grpc.credentials.createInsecure(),
+  ...transports[transport],
 });
 const options = token ? {otherArgs: {headers: {authorization: `Bearer ${token}`}}} : {};
 
@@ -45,6 +51,10 @@ async function lifecycle() {
   results.count = Number(queue.stats.tasksCount);
   for (const task of listed.slice(1)) {
     await call('deleteTask', {name: task.name});
+  }
+  results.locations = [];
+  for await (const {locationId} of client.listLocationsAsync({name: 'projects/app'}, options)) {
+    results.locations.push(locationId);
   }
   await client.close();
   return results;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from http.client import HTTPConnection
@@ -311,3 +312,23 @@ def test_what_is_not_used_is_not_imported() -> None:
     )
 
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.parametrize("path", ["/batch", "/batch/cloudtasks/v2beta2"])
+def test_a_batch(server: Server, path: str) -> None:
+    """Its parts are calls of the service, and errors have the envelope of this API."""
+    parts = [
+        f'POST /v2beta2/{PULL}/tasks HTTP/1.1\r\n\r\n{{"task": {{}}}}',
+        f"GET /v2beta2/{PULL}/tasks/missing HTTP/1.1\r\n\r\n",
+        "POST /api/queue/update?appId=app HTTP/1.1\r\n\r\nqueue: []",
+    ]
+    head = "--sep\r\nContent-Type: application/http\r\nContent-ID: one\r\n\r\n"
+    body = "".join(f"{head}{part}\r\n" for part in parts) + "--sep--"
+    connection = HTTPConnection(server.host, server.port)
+    connection.request("POST", path, body, {"Content-Type": "multipart/mixed; boundary=sep"})
+    response = connection.getresponse().read().decode()
+    connection.close()
+
+    assert re.findall(r"HTTP/1.1 (\d+)", response) == ["200", "404", "200"]
+    assert '"status": "NOT_FOUND"' in response
+    assert response.count("Content-ID: response-one\r\n") == 3

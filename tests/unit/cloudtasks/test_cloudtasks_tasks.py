@@ -191,6 +191,14 @@ class TestLeaseTasks:
         with refused("INVALID_ARGUMENT", "filter is .*use tag=TAG"):
             lease(call, filter=text)
 
+    def test_a_tag_that_looks_like_a_function(self, call: Call) -> None:
+        """It is refused, since it is probably meant as one; in quotes it is a tag."""
+        create(call, "one", pullMessage={"tag": "oldest_tag()"})
+
+        with refused("INVALID_ARGUMENT", "looks like a function: use tag_function=oldest_tag"):
+            lease(call, filter="tag=oldest_tag()")
+        assert lease(call, filter='tag="oldest_tag()"') == ["one"]
+
     def test_an_empty_tag_of_the_sdk(self, call: Call, emulator: Emulator) -> None:
         """`tag=` with nothing after it is the empty tag, which only older interfaces can set."""
         emulator.queue("pull").add(name="one", tag="")
