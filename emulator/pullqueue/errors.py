@@ -49,7 +49,7 @@ class UnknownQueueError(QueueError):
 
 
 class InvalidQueueModeError(QueueError):
-    """the queue is a push queue"""
+    """the queue is a push queue, or a pull queue, and the call is for the other mode"""
 
 
 class QueueDisabledError(QueueError):
@@ -85,7 +85,7 @@ class InvalidEtaError(InvalidTaskError):
 
 
 class TaskTooLargeError(InvalidTaskError):
-    """a task's payload is too large"""
+    """a task is too large"""
 
 
 class TooManyTasksError(PullQueueError, ValueError):
@@ -133,7 +133,7 @@ class UnknownTaskError(TaskError):
 
 
 class TaskLeaseExpiredError(TaskError):
-    """the task is not leased, or another lease of it is current"""
+    """the task is not leased, or another lease or attempt of it is current"""
 
 
 class NameInUseError(TaskError):

@@ -1,4 +1,4 @@
-"""The documented limits of pull queues, one line each, with the source of the number.
+"""The documented limits of queues, one line each, with the source of the number.
 
 Sources: *SDK*, the constants of `google.appengine.api.taskqueue`; *guide*, Google's "Using Pull
 Queues" guide; *REST*, the reference of `taskqueue/v1beta2`; *ours*, a bound of the emulator's own.
@@ -30,6 +30,14 @@ class Limits(NamedTuple):
     """Lease calls a second on one queue (guide: 10); None: any number."""
     task_bytes: int = MIB
     """Payload of one task (SDK: MAX_PULL_TASK_SIZE_BYTES)."""
+    push_task_bytes: int = 100 * KIB
+    """URL, headers and body of one push task (SDK: MAX_PUSH_TASK_SIZE_BYTES)."""
+    url_characters: int = 2083
+    """Length of the URL of a push task (SDK: MAX_URL_LENGTH)."""
+    min_deadline_seconds: int = 15
+    """Shortest deadline of an attempt (SDK, Cloud Tasks)."""
+    max_deadline_seconds: int = DAY_SECONDS + 15
+    """Longest deadline of an attempt (Cloud Tasks)."""
     eta_seconds_ahead: int = 30 * DAY_SECONDS
     """How far in the future an eta may be (guide)."""
     task_name_characters: int = 500

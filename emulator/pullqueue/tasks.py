@@ -92,6 +92,12 @@ class HttpRequest(NamedTuple):
     deadline_seconds: float = 600
     """How long an attempt can take."""
 
+    @property
+    def size(self) -> int:
+        """The bytes of the URL and the headers, in UTF-8."""
+        texts = [self.url, *(text for header in self.headers for text in header)]
+        return sum(len(text.encode()) for text in texts)
+
 
 class Attempts(NamedTuple):
     """What the attempts to send a push task have left behind so far."""
@@ -176,7 +182,14 @@ class NewTask(_NewTask):
     @property
     def stored_bytes(self) -> int:
         """What it counts against total_storage_limit, without a name that is to be generated."""
-        return len(self.payload) + len(self.name or "") + len((self.tag or "").encode())
+        request_bytes = 0 if self.request is None else self.request.size
+        named_bytes = len(self.name or "") + len((self.tag or "").encode())
+        return len(self.payload) + named_bytes + request_bytes
+
+    @property
+    def push(self) -> Push | None:
+        """The request of a push task, and no attempts; None: it is a pull task."""
+        return None if self.request is None else Push(self.request)
 
 
 class Task(NamedTuple):
@@ -217,6 +230,16 @@ class Task(NamedTuple):
         return None if self.push is None else self.push.attempts
 
     @property
+    def waiting_state(self) -> TaskState:
+        """The state of the task until its eta, if nothing changes it before."""
+        if not self.retry_count:
+            return TaskState.SCHEDULED
+        if self.push is None:
+            return TaskState.LEASED
+        is_running = self.retry_count > self.push.attempts.finished
+        return TaskState.RUNNING if is_running else TaskState.RETRYING
+
+    @property
     def eta(self) -> datetime:
         """When it can be leased next, as an aware datetime (UTC)."""
         return from_usec(self.eta_usec)
@@ -228,14 +251,7 @@ class Task(NamedTuple):
 
     def state_at(self, now_usec: int) -> TaskState:
         """Return the state of the task at a time, if nothing changes it before."""
-        if self.eta_usec <= now_usec:
-            return TaskState.AVAILABLE
-        if not self.retry_count:
-            return TaskState.SCHEDULED
-        if self.push is None:
-            return TaskState.LEASED
-        is_running = self.retry_count > self.push.attempts.finished
-        return TaskState.RUNNING if is_running else TaskState.RETRYING
+        return TaskState.AVAILABLE if self.eta_usec <= now_usec else self.waiting_state
 
     def __repr__(self) -> str:
         payload = self.payload if len(self.payload) <= 40 else self.payload[:37] + b"..."

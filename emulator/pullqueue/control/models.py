@@ -78,6 +78,8 @@ class Queue(Model):
     available: Count
     leased: Count
     scheduled: Count
+    running: Count
+    retrying: Count
     exhausted: Count
     oldest_eta: Time | None
     oldest_age_seconds: float | None

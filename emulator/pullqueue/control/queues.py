@@ -128,7 +128,7 @@ def get_queue(state: ServerState, queue: str) -> models.Queue:
 @operation("POST", f"{_QUEUE}/purge", key="deleted")
 def purge_queue(state: ServerState, queue: str) -> models.Count:
     """Delete all tasks of a queue."""
-    return state.emulator.queue(queue).purge()
+    return _pull_queue(state, queue).purge()
 
 
 @operation("GET", f"{_QUEUE}/tasks")
@@ -144,7 +144,7 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks
 @operation("POST", f"{_QUEUE}/tasks")
 def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.AddedTasks:
     """Add up to 100 tasks; names in use are reported in `refused`, the other tasks are added."""
-    found = state.emulator.queue(queue)
+    found = _pull_queue(state, queue)
     now_usec = found.now_usec()
     tasks = [_new_task(task, now_usec, place) for place, task in enumerate(body.tasks)]
     insertion = found.insert(tasks)
@@ -200,7 +200,7 @@ def change_lease(
 @operation("POST", f"{_QUEUE}/change")
 def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     """Delete, release or requeue tasks by name, or all that match a filter."""
-    found = state.emulator.queue(queue)
+    found = _pull_queue(state, queue)
     exhausted = body.action == "requeue" or body.state == EXHAUSTED
     if exhausted and body.action == "release":
         raise ApiError("exhausted tasks have no lease to release: requeue or delete them")
@@ -237,6 +237,13 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> models.Tasks:
         for task, queue in found[query.offset : query.offset + query.limit]
     ]
     return models.Tasks(tasks=shown, total=len(found))
+
+
+def _pull_queue(state: ServerState, name: str) -> Queue:
+    """Return a queue whose tasks can be changed here."""
+    queue = state.emulator.queue(name)
+    queue.check_pull()
+    return queue
 
 
 def _exhausted_task(queue: Queue, name: str) -> Task | None:

@@ -25,7 +25,11 @@ class EventKind(Enum):
     DELETED = "deleted"
     PURGED = "purged"
     EXHAUSTED = "exhausted"
-    """Its last permitted lease ended."""
+    """Its last permitted lease or attempt ended, or it became too old."""
+    ATTEMPT_STARTED = "attempt started"
+    ATTEMPT_SUCCEEDED = "attempt succeeded"
+    """The task is done and deleted."""
+    ATTEMPT_FAILED = "attempt failed"
 
 
 class Event(NamedTuple):
@@ -36,9 +40,13 @@ class Event(NamedTuple):
     kind: EventKind
     task_name: str
     retry_count: int
-    """How many times the task had been leased by then, this event included."""
+    """How many times the task had been leased, or its attempts started, by then, this event
+    included."""
     until_usec: int | None = None
-    """When the lease ends, of a task that was leased or extended."""
+    """When the lease ends, of a task that was leased or extended; when an attempt that has started
+    ends at the latest; when a task is tried again whose attempt has failed."""
+    status: int | None = None
+    """The status of an attempt that has ended; 0: there was no response."""
 
     @property
     def time(self) -> datetime:
@@ -59,6 +67,7 @@ class Operation(NamedTuple):
     names: tuple[str, ...]
     retry_counts: tuple[int, ...]
     until_usec: int | None
+    status: int | None = None
 
 
 class EventLog:
@@ -71,13 +80,18 @@ class EventLog:
         self._count = 0
 
     def record(
-        self, kind: EventKind, usec: int, tasks: Sequence[Task], until_usec: int | None = None
+        self,
+        kind: EventKind,
+        usec: int,
+        tasks: Sequence[Task],
+        until_usec: int | None = None,
+        status: int | None = None,
     ) -> None:
         """Record that one operation did `kind` to `tasks`."""
         # Names only, so that payloads are not kept alive.
         names = tuple(task.name for task in tasks)
         retry_counts = tuple(task.retry_count for task in tasks)
-        self._operations.append(Operation(usec, kind, names, retry_counts, until_usec))
+        self._operations.append(Operation(usec, kind, names, retry_counts, until_usec, status))
         self._count += len(names)
         while self._count > self._kept and len(self._operations) > 1:
             self._count -= len(self._operations.popleft().names)
@@ -118,10 +132,10 @@ def events_of(
 
 
 def _recorded(operations: Iterable[Operation], task_name: str | None) -> Iterator[Event]:
-    for usec, kind, names, retry_counts, until_usec in operations:
+    for usec, kind, names, retry_counts, until_usec, status in operations:
         for name, retry_count in zip(names, retry_counts, strict=True):
             if task_name is None or name == task_name:
-                yield Event(usec, kind, name, retry_count, until_usec)
+                yield Event(usec, kind, name, retry_count, until_usec, status)
 
 
 def _expiry(lease: Event, by_usec: int) -> list[Event]:

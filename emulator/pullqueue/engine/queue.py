@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -34,7 +35,16 @@ from pullqueue.errors import (
     is_expected_error,
 )
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState, why_in_use
+from pullqueue.tasks import (
+    AttemptOutcome,
+    Attempts,
+    DeleteResult,
+    HttpRequest,
+    NewTask,
+    Task,
+    TaskState,
+    why_in_use,
+)
 
 if TYPE_CHECKING:
     from pullqueue.config.model import QueueMode, QueueSettings
@@ -43,11 +53,11 @@ __tracebackhide__ = is_expected_error
 
 
 class QueueState(Enum):
-    """Whether tasks can be leased from a queue."""
+    """Whether tasks can be leased from a queue, or are sent."""
 
     RUNNING = "running"
     PAUSED = "paused"
-    """Tasks can be added, but not leased."""
+    """Tasks can be added, but are neither leased nor sent."""
     DISABLED = "disabled"
     """The queue was removed from queue.yaml; its tasks are kept."""
 
@@ -55,8 +65,9 @@ class QueueState(Enum):
 class Queue:
     """One queue of an emulator; returned by `Emulator.queue`. Thread-safe.
 
-    Every verb of the API raises `InvalidQueueModeError` on a push queue and `QueueDisabledError`
-    on one that was removed from queue.yaml; leases raise `QueuePausedError` on one that is paused.
+    Every verb of the API raises `QueueDisabledError` on a queue that was removed from queue.yaml.
+    Those that lease tasks, or change a lease, raise `InvalidQueueModeError` on a push queue and
+    `QueuePausedError` on one that is paused.
     """
 
     _rate_warning_usec = 0
@@ -115,6 +126,11 @@ class Queue:
         return self._settings.mode
 
     @property
+    def is_push(self) -> bool:
+        """Whether App Engine sends its tasks, rather than workers leasing them."""
+        return not self._settings.is_pull
+
+    @property
     def settings(self) -> QueueSettings:
         """The queue's entry in queue.yaml."""
         return self._settings
@@ -126,7 +142,7 @@ class Queue:
 
     @property
     def state(self) -> QueueState:
-        """Whether tasks can be leased."""
+        """Whether tasks can be leased or are sent."""
         if self._disabled:
             return QueueState.DISABLED
         return QueueState.PAUSED if self._record.paused else QueueState.RUNNING
@@ -156,19 +172,22 @@ class Queue:
         name: str | None = None,
         tag: str | None = None,
         eta: datetime | None = None,
+        request: HttpRequest | None = None,
     ) -> Task:
         """Add one task and return it as stored.
 
         `payload` is at most 1 MB, text as UTF-8; `name` is generated when None; `eta` is an aware
-        datetime, at most 30 days ahead, and None means now.
+        datetime, at most 30 days ahead, and None means now. `tag` is for pull queues, `request` for
+        push queues: None means POST to `/_ah/queue/NAME`; with the payload it is at most 100 KB.
 
         Raises:
-            InvalidTaskError: an argument is not valid (a subclass for each).
+            InvalidTaskError: an argument is not valid (a subclass for most of them).
+            InvalidQueueModeError: it has a tag on a push queue, or a request on a pull queue.
             TaskAlreadyExistsError: the name is in use.
             TombstonedTaskError: the name was in use until recently.
             OverQuotaError: total_storage_limit would be exceeded.
         """
-        return self.add_many([NewTask(payload=payload, name=name, tag=tag, eta=eta)])[0]
+        return self.add_many([NewTask(payload, name, tag, eta, request)])[0]
 
     def add_many(self, tasks: Sequence[NewTask]) -> list[Task]:
         """Add up to 100 tasks and return them as stored, in the same order.
@@ -179,7 +198,8 @@ class Queue:
         Raises:
             TooManyTasksError: there are more than 100.
             DuplicateTaskNameError: a name occurs twice in the batch.
-            InvalidTaskError: a task is not valid (a subclass for each argument).
+            InvalidTaskError: a task is not valid (a subclass for most arguments).
+            InvalidQueueModeError: a task has a tag on a push queue, or a request on a pull queue.
             TaskAlreadyExistsError: names were in use; `.added` has the tasks that were added,
                 `.refused` the other names.
             TombstonedTaskError: the same, if the task of the first such name was deleted.
@@ -199,12 +219,24 @@ class Queue:
         return added
 
     @interceptable
-    def insert(self, tasks: Sequence[NewTask]) -> Insertion:
-        """Add like `add_many`, but return the names in use instead of raising."""
-        self.check(tasks)
+    def insert(
+        self,
+        tasks: Sequence[NewTask],
+        *,
+        absolute_urls: bool = False,
+        push_task_bytes: int | None = None,
+    ) -> Insertion:
+        """Add like `add_many`, but return the names in use instead of raising.
+
+        With `absolute_urls` requests can have such a URL; `push_task_bytes` replaces the limit on
+        the size of a push task.
+        """
+        limits = self._limits
+        if push_task_bytes is not None:
+            limits = limits._replace(push_task_bytes=push_task_bytes)
         return self._store.insert(
             self.name,
-            tasks,
+            self._checked(tasks, limits, absolute_urls=absolute_urls),
             created=self.created,
             retention=self._retention,
             storage_limit_bytes=self._storage_limit_bytes,
@@ -216,10 +248,10 @@ class Queue:
         Raises:
             TooManyTasksError: there are more than 100.
             DuplicateTaskNameError: a name occurs twice in the batch.
-            InvalidTaskError: a task is not valid (a subclass for each argument).
+            InvalidTaskError: a task is not valid (a subclass for most arguments).
+            InvalidQueueModeError: a task has a tag on a push queue, or a request on a pull queue.
         """
-        self._check_usable()
-        validation.check_new_tasks(tasks, self._limits, self._store.now_usec)
+        self._checked(tasks, self._limits)
 
     def lease_tasks(self, lease_seconds: float, max_tasks: int) -> list[Task]:
         """Lease the first available tasks, in order of eta and arrival.
@@ -268,7 +300,7 @@ class Queue:
             InvalidLeaseTimeError: `lease_seconds` is out of range.
             InvalidMaxTasksError: `max_tasks` is out of range.
         """
-        self._check_usable()
+        self.check_pull()
         if self._record.paused:
             raise QueuePausedError(
                 f'queue "{self.name}" is paused: resume it to lease its tasks',
@@ -326,7 +358,7 @@ class Queue:
             TombstonedTaskError: the task was deleted, or exhausted.
             InvalidLeaseTimeError: `lease_seconds` is out of range.
         """
-        self._check_usable()
+        self.check_pull()
         return self._store.modify_lease(
             self.name,
             task_name,
@@ -360,8 +392,60 @@ class Queue:
             UnknownTaskError: the queue has no such task.
             TombstonedTaskError: the task was deleted, or exhausted.
         """
-        self._check_usable()
+        self.check_pull()
         self._store.acknowledge(self.name, task_name, expected_eta_usec=expected_eta_usec)
+
+    def start_attempt(self, task: Task, *, lease_seconds: float, attempts: Attempts) -> Task:
+        """Start an attempt to send a push task, due or not, and return the task as it is then.
+
+        Nobody else starts an attempt within `lease_seconds`; `attempts` is what is known of the
+        attempts from now on. Interceptors do not see this, nor the two calls that follow it.
+
+        Raises:
+            TaskLeaseExpiredError: the task has changed since.
+            UnknownTaskError: the queue has no such task.
+            TombstonedTaskError: the task was deleted, or exhausted.
+            InvalidTaskError: it is a pull task.
+        """
+        self._check_usable()
+        if task.push is None:
+            raise InvalidTaskError(f'task "{task.name}" of queue "{self.name}" has no request')
+        return self._store.start_attempt(
+            self.name,
+            task.name,
+            expected_eta_usec=task.eta_usec,
+            lease_usec=self._pause_usec(lease_seconds),
+            attempts=attempts,
+        )
+
+    def renew_attempt(self, task: Task, *, lease_seconds: float) -> Task:
+        """Move the end of an attempt to `lease_seconds` from now; raise like `start_attempt`."""
+        self._check_exists()
+        return self._store.renew_attempt(
+            self.name,
+            task.name,
+            expected_eta_usec=task.eta_usec,
+            lease_usec=self._pause_usec(lease_seconds),
+        )
+
+    def finish_attempt(
+        self, task: Task, *, attempts: Attempts, outcome: AttemptOutcome, backoff_seconds: float = 0
+    ) -> Task:
+        """End an attempt, also after its lease; raise like `start_attempt`.
+
+        `task` is what `start_attempt` or `renew_attempt` returned. A task that succeeded is
+        deleted, one that is exhausted kept among the exhausted tasks, and any other sent again
+        after `backoff_seconds`.
+        """
+        self._check_exists()
+        return self._store.finish_attempt(
+            self.name,
+            task.name,
+            expected_eta_usec=task.eta_usec,
+            attempts=attempts,
+            outcome=outcome,
+            backoff_usec=self._pause_usec(backoff_seconds),
+        )
 
     @interceptable
     def purge(self) -> int:
@@ -372,11 +456,11 @@ class Queue:
         return purged
 
     def pause(self) -> None:
-        """Refuse leases until `resume`; tasks can still be added, and leases modified."""
+        """Neither lease nor send tasks until `resume`; tasks can be added, and leases modified."""
         self._set_paused(paused=True)
 
     def resume(self) -> None:
-        """Permit leases again, also on a queue that was removed from queue.yaml."""
+        """Lease and send tasks again, also of a queue that was removed from queue.yaml."""
         self._set_paused(paused=False)
         self._disabled = False
 
@@ -385,7 +469,7 @@ class Queue:
         self._store.free_names(self.name, task_names)
 
     def requeue(self, task_names: Iterable[str]) -> Insertion:
-        """Add exhausted tasks again, by name, to be leased at once and counted from 0.
+        """Add exhausted tasks again, by name, to be leased or sent at once and counted from 0.
 
         Names of tasks that are not exhausted are ignored; those in use again are refused.
 
@@ -408,7 +492,11 @@ class Queue:
         for start in range(0, len(exhausted), self._limits.tasks_per_add):
             batch = exhausted[start : start + self._limits.tasks_per_add]
             self.free_names(task.name for task in batch)
-            added, refused = self.insert([NewTask(t.payload, t.name, t.tag) for t in batch])
+            added, refused = self.insert(
+                [NewTask(t.payload, t.name, t.tag, request=t.request) for t in batch],
+                absolute_urls=True,
+                push_task_bytes=sys.maxsize,
+            )
             self.remove_exhausted(task.name for task in added)
             result.added.extend(added)
             result.refused.update(refused)
@@ -459,7 +547,7 @@ class Queue:
 
     @property
     def exhausted(self) -> list[Task]:
-        """The tasks that used up their leases, oldest first, as they were at the end."""
+        """The tasks that used up their leases or retries, oldest first, as they were at the end."""
         return self._store.exhausted(self.name)
 
     def history(self, task: AnyTask | str) -> list[Event]:
@@ -482,18 +570,39 @@ class Queue:
         return self._store.now_usec()
 
     def last_lease_end(self) -> datetime | None:
-        """Return the end of the current lease that ends last, or None."""
+        """Return the end of the current lease or attempt that ends last, or None."""
         end_usec = self._store.last_lease_end_usec(self.name)
         return None if end_usec is None else from_usec(end_usec)
 
     def next_change(self) -> datetime | None:
-        """Return the next time at which an eta or a lease ends or a task is exhausted, or None."""
+        """Return the next eta, end of a lease or exhaustion of a task, or None."""
         change_usec = self._store.next_change_usec(self.name)
         if change_usec is None or change_usec > LAST_USEC:
             return None  # no datetime can represent it: an age limit can be of any length
         return from_usec(change_usec)
 
     # -- parts -----------------------------------------------------------------------------------
+
+    def _checked(
+        self, tasks: Sequence[NewTask], limits: Limits, *, absolute_urls: bool = False
+    ) -> Sequence[NewTask]:
+        """Check new tasks, and return them as they are stored: on a push queue with a request."""
+        self._check_usable()
+        if self.is_push:
+            default = HttpRequest(f"/_ah/queue/{self.name}")
+            tasks = [validation.with_request(task, default) for task in tasks]
+        validation.check_new_tasks(tasks, limits, self._store.now_usec, absolute_urls=absolute_urls)
+        if self.is_push:
+            if any(task.tag is not None for task in tasks):
+                raise self._wrong_mode("its tasks cannot have a tag")
+        elif any(task.request is not None for task in tasks):
+            raise self._wrong_mode("its tasks cannot have a request")
+        return tasks
+
+    def _pause_usec(self, seconds: float) -> int:
+        """Return a duration from now on in microseconds; it ends before the year 10000."""
+        longest_usec = LAST_USEC - self.clock.now_usec()
+        return int(max(0, min(seconds * USEC_PER_SECOND, longest_usec)))
 
     def _lease_usec(self, lease_seconds: float) -> int:
         return validation.lease_usec(lease_seconds, self._limits, self.clock.now_usec())
@@ -509,18 +618,32 @@ class Queue:
 
     def _check_usable(self) -> None:
         self._check_exists()
-        if not self._settings.is_pull:
-            raise InvalidQueueModeError(
-                f'queue "{self.name}" is a push queue: only queues with `mode: pull` in queue.yaml '
-                "can be used this way",
-                queue_name=self.name,
-            )
         if self._disabled:
             raise QueueDisabledError(
                 f'queue "{self.name}" is disabled, since it is no longer in queue.yaml: put it '
                 "back to use its tasks",
                 queue_name=self.name,
             )
+
+    def check_pull(self) -> None:
+        """Check that tasks can be leased from the queue, unless it is paused.
+
+        Raises:
+            InvalidQueueModeError: it is a push queue.
+            UnknownQueueError: it was deleted.
+            QueueDisabledError: it was removed from queue.yaml.
+        """
+        self._check_exists()
+        if self.is_push:
+            raise self._wrong_mode(
+                "only queues with `mode: pull` in queue.yaml can be used this way"
+            )
+        self._check_usable()
+
+    def _wrong_mode(self, rule: str) -> InvalidQueueModeError:
+        return InvalidQueueModeError(
+            f'queue "{self.name}" is a {self.mode.value} queue: {rule}', queue_name=self.name
+        )
 
     def _warn_of_rate(self) -> None:
         import logging  # noqa: PLC0415 - importing pullqueue must stay cheap
@@ -538,4 +661,6 @@ class Queue:
 
 def lost_payload(task: Task) -> bool:
     """Return whether the payload of an exhausted task was deleted when its queue was purged."""
-    return task.stored_bytes != len(task.payload) + len(f"{task.name}{task.tag or ''}".encode())
+    request_bytes = 0 if task.request is None else task.request.size
+    named_bytes = len(f"{task.name}{task.tag or ''}".encode())
+    return task.stored_bytes != len(task.payload) + named_bytes + request_bytes

@@ -43,8 +43,9 @@ def retention_of(settings: QueueSettings) -> Retention:
         lifetime_usec=None if lifetime is None else lifetime * USEC_PER_SECOND,
         tombstone_usec=None if tombstone is None else tombstone * USEC_PER_SECOND,
     )
-    if retry is None or retry.task_retry_limit is None:
-        # An age limit alone exhausts no task of a pull queue (as in Google's stub).
+    if not settings.is_pull or retry is None or retry.task_retry_limit is None:
+        # The end of an attempt decides whether a push task is exhausted. On a pull queue an age
+        # limit alone exhausts no task (as in Google's stub).
         return retention
     age_usec = (retry.task_age_limit_seconds or 0) * USEC_PER_SECOND
     # queue.yaml bounds no age, but a database bounds numbers.

@@ -1,4 +1,4 @@
-"""The seam between the rules of a pull queue and the place where its tasks are stored."""
+"""The seam between the rules of a queue and the place where its tasks are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.errors import NameInUseError
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
+from pullqueue.tasks import (
+    AttemptOutcome,
+    Attempts,
+    DeleteResult,
+    NewTask,
+    Task,
+    TaskState,
+)
 
 
 class Insertion(NamedTuple):
@@ -72,23 +79,27 @@ class QueueStatistics(NamedTuple):
     """The statistics of a queue at one time."""
 
     tasks: int
-    """All tasks: available, leased and scheduled."""
+    """All tasks: those of the next five states."""
     available: int
-    """Can be leased now."""
+    """Can be leased, or sent, now."""
     leased: int
-    """Leased by a worker."""
+    """Leased by a worker; 0 on a push queue."""
     scheduled: int
-    """Never leased, with an eta in the future."""
+    """Never leased or attempted, with an eta in the future."""
+    running: int
+    """Sent, without a response yet; 0 on a pull queue."""
+    retrying: int
+    """Waiting for their next attempt; 0 on a pull queue."""
     exhausted: int
-    """Used up their leases, and are kept to be looked at; not among `tasks`."""
+    """Used up their leases or retries, and are kept to be looked at; not among `tasks`."""
     oldest_eta_usec: int | None
     """The first eta among all tasks, leased ones included; None in an empty queue."""
     leased_last_minute: int
-    """Tasks leased in the last minute."""
+    """Tasks leased, or attempts started, in the last minute."""
     leased_last_hour: int
-    """Tasks leased in the last hour."""
+    """Tasks leased, or attempts started, in the last hour."""
     bytes_stored: int
-    """Payloads, names and tags, in bytes of UTF-8."""
+    """Payloads, names, tags, urls and headers, in bytes of UTF-8."""
 
     @property
     def oldest_eta(self) -> datetime | None:
@@ -185,6 +196,50 @@ class TaskStore(ABC):
         """
 
     @abstractmethod
+    def start_attempt(
+        self,
+        queue_name: str,
+        task_name: str,
+        *,
+        expected_eta_usec: int,
+        lease_usec: int,
+        attempts: Attempts,
+    ) -> Task:
+        """Start an attempt to send a push task, due or not, and return the task as it is then.
+
+        It is counted as a retry, and nobody else starts one until `lease_usec` from now.
+
+        Raises:
+            UnknownTaskError: there never was such a task.
+            TombstonedTaskError: the task was deleted, or exhausted.
+            TaskLeaseExpiredError: the eta of the task is another one.
+        """
+
+    @abstractmethod
+    def renew_attempt(
+        self, queue_name: str, task_name: str, *, expected_eta_usec: int, lease_usec: int
+    ) -> Task:
+        """Move the end of an attempt to `lease_usec` from now; raise like `start_attempt`."""
+
+    @abstractmethod
+    def finish_attempt(
+        self,
+        queue_name: str,
+        task_name: str,
+        *,
+        expected_eta_usec: int,
+        attempts: Attempts,
+        outcome: AttemptOutcome,
+        backoff_usec: int,
+    ) -> Task:
+        """End an attempt, and return the task as it is then, or as it was when it was deleted.
+
+        After a success the task is deleted; for a retry its eta is `backoff_usec` from now; a task
+        without retries left is exhausted. The attempt can end after its eta, as long as that is
+        the eta of the task; else this raises like `start_attempt`.
+        """
+
+    @abstractmethod
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue and the payloads of its exhausted tasks; record the time.
 
@@ -234,7 +289,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     def last_lease_end_usec(self, queue_name: str) -> int | None:
-        """Return the end of the current lease that ends last, or None."""
+        """Return the end of the current lease or attempt that ends last, or None."""
 
     @abstractmethod
     def bytes_stored(self) -> int:
@@ -316,6 +371,11 @@ def leased_until(until_usec: int, tasks: Iterable[Task]) -> list[Task]:
         Task(until_usec, sequence, name, queue, payload, tag, retries + 1, enqueued, size, push)
         for _, sequence, name, queue, payload, tag, retries, enqueued, size, push in tasks
     ]
+
+
+def with_attempts(task: Task, attempts: Attempts) -> Task:
+    """Return a push task with other attempts."""
+    return task._replace(push=task.push and task.push._replace(attempts=attempts))
 
 
 def fitting(tasks: Iterable[Task], payload_bytes: int) -> list[Task]:

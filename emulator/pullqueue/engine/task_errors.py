@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pullqueue.clock import from_usec
 from pullqueue.config.text import quoted
 from pullqueue.errors import (
     OverQuotaError,
@@ -10,7 +11,7 @@ from pullqueue.errors import (
     UnknownQueueError,
     UnknownTaskError,
 )
-from pullqueue.tasks import Task, TaskState, count_tasks
+from pullqueue.tasks import Task, count_tasks
 
 
 def deleted_queue(queue_name: str) -> UnknownQueueError:
@@ -39,7 +40,7 @@ def tombstoned_task(queue_name: str, task_name: str) -> TombstonedTaskError:
 
 def lease_lost(task: Task, now_usec: int) -> TaskLeaseExpiredError:
     """Return the error for a caller that does not hold the lease it wants to change."""
-    if task.state_at(now_usec) is TaskState.LEASED:
+    if task.eta_usec > now_usec and task.retry_count:
         reason = (
             "its lease ends at another time than the one given; if you extended it, pass the "
             "task that was returned then, and if another worker has leased it since, leave it to "
@@ -53,6 +54,16 @@ def lease_lost(task: Task, now_usec: int) -> TaskLeaseExpiredError:
         )
     return TaskLeaseExpiredError(
         f'task "{task.name}" of queue "{task.queue_name}" is not leased by the caller: {reason}',
+        queue_name=task.queue_name,
+        task_name=task.name,
+    )
+
+
+def attempt_lost(task: Task, expected_eta_usec: int) -> TaskLeaseExpiredError:
+    """Return the error for a caller whose attempt to send a push task is not the current one."""
+    return TaskLeaseExpiredError(
+        f'task "{task.name}" of queue "{task.queue_name}" has the eta {task.eta.isoformat()}, not '
+        f"{from_usec(expected_eta_usec).isoformat()}: it was changed since; get it again",
         queue_name=task.queue_name,
         task_name=task.name,
     )

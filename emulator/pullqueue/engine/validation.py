@@ -11,6 +11,7 @@ from typing import Protocol, TypeGuard
 
 from pullqueue.clock import FIRST_USEC, LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.config.text import quoted
+from pullqueue.engine.request_validation import METHODS_WITH_BODY, check_request
 from pullqueue.errors import (
     DuplicateTaskNameError,
     InvalidEtaError,
@@ -25,7 +26,7 @@ from pullqueue.errors import (
     is_expected_error,
 )
 from pullqueue.limits import Limits
-from pullqueue.tasks import NewTask, Task
+from pullqueue.tasks import HttpRequest, NewTask, Task
 
 __tracebackhide__ = is_expected_error
 
@@ -67,12 +68,20 @@ def is_task(value: object) -> TypeGuard[AnyTask]:
     return isinstance(value, Task) or (hasattr(value, "payload") and hasattr(value, "name"))
 
 
-def check_new_tasks(tasks: Sequence[NewTask], limits: Limits, now_usec: Callable[[], int]) -> None:
+def check_new_tasks(
+    tasks: Sequence[NewTask],
+    limits: Limits,
+    now_usec: Callable[[], int],
+    *,
+    absolute_urls: bool = False,
+) -> None:
     """Check a batch of new tasks; `now_usec` is called once, and only if an eta is given.
+
+    Tasks with a request are push tasks; with `absolute_urls` it can have such a URL.
 
     Raises:
         TooManyTasksError: the batch is too large.
-        InvalidTaskError: a task, its name, tag, eta or payload cannot be stored.
+        InvalidTaskError: a task, its name, tag, eta, payload or request cannot be stored.
         DuplicateTaskNameError: two tasks of the batch have the same name.
     """
     if len(tasks) > limits.tasks_per_add:
@@ -81,7 +90,7 @@ def check_new_tasks(tasks: Sequence[NewTask], limits: Limits, now_usec: Callable
             "batch"
         )
     for task in tasks:
-        _check_new_task(task, limits)
+        _check_new_task(task, limits, absolute_urls=absolute_urls)
     names = [task.name for task in tasks if task.name is not None]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -91,6 +100,14 @@ def check_new_tasks(tasks: Sequence[NewTask], limits: Limits, now_usec: Callable
     etas_usec = [task.eta_usec for task in tasks if task.eta_usec is not None]
     if etas_usec:
         _check_eta_ahead(max(etas_usec), limits, now_usec())
+
+
+def with_request(task: NewTask, request: HttpRequest) -> NewTask:
+    """Return a new task with a request if it has none; what is not a new task is left alone."""
+    given: object = task  # not what its annotation promises
+    if isinstance(given, NewTask) and given.request is None:
+        return given._replace(request=request)
+    return task
 
 
 def queue_name(name: str) -> str:
@@ -183,26 +200,42 @@ def check_tag(value: object, limits: Limits) -> None:
         raise InvalidTagError(f"tag is {quoted(value)}: it cannot be encoded in UTF-8") from None
 
 
-def _check_new_task(task: object, limits: Limits) -> None:
+def _check_new_task(task: object, limits: Limits, *, absolute_urls: bool) -> None:
     if not isinstance(task, NewTask):
         raise InvalidTaskError(f"{quoted(task)} is not a task to add: pass a pullqueue.NewTask")
-    if task.request is not None:
-        raise InvalidTaskError("a pull task has no request: remove it, or use a push queue")
-    _check_payload(task.payload, limits)
+    _check_payload(task.payload)
+    if task.request is None:
+        _check_size("payload", len(task.payload), limits.task_bytes)
+    else:
+        check_request(task.request, limits, absolute_urls=absolute_urls)
+        _check_body(task.payload, task.request, limits)
     _check_name(task.name, limits)
     check_tag(task.tag, limits)
     _check_eta(task.eta_usec)
 
 
-def _check_payload(payload: object, limits: Limits) -> None:
+def _check_payload(payload: object) -> None:
     if not isinstance(payload, bytes):
         raise InvalidTaskError(
             f"payload is of type {type(payload).__name__}: it must be bytes or text"
         )
-    if len(payload) > limits.task_bytes:
+
+
+def _check_body(body: bytes, request: HttpRequest, limits: Limits) -> None:
+    if body and request.method not in METHODS_WITH_BODY:
+        raise InvalidTaskError(
+            f"a {request.method} request has no body, and the payload has {len(body)} bytes: use "
+            "POST, PUT or PATCH, or no payload"
+        )
+    size = len(body) + request.size
+    _check_size("push task (url, headers, body)", size, limits.push_task_bytes)
+
+
+def _check_size(what: str, size: int, maximum: int) -> None:
+    if size > maximum:
         raise TaskTooLargeError(
-            f"payload has {len(payload)} bytes; the maximum is {limits.task_bytes}: store the data "
-            "elsewhere and put a reference in the task"
+            f"{what} has {size} bytes; the maximum is {maximum}: store the data elsewhere and put "
+            "a reference in the task"
         )
 
 

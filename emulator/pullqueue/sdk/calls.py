@@ -78,11 +78,12 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
 
 
 def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
-    """Refuse push tasks.
+    """Refuse push tasks on a pull queue, and pull tasks on a push queue.
 
     Raises:
         InvalidQueueModeError: there is one.
     """
+    queue.check_pull()
     if any(add.mode != _PULL for add in adds):
         raise InvalidQueueModeError(
             f'queue "{queue.name}" is a pull queue: add its tasks with method="PULL"',

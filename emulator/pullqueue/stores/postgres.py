@@ -14,6 +14,7 @@ import psycopg
 
 from pullqueue.clock import Clock, SystemClock
 from pullqueue.engine import task_errors
+from pullqueue.engine.events import EventKind
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
@@ -24,10 +25,10 @@ from pullqueue.engine.store import (
 from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_pool import Address, Connection, Connections, prepare
-from pullqueue.stores.rows import Row, encode_tag, task_of
-from pullqueue.stores.sql import DeadlockError, Session, SqlStore, Target, retried
+from pullqueue.stores.rows import Row, encode, encode_tag, task_of
+from pullqueue.stores.sql import AttemptedTask, DeadlockError, Session, SqlStore, Target, retried
 from pullqueue.stores.sql_files import statements
-from pullqueue.tasks import NewTask, Task
+from pullqueue.tasks import Attempts, NewTask, Task
 
 _SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
 
@@ -146,6 +147,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             tags=[encode_tag(new.tag) for new in named],
             etas_usec=[new.eta_usec for new in named],
             sizes=[new.stored_bytes for new in named],
+            requests=[encode(new.request) for new in named],
             **target._asdict(),
         )
         if not rows and not session.rows("find_queue", queue=queue_name, created=target.created):
@@ -156,7 +158,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             if new.name in stored:
                 eta_usec, sequence, name, now_usec = stored[new.name]
                 task = (eta_usec, sequence, name, queue_name, new.payload, new.tag, 0, now_usec)
-                tasks.append(Task(*task, new.stored_bytes))
+                tasks.append(Task(*task, new.stored_bytes, new.push))
         return tasks
 
     @retried
@@ -241,6 +243,21 @@ class PostgresStore(SqlStore[PostgresSession]):
     def _drop_queue(self, session: PostgresSession, queue_name: str) -> None:
         session.change("lock_tasks")
         session.change("drop_queue", queue=queue_name)
+
+    def _ended(
+        self, session: PostgresSession, which: AttemptedTask, attempts: Attempts, *, exhausted: bool
+    ) -> Row | None:
+        kind = EventKind.ATTEMPT_FAILED if exhausted else EventKind.ATTEMPT_SUCCEEDED
+        return session.row(
+            "end_attempt",
+            **which._asdict(),
+            now_usec=session.clock_usec,
+            kind=kind.value,
+            status=attempts.status,
+            attempts=encode(attempts),
+            exhausted=exhausted,
+            tombstone_usec=self._tombstone_usec,
+        )
 
     def _restored(self, session: PostgresSession) -> None:
         session.change("restore_totals")

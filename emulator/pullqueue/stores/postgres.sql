@@ -8,8 +8,14 @@
 -- names, so that operations on the same tasks wait for each other instead of ending in a deadlock.
 
 -- fragment: task
--- The columns of a task in the order of `Task`.
-eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+-- The columns of a task in the order of `Task`; `request` and `attempts` are NULL in a pull task.
+eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes, request,
+    attempts
+
+-- fragment: waiting_state
+-- The state of a task whose eta is in the future; `finished` is NULL in a pull task.
+CASE WHEN retry_count = 0 THEN 'scheduled' WHEN finished IS NULL THEN 'leased'
+        WHEN retry_count > finished THEN 'running' ELSE 'retrying' END
 
 -- fragment: now
 now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec)
@@ -22,7 +28,8 @@ now AS MATERIALIZED (SELECT coalesce(%(now_usec)s::bigint, clock_usec()) AS usec
 
 -- fragment: tombstone
 -- What makes a tombstone of a task; the time from which on its name is in use follows.
-payload = '', tag = '', eta_usec = NULL, ends_usec = NULL, free_usec = coalesce((
+payload = '', tag = '', request = NULL, attempts = NULL, finished = NULL, eta_usec = NULL,
+    ends_usec = NULL, free_usec = coalesce((
         SELECT tombstone_usec FROM retentions WHERE retentions.queue = tasks.queue),
         %(tombstone_usec)s) +
 
@@ -59,9 +66,7 @@ SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ': storage lim
 -- Make tombstones of tasks that are past the end of their last lease, and keep them as they were.
 WITH {now},
 due AS MATERIALIZED (
-    SELECT sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec, stored_bytes,
-        ends_usec
-    FROM tasks WHERE ends_usec <= {now_usec}
+    SELECT {task}, ends_usec FROM tasks WHERE ends_usec <= {now_usec}
     ORDER BY ends_usec, sequence LIMIT 1000 FOR UPDATE
 ),
 kept AS (
@@ -107,19 +112,22 @@ WITH {now},
 given AS MATERIALIZED (
     SELECT *, nextval('tasks_sequence_seq') AS sequence
     FROM unnest(%(names)s::text[], %(payloads)b::bytea[], %(tags)b::bytea[],
-        %(etas_usec)s::bigint[], %(sizes)s::bigint[]) AS batch (name, payload, tag, eta_usec, size)
+        %(etas_usec)s::bigint[], %(sizes)s::bigint[], %(requests)s::text[])
+        AS batch (name, payload, tag, eta_usec, size, request)
     WHERE {queue_exists}
 ),
 stored AS (
     INSERT INTO tasks (sequence, queue, name, payload, tag, eta_usec, retry_count, enqueued_usec,
-        stored_bytes, ends_usec)
+        stored_bytes, request, finished, ends_usec)
     SELECT sequence, %(queue)s, name, payload, tag, coalesce(eta_usec, {now_usec}), 0,
-        {now_usec}, size, {now_usec} + %(lifetime_usec)s::bigint
+        {now_usec}, size, request, CASE WHEN request IS NOT NULL THEN 0 END,
+        {now_usec} + %(lifetime_usec)s::bigint
     FROM given ORDER BY name
     ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence,
         payload = excluded.payload, tag = excluded.tag, eta_usec = excluded.eta_usec,
         retry_count = 0, enqueued_usec = excluded.enqueued_usec,
-        stored_bytes = excluded.stored_bytes, ends_usec = excluded.ends_usec, free_usec = NULL
+        stored_bytes = excluded.stored_bytes, request = excluded.request,
+        finished = excluded.finished, ends_usec = excluded.ends_usec, free_usec = NULL
     WHERE tasks.free_usec <= excluded.enqueued_usec
     RETURNING eta_usec, sequence, name, enqueued_usec, stored_bytes
 ),
@@ -202,7 +210,8 @@ counted AS (
     ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
 )
 SELECT EXISTS (SELECT FROM tasks WHERE ends_usec <= now.usec) AS exhausted, task.eta_usec,
-    task.sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+    task.sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes, request,
+    attempts
 FROM now LEFT JOIN (leased_now JOIN fitting USING (sequence)) AS task ON true
 ORDER BY place, task.sequence
 
@@ -274,6 +283,66 @@ recorded AS (
     FROM changed
 )
 SELECT {task} FROM changed
+
+-- name: move_attempt
+-- Move the eta of a push task whose attempt starts, goes on or has failed.
+WITH {now},
+moved AS (
+    UPDATE tasks SET eta_usec = {now_usec} + %(wait_usec)s::bigint,
+        retry_count = retry_count + %(started)s::integer,
+        attempts = coalesce(%(attempts)s::text, attempts),
+        finished = coalesce(%(finished)s::integer, finished)
+    WHERE queue = %(queue)s AND name = %(name)s
+        AND coalesce(eta_usec, 0) = %(expected_eta_usec)s::bigint AND free_usec IS NULL
+        AND {not_exhausted}
+    RETURNING {task}
+),
+recorded AS (
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, status)
+    SELECT queue, {now_usec}, %(kind)s::text, eta_usec, 1, name, CAST(retry_count AS text),
+        %(status)s::integer
+    FROM moved WHERE %(kind)s::text IS NOT NULL
+),
+counted AS (
+    INSERT INTO leased (queue, second, part, tasks)
+    SELECT queue, {now_usec} / 1000000, own_part(), 1 FROM moved WHERE %(started)s::integer = 1
+    ON CONFLICT (queue, second, part) DO UPDATE SET tasks = leased.tasks + excluded.tasks
+)
+SELECT {task} FROM moved
+
+-- name: end_attempt
+-- Make a tombstone of a push task after its last attempt, and keep it if it is exhausted.
+WITH {now},
+ended AS MATERIALIZED (
+    SELECT {task} FROM tasks
+    WHERE queue = %(queue)s AND name = %(name)s
+        AND coalesce(eta_usec, 0) = %(expected_eta_usec)s::bigint AND free_usec IS NULL
+        AND {not_exhausted}
+    FOR UPDATE
+),
+kept AS (
+    INSERT INTO exhausted ({task})
+    SELECT eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes,
+        request, %(attempts)s::text
+    FROM ended WHERE %(exhausted)s::boolean
+),
+tombstoned AS (
+    UPDATE tasks SET {tombstone} {now_usec}
+    WHERE sequence = ANY(ARRAY(SELECT sequence FROM ended))
+),
+recorded AS (
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, status)
+    SELECT queue, {now_usec}, kind, NULL, 1, name, CAST(retry_count AS text), status
+    FROM ended CROSS JOIN (VALUES (1, %(kind)s::text, %(status)s::integer), (2, 'exhausted', NULL))
+        AS happened (place, kind, status)
+    WHERE place = 1 OR %(exhausted)s::boolean ORDER BY place
+),
+counted AS (
+    INSERT INTO totals (queue, part, tasks, bytes)
+    SELECT queue, own_part(), -1, -stored_bytes FROM ended
+    {add_to_totals}
+)
+SELECT {task} FROM ended
 
 -- name: delete
 -- The index finds the names of a list in their order. With an `expected_eta_usec`, only tasks are
@@ -430,14 +499,14 @@ SELECT {task} FROM tasks WHERE queue = %(queue)s AND name = %(name)s
 
 -- name: list
 SELECT {task} FROM tasks WHERE queue = %(queue)s AND eta_usec BETWEEN %(first_usec)s AND %(last_usec)s
-    AND retry_count BETWEEN %(min_retries)s AND %(max_retries)s
+    AND (%(state)s::text IS NULL OR %(state)s::text = {waiting_state})
     AND (eta_usec, sequence) > (%(after_usec)s, %(after_sequence)s)
 ORDER BY eta_usec, sequence LIMIT %(rows)s
 
 -- name: list_by_tag
 SELECT {task} FROM tasks WHERE queue || '' = %(queue)s AND tag = %(tag)b
     AND eta_usec BETWEEN %(first_usec)s AND %(last_usec)s
-    AND retry_count BETWEEN %(min_retries)s AND %(max_retries)s
+    AND (%(state)s::text IS NULL OR %(state)s::text = {waiting_state})
     AND (eta_usec, sequence) > (%(after_usec)s, %(after_sequence)s)
 ORDER BY eta_usec, sequence LIMIT %(rows)s
 
@@ -447,9 +516,12 @@ SELECT coalesce(sum(tasks), 0), coalesce(sum(bytes), 0) FROM totals
 WHERE queue = coalesce(%(queue)s::text, queue)
 
 -- name: future
--- How many tasks have an eta in the future, and how many of them are leased.
-SELECT count(*), coalesce(sum(CASE WHEN retry_count > 0 THEN 1 ELSE 0 END), 0) FROM tasks
-WHERE queue = %(queue)s AND eta_usec > %(now_usec)s
+-- How many tasks have an eta in the future: all, and those of each state.
+SELECT count(*), count(*) FILTER (WHERE retry_count = 0),
+    count(*) FILTER (WHERE retry_count > 0 AND finished IS NULL),
+    count(*) FILTER (WHERE retry_count > finished),
+    count(*) FILTER (WHERE retry_count BETWEEN 1 AND finished)
+FROM tasks WHERE queue = %(queue)s AND eta_usec > %(now_usec)s
 
 -- name: first_eta
 SELECT eta_usec FROM tasks WHERE queue = %(queue)s AND eta_usec IS NOT NULL
@@ -469,7 +541,7 @@ SELECT min(ends_usec) FROM tasks WHERE queue || '' = %(queue)s AND ends_usec IS 
 
 -- name: last_lease_end
 SELECT eta_usec FROM tasks
-WHERE queue = %(queue)s AND eta_usec > %(now_usec)s AND retry_count > 0
+WHERE queue = %(queue)s AND eta_usec > %(now_usec)s AND retry_count > coalesce(finished, 0)
 ORDER BY eta_usec DESC LIMIT 1
 
 -- name: count_exhausted
@@ -480,7 +552,7 @@ SELECT count(*) FROM exhausted WHERE queue = %(queue)s
 SELECT {task} FROM exhausted WHERE queue = %(queue)s ORDER BY id
 
 -- name: events
-SELECT usec, kind, names, retry_counts, until_usec FROM events WHERE queue = %(queue)s ORDER BY id
+SELECT usec, kind, names, retry_counts, until_usec, status FROM events WHERE queue = %(queue)s ORDER BY id
 
 -- name: count_events
 -- How many events of each kind there were after a time.
@@ -511,10 +583,11 @@ no_queues AS (DELETE FROM queues)
 DELETE FROM tasks
 
 -- name: restore_task
-INSERT INTO tasks ({task}) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)
+INSERT INTO tasks ({task}, finished)
+VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s, %s, %s, %s)
 
 -- name: restore_exhausted
-INSERT INTO exhausted ({task}) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s)
+INSERT INTO exhausted ({task}) VALUES (%s, %s, %s, %s, %b, %b, %s, %s, %s, %s, %s)
 
 -- name: restore_tombstone
 INSERT INTO tasks (queue, name, free_usec, payload, tag, retry_count, enqueued_usec, stored_bytes)

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from pullqueue.engine.events import EventKind, Operation
-from pullqueue.tasks import Task
+from pullqueue.tasks import Attempts, HttpRequest, Push, Task
 
 Row = Sequence[Any]
 """One row of a result. That of a task has the columns `eta_usec, sequence, name, queue, payload,
-tag, retry_count, enqueued_usec, stored_bytes`, in the order of `Task`."""
+tag, retry_count, enqueued_usec, stored_bytes`, in the order of `Task`, then `request, attempts`."""
 
 _NO_TAG = b""
 _TAG_MARK = b"="
+# Arrays of JSON. What is appended to these tuples later has its default in rows of today.
+_request_of = msgspec.json.Decoder(HttpRequest).decode
+_attempts_of = msgspec.json.Decoder(Attempts).decode
 
 
 def encode_tag(tag: str | None) -> bytes:
@@ -21,23 +26,48 @@ def encode_tag(tag: str | None) -> bytes:
     return _NO_TAG if tag is None else _TAG_MARK + tag.encode()
 
 
+def encode(part: HttpRequest | Attempts | None) -> str | None:
+    """Return a part of a push task as it is stored; None in a pull task."""
+    return None if part is None else msgspec.json.encode(part).decode()
+
+
+def push_of(row: Row) -> Push | None:
+    """Return what the row of a push task has beside that of a pull task."""
+    request, attempts = row[9], row[10]
+    if request is None:
+        return None
+    return Push(_request_of(request), Attempts() if attempts is None else _attempts_of(attempts))
+
+
 def task_of(row: Row) -> Task:
     """Return the task of a row."""
-    eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, size = row
+    eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, size, *_ = row
     decoded = tag[1:].decode() if tag else None
-    return Task(eta_usec, sequence, name, queue, payload, decoded, retry_count, enqueued_usec, size)
+    fields = (eta_usec, sequence, name, queue, payload, decoded, retry_count, enqueued_usec, size)
+    return Task(*fields, push_of(row))
 
 
 def row_of(task: Task) -> Row:
     """Return the row of a task."""
-    return (*task[:5], encode_tag(task.tag), *task[6:9])
+    return (
+        *task[:5],
+        encode_tag(task.tag),
+        *task[6:9],
+        encode(task.request),
+        encode(task.attempts),
+    )
+
+
+def finished_of(task: Task) -> int | None:
+    """Return the column that counts the finished attempts of a push task."""
+    return None if task.push is None else task.push.attempts.finished
 
 
 def operation_of(row: Row) -> Operation:
-    """Return the operation of a row `usec, kind, names, retry_counts, until_usec`."""
-    usec, kind, names, retry_counts, until_usec = row
+    """Return the operation of a row `usec, kind, names, retry_counts, until_usec, status`."""
+    usec, kind, names, retry_counts, until_usec, status = row
     counts = tuple(map(int, retry_counts.split(",")))
-    return Operation(usec, EventKind(kind), tuple(names.split(",")), counts, until_usec)
+    return Operation(usec, EventKind(kind), tuple(names.split(",")), counts, until_usec, status)
 
 
 def is_storable(name: str) -> bool:

@@ -28,6 +28,7 @@ from pullqueue.engine.store import (
     QueueStatistics,
     TaskFilter,
     TaskStore,
+    with_attempts,
 )
 from pullqueue.errors import (
     NameInUseError,
@@ -37,8 +38,24 @@ from pullqueue.errors import (
     TransientError,
 )
 from pullqueue.limits import KIB, Limits
-from pullqueue.stores.rows import Row, encode_tag, is_storable, operation_of, row_of, task_of
-from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState
+from pullqueue.stores.rows import (
+    Row,
+    encode,
+    encode_tag,
+    finished_of,
+    is_storable,
+    operation_of,
+    row_of,
+    task_of,
+)
+from pullqueue.tasks import (
+    AttemptOutcome,
+    Attempts,
+    DeleteResult,
+    NewTask,
+    Task,
+    TaskState,
+)
 
 _HOUR_SECONDS = 3600
 _MINUTE_SECONDS = 60
@@ -49,7 +66,6 @@ _ROWS_TRIMMED = 4 * _TRIM_AFTER
 _CHECK_BYTES = 64 * KIB
 """Payload of the task of a check: longer than most, and not too much to write every few seconds."""
 _FIRST, _LAST = -(2**63), 2**63 - 1
-_MAX_RETRIES = 2**31 - 1
 
 
 class Session(ABC):
@@ -91,6 +107,14 @@ class Target(NamedTuple):
     created: bool
     """Whether it was made at run time."""
     lifetime_usec: int | None
+
+
+class AttemptedTask(NamedTuple):
+    """The task that an attempt is for."""
+
+    queue: str
+    name: str
+    expected_eta_usec: int
 
 
 S = TypeVar("S", bound=Session)
@@ -176,13 +200,25 @@ class SqlStore(TaskStore, Generic[S]):
             UnknownQueueError: there is no such queue any more.
         """
 
-    def _modified(self, session: S, kind: EventKind, task: Task) -> None:
-        """Record that a lease was changed, if the statement does not."""
+    def _modified(self, session: S, kind: EventKind, task: Task, status: int | None = None) -> None:
+        """Record that a lease was changed, or an attempt started or failed.
+
+        It does nothing if the statement does this.
+        """
 
     def _removed(self, session: S, kind: EventKind, queue_name: str, rows: Sequence[Row]) -> None:
         """Record that tasks are gone, if the statement does not.
 
         They are rows of name, retry count and size.
+        """
+
+    @abstractmethod
+    def _ended(
+        self, session: S, which: AttemptedTask, attempts: Attempts, *, exhausted: bool
+    ) -> Row | None:
+        """Delete a push task after its last attempt, record that, and keep it if it is exhausted.
+
+        Return its row as it was before, or None if there is no such task.
         """
 
     @abstractmethod
@@ -207,19 +243,17 @@ class SqlStore(TaskStore, Generic[S]):
 
     def list_tasks(self, queue_name: str, task_filter: TaskFilter, *, limit: int) -> list[Task]:
         state, tag = task_filter.state, task_filter.tag
-        if state in (TaskState.RUNNING, TaskState.RETRYING):
-            return []
         with self._reading() as session:
-            is_future = state in (TaskState.LEASED, TaskState.SCHEDULED)
+            is_due = state is TaskState.AVAILABLE
+            waiting = None if state is None or is_due else state.value
             after_usec, after_sequence = task_filter.after or (_FIRST, _FIRST)
             rows = session.rows(
                 "list" if tag is None else "list_by_tag",
                 queue=queue_name,
                 **({} if tag is None else {"tag": encode_tag(tag)}),
-                first_usec=session.now_usec + 1 if is_future else _FIRST,
-                last_usec=session.now_usec if state is TaskState.AVAILABLE else _LAST,
-                min_retries=1 if state is TaskState.LEASED else 0,
-                max_retries=0 if state is TaskState.SCHEDULED else _MAX_RETRIES,
+                first_usec=_FIRST if waiting is None else session.now_usec + 1,
+                last_usec=session.now_usec if is_due else _LAST,
+                state=waiting,
                 after_usec=after_usec,
                 after_sequence=after_sequence,
                 rows=limit,
@@ -230,7 +264,8 @@ class SqlStore(TaskStore, Generic[S]):
         queue = {"queue": queue_name}
         with self._reading() as session, session.snapshot():
             tasks, stored_bytes = self._totals(session, queue_name)
-            future, leased = session.row("future", **queue, now_usec=session.now_usec) or (0, 0)
+            ((future, *waiting),) = session.rows("future", **queue, now_usec=session.now_usec)
+            scheduled, leased, running, retrying = map(int, waiting)
             first = session.row("first_eta", **queue)
             second = session.now_usec // USEC_PER_SECOND
             since = {"minute": second - _MINUTE_SECONDS, "hour": second - _HOUR_SECONDS}
@@ -240,7 +275,9 @@ class SqlStore(TaskStore, Generic[S]):
             tasks=tasks,
             available=tasks - future,
             leased=leased,
-            scheduled=future - leased,
+            scheduled=scheduled,
+            running=running,
+            retrying=retrying,
             exhausted=exhausted[0],
             oldest_eta_usec=None if first is None else first[0],
             leased_last_minute=int(minute),
@@ -429,6 +466,87 @@ class SqlStore(TaskStore, Generic[S]):
                 raise self._lease_lost(session, queue_name, task_name)
         self._touch(queue_name, 1)
 
+    # -- attempts --------------------------------------------------------------------------------
+
+    def start_attempt(
+        self,
+        queue_name: str,
+        task_name: str,
+        *,
+        expected_eta_usec: int,
+        lease_usec: int,
+        attempts: Attempts,
+    ) -> Task:
+        which = AttemptedTask(queue_name, task_name, expected_eta_usec)
+        return self._move_attempt(which, lease_usec, EventKind.ATTEMPT_STARTED, attempts)
+
+    def renew_attempt(
+        self, queue_name: str, task_name: str, *, expected_eta_usec: int, lease_usec: int
+    ) -> Task:
+        which = AttemptedTask(queue_name, task_name, expected_eta_usec)
+        return self._move_attempt(which, lease_usec, None, None)
+
+    @retried
+    def finish_attempt(
+        self,
+        queue_name: str,
+        task_name: str,
+        *,
+        expected_eta_usec: int,
+        attempts: Attempts,
+        outcome: AttemptOutcome,
+        backoff_usec: int,
+    ) -> Task:
+        which = AttemptedTask(queue_name, task_name, expected_eta_usec)
+        if outcome is AttemptOutcome.WILL_RETRY:
+            return self._move_attempt(which, backoff_usec, EventKind.ATTEMPT_FAILED, attempts)
+        with self._operation() as session:
+            exhausted = outcome is AttemptOutcome.EXHAUSTED
+            row = is_storable(task_name) and self._ended(
+                session, which, attempts, exhausted=exhausted
+            )
+            if not row:
+                raise self._attempt_lost(session, which)
+            if exhausted:
+                self._trim_exhausted(session, queue_name)
+        self._touch(queue_name, 1)
+        return with_attempts(task_of(row), attempts)
+
+    @retried
+    def _move_attempt(
+        self,
+        which: AttemptedTask,
+        wait_usec: int,
+        kind: EventKind | None,
+        attempts: Attempts | None,
+    ) -> Task:
+        """Move the eta of a push task; `kind` is what has happened, None: its attempt goes on."""
+        status = attempts.status if attempts and kind is EventKind.ATTEMPT_FAILED else None
+        with self._operation() as session:
+            row = is_storable(which.name) and session.row(
+                "move_attempt",
+                **which._asdict(),
+                now_usec=session.clock_usec,
+                wait_usec=wait_usec,
+                started=int(kind is EventKind.ATTEMPT_STARTED),
+                attempts=encode(attempts),
+                finished=None if attempts is None else attempts.finished,
+                kind=None if kind is None else kind.value,
+                status=status,
+            )
+            if not row:
+                raise self._attempt_lost(session, which)
+            task = task_of(row)
+            if kind is not None:
+                self._modified(session, kind, task, status)
+        self._touch(which.queue, 1)
+        return task
+
+    def _attempt_lost(self, session: S, which: AttemptedTask) -> PullQueueError:
+        self._catch_up(session)
+        task = self._get(session, which.queue, which.name)
+        return task_errors.attempt_lost(task, which.expected_eta_usec)
+
     def _delete(
         self, session: S, queue_name: str, names: Sequence[str], expected_eta_usec: int | None
     ) -> set[str]:
@@ -573,7 +691,8 @@ class SqlStore(TaskStore, Generic[S]):
     ) -> None:
         with self._replacing() as session:
             for queue_name, restored in contents.items():
-                session.change_many("restore_task", map(row_of, restored.tasks))
+                rows = [(*row_of(task), finished_of(task)) for task in restored.tasks]
+                session.change_many("restore_task", rows)
                 session.change_many("restore_exhausted", map(row_of, restored.exhausted))
                 if restored.record is not None:
                     record = restored.record._asdict()

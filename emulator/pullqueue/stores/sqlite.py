@@ -26,14 +26,15 @@ from pullqueue.engine.store import (
     LeaseRequest,
     fitting,
     leased_until,
+    with_attempts,
 )
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores.rows import Row, encode_tag, row_of, task_of
-from pullqueue.stores.sql import Session, SqlStore, Target
+from pullqueue.stores.rows import Row, encode_tag, finished_of, row_of, task_of
+from pullqueue.stores.sql import AttemptedTask, Session, SqlStore, Target
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
-from pullqueue.tasks import NewTask, Task
+from pullqueue.tasks import Attempts, NewTask, Task
 
 _SQL = statements("sqlite.sql")
 
@@ -136,10 +137,11 @@ class SqliteStore(SqlStore[SqliteSession]):
                 now_usec if new.eta_usec is None else new.eta_usec,
                 *(sequence, str(new.name), queue_name, new.payload, new.tag),
                 *(0, now_usec, new.stored_bytes),
+                new.push,
             )
             for sequence, new in enumerate(named, first)
         ]
-        rows = ((*row_of(task), ends_usec) for task in tasks)
+        rows = ((*row_of(task)[:10], finished_of(task), ends_usec) for task in tasks)
         if session.change_many("insert_task", rows) < len(tasks):
             stored = {row[0] for row in session.rows("sequences_from", sequence=first)}
             tasks = [task for task in tasks if task.sequence in stored]
@@ -185,8 +187,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             **request.retention._asdict(),
         )
         leased = leased_until(until_usec, due)
-        second = session.now_usec // USEC_PER_SECOND
-        session.change("count_leased", queue=queue_name, second=second, tasks=len(leased))
+        self._count_leased(session, queue_name, len(leased))
         steps = [(task.name, task.retry_count) for task in leased]
         self._record(session, EventKind.LEASED, queue_name, steps, until_usec)
         return leased
@@ -264,6 +265,10 @@ class SqliteStore(SqlStore[SqliteSession]):
         session.add_to_totals(queue_name, -tasks, -stored_bytes)
         self._rates.pop(queue_name, None)
 
+    def _count_leased(self, session: SqliteSession, queue_name: str, tasks: int) -> None:
+        second = session.now_usec // USEC_PER_SECOND
+        session.change("count_leased", queue=queue_name, second=second, tasks=tasks)
+
     def _restored(self, session: SqliteSession) -> None:
         """Do nothing: `_replacing` counts the tasks, and the next number follows the last one."""
 
@@ -303,17 +308,50 @@ class SqliteStore(SqlStore[SqliteSession]):
         totals = session.totals.values()
         return sum(tasks for tasks, _ in totals), sum(size for _, size in totals)
 
-    def _modified(self, session: SqliteSession, kind: EventKind, task: Task) -> None:
-        until_usec = task.eta_usec if kind is EventKind.EXTENDED else None
+    def _modified(
+        self, session: SqliteSession, kind: EventKind, task: Task, status: int | None = None
+    ) -> None:
+        until_usec = None if kind is EventKind.RELEASED else task.eta_usec
         steps = [(task.name, task.retry_count)]
-        self._record(session, kind, task.queue_name, steps, until_usec)
+        self._record(session, kind, task.queue_name, steps, until_usec, status=status)
+        if kind is EventKind.ATTEMPT_STARTED:
+            self._count_leased(session, task.queue_name, 1)
+
+    def _ended(
+        self,
+        session: SqliteSession,
+        which: AttemptedTask,
+        attempts: Attempts,
+        *,
+        exhausted: bool,
+    ) -> Row | None:
+        queue = {"queue": which.queue, "now_usec": session.now_usec}
+        row = session.row("get", name=which.name, **queue)
+        if row is None or row[0] != which.expected_eta_usec:
+            return None
+        names = session.listed([which.name])
+        reserved = {"expected_eta_usec": None, "tombstone_usec": self._tombstone_usec}
+        gone = session.rows("delete", names=names, **queue, **reserved)
+        kind = EventKind.ATTEMPT_FAILED if exhausted else EventKind.ATTEMPT_SUCCEEDED
+        self._removed(session, kind, which.queue, gone, attempts.status)
+        if exhausted:
+            steps = [gone[0][:2]]
+            self._record(session, EventKind.EXHAUSTED, which.queue, steps)
+            task = with_attempts(task_of(row), attempts)
+            session.change_many("restore_exhausted", [row_of(task)])
+        return row
 
     def _removed(
-        self, session: SqliteSession, kind: EventKind, queue_name: str, rows: Sequence[Row]
+        self,
+        session: SqliteSession,
+        kind: EventKind,
+        queue_name: str,
+        rows: Sequence[Row],
+        status: int | None = None,
     ) -> None:
         if rows:
             session.add_to_totals(queue_name, -len(rows), -sum(row[2] for row in rows))
-            self._record(session, kind, queue_name, [row[:2] for row in rows])
+            self._record(session, kind, queue_name, [row[:2] for row in rows], status=status)
 
     def _record(
         self,
@@ -322,6 +360,8 @@ class SqliteStore(SqlStore[SqliteSession]):
         queue_name: str,
         steps: Sequence[Sequence[object]],
         until_usec: int | None = None,
+        *,
+        status: int | None = None,
     ) -> None:
         """Record an operation on tasks, given as names and retry counts."""
         recorded = steps[: max(1, self._limits.events_kept)]
@@ -337,6 +377,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             size=len(recorded),
             names=",".join(names),
             retry_counts=",".join(map(str, retry_counts)),
+            status=status,
         )
 
 

@@ -1,12 +1,19 @@
 -- The statements of the SQLite store. The store sends those of one operation in one transaction.
 
 -- fragment: task
--- The columns of a task in the order of `Task`.
-eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes
+-- The columns of a task in the order of `Task`; `request` and `attempts` are NULL in a pull task.
+eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, stored_bytes, request,
+    attempts
+
+-- fragment: waiting_state
+-- The state of a task whose eta is in the future; `finished` is NULL in a pull task.
+CASE WHEN retry_count = 0 THEN 'scheduled' WHEN finished IS NULL THEN 'leased'
+        WHEN retry_count > finished THEN 'running' ELSE 'retrying' END
 
 -- fragment: tombstone
 -- What makes a tombstone of a task; the time from which on its name is in use follows.
-payload = x'', tag = x'', eta_usec = NULL, ends_usec = NULL, free_usec = coalesce((
+payload = x'', tag = x'', request = NULL, attempts = NULL, finished = NULL, eta_usec = NULL,
+    ends_usec = NULL, free_usec = coalesce((
         SELECT tombstone_usec FROM retentions WHERE retentions.queue = tasks.queue),
         :tombstone_usec) +
 
@@ -62,11 +69,12 @@ WHERE CASE WHEN :created
 -- name: insert_task
 -- Store a task unless its name is in use; a tombstone that has expired is replaced.
 INSERT INTO tasks (eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec,
-    stored_bytes, ends_usec) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    stored_bytes, request, finished, ends_usec) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue, name) DO UPDATE SET sequence = excluded.sequence, payload = excluded.payload,
     tag = excluded.tag, eta_usec = excluded.eta_usec, retry_count = excluded.retry_count,
     enqueued_usec = excluded.enqueued_usec, stored_bytes = excluded.stored_bytes,
-    ends_usec = excluded.ends_usec, free_usec = NULL
+    request = excluded.request, finished = excluded.finished, ends_usec = excluded.ends_usec,
+    free_usec = NULL
 WHERE tasks.free_usec <= excluded.enqueued_usec
 
 -- name: sequences_from
@@ -119,6 +127,13 @@ WHERE queue = :queue AND name = :name AND eta_usec > :now_usec AND retry_count >
     AND (:expected_eta_usec IS NULL OR eta_usec = :expected_eta_usec)
 RETURNING {task}
 
+-- name: move_attempt
+-- Move the eta of a push task whose attempt starts, goes on or has failed.
+UPDATE tasks SET eta_usec = :now_usec + :wait_usec, retry_count = retry_count + :started,
+    attempts = coalesce(:attempts, attempts), finished = coalesce(:finished, finished)
+WHERE queue = :queue AND name = :name AND +eta_usec = :expected_eta_usec
+RETURNING {task}
+
 -- name: delete
 -- Make tombstones of tasks; with an `expected_eta_usec`, only of those whose current lease ends then.
 -- The `+` keeps the planner from reading all tasks of the queue.
@@ -149,8 +164,8 @@ WHERE queue = :queue AND name IN (SELECT value FROM json_each(:names)) AND +eta_
 DELETE FROM tasks WHERE queue || '' = :queue AND free_usec IS NOT NULL
 
 -- name: record
-INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts)
-VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts)
+INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts, status)
+VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts, :status)
 
 -- name: last_event
 SELECT coalesce(max(id), 0) FROM events
@@ -249,13 +264,13 @@ SELECT {task} FROM tasks WHERE queue = :queue AND name = :name
 
 -- name: list
 SELECT {task} FROM tasks WHERE queue = :queue AND eta_usec BETWEEN :first_usec AND :last_usec
-    AND retry_count BETWEEN :min_retries AND :max_retries
+    AND (:state IS NULL OR :state = {waiting_state})
     AND (eta_usec, sequence) > (:after_usec, :after_sequence)
 ORDER BY eta_usec, sequence LIMIT :rows
 
 -- name: list_by_tag
 SELECT {task} FROM tasks WHERE queue = :queue AND tag = :tag AND eta_usec BETWEEN :first_usec AND :last_usec
-    AND retry_count BETWEEN :min_retries AND :max_retries
+    AND (:state IS NULL OR :state = {waiting_state})
     AND (eta_usec, sequence) > (:after_usec, :after_sequence)
 ORDER BY eta_usec, sequence LIMIT :rows
 
@@ -264,9 +279,11 @@ ORDER BY eta_usec, sequence LIMIT :rows
 SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NULL GROUP BY queue
 
 -- name: future
--- How many tasks have an eta in the future, and how many of them are leased.
-SELECT count(*), coalesce(sum(retry_count > 0), 0) FROM tasks
-WHERE queue = :queue AND eta_usec > :now_usec
+-- How many tasks have an eta in the future: all, and those of each state.
+SELECT count(*), coalesce(sum(retry_count = 0), 0),
+    coalesce(sum(retry_count > 0 AND finished IS NULL), 0),
+    coalesce(sum(retry_count > finished), 0), coalesce(sum(retry_count BETWEEN 1 AND finished), 0)
+FROM tasks WHERE queue = :queue AND eta_usec > :now_usec
 
 -- name: first_eta
 SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec IS NOT NULL ORDER BY eta_usec LIMIT 1
@@ -282,7 +299,8 @@ SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec ORDER B
 SELECT min(ends_usec) FROM tasks WHERE queue || '' = :queue AND ends_usec IS NOT NULL
 
 -- name: last_lease_end
-SELECT eta_usec FROM tasks WHERE queue = :queue AND eta_usec > :now_usec AND retry_count > 0
+SELECT eta_usec FROM tasks
+WHERE queue = :queue AND eta_usec > :now_usec AND retry_count > coalesce(finished, 0)
 ORDER BY eta_usec DESC LIMIT 1
 
 -- name: count_exhausted
@@ -293,7 +311,7 @@ SELECT count(*) FROM exhausted WHERE queue = :queue
 SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 
 -- name: events
-SELECT usec, kind, names, retry_counts, until_usec FROM events WHERE queue = :queue ORDER BY id
+SELECT usec, kind, names, retry_counts, until_usec, status FROM events WHERE queue = :queue ORDER BY id
 
 -- name: count_events
 -- How many events of each kind there were after a time.
@@ -328,10 +346,10 @@ DELETE FROM leased
 DELETE FROM queues
 
 -- name: restore_task
-INSERT INTO tasks ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks ({task}, finished) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: restore_exhausted
-INSERT INTO exhausted ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO exhausted ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: restore_tombstone
 INSERT INTO tasks (queue, name, free_usec, payload, tag, retry_count, enqueued_usec, stored_bytes)

@@ -194,7 +194,7 @@ class TestLeases:
         queue.delete_tasks(queue.lease_tasks(60, 1))
 
         index = queue._store._queues["q"].tasks  # type: ignore[attr-defined]
-        assert (len(index), len(index._never_leased), index._by_tag) == (0, 0, {})
+        assert (len(index), len(index._scheduled), index._by_tag) == (0, 0, {})
 
     def test_a_scheduled_task_that_is_deleted(self, queue: Queue, clock: ManualClock) -> None:
         """It is counted no more."""
@@ -380,6 +380,9 @@ class TestRecords:
             "deleted",
             "purged",
             "exhausted",
+            "attempt started",
+            "attempt succeeded",
+            "attempt failed",
         ]
 
     def test_the_latest_events_are_kept(self, clock: ManualClock) -> None:

@@ -17,8 +17,11 @@ from hypothesis.stateful import (
 from stores import LONG, store_url
 
 from pullqueue import (
+    AttemptOutcome,
+    Attempts,
     DeleteResult,
     Emulator,
+    HttpRequest,
     Limits,
     ManualClock,
     NameInUseError,
@@ -35,19 +38,26 @@ from pullqueue.stores import open_store
 LIMITS = Limits(tombstone_seconds=50, lease_payload_bytes=12)
 STORAGE = 60
 RETRY_LIMITS: dict[str, int | None] = {"free": None, "twice": 2, "never": 0}
+"""The pull queues."""
+PUSH = "push"
+REQUEST = HttpRequest("/w", headers=(("A", "b"),))
 CONFIG = QueueConfig(
-    queues=tuple(
-        QueueSettings(
-            name=name,
-            mode=QueueMode.PULL,
-            retry_parameters=RetryParameters(task_retry_limit=limit),
-        )
-        for name, limit in RETRY_LIMITS.items()
+    queues=(
+        QueueSettings(name=PUSH),
+        *(
+            QueueSettings(
+                name=name,
+                mode=QueueMode.PULL,
+                retry_parameters=RetryParameters(task_retry_limit=limit),
+            )
+            for name, limit in RETRY_LIMITS.items()
+        ),
     ),
     total_storage_limit_bytes=STORAGE,
 )
 
-queues = st.sampled_from(sorted(RETRY_LIMITS))
+pull_queues = st.sampled_from(sorted(RETRY_LIMITS))
+queues = st.sampled_from([PUSH, *sorted(RETRY_LIMITS)])
 names = st.sampled_from(["a", "b", "c", "d"])
 tags = st.sampled_from([None, "", "red", "blue"])
 seconds = st.integers(0, 20)
@@ -64,10 +74,20 @@ class ModelTask:
     eta: int
     arrival: int
     leases: int = 0
+    finished: int = 0
 
     @property
     def weight(self) -> int:
-        return len(self.payload) + len(self.name) + len(self.tag or "")
+        request = len("/wAb") if self.queue == PUSH else 0
+        return len(self.payload) + len(self.name) + len(self.tag or "") + request
+
+    @property
+    def waiting_state(self) -> str:
+        if not self.leases:
+            return "scheduled"
+        if self.queue != PUSH:
+            return "leased"
+        return "running" if self.leases > self.finished else "retrying"
 
 
 class EngineMachine(RuleBasedStateMachine):
@@ -86,7 +106,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.now = 0
         self.tasks: list[ModelTask] = []
         self.dead: dict[tuple[str, str], int] = {}
-        self.exhausted: dict[str, list[str]] = {name: [] for name in RETRY_LIMITS}
+        self.exhausted: dict[str, list[str]] = {name: [] for name in (PUSH, *RETRY_LIMITS)}
         self.arrivals = 0
         self.handed_out: list[Task] = []
 
@@ -115,7 +135,7 @@ class EngineMachine(RuleBasedStateMachine):
         exhausted = [
             task
             for task in self.tasks
-            if (limit := RETRY_LIMITS[task.queue]) is not None
+            if (limit := RETRY_LIMITS.get(task.queue)) is not None
             and 0 < limit <= task.leases
             and task.eta <= self.now
         ]
@@ -153,11 +173,14 @@ class EngineMachine(RuleBasedStateMachine):
     def add(self, queue: str, name: str, tag: str | None, size: int, wait: int) -> None:
         """A name in use and a full store are refused; otherwise the task is there."""
         taken = self.find(queue, name) is not None or (queue, name) in self.dead
+        tag, request = (None, REQUEST) if queue == PUSH else (tag, None)
         task = ModelTask(queue, name, b"x" * size, tag, self.now + wait, self.arrivals)
         full = sum(t.weight for t in [*self.tasks, task]) > STORAGE
         try:
             eta = self.clock.now() + timedelta(seconds=wait)
-            self.emulator.queue(queue).add(task.payload, name=name, tag=tag, eta=eta)
+            self.emulator.queue(queue).add(
+                task.payload, name=name, tag=tag, eta=eta, request=request
+            )
         except NameInUseError as error:
             assert taken
             assert isinstance(error, TombstonedTaskError) == ((queue, name) in self.dead)
@@ -170,13 +193,13 @@ class EngineMachine(RuleBasedStateMachine):
             self.tasks.append(task)
             self.arrivals += 1
 
-    @rule(queue=queues, lasts=seconds, count=st.integers(1, 4))
+    @rule(queue=pull_queues, lasts=seconds, count=st.integers(1, 4))
     def lease(self, queue: str, lasts: int, count: int) -> None:
         """The first due tasks, in order, as long as they fit."""
         expected = self.take(queue, self.due(queue, count), lasts)
         self.check_lease(self.emulator.queue(queue).lease_tasks(lasts, count), expected)
 
-    @rule(queue=queues, lasts=seconds, count=st.integers(1, 4), tag=tags)
+    @rule(queue=pull_queues, lasts=seconds, count=st.integers(1, 4), tag=tags)
     def lease_by_tag(self, queue: str, lasts: int, count: int, tag: str | None) -> None:
         """The same among the tasks of one tag; without one, that of the first due task."""
         due = self.due(queue, 1000)
@@ -214,6 +237,46 @@ class EngineMachine(RuleBasedStateMachine):
             self.handed_out.append(changed)
             self.exhaust_due()
 
+    def attempt(self, task: ModelTask) -> Task:
+        """Return a push task as the engine has it, having seen that it is the model's."""
+        stored = self.emulator.queue(PUSH).get_task(task.name)
+        assert (stored.request, stored.retry_count) == (REQUEST, task.leases)
+        assert stored.attempts == Attempts(finished=task.finished)
+        return stored
+
+    def draw_push_task(self, data: st.DataObject, *, running: bool) -> ModelTask:
+        """Choose a push task whose attempt has not ended, or another one."""
+        found = [t for t in self.tasks if t.queue == PUSH and (t.leases > t.finished) == running]
+        assume(found)
+        return data.draw(st.sampled_from(found))
+
+    @rule(data=st.data(), lasts=seconds, running=st.booleans())
+    def start(self, data: st.DataObject, lasts: int, *, running: bool) -> None:
+        """An attempt starts, of a task that is due or not, or after a crash."""
+        task = self.draw_push_task(data, running=running)
+        attempts = Attempts(finished=task.finished)
+        started = self.emulator.queue(PUSH).start_attempt(
+            self.attempt(task), lease_seconds=lasts, attempts=attempts
+        )
+        task.leases += 1
+        task.eta = self.now + lasts
+        assert started == self.attempt(task)
+
+    @rule(data=st.data(), lasts=seconds, outcome=st.sampled_from(AttemptOutcome))
+    def finish(self, data: st.DataObject, lasts: int, outcome: AttemptOutcome) -> None:
+        """An attempt ends, in time or late."""
+        task = self.draw_push_task(data, running=True)
+        attempts = Attempts(finished=task.leases)
+        self.emulator.queue(PUSH).finish_attempt(
+            self.attempt(task), attempts=attempts, outcome=outcome, backoff_seconds=lasts
+        )
+        task.finished = task.leases
+        task.eta = self.now + lasts
+        if outcome is not AttemptOutcome.WILL_RETRY:
+            self.add_tombstone(task, self.now)
+        if outcome is AttemptOutcome.EXHAUSTED:
+            self.exhausted[PUSH].append(task.name)
+
     @rule(queue=queues, name=names)
     def delete(self, queue: str, name: str) -> None:
         """Deleted, deleted before, or never there."""
@@ -249,7 +312,7 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_lost_and_nothing_doubled(self) -> None:
         """Every queue has the model's tasks in the model's order."""
-        for queue in RETRY_LIMITS:
+        for queue in (PUSH, *RETRY_LIMITS):
             here = [task for task in self.tasks if task.queue == queue]
             here.sort(key=lambda task: (task.eta, task.arrival))
             found = self.emulator.queue(queue).list_tasks(1000)
@@ -265,16 +328,17 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def states_are_counted(self) -> None:
         """Statistics and lists by state agree with the model."""
-        for name in RETRY_LIMITS:
+        for name in (PUSH, *RETRY_LIMITS):
             queue = self.emulator.queue(name)
             here = [task for task in self.tasks if task.queue == name]
-            leased = [task for task in here if task.leases and task.eta > self.now]
-            ahead = [task for task in here if not task.leases and task.eta > self.now]
+            ahead = [task for task in here if task.eta > self.now]
             numbers = queue.fetch_statistics()
-            assert (numbers.tasks, numbers.leased, numbers.scheduled) == tuple(
-                map(len, (here, leased, ahead))
-            )
-            assert len(queue.list_tasks(1000, state=TaskState.LEASED)) == len(leased)
+            assert (numbers.tasks, numbers.available) == (len(here), len(here) - len(ahead))
+            for state in set(TaskState) - {TaskState.AVAILABLE}:
+                count = sum(task.waiting_state == state.value for task in ahead)
+                assert getattr(numbers, state.value) == count
+                assert len(queue.list_tasks(1000, state=state)) == count
+            leased = [task for task in ahead if task.waiting_state in ("leased", "running")]
             last = max((self.usec(task.eta) for task in leased), default=None)
             end = queue.last_lease_end()
             assert last == (None if end is None else int(end.timestamp()) * 1_000_000)

@@ -11,9 +11,11 @@ from itertools import count
 import pytest
 
 from pullqueue import (
+    Attempts,
     DeleteResult,
     Emulator,
     EventKind,
+    HttpRequest,
     InvalidEtaError,
     InvalidQueueModeError,
     InvalidTagError,
@@ -480,6 +482,8 @@ class TestQuestions:
             available=1,
             leased=1,
             scheduled=1,
+            running=0,
+            retrying=0,
             exhausted=0,
             oldest_eta_usec=to_usec(START),
             leased_last_minute=1,
@@ -492,6 +496,8 @@ class TestQuestions:
             available=3,
             leased=0,
             scheduled=0,
+            running=0,
+            retrying=0,
             exhausted=0,
             oldest_eta_usec=to_usec(START),
             leased_last_minute=0,
@@ -598,18 +604,15 @@ class TestQuestions:
         assert queue.next_change() == START + timedelta(seconds=100)
 
 
-def test_a_push_queue_refuses_every_change() -> None:
-    """Each verb says that the queue is a push queue; questions are answered."""
+def test_a_push_queue_refuses_leases() -> None:
+    """Each verb of a lease says that the queue is a push queue, and so does a tag."""
     queue = emulator_of(QueueSettings(name="push")).queue("push")
     verbs: list[Callable[[], object]] = [
-        queue.add,
+        lambda: queue.add(tag="red"),
         lambda: queue.lease_tasks(60, 1),
         lambda: queue.lease_tasks_by_tag(60, 1),
         lambda: queue.modify_lease("one", 1),
-        lambda: queue.delete_tasks("one"),
         lambda: queue.acknowledge("one", expected_eta_usec=1),
-        lambda: queue.requeue(["one"]),
-        queue.purge,
     ]
 
     for verb in verbs:
@@ -618,6 +621,16 @@ def test_a_push_queue_refuses_every_change() -> None:
         assert excinfo.value.queue_name == "push"
     assert queue.mode is QueueMode.PUSH
     assert queue.list_tasks() == []
+
+
+def test_a_pull_queue_refuses_requests(queue: Queue) -> None:
+    """A task with a request can only be added to a push queue, a pull task not be sent."""
+    with pytest.raises(InvalidQueueModeError) as excinfo:
+        queue.add(request=HttpRequest("/work"))
+    with pytest.raises(InvalidTaskError, match='task "one" of queue "pull" has no request'):
+        queue.start_attempt(queue.add(name="one"), lease_seconds=1, attempts=Attempts())
+
+    assert str(excinfo.value) == 'queue "pull" is a pull queue: its tasks cannot have a request'
 
 
 def test_the_last_purge(queue: Queue, clock: ManualClock) -> None:

@@ -1,6 +1,7 @@
-"""Stores that schema version 1 wrote are opened, migrated, and keep everything.
+"""Stores that older schema versions wrote are opened, migrated, and keep everything.
 
-The files in `version1` were made by the code of that version; the PostgreSQL schema as a dump.
+The files in `version1` and `version3` were made by the code of that version; the PostgreSQL schema
+as a dump.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryP
 from pullqueue.stores import open_store
 from pullqueue.stores.postgres_pool import parsed
 
-VERSION_1 = Path(__file__).with_name("version1")
 CONFIG = QueueConfig(
     queues=(
         QueueSettings(name="pull", mode=QueueMode.PULL),
@@ -42,16 +42,18 @@ NOW = START + timedelta(seconds=1401)
 """The time at which the stores were closed."""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite-one", "sqlite-three", "postgres-one", "postgres-three"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Yield the URL of a store of version 1."""
-    if request.param == "sqlite":
-        shutil.copy(VERSION_1 / "tasks.db", tmp_path)
+    """Yield the URL of a store of version 1 or 3."""
+    kind, _, version = request.param.partition("-")
+    folder = Path(__file__).with_name({"one": "version1", "three": "version3"}[version])
+    if kind == "sqlite":
+        shutil.copy(folder / "tasks.db", tmp_path)
         yield f"sqlite:///{tmp_path / 'tasks.db'}"
         return
-    url = own_schema("version1")
+    url = own_schema(folder.name)
     schema = parsed(url).schema
-    dump = (VERSION_1 / "tasks.sql").read_text().replace("version_one", schema)
+    dump = (folder / "tasks.sql").read_text().replace(f"version_{version}", schema)
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
         connection.execute(dump.encode())

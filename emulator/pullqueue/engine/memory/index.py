@@ -1,4 +1,4 @@
-"""The tasks of one queue in the order in which they can be leased, fast at any depth."""
+"""The tasks of one queue in the order in which they are due, fast at any depth."""
 
 from __future__ import annotations
 
@@ -149,13 +149,15 @@ def _delete(chunk: list[Entry], run: Sequence[Entry]) -> None:
 
 
 class TaskIndex:
-    """The tasks of one queue by eta and arrival: all of them, and those of each tag."""
+    """The tasks of one queue by eta and arrival: all of them, and those of each tag and state."""
 
     def __init__(self) -> None:
         self._all: OrderedIndex[Task] = OrderedIndex()
         self._by_tag: dict[str | None, OrderedIndex[Task]] = {}
-        # Of the tasks with an eta in the future these are scheduled, the others leased.
-        self._never_leased: OrderedIndex[Task] = OrderedIndex()
+        # By the state until the eta. The tasks of no such index are leased.
+        self._scheduled: OrderedIndex[Task] = OrderedIndex()
+        self._attempted: dict[TaskState, OrderedIndex[Task]] = {}
+        """Empty as long as there was no push task, so that pull tasks cost nothing more."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -164,18 +166,24 @@ class TaskIndex:
         return iter(self._all)
 
     def add(self, tasks: Iterable[Task]) -> None:
-        """Add tasks."""
+        """Add tasks: pull tasks, or push tasks."""
         run = sorted(tasks)
         self._all.add(run)
-        self._never_leased.add(_never_leased(run))
         for tag, group in _grouped(run).items():
             self._by_tag.setdefault(tag, OrderedIndex()).add(group)
+        scheduled = _scheduled(run)
+        self._scheduled.add(scheduled)
+        if run and run[0].push is not None:
+            for state in (TaskState.RUNNING, TaskState.RETRYING):
+                self._attempted.setdefault(state, OrderedIndex())
+        if len(scheduled) < len(run):
+            self._add_attempted(run)
 
     def remove(self, tasks: Iterable[Task]) -> None:
         """Remove tasks; each must be as it was added."""
         run = sorted(tasks)
         self._all.remove(run)
-        self._never_leased.remove(_never_leased(run))
+        self._remove_states(run)
         for tag, group in _grouped(run).items():
             index = self._by_tag[tag]
             index.remove(group)
@@ -183,16 +191,26 @@ class TaskIndex:
                 del self._by_tag[tag]
 
     def move(self, old: Sequence[Task], new: Iterable[Task]) -> None:
-        """Replace tasks, in their order, by the same tasks once they are leased."""
+        """Replace tasks, in their order, by the same tasks once they are leased or attempted."""
         run = sorted(new)
         self._all.remove(old)
         self._all.add(run)
-        self._never_leased.remove(_never_leased(old))
+        self._remove_states(old)
         leased = _grouped(run)
         for tag, group in _grouped(old).items():
             index = self._by_tag[tag]
             index.remove(group)
             index.add(leased[tag])
+        self._add_attempted(run)
+
+    def _add_attempted(self, run: Sequence[Task]) -> None:
+        for state, index in self._attempted.items():
+            index.add([task for task in run if task.waiting_state is state])
+
+    def _remove_states(self, run: Sequence[Task]) -> None:
+        self._scheduled.remove(_scheduled(run))
+        for state, index in self._attempted.items():
+            index.remove([task for task in run if task.waiting_state is state])
 
     def first(self) -> Task | None:
         """Return the first of all tasks, or None."""
@@ -212,10 +230,12 @@ class TaskIndex:
 
     def matching(self, task_filter: TaskFilter, now_usec: int) -> Iterator[Task]:
         """Yield the tasks that match a filter, in order."""
+        start, state = task_filter.after, task_filter.state
         index = self._all
         if task_filter.tag is not None:
             index = self._by_tag.get(task_filter.tag) or OrderedIndex()
-        start, state = task_filter.after, task_filter.state
+        elif state not in (None, TaskState.AVAILABLE, TaskState.LEASED):
+            index = self._of_state(state)
         if state not in (None, TaskState.AVAILABLE):
             start = max(start or (now_usec, _LAST_SEQUENCE), (now_usec, _LAST_SEQUENCE))
         tasks = iter(index) if start is None else index.after(*start)
@@ -225,21 +245,27 @@ class TaskIndex:
             return takewhile(lambda task: task.eta_usec <= now_usec, tasks)
         return (task for task in tasks if task.state_at(now_usec) is state)
 
-    def count_future(self, now_usec: int) -> tuple[int, int]:
-        """Count the tasks with an eta in the future, and those of them that were never leased."""
-        return self._all.count_after(now_usec), self._never_leased.count_after(now_usec)
+    def count_future(self, now_usec: int, state: TaskState | None = None) -> int:
+        """Count the tasks with an eta in the future: all, or those scheduled, running, retrying."""
+        return (self._all if state is None else self._of_state(state)).count_after(now_usec)
+
+    def _of_state(self, state: TaskState) -> OrderedIndex[Task]:
+        if state is TaskState.SCHEDULED:
+            return self._scheduled
+        return self._attempted.get(state) or OrderedIndex()
 
     def next_eta_usec(self, now_usec: int) -> int | None:
         """Return the next eta in the future, or None."""
         return next((task.eta_usec for task in self._all.after(now_usec)), None)
 
     def last_lease_end_usec(self, now_usec: int) -> int | None:
-        """Return the end of the current lease that ends last, or None."""
+        """Return the end of the current lease or attempt that ends last, or None."""
         future = takewhile(lambda task: task.eta_usec > now_usec, reversed(self._all))
-        return next((task.eta_usec for task in future if task.retry_count), None)
+        leases = (TaskState.LEASED, TaskState.RUNNING)
+        return next((task.eta_usec for task in future if task.waiting_state in leases), None)
 
 
-def _never_leased(run: Iterable[Task]) -> list[Task]:
+def _scheduled(run: Iterable[Task]) -> list[Task]:
     return [task for task in run if not task.retry_count]
 
 

@@ -21,6 +21,8 @@ from pullqueue.errors import NameInUseError, TaskAlreadyExistsError, TombstonedT
 from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask, Task, TaskState
 
+_COUNTED = (TaskState.SCHEDULED, TaskState.RUNNING, TaskState.RETRYING)
+
 
 class MemoryQueue:
     """The tasks of one queue, by name and in order, with everything that depends on them."""
@@ -58,9 +60,16 @@ class MemoryQueue:
     def get_leased(self, name: str, expected_eta_usec: int | None, now_usec: int) -> Task:
         """Return a task whose current lease ends at `expected_eta_usec`, or at any time (None)."""
         task = self.get(name)
-        is_leased = task.state_at(now_usec) is TaskState.LEASED
+        is_leased = task.eta_usec > now_usec and task.retry_count > 0
         if not is_leased or expected_eta_usec not in (None, task.eta_usec):
             raise task_errors.lease_lost(task, now_usec)
+        return task
+
+    def get_attempted(self, name: str, expected_eta_usec: int) -> Task:
+        """Return a task with an eta, of whose attempt that is the end or the start."""
+        task = self.get(name)
+        if task.eta_usec != expected_eta_usec:
+            raise task_errors.attempt_lost(task, expected_eta_usec)
         return task
 
     def prepare(
@@ -85,9 +94,9 @@ class MemoryQueue:
             name = new.name or self._generated(source, used)
             size = new.stored_bytes if new.name else new.stored_bytes + len(name)
             eta_usec = now_usec if new.eta_usec is None else new.eta_usec
-            tasks.append(
-                Task(eta_usec, sequence, name, self.name, new.payload, new.tag, 0, now_usec, size)
-            )
+            push = None if new.request is None else new.push
+            fields = (eta_usec, sequence, name, self.name, new.payload, new.tag, 0, now_usec, size)
+            tasks.append(Task(*fields, push))
         return tasks, refused
 
     def _generated(self, source: NameSource, used: set[str | None]) -> str:
@@ -106,13 +115,14 @@ class MemoryQueue:
         self.events.record(EventKind.ADDED, now_usec, tasks)
         self.schedule.schedule(tasks, retention)
 
-    def replace(self, old: Sequence[Task], new: Sequence[Task], retention: Retention) -> None:
-        """Replace tasks, in their order, by the same tasks with another eta."""
+    def replace(self, old: Sequence[Task], new: Sequence[Task]) -> None:
+        """Replace tasks, in their order, by the same tasks after a lease or an attempt."""
         self.tasks.move(old, new)
         self.names.put(new)
-        self.schedule.schedule(new, retention)
 
-    def remove(self, tasks: Sequence[Task], kind: EventKind, now_usec: int) -> None:
+    def remove(
+        self, tasks: Sequence[Task], kind: EventKind, now_usec: int, status: int | None = None
+    ) -> None:
         """Remove tasks, record why, and reserve their names."""
         if not tasks:
             return
@@ -121,7 +131,7 @@ class MemoryQueue:
         self.schedule.cancel(names)
         self.names.tombstone(names, now_usec)
         self.bytes_stored -= sum(task.stored_bytes for task in tasks)
-        self.events.record(kind, now_usec, tasks)
+        self.events.record(kind, now_usec, tasks, status=status)
 
     def exhaust(self, tasks: Sequence[Task], end_usec: int) -> None:
         """Move tasks to the exhausted ones."""
@@ -141,12 +151,17 @@ class MemoryQueue:
     def statistics(self, now_usec: int) -> QueueStatistics:
         """Return the statistics of the queue."""
         first = self.tasks.first()
-        future, scheduled = self.tasks.count_future(now_usec)
+        future = self.tasks.count_future(now_usec)
+        scheduled, running, retrying = (
+            self.tasks.count_future(now_usec, state) for state in _COUNTED
+        )
         return QueueStatistics(
             tasks=len(self.tasks),
             available=len(self.tasks) - future,
-            leased=future - scheduled,
+            leased=future - scheduled - running - retrying,
             scheduled=scheduled,
+            running=running,
+            retrying=retrying,
             exhausted=len(self.exhausted),
             oldest_eta_usec=first.eta_usec if first else None,
             leased_last_minute=self.leased.count(now_usec, 60),
@@ -167,7 +182,8 @@ class MemoryQueue:
         """Store what `export` returned; the queue is new and empty."""
         self.names.restore(contents.tombstones)
         self.names.put(contents.tasks)
-        self.tasks.add(contents.tasks)
+        self.tasks.add(task for task in contents.tasks if task.push is None)
+        self.tasks.add(task for task in contents.tasks if task.push is not None)
         self.bytes_stored = sum(task.stored_bytes for task in contents.tasks)
         self.exhausted.extend(contents.exhausted)
         self.leased.restore(contents.leased)

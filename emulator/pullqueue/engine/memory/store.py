@@ -25,10 +25,11 @@ from pullqueue.engine.store import (
     TaskStore,
     fitting,
     leased_until,
+    with_attempts,
 )
 from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
-from pullqueue.tasks import DeleteResult, NewTask, Task
+from pullqueue.tasks import AttemptOutcome, Attempts, DeleteResult, NewTask, Task
 
 __tracebackhide__ = is_expected_error
 
@@ -89,7 +90,8 @@ class MemoryStore(TaskStore):
                 return Lease([])
             until_usec = now_usec + request.lease_usec
             leased = leased_until(until_usec, due)
-            queue.replace(due, leased, request.retention)
+            queue.replace(due, leased)
+            queue.schedule.schedule(leased, request.retention)
             queue.leased.add(now_usec, len(leased))
             queue.events.record(EventKind.LEASED, now_usec, leased, until_usec)
             return Lease(leased)
@@ -107,7 +109,8 @@ class MemoryStore(TaskStore):
             queue, now_usec = self._now(queue_name)
             task = queue.get_leased(task_name, expected_eta_usec, now_usec)
             changed = task._replace(eta_usec=now_usec + lease_usec)
-            queue.replace([task], [changed], retention)
+            queue.replace([task], [changed])
+            queue.schedule.schedule([changed], retention)
             if lease_usec:
                 queue.events.record(EventKind.EXTENDED, now_usec, [changed], changed.eta_usec)
             else:
@@ -136,6 +139,64 @@ class MemoryStore(TaskStore):
             queue, now_usec = self._now(queue_name)
             task = queue.get_leased(task_name, expected_eta_usec, now_usec)
             queue.remove([task], EventKind.DELETED, now_usec)
+
+    def start_attempt(
+        self,
+        queue_name: str,
+        task_name: str,
+        *,
+        expected_eta_usec: int,
+        lease_usec: int,
+        attempts: Attempts,
+    ) -> Task:
+        with self._lock:
+            queue, now_usec = self._now(queue_name)
+            task = queue.get_attempted(task_name, expected_eta_usec)
+            started = with_attempts(task, attempts)._replace(
+                eta_usec=now_usec + lease_usec, retry_count=task.retry_count + 1
+            )
+            queue.replace([task], [started])
+            queue.leased.add(now_usec, 1)
+            kind = EventKind.ATTEMPT_STARTED
+            queue.events.record(kind, now_usec, [started], started.eta_usec)
+            return started
+
+    def renew_attempt(
+        self, queue_name: str, task_name: str, *, expected_eta_usec: int, lease_usec: int
+    ) -> Task:
+        with self._lock:
+            queue, now_usec = self._now(queue_name)
+            task = queue.get_attempted(task_name, expected_eta_usec)
+            renewed = task._replace(eta_usec=now_usec + lease_usec)
+            queue.replace([task], [renewed])
+            return renewed
+
+    def finish_attempt(
+        self,
+        queue_name: str,
+        task_name: str,
+        *,
+        expected_eta_usec: int,
+        attempts: Attempts,
+        outcome: AttemptOutcome,
+        backoff_usec: int,
+    ) -> Task:
+        kind, status = EventKind.ATTEMPT_FAILED, attempts.status
+        with self._lock:
+            queue, now_usec = self._now(queue_name)
+            task = queue.get_attempted(task_name, expected_eta_usec)
+            finished = with_attempts(task, attempts)
+            if outcome is AttemptOutcome.SUCCEEDED:
+                queue.remove([task], EventKind.ATTEMPT_SUCCEEDED, now_usec, status)
+            elif outcome is AttemptOutcome.WILL_RETRY:
+                finished = finished._replace(eta_usec=now_usec + backoff_usec)
+                queue.replace([task], [finished])
+                queue.events.record(kind, now_usec, [finished], finished.eta_usec, status)
+            else:
+                queue.events.record(kind, now_usec, [finished], status=status)
+                queue.remove([task], EventKind.EXHAUSTED, now_usec)
+                queue.exhausted.extend([finished])
+            return finished
 
     def purge(self, queue_name: str) -> int:
         with self._lock:

@@ -1,0 +1,114 @@
+"""Validation of the HTTP requests of push tasks, before anything is changed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import TypeGuard
+
+from pullqueue.config.text import quoted
+from pullqueue.errors import InvalidTaskError, is_expected_error
+from pullqueue.limits import Limits
+from pullqueue.tasks import HttpRequest, RetryParameters
+
+__tracebackhide__ = is_expected_error
+
+METHODS_WITH_BODY = ("PATCH", "POST", "PUT")
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", *METHODS_WITH_BODY)
+_MAX_RETRY_VALUE = 2**63
+_is_printable = re.compile(r"[!-~]+").fullmatch
+_is_path = re.compile(r"/(?!/)").match
+_is_absolute = re.compile(r"(?i)https?://[^/?]").match
+_is_target = re.compile(r"[A-Za-z0-9_.:-]{1,300}").fullmatch
+_is_header_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+_is_header_value = re.compile(r"[\t -~\x80-\xff]*").fullmatch
+
+
+def check_request(request: object, limits: Limits, *, absolute_urls: bool) -> None:
+    """Check the request of a push task.
+
+    Raises:
+        InvalidTaskError: a part of it is not valid; an absolute URL is only if `absolute_urls`.
+    """
+    if not isinstance(request, HttpRequest):
+        raise InvalidTaskError(f"request is {quoted(request)}: pass a pullqueue.HttpRequest")
+    if request.method not in _METHODS:
+        raise InvalidTaskError(f"method is {quoted(request.method)}: use {', '.join(_METHODS)}")
+    _check_url(request.url, limits, absolute_urls=absolute_urls)
+    target: object = request.target
+    if target is not None and not (isinstance(target, str) and _is_target(target)):
+        raise InvalidTaskError(
+            f"target is {quoted(target)}: use a service, version.service or "
+            "instance.version.service"
+        )
+    seconds: object = request.deadline_seconds
+    lowest, highest = limits.min_deadline_seconds, limits.max_deadline_seconds
+    if not _is_number(seconds) or not lowest <= seconds <= highest:
+        raise InvalidTaskError(
+            f"deadline_seconds is {quoted(seconds)}: it must be a number of seconds from {lowest} "
+            f"to {highest}"
+        )
+    _check_headers(request.headers)
+    _check_retry(request.retry)
+
+
+def _check_url(url: object, limits: Limits, *, absolute_urls: bool) -> None:
+    if not isinstance(url, str) or not _is_printable(url):
+        raise InvalidTaskError(
+            f"url is {quoted(url)}: it must consist of printable ASCII characters without spaces; "
+            "percent-encode others"
+        )
+    if len(url) > limits.url_characters:
+        raise InvalidTaskError(
+            f"url has {len(url)} characters; the maximum is {limits.url_characters}: send the data "
+            "in the payload"
+        )
+    if "#" in url:
+        raise InvalidTaskError(f"url is {quoted(url)}: it cannot have a fragment (#)")
+    if not _is_path(url) and not (absolute_urls and _is_absolute(url)):
+        allowed = " or http:// or https:// with a host" if absolute_urls else ""
+        raise InvalidTaskError(f"url is {quoted(url)}: it must begin with one /{allowed}")
+
+
+def _check_headers(headers: object) -> None:
+    if not isinstance(headers, tuple):
+        raise InvalidTaskError(f"headers are {quoted(headers)}: pass a tuple of pairs of texts")
+    for header in headers:
+        if not isinstance(header, tuple) or [*map(type, header)] != [str, str]:
+            raise InvalidTaskError(f"header is {quoted(header)}: pass a tuple of name and value")
+        name, value = header
+        if not _is_header_name(name):
+            raise InvalidTaskError(
+                f"header name is {quoted(name)}: use letters, digits and any of !#$%&'*+-.^_`|~"
+            )
+        if not _is_header_value(value):
+            raise InvalidTaskError(
+                f"header {name} is {quoted(value)}: use characters of ISO 8859-1 without line "
+                "breaks and other control characters"
+            )
+
+
+def _check_retry(retry: object) -> None:
+    if retry is None:
+        return
+    if not isinstance(retry, RetryParameters):
+        raise InvalidTaskError(f"retry is {quoted(retry)}: pass pullqueue.RetryParameters")
+    for field in fields(retry):
+        value: object = getattr(retry, field.name)
+        is_whole = isinstance(value, int) or field.name.endswith("backoff_seconds")
+        if value is not None and not (
+            _is_number(value) and is_whole and 0 <= value < _MAX_RETRY_VALUE
+        ):
+            raise InvalidTaskError(
+                f"retry parameter {field.name} is {quoted(value)}: it must be a number, 0 or more"
+            )
+    shortest, longest = retry.min_backoff_seconds, retry.max_backoff_seconds
+    if shortest is not None and longest is not None and shortest > longest:
+        raise InvalidTaskError(
+            f"min_backoff_seconds is {shortest} and max_backoff_seconds is {longest}: the minimum "
+            "must not exceed the maximum"
+        )
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,271 @@
+"""Push tasks in every store: their requests, and what each attempt to send them changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from store_rules import LIMITS
+from stores import store_url
+
+from pullqueue import (
+    AttemptOutcome,
+    Attempts,
+    Emulator,
+    EventKind,
+    HttpRequest,
+    ManualClock,
+    OverQuotaError,
+    Queue,
+    RetryParameters,
+    Task,
+    TaskLeaseExpiredError,
+    TaskState,
+    TombstonedTaskError,
+    UnknownTaskError,
+)
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.stores import open_store
+
+CONFIG = QueueConfig(
+    queues=(QueueSettings(name="web"), QueueSettings(name="pull", mode=QueueMode.PULL)),
+    total_storage_limit_bytes=1_000,
+)
+REQUEST = HttpRequest(
+    "/mail?to=ada",
+    method="PUT",
+    headers=(("X-Mine", "7"), ("X-Mine", "ü")),
+    target="v1.worker",
+    retry=RetryParameters(task_retry_limit=3, min_backoff_seconds=0.5),
+    deadline_seconds=30.5,
+)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def emulator(url: str, clock: ManualClock) -> Iterator[Emulator]:
+    """Yield an emulator with an empty store."""
+    emulator = Emulator(CONFIG, clock=clock, limits=LIMITS, store=open_store(url))
+    emulator.reset()
+    yield emulator
+    emulator.close()
+
+
+@pytest.fixture
+def queue(emulator: Emulator) -> Queue:
+    """Return its push queue."""
+    return emulator.queue("web")
+
+
+def states(queue: Queue) -> dict[str, int]:
+    """Return the numbers of tasks, and check that lists by state agree with them."""
+    numbers = queue.fetch_statistics()
+    found = {state.value: getattr(numbers, state.value) for state in TaskState}
+    listed = {state.value: len(queue.list_tasks(state=state)) for state in TaskState}
+    assert listed == found
+    assert numbers.tasks == sum(found.values())
+    return {state: count for state, count in found.items() if count}
+
+
+def test_a_request_is_kept(emulator: Emulator, queue: Queue) -> None:
+    """It comes back as it was, and its bytes count."""
+    added = queue.add(b"body", name="one", request=REQUEST)
+
+    assert (added.request, added.attempts) == (REQUEST, Attempts())
+    assert queue.get_task("one") == added
+    assert queue.list_tasks() == [added]
+    size = len("body" + "one" + "/mail?to=ada" + "X-Mine7" + "X-Mine") + len("ü".encode())
+    assert added.stored_bytes == queue.fetch_statistics().bytes_stored == size
+    with pytest.raises(OverQuotaError):
+        queue.add(b"x" * 900, request=HttpRequest("/" + "u" * 70))
+    assert emulator.bytes_stored == size
+
+
+def test_the_default_request(queue: Queue) -> None:
+    """A task without a request is posted to the URL of its queue."""
+    assert queue.add().request == HttpRequest("/_ah/queue/web")
+
+
+def test_a_retry_and_a_success(queue: Queue, clock: ManualClock) -> None:
+    """A task waits, runs, waits for its retry, runs again and is deleted."""
+    later = queue.add(name="one", eta=clock.now() + SECOND)
+    assert states(queue) == {"scheduled": 1}
+    clock.advance(1)
+    assert states(queue) == {"available": 1}
+
+    first = queue.start_attempt(later, lease_seconds=600, attempts=Attempts(first_usec=1))
+    assert (first.eta, first.retry_count) == (clock.now() + 600 * SECOND, 1)
+    assert first.attempts == Attempts(first_usec=1)
+    assert states(queue) == {"running": 1}
+    assert queue.last_lease_end() == first.eta
+    clock.advance(2)
+    renewed = queue.renew_attempt(first, lease_seconds=600)
+    assert (renewed.eta, renewed.retry_count) == (clock.now() + 600 * SECOND, 1)
+
+    failed = Attempts(finished=1, responses=1, executions=1, status=503, reason="busy")
+    retrying = queue.finish_attempt(
+        renewed, attempts=failed, outcome=AttemptOutcome.WILL_RETRY, backoff_seconds=0.1
+    )
+    assert (retrying.eta, retrying.attempts) == (clock.now() + 0.1 * SECOND, failed)
+    assert queue.get_task("one") == retrying
+    assert states(queue) == {"retrying": 1}
+    assert (queue.last_lease_end(), queue.next_change()) == (None, retrying.eta)
+    clock.advance(0.1)
+    assert states(queue) == {"available": 1}
+
+    second = queue.start_attempt(retrying, lease_seconds=600, attempts=failed)
+    done = failed._replace(finished=2, status=204)
+    deleted = queue.finish_attempt(second, attempts=done, outcome=AttemptOutcome.SUCCEEDED)
+    assert (deleted.name, deleted.retry_count, deleted.attempts) == ("one", 2, done)
+    assert states(queue) == {}
+    with pytest.raises(TombstonedTaskError):
+        queue.get_task("one")
+    assert [
+        (event.kind.value, event.retry_count, event.status, event.until)
+        for event in queue.history("one")
+    ] == [
+        ("added", 0, None, None),
+        ("attempt started", 1, None, first.eta),
+        ("attempt failed", 1, 503, retrying.eta),
+        ("attempt started", 2, None, second.eta),
+        ("attempt succeeded", 2, 204, None),
+    ]
+    numbers = queue.fetch_statistics()
+    assert (numbers.leased_last_minute, numbers.bytes_stored) == (2, 0)
+
+
+def test_a_task_without_retries_left(queue: Queue, clock: ManualClock) -> None:
+    """It is exhausted with its request and last status, and can be added again from 0."""
+    started = queue.start_attempt(
+        queue.add(b"body", name="one", request=REQUEST), lease_seconds=1, attempts=Attempts()
+    )
+    attempts = Attempts(finished=1, status=0, reason="connection refused", ended_usec=2**53)
+    ended = queue.finish_attempt(started, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)
+
+    assert ended.attempts == attempts
+    assert queue.exhausted == [ended]
+    assert (queue.fetch_statistics().exhausted, queue.list_tasks()) == (1, [])
+    steps = [(event.kind, event.status) for event in queue.history("one")][-2:]
+    assert steps == [(EventKind.ATTEMPT_FAILED, 0), (EventKind.EXHAUSTED, None)]
+    clock.advance(1)
+    [again] = queue.requeue(["one"]).added
+    assert (again.payload, again.request, again.attempts) == (b"body", REQUEST, Attempts())
+    assert (again.retry_count, queue.exhausted) == (0, [])
+
+
+def test_a_crash_in_an_attempt(queue: Queue, clock: ManualClock) -> None:
+    """A task whose attempt nobody ends is due at the end of it; a late end is accepted."""
+    started = queue.start_attempt(queue.add(), lease_seconds=10, attempts=Attempts())
+    clock.advance(10)
+    assert states(queue) == {"available": 1}
+    assert [event.kind for event in queue.history(started)][-1] is EventKind.ATTEMPT_STARTED
+
+    attempts = Attempts(finished=1, status=500)
+    queue.finish_attempt(
+        started, attempts=attempts, outcome=AttemptOutcome.WILL_RETRY, backoff_seconds=10**18
+    )
+    assert states(queue) == {"retrying": 1}
+    assert queue.next_change() is not None
+
+
+def test_only_the_current_attempt_can_be_changed(queue: Queue, clock: ManualClock) -> None:
+    """An eta that has changed, and a task that is gone, are refused, and nothing changes."""
+    added = queue.add(name="one")
+    started = queue.start_attempt(added, lease_seconds=10, attempts=Attempts())
+    clock.advance(1)
+    done = {"attempts": Attempts(finished=1), "outcome": AttemptOutcome.SUCCEEDED}
+
+    calls: list[Callable[[], Task]] = [
+        lambda: queue.start_attempt(added, lease_seconds=10, attempts=Attempts(finished=9)),
+        lambda: queue.renew_attempt(added, lease_seconds=10),
+        lambda: queue.finish_attempt(added, **done),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        with pytest.raises(TaskLeaseExpiredError, match='task "one" of queue "web" has the eta'):
+            call()
+    assert queue.get_task("one") == started
+    with pytest.raises(UnknownTaskError):
+        queue.renew_attempt(started._replace(name="none\0"), lease_seconds=10)
+    with pytest.raises(UnknownTaskError):
+        queue.finish_attempt(started._replace(name="\ud800"), **done)  # type: ignore[arg-type]
+    queue.delete_tasks("one")
+    with pytest.raises(TombstonedTaskError):
+        queue.finish_attempt(started, **done)  # type: ignore[arg-type]
+    assert [event.kind.value for event in queue.history("one")] == [
+        *("added", "attempt started", "deleted"),
+    ]
+
+
+def test_a_purge(queue: Queue) -> None:
+    """It deletes running tasks as well, and of exhausted ones the body."""
+    queue.start_attempt(queue.add(), lease_seconds=10, attempts=Attempts())
+    exhausted = queue.start_attempt(
+        queue.add(b"x", request=REQUEST), lease_seconds=1, attempts=Attempts()
+    )
+    attempts = Attempts(finished=1, status=500)
+    queue.finish_attempt(exhausted, attempts=attempts, outcome=AttemptOutcome.EXHAUSTED)
+
+    assert queue.purge() == 1
+    assert states(queue) == {}
+    assert [(task.payload, task.request) for task in queue.exhausted] == [(b"", REQUEST)]
+
+
+def test_names_are_used_again(queue: Queue, clock: ManualClock) -> None:
+    """Nothing of a push task is left in the task that gets its name after the tombstone."""
+    started = queue.start_attempt(queue.add(name="one"), lease_seconds=1, attempts=Attempts())
+    done = Attempts(finished=1, status=200)
+    queue.finish_attempt(started, attempts=done, outcome=AttemptOutcome.SUCCEEDED)
+    clock.advance(LIMITS.tombstone_seconds)
+
+    assert queue.add(name="one", request=REQUEST).attempts == Attempts()
+    assert queue.get_task("one").attempts == Attempts()
+    assert states(queue) == {"available": 1}
+
+
+@pytest.mark.parametrize("to", ["memory", "sqlite"])
+def test_contents_are_restored(queue: Queue, emulator: Emulator, to: str) -> None:
+    """Running, retrying and exhausted tasks are the same in another store."""
+    for name, outcome in (("exhausted", AttemptOutcome.EXHAUSTED), ("retrying", None)):
+        started = queue.start_attempt(
+            queue.add(name=name, request=REQUEST), lease_seconds=5, attempts=Attempts()
+        )
+        queue.finish_attempt(
+            started,
+            attempts=Attempts(finished=1, status=500),
+            outcome=outcome or AttemptOutcome.WILL_RETRY,
+            backoff_seconds=30,
+        )
+    queue.start_attempt(queue.add(name="running"), lease_seconds=9, attempts=Attempts())
+    emulator.queue("pull").add(name="pull")
+    exported = emulator.export()
+
+    with store_url(to) as url:
+        other = Emulator(CONFIG, clock=emulator.clock, limits=LIMITS, store=open_store(url))
+        other.restore(exported)
+        assert other.export() == exported
+        assert states(other.queue("web")) == {"running": 1, "retrying": 1}
+        other.close()
+
+
+def test_a_queue_that_gets_the_other_mode(emulator: Emulator, clock: ManualClock) -> None:
+    """Its tasks stay what they are: listed, counted and deleted, whoever leases the others."""
+    push = emulator.queue("web").add(b"push", name="push")
+    swapped = tuple(
+        QueueSettings(name=name, mode=mode)
+        for name, mode in (("web", QueueMode.PULL), ("pull", QueueMode.PUSH))
+    )
+    emulator.queue("pull").add(name="pull", tag="red")
+    emulator.reconfigure(QueueConfig(queues=swapped))
+    web = emulator.queue("web")
+    web.add(name="new")
+
+    leased = web.lease_tasks(60, 10)
+
+    assert [(task.name, task.payload) for task in leased] == [("push", b"push"), ("new", b"")]
+    assert leased[0].request == push.request
+    assert states(web) == {"leased": 1, "running": 1}
+    assert web.modify_task_lease(leased[0], 90).eta == clock.now() + 90 * SECOND
+    web.delete_tasks(leased)
+    assert states(web) == {}
+    assert states(emulator.queue("pull")) == {"available": 1}
