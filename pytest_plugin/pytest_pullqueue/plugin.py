@@ -7,6 +7,7 @@ fixture needs is imported when the fixture is first used (hence each `noqa: PLC0
 from __future__ import annotations
 
 import warnings
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -163,7 +164,12 @@ def pullqueue_sdk(
     """
     from pullqueue import sdk  # noqa: PLC0415
 
-    with warnings.catch_warnings(), sdk.install(pullqueue_emulator) as stub:
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        try:
+            stub = stack.enter_context(sdk.install(pullqueue_emulator))
+        except sdk.SdkInUseError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         warnings.filterwarnings("ignore", module=r"google\.appengine\.")
         yield stub
 

@@ -83,6 +83,34 @@ def test_sdk(run: Run) -> None:
     result.assert_outcomes(passed=5)
 
 
+def test_sdk_in_use_by_another_emulator(run: Run) -> None:
+    """`pullqueue_sdk` in a class with `emulation(sdk=True)`, or the reverse, is refused."""
+    result = run("""
+        import pytest
+        from pullqueue.testing import emulation
+
+        @pytest.fixture(scope="class")
+        def emulated():
+            with emulation(queues=["of-class"], sdk=True) as emulated:
+                yield emulated
+
+        def test_fixture_inside(emulated, pullqueue_sdk):
+            pass
+
+        def test_emulation_inside(pullqueue_sdk):
+            with emulation(queues=["of-class"], sdk=True):
+                pass
+    """)
+
+    result.assert_outcomes(errors=1, failed=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "App Engine's SDK uses Emulator(*'of-class'*) already: use that emulator*",
+            "E *SdkInUseError: App Engine's SDK uses Emulator(*'pull-queue'*) already: use that *",
+        ]
+    )
+
+
 def test_sdk_is_missing(pytester: pytest.Pytester) -> None:
     """Without the SDK the fixture names the extra to install, and shows no traceback."""
     pytester.makeconftest("""

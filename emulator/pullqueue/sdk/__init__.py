@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.sdk.stub import PullQueueStub
 
-__all__ = ["SdkMissingError", "connect", "install", "local_request"]
+__all__ = ["SdkInUseError", "SdkMissingError", "connect", "install", "local_request"]
 
 
 class SdkMissingError(PullQueueError, ImportError):
@@ -33,6 +33,18 @@ class SdkMissingError(PullQueueError, ImportError):
         super().__init__(f"{type(self).__doc__}: {install_command('appengine')}")
 
 
+class SdkInUseError(PullQueueError):
+    """App Engine's SDK uses another emulator already"""
+
+    def __init__(self, emulator: Emulator) -> None:
+        """Name the emulator that it uses."""
+        super().__init__(
+            f"App Engine's SDK uses {emulator!r} already: use that emulator here too, or end its "
+            "installation (`pullqueue_sdk`, `emulation(sdk=True)` or `install()`) first"
+        )
+        self.emulator = emulator
+
+
 def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
     """Make `google.appengine.api.taskqueue` use an emulator's pull queues inside a `with` block.
 
@@ -41,6 +53,7 @@ def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
     use the same emulator. The previous stub is restored at the end.
 
     Raises:
+        SdkInUseError: the block is inside that of another emulator.
         SdkMissingError: App Engine's SDK is not installed.
     """
     from pullqueue.sdk import installation  # noqa: PLC0415 - imports the SDK

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
+from pullqueue.sdk import SdkInUseError
 from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
 from pullqueue.sdk.startup import sitecustomize
 from pullqueue.sdk.stub import SERVICE, PullQueueStub, seconds_of
@@ -19,14 +20,25 @@ _GoogleStub = taskqueue_stub.TaskQueueServiceStub
 _init_google_stub: Callable[..., None] = _GoogleStub.__init__
 
 
+_installed: list[Emulator] = []
+"""The emulator that the SDK uses, once for each block that has installed it."""
+
+
 @contextmanager
 def install(emulator: Emulator) -> Iterator[PullQueueStub]:
     """Make `google.appengine.api.taskqueue` use the emulator's pull queues inside the block.
 
     Nothing else of the SDK has to be set up. Stubs that are made meanwhile, by `testbed` or by
     hand, use the same emulator. The previous stub is restored at the end.
+
+    Raises:
+        SdkInUseError: the block is inside that of another emulator.
     """
+    if _installed and _installed[-1] is not emulator:
+        raise SdkInUseError(_installed[-1])
     with ExitStack() as stack:
+        _installed.append(emulator)
+        stack.callback(_installed.pop)
         stack.enter_context(_stub_map_restored())
         stack.enter_context(_configuration_restored(emulator))
         for owner, name, value in _replacements(emulator):

@@ -69,6 +69,7 @@ def emulation(
         ClockError: `start` is not an aware datetime.
         ConfigFileError: the file cannot be read.
         InvalidQueueConfigError: the configuration is not valid.
+        SdkInUseError: the block is inside another one, or in a test with `pullqueue_sdk`.
         SdkMissingError: App Engine's SDK is not installed.
     """
     if config is not None and queues is not None:

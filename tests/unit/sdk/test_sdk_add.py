@@ -9,7 +9,6 @@ import pytest
 
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, messages, taskqueue
 
 pytestmark = pytest.mark.usefixtures("stub")
@@ -210,29 +209,43 @@ def test_an_unknown_queue_is_named() -> None:
         taskqueue.Queue("pul").add(pull())
 
 
+@pytest.mark.parametrize(
+    "emulator",
+    [
+        Emulator(
+            QueueConfig(
+                queues=(QueueSettings(name="pull", mode=QueueMode.PULL),),
+                total_storage_limit_bytes=100,
+            )
+        )
+    ],
+)
 def test_over_the_storage_limit() -> None:
     """An add over total_storage_limit raises App Engine's quota error and stores nothing."""
-    config = QueueConfig(
-        queues=(QueueSettings(name="small", mode=QueueMode.PULL),), total_storage_limit_bytes=100
-    )
-    with install(Emulator(config)):
-        queue = taskqueue.Queue("small")
-        with pytest.raises(apiproxy_errors.OverQuotaError, match="total_storage_limit of 100"):
-            queue.add([pull(b"x" * 60), pull(b"x" * 60)])
+    queue = taskqueue.Queue("pull")
+    with pytest.raises(apiproxy_errors.OverQuotaError, match="total_storage_limit of 100"):
+        queue.add([pull(b"x" * 60), pull(b"x" * 60)])
 
-        assert queue.fetch_statistics().tasks == 0
+    assert queue.fetch_statistics().tasks == 0
 
 
+@pytest.mark.parametrize(
+    "emulator",
+    [
+        Emulator(
+            QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),)),
+            limits=Limits(task_bytes=10, tasks_per_add=2),
+        )
+    ],
+)
 def test_overridden_limits_hold() -> None:
     """Limits given to the emulator bound what the client may add."""
-    config = QueueConfig(queues=(QueueSettings(name="small", mode=QueueMode.PULL),))
-    with install(Emulator(config, limits=Limits(task_bytes=10, tasks_per_add=2))):
-        queue = taskqueue.Queue("small")
+    queue = taskqueue.Queue("pull")
 
-        with pytest.raises(taskqueue.TaskTooLargeError, match="maximum is 10"):
-            queue.add(pull(b"x" * 11))
-        with pytest.raises(taskqueue.TooManyTasksError, match="3 tasks in one batch"):
-            queue.add([pull() for _ in range(3)])
+    with pytest.raises(taskqueue.TaskTooLargeError, match="maximum is 10"):
+        queue.add(pull(b"x" * 11))
+    with pytest.raises(taskqueue.TooManyTasksError, match="3 tasks in one batch"):
+        queue.add([pull() for _ in range(3)])
 
 
 def test_namespaces_part_no_queue() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.sdk import install
+from pullqueue.sdk import SdkInUseError, install
 from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
 from pullqueue.sdk.stub import PullQueueStub
 
@@ -50,11 +50,23 @@ class TestRestore:
         assert registered() is None
 
     def test_a_stub_was_there(self, emulator: Emulator) -> None:
-        """A stub that was registered is put back."""
-        with install(other_emulator()) as outer:
+        """A stub that was registered is put back, that of the same emulator too."""
+        with install(emulator) as outer:
             with install(emulator) as inner:
                 assert registered() is inner
             assert registered() is outer
+
+    def test_another_emulator_inside(self, emulator: Emulator) -> None:
+        """It is refused with the name of the outer one, which the SDK goes on using."""
+        with install(other_emulator()) as outer:
+            with (
+                pytest.raises(SdkInUseError, match=r"^App Engine's SDK uses Emulator\(file='queue"),
+                install(emulator),
+            ):
+                pass
+            assert registered() is outer
+        with install(emulator):
+            assert registered() is not None
 
     def test_after_an_error(self, emulator: Emulator) -> None:
         """An error in the block leaves nothing behind either."""
@@ -167,7 +179,7 @@ WRAPPED = """
 import os, threading, warnings
 from google.appengine.api import taskqueue, wrap_wsgi_app
 from pullqueue import Emulator
-from pullqueue.sdk import install
+from pullqueue.sdk import SdkInUseError, install
 
 def app(environ, start_response):
     task = taskqueue.Queue("pull").add(taskqueue.Task(payload=b"", method="PULL"))

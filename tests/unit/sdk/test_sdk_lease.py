@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from freezegun import freeze_time
 
-from pullqueue import Emulator, EventKind, InvalidTaskNameError, ManualClock
+from pullqueue import Emulator, EventKind, InvalidTaskNameError, ManualClock, SystemClock
 from pullqueue.clock import from_usec, to_usec
 from pullqueue.engine.interceptors import QueueCall
-from pullqueue.sdk import install
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
 from pullqueue.testing import assert_exhausted, exhaust
 
@@ -94,26 +93,26 @@ class TestTime:
         assert task._eta_usec == clock.now_usec() + round(seconds * 1_000_000)
         assert task.eta_posix - clock.now().timestamp() == pytest.approx(seconds, abs=1e-6)
 
-    @pytest.mark.parametrize("offset_usec", range(0, 400, 7))
-    def test_a_clock_in_2045(self, offset_usec: int) -> None:
+    @pytest.mark.parametrize(
+        "clock", [ManualClock(YEAR_2045 + dt.timedelta(microseconds=n)) for n in range(0, 400, 7)]
+    )
+    def test_a_clock_in_2045(self, clock: ManualClock) -> None:
         """Leases are held and extended where a float of seconds misses microseconds."""
-        start = YEAR_2045 + dt.timedelta(microseconds=offset_usec)
-        clock = ManualClock(start)
-        with install(_emulator(clock)):
-            queue = taskqueue.Queue("pull")
-            add(b"work")
-            (task,) = queue.lease_tasks(60, 1)
-            for _ in range(3):
-                clock.advance(7.654321)
-                queue.modify_task_lease(task, 33.333333)
+        queue = taskqueue.Queue("pull")
+        add(b"work")
+        (task,) = queue.lease_tasks(60, 1)
+        for _ in range(3):
+            clock.advance(7.654321)
+            queue.modify_task_lease(task, 33.333333)
 
-            assert queue.lease_tasks(1, 1) == []
+        assert queue.lease_tasks(1, 1) == []
 
     @pytest.mark.parametrize("usec", [0, 1, 123_457, 333_333, 999_999])
     @pytest.mark.parametrize("second", ["2026-11-20 10:00:00", "2045-01-02 03:04:05"])
+    @pytest.mark.parametrize("clock", [SystemClock()])
     def test_frozen_process(self, second: str, usec: int) -> None:
         """Under freezegun the client and the system's clock agree to the microsecond."""
-        with freeze_time(f"{second}.{usec:06}") as frozen, install(_emulator(None)) as _:
+        with freeze_time(f"{second}.{usec:06}") as frozen:
             queue = taskqueue.Queue("pull")
             task = add(b"work")[0]
             (leased,) = queue.lease_tasks(10, 1)
@@ -126,13 +125,6 @@ class TestTime:
         assert early == []
         assert again.retry_count == 2
         assert task._eta_usec == to_usec(dt.datetime.fromisoformat(f"{second}.{usec:06}+00:00"))
-
-
-def _emulator(clock: ManualClock | None) -> Emulator:
-    from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings  # noqa: PLC0415
-
-    config = QueueConfig(queues=(QueueSettings(name="pull", mode=QueueMode.PULL),))
-    return Emulator(config, clock=clock)
 
 
 class TestModify:
@@ -181,26 +173,25 @@ class TestModify:
             queue.modify_task_lease(mine, 60)
         queue.modify_task_lease(theirs, 60)
 
-    def test_a_wrong_eta_at_any_time(self) -> None:
+    @pytest.mark.parametrize("clock", [ManualClock(YEAR_2045)])
+    def test_a_wrong_eta_at_any_time(self, clock: ManualClock) -> None:
         """In 2045, where an eta may be off by a microsecond, one off by two is refused."""
-        clock = ManualClock(YEAR_2045)
-        with install(_emulator(clock)):
-            queue = taskqueue.Queue("pull")
-            add(b"work")
-            (task,) = queue.lease_tasks(60, 1)
-            request = messages.TaskQueueModifyTaskLeaseRequest(
-                queue_name=b"pull",
-                task_name=task.name.encode(),
-                eta_usec=clock.now_usec() + 60_000_002,
-                lease_seconds=1,
+        queue = taskqueue.Queue("pull")
+        add(b"work")
+        (task,) = queue.lease_tasks(60, 1)
+        request = messages.TaskQueueModifyTaskLeaseRequest(
+            queue_name=b"pull",
+            task_name=task.name.encode(),
+            eta_usec=clock.now_usec() + 60_000_002,
+            lease_seconds=1,
+        )
+        with pytest.raises(Exception, match="if another worker has leased it since"):
+            apiproxy_stub_map.MakeSyncCall(
+                "taskqueue",
+                "ModifyTaskLease",
+                request,
+                messages.TaskQueueModifyTaskLeaseResponse(),
             )
-            with pytest.raises(Exception, match="if another worker has leased it since"):
-                apiproxy_stub_map.MakeSyncCall(
-                    "taskqueue",
-                    "ModifyTaskLease",
-                    request,
-                    messages.TaskQueueModifyTaskLeaseResponse(),
-                )
 
     def test_never_leased(self) -> None:
         """A task that was never leased has no lease to change."""
