@@ -143,7 +143,11 @@ class _NewTask(NamedTuple):
 
 
 class NewTask(_NewTask):
-    """A task to be added with `Queue.add_many`: `NewTask(payload=b"...", tag="red")`."""
+    """A task to be added with `Queue.add_many`: `NewTask(payload=b"...", tag="red")`.
+
+    A payload that is text is stored as UTF-8. `eta` is an aware datetime, and is stored as
+    `eta_usec`, microseconds since the epoch, which can be passed in its place.
+    """
 
     __slots__ = ()
 
@@ -157,7 +161,7 @@ class NewTask(_NewTask):
         *,
         eta_usec: int | None = None,
     ) -> Self:
-        """Text is stored as UTF-8; `eta`, an aware datetime, as `eta_usec`, which replaces it.
+        """Make a task; whether a queue takes it is checked when it is added.
 
         Raises:
             InvalidTaskError: the payload is text that cannot be encoded in UTF-8.

@@ -14,8 +14,8 @@ from werkzeug.test import Client
 
 from pullqueue.address import is_loopback
 from pullqueue.api.tokens import Tokens
-from pullqueue.engine.callers import Caller, called_by
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import Caller, called_by
 from pullqueue.server.app import create_app
 from pullqueue.testing.live_server import Identities, errors_raised
 

@@ -22,8 +22,7 @@ from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.cloudtasks.methods import METHODS, Method
 from pullqueue.cloudtasks.service import Service
-from pullqueue.engine.callers import Caller, ConnectionCut, called_by
-from pullqueue.engine.interceptors import call_deadline
+from pullqueue.engine.interceptors import Caller, ConnectionCut, call_deadline, called_by
 from pullqueue.errors import ServerAddressError
 
 _WORKERS: Final = 20

@@ -93,17 +93,17 @@ class Queue(Model):
         """Return a queue as it is now."""
         numbers = queue.fetch_statistics()._asdict()
         oldest_usec = numbers.pop("oldest_eta_usec")
-        oldest = None if oldest_usec is None else from_usec(oldest_usec)
-        age = None if oldest is None else (from_usec(queue.now_usec()) - oldest).total_seconds()
-        is_due = age is not None and age >= 0
+        # Before its eta a task has no age.
+        due_usec = None if oldest_usec is None else queue.now_usec() - oldest_usec
+        age = None if due_usec is None or due_usec < 0 else due_usec / USEC_PER_SECOND
         return cls(
             name=queue.name,
             mode=queue.mode,
             state=queue.state,
             created=queue.created,
             disabled=queue.disabled,
-            oldest_eta=iso(oldest),
-            oldest_age_seconds=age if is_due else None,
+            oldest_eta=None if oldest_usec is None else iso(from_usec(oldest_usec)),
+            oldest_age_seconds=age,
             settings=asdict(queue.settings, dict_factory=_shown_settings),
             **numbers,
         )

@@ -1,7 +1,8 @@
 """The one place in which the calls to a queue can be intercepted, whichever interface they use.
 
 Tools for tests add interceptors that make calls fail, delay or count them; the queue itself knows
-nothing of them. Without interceptors, a call costs one extra check.
+nothing of them. Without interceptors, a call costs one extra check. Interfaces state here who makes
+a call and how long the caller waits.
 """
 
 from __future__ import annotations
@@ -48,6 +49,24 @@ _VERB_OF_METHOD = {
 """The methods of `Queue` whose calls have another verb; the verbs are the SDK's."""
 
 
+class Caller(NamedTuple):
+    """Who makes the current call."""
+
+    client: str
+    """What the client calls itself (User-Agent), or its interface."""
+    port: str | None = None
+    """The port of a client of a server, which identifies its connection; None if this thread calls,
+    through an interface that needs no server.
+    """
+
+
+class ConnectionCut(BaseException):
+    """ends a call without a response: the server closes the connection of its caller"""
+
+    def __init__(self, port: str) -> None:
+        super().__init__(f"the connection from port {port} was cut")
+
+
 class QueueCall(NamedTuple):
     """One call on its way to a queue."""
 
@@ -78,6 +97,7 @@ It may call that function or not, or twice; it returns its result, or another, o
 
 _bypassing: ContextVar[bool] = ContextVar("bypassing", default=False)
 _deadline_usec: ContextVar[int | None] = ContextVar("deadline_usec", default=None)
+_caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 
 @contextmanager
@@ -98,6 +118,21 @@ def call_deadline(usec: int) -> Iterator[None]:
         yield
     finally:
         _deadline_usec.reset(token)
+
+
+@contextmanager
+def called_by(caller: Caller) -> Iterator[None]:
+    """Make the calls in the block those of a client."""
+    token = _caller.set(caller)
+    try:
+        yield
+    finally:
+        _caller.reset(token)
+
+
+def current_caller() -> Caller | None:
+    """Return who makes the current call; None if this thread does, in Python."""
+    return _caller.get()
 
 
 class Interceptors:

@@ -7,8 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.engine.callers import Caller, called_by, current_caller
-from pullqueue.engine.interceptors import call_deadline
+from pullqueue.engine.interceptors import Caller, call_deadline, called_by, current_caller
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import DeadlineExceededError, OverQuotaError, PullQueueError
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc

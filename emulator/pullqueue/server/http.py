@@ -13,7 +13,7 @@ from waitress.channel import ClientDisconnected
 from waitress.server import create_server
 from waitress.wasyncore import dispatcher
 
-from pullqueue.engine.callers import Caller, ConnectionCut, called_by
+from pullqueue.engine.interceptors import Caller, ConnectionCut, called_by
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import KIB, MIB
 

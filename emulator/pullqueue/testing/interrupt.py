@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from typing import Any, NoReturn
 
-from pullqueue.engine.callers import ConnectionCut, current_caller
+from pullqueue.engine.interceptors import ConnectionCut, current_caller
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 

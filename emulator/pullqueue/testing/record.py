@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pullqueue.engine.callers import current_caller
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import QueueCall
+from pullqueue.engine.interceptors import QueueCall, current_caller
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Insertion, Lease
 from pullqueue.tasks import Task
