@@ -5,6 +5,7 @@ Times are microseconds since the epoch, so that nothing is lost.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -20,12 +21,12 @@ from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.store import QueueContents, QueueRecord
 from pullqueue.engine.validation import check_new_tasks, queue_name
-from pullqueue.errors import PullQueueError
+from pullqueue.errors import InvalidTaskError, PullQueueError
 from pullqueue.limits import Limits
-from pullqueue.tasks import NewTask, Task
+from pullqueue.tasks import Attempts, NewTask, Push, Task
 
 
-class SavedTask(Model):
+class SavedTask(Model, omit_defaults=True):
     """A task in a snapshot; its payload is base64."""
 
     name: str
@@ -37,6 +38,8 @@ class SavedTask(Model):
     retry_count: Annotated[int, Meta(ge=0, le=2**30)]
     """Leaves 32-bit numbers for the leases that follow."""
     enqueued_usec: Signed64
+    push: Push | None = None
+    """Request and attempts of a push task."""
 
 
 class SavedRecord(Model):
@@ -177,12 +180,31 @@ def _record(saved: SavedRecord, name: str, shift_usec: int) -> QueueRecord:
 
 
 def _task(saved: SavedTask, queue_name: str, shift_usec: int, limits: Limits) -> Task:
-    new = NewTask(payload=saved.payload, name=saved.name, tag=saved.tag)
-    check_new_tasks([new], limits, lambda: 0)
     fields = msgspec.structs.asdict(saved)
+    request = None
+    if saved.push is not None:
+        request, attempts = saved.push
+        attempts = _attempts(attempts, saved.retry_count, shift_usec)
+        fields["push"] = Push(request, attempts)
+    new = NewTask(payload=saved.payload, name=saved.name, tag=saved.tag, request=request)
+    any_size = limits._replace(push_task_bytes=sys.maxsize)
+    check_new_tasks([new], any_size, lambda: 0, absolute_urls=True)
     for name in ("eta_usec", "enqueued_usec"):
         fields[name] = _shifted(fields[name], shift_usec)
     return Task(**fields, queue_name=queue_name, stored_bytes=new.stored_bytes)
+
+
+def _attempts(saved: Attempts, retry_count: int, shift_usec: int) -> Attempts:
+    if not 0 <= saved.executions <= saved.responses <= saved.finished <= retry_count:
+        raise InvalidTaskError("the numbers of attempts contradict each other")
+    if not 0 <= (saved.status or 0) < 1000:
+        raise InvalidTaskError(f"status is {saved.status}: it must be a number from 0 to 999")
+    times: dict[str, Any] = {
+        name: None if usec is None else _shifted(usec, shift_usec)
+        for name, usec in saved._asdict().items()
+        if name.endswith("_usec")
+    }
+    return saved._replace(**times)
 
 
 def _shifted(usec: int, shift_usec: int) -> int:

@@ -7,7 +7,16 @@ from datetime import timedelta
 import pytest
 from control_client import ControlClient
 
-from pullqueue import Emulator, ManualClock, QueueNameInUseError
+from pullqueue import (
+    AttemptOutcome,
+    Attempts,
+    Emulator,
+    HttpRequest,
+    ManualClock,
+    QueueNameInUseError,
+    RetryParameters,
+    Task,
+)
 from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.server.lifecycle import Server
 
@@ -101,6 +110,68 @@ def test_snapshots_with_a_bad_task(control: ControlClient, fields: dict[str, obj
     assert reply.status == 400
     assert "queues[...].tasks[0]" in reply.message or "the snapshot " in reply.message
     assert control.get("/queues/pull").body["queue"]["tasks"] == 2
+
+
+def retrying(emulator: Emulator) -> Task:
+    """Return a push task whose first attempt has failed."""
+    queue = emulator.queue("push")
+    request = HttpRequest("/mail", "PUT", (("X-Mine", "7"),), retry=RetryParameters())
+    started = queue.start_attempt(
+        queue.add(b"body", name="sent", request=request),
+        lease_seconds=60,
+        attempts=Attempts(first_usec=queue.now_usec()),
+    )
+    failed = started.push and started.push.attempts._replace(finished=1, responses=1, status=503)
+    return queue.finish_attempt(
+        started, attempts=failed or Attempts(), outcome=AttemptOutcome.WILL_RETRY, backoff_seconds=9
+    )
+
+
+def test_push_tasks_in_a_snapshot(
+    control: ControlClient, emulator: Emulator, clock: ManualClock
+) -> None:
+    """They come back with their request and their attempts, whose times are moved as well."""
+    before = retrying(emulator)
+    saved = control.get("/snapshot").body
+    control.post("/reset")
+    clock.advance(50)
+
+    assert control.call("PUT", "/snapshot?shift=true", saved).status == 200
+
+    after = emulator.queue("push").get_task("sent")
+    assert (after.request, after.retry_count) == (before.request, 1)
+    assert after.attempts == Attempts(1, 1, first_usec=clock.now_usec(), status=503)
+    assert after.stored_bytes == before.stored_bytes
+    assert emulator.queue("push").fetch_statistics().retrying == 1
+
+
+@pytest.mark.parametrize(
+    "push",
+    [
+        [["/mail"], [2, 1, 1]],
+        [["/mail"], [1, 1, 2]],
+        [["/mail"], [-1]],
+        [["/mail"], [1, 1, 1, 2**62]],
+        [["/mail"], [1, 1, 1, None, None, None, None, 1000]],
+        [["mail"], []],
+        [["/mail", "PUSH"], []],
+        [["/mail", "POST", [["a:b", ""]]], []],
+        [[], []],
+        {},
+    ],
+)
+def test_snapshots_with_a_bad_push_task(
+    control: ControlClient, emulator: Emulator, push: object
+) -> None:
+    """A request or attempts that no push task can have refuse the snapshot."""
+    retrying(emulator)
+    saved = control.get("/snapshot").body
+    saved["queues"]["push"]["tasks"][0]["push"] = push
+
+    reply = control.call("PUT", "/snapshot", saved)
+
+    assert reply.status == 400
+    assert "queues[...].tasks[0]" in reply.message or "the snapshot " in reply.message
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,153 @@
+"""pullqueue.engine.request_validation: which requests are accepted, and messages for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pullqueue import (
+    Emulator,
+    HttpRequest,
+    InvalidTaskError,
+    Limits,
+    Queue,
+    RetryParameters,
+    TaskTooLargeError,
+)
+from pullqueue.config.model import QueueConfig, QueueSettings
+from pullqueue.tasks import NewTask
+
+
+@pytest.fixture
+def queue() -> Queue:
+    """Return a push queue."""
+    return Emulator(QueueConfig(queues=(QueueSettings(name="web"),))).queue("web")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        HttpRequest("/"),
+        HttpRequest("/a?b=%20&c=/~!$'()*+,;=:@[]"),
+        HttpRequest("/" + "u" * 2082),
+        *(HttpRequest("/a", method) for method in ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH")),
+        HttpRequest("/a", headers=(("a!#$%&'*+-.^_`|~9", "\tü \xff~"), ("b", ""))),
+        HttpRequest("/a", target="instance.version.service", deadline_seconds=15),
+        HttpRequest("/a", retry=RetryParameters(), deadline_seconds=86_415),
+        HttpRequest("/a", retry=RetryParameters(min_backoff_seconds=0.1, max_backoff_seconds=0.1)),
+    ],
+)
+def test_valid_requests(queue: Queue, request_: HttpRequest) -> None:
+    """They are stored as they were given."""
+    assert queue.add(request=request_).request == request_
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"url": None},
+            "url is None: it must consist of printable ASCII characters without spaces",
+        ),
+        ({"url": ""}, 'url is "": it must consist of printable'),
+        ({"url": "/a b"}, 'url is "/a b": it must consist of printable'),
+        ({"url": "/a\r\nb"}, "it must consist of printable"),
+        ({"url": "/é"}, "percent-encode others"),
+        ({"url": "/a#b"}, "it cannot have a fragment"),
+        ({"url": "a"}, 'url is "a": it must begin with one /'),
+        ({"url": "//host/a"}, "it must begin with one /"),
+        ({"url": "http://host/a"}, 'url is "http://host/a": it must begin with one /'),
+        ({"url": "/" + "u" * 2083}, "url has 2084 characters; the maximum is 2083"),
+        (
+            {"method": "post"},
+            'method is "post": use DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT',
+        ),
+        ({"method": None}, "method is None: use DELETE"),
+        ({"headers": [("a", "b")]}, "pass a tuple of pairs of texts"),
+        ({"headers": (["a", "b"],)}, "pass a tuple of name and value"),
+        ({"headers": (("a", b"b"),)}, "pass a tuple of name and value"),
+        ({"headers": (("a", "b", "c"),)}, "pass a tuple of name and value"),
+        ({"headers": (("", "b"),)}, 'header name is "": use letters, digits'),
+        ({"headers": (("a:", "b"),)}, 'header name is "a:": use letters, digits'),
+        ({"headers": (("a\n", "b"),)}, "header name is"),
+        ({"headers": (("a", "b\r\nX-AppEngine-QueueName: c"),)}, "header a is"),
+        ({"headers": (("a", "b\0"),)}, "without line breaks and other control characters"),
+        ({"headers": (("a", "€"),)}, 'header a is "€": use characters of ISO 8859-1'),
+        ({"target": ""}, 'target is "": use a service, version.service or'),
+        ({"target": "a/b"}, 'target is "a/b"'),
+        ({"target": 5}, "target is 5"),
+        ({"deadline_seconds": 14.9}, "it must be a number of seconds from 15 to 86415"),
+        ({"deadline_seconds": 86_416}, "deadline_seconds is 86416"),
+        ({"deadline_seconds": float("nan")}, "deadline_seconds is nan"),
+        ({"deadline_seconds": None}, "deadline_seconds is None"),
+        ({"deadline_seconds": True}, "deadline_seconds is"),
+        ({"retry": {}}, "pass pullqueue.RetryParameters"),
+        (
+            {"retry": RetryParameters(task_retry_limit=-1)},
+            "retry parameter task_retry_limit is -1: it must be a number, 0 or more",
+        ),
+        ({"retry": RetryParameters(max_doublings=1.5)}, "max_doublings is 1.5"),  # type: ignore[arg-type]
+        (
+            {"retry": RetryParameters(max_backoff_seconds=float("inf"))},
+            "max_backoff_seconds is inf",
+        ),
+        (
+            {"retry": RetryParameters(min_backoff_seconds=2, max_backoff_seconds=1)},
+            "min_backoff_seconds is 2 and max_backoff_seconds is 1: the minimum must not exceed",
+        ),
+    ],
+)
+def test_invalid_requests(queue: Queue, fields: dict[str, Any], message: str) -> None:
+    """The message has the value and the rule, and nothing is stored."""
+    with pytest.raises(InvalidTaskError) as excinfo:
+        queue.add(request=HttpRequest(**{"url": "/a", **fields}))
+
+    assert message in str(excinfo.value)
+    assert queue.list_tasks() == []
+
+
+def test_something_else_than_a_request(queue: Queue) -> None:
+    """A URL alone is not a request."""
+    with pytest.raises(InvalidTaskError) as excinfo:
+        queue.add(request="/mail")  # type: ignore[arg-type]
+
+    assert str(excinfo.value) == 'request is "/mail": pass a pullqueue.HttpRequest'
+
+
+@pytest.mark.parametrize("url", ["https://api.example.com/a?b=c", "HTTP://localhost:8080", "/a"])
+def test_absolute_urls(queue: Queue, url: str) -> None:
+    """They are accepted where the caller permits them."""
+    added = queue.insert([NewTask(request=HttpRequest(url))], absolute_urls=True).added
+
+    assert [task.request for task in added] == [HttpRequest(url)]
+    with pytest.raises(InvalidTaskError, match="or http:// or https:// with a host"):
+        queue.insert([NewTask(request=HttpRequest("https:///a"))], absolute_urls=True)
+
+
+def test_a_body_needs_its_method(queue: Queue) -> None:
+    """A GET request can have no payload."""
+    with pytest.raises(InvalidTaskError) as excinfo:
+        queue.add(b"body", request=HttpRequest("/a", "GET"))
+
+    assert str(excinfo.value) == (
+        "a GET request has no body, and the payload has 4 bytes: use POST, PUT or PATCH, or no "
+        "payload"
+    )
+
+
+def test_the_size_of_a_push_task(queue: Queue) -> None:
+    """URL, headers and body count together, and callers can permit more."""
+    request = HttpRequest("/a", headers=(("name", "värde"),))
+    largest = b"x" * (Limits().push_task_bytes - len("/a" + "name" + "värde") - 1)
+    queue.add(largest, request=request)
+
+    with pytest.raises(TaskTooLargeError) as excinfo:
+        queue.add(largest + b"x", request=request)
+
+    assert str(excinfo.value) == (
+        "push task (url, headers, body) has 102401 bytes; the maximum is 102400: store the data "
+        "elsewhere and put a reference in the task"
+    )
+    more = [NewTask(largest + b"x", request=request)]
+    assert queue.insert(more, push_task_bytes=102_401).refused == {}
