@@ -119,7 +119,7 @@ def _grpc(served: Served, ours: Connection, options: Options) -> Iterator[Figure
 
 
 def _lease_request(queue: str, tasks: int, seconds: int) -> bytes:
-    request = message_class("LeaseTasksRequest")(
+    request = message_class("v2beta2", "LeaseTasksRequest")(
         parent=f"projects/app/locations/us-central1/queues/{queue}",
         max_tasks=tasks,
         lease_duration={"seconds": seconds},

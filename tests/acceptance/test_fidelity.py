@@ -16,7 +16,7 @@ import pytest
 
 from pullqueue import Limits
 from pullqueue.api.routes import ROUTES
-from pullqueue.cloudtasks.methods import METHODS, UNIMPLEMENTED
+from pullqueue.cloudtasks.versions import VERSIONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,4 +102,7 @@ def test_every_limit_is_listed() -> None:
 
 def test_every_method_of_cloud_tasks_is_listed() -> None:
     """The table has the methods of the service, and those that are not supported."""
-    assert items("Cloud Tasks method") == {method.name for method in METHODS} | {*UNIMPLEMENTED}
+    versions = VERSIONS.values()
+    served = {method.name for version in versions for method in version.methods}
+    refused = {name for version in versions for name, _, _ in version.unimplemented}
+    assert items("Cloud Tasks method") == served | refused

@@ -1,4 +1,4 @@
-"""Calls of Cloud Tasks v2beta2 in one form, over REST and over gRPC, without a client library."""
+"""Calls of Cloud Tasks in one form, over REST and over gRPC, without a client library."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from pullqueue.cloudtasks.messages import message_class
-from pullqueue.cloudtasks.methods import METHODS, Method
-from pullqueue.cloudtasks.rest import API
+from pullqueue.cloudtasks.methods import Method
+from pullqueue.cloudtasks.versions import V2BETA2, Version
 from pullqueue.server.lifecycle import Server
 
 LOCATION = "projects/app/locations/us-central1"
 PULL = f"{LOCATION}/queues/pull"
 Call = Callable[..., dict[str, Any]]
 """Calls a method by its name, with the fields of its request."""
-_METHODS = {method.name: method for method in METHODS}
 
 
 class ApiRefused(Exception):  # noqa: N818 - reads as what happened
@@ -40,13 +39,16 @@ def refused(code: str, text: str = "") -> Any:
 class RestApi:
     """The REST interface, spoken by hand."""
 
-    def __init__(self, server: Server, token: str | None = None) -> None:
+    def __init__(
+        self, server: Server, token: str | None = None, *, version: Version = V2BETA2
+    ) -> None:
         self._server = server
+        self._version = version
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def call(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
         """Call a method with the fields of its request, as JSON has them."""
-        method = _METHODS[name]
+        method = method_of(self._version, name)
         path, query, body = _transcoded(method, json.loads(json.dumps(fields)))
         status, answer = self.send(method.verb, f"{quote(path)}?{urlencode(query)}", body)
         if status >= 300:
@@ -54,10 +56,10 @@ class RestApi:
         return answer
 
     def send(self, verb: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
-        """Send a request to a path below /v2beta2/ and return status and JSON."""
+        """Send a request to a path below the version's and return status and JSON."""
         connection = HTTPConnection(self._server.host, self._server.port, timeout=60)
         data = body if isinstance(body, bytes | None) else json.dumps(body)
-        connection.request(verb, f"/v2beta2/{path}", data, self._headers)
+        connection.request(verb, f"/{self._version.name}/{path}", data, self._headers)
         response = connection.getresponse()
         answer = json.loads(response.read())
         connection.close()
@@ -67,16 +69,19 @@ class RestApi:
 class GrpcApi:
     """The gRPC interface, without Google's client."""
 
-    def __init__(self, server: Server, token: str | None = None) -> None:
+    def __init__(
+        self, server: Server, token: str | None = None, *, version: Version = V2BETA2
+    ) -> None:
+        self._version = version
         self.channel = grpc.insecure_channel(server.start_grpc())
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
 
     def call(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
         """Call a method with the fields of its request, as JSON has them."""
-        method = _METHODS[name]
-        message = ParseDict(fields, message_class(method.request)())
+        method = method_of(self._version, name)
+        message = ParseDict(fields, message_class(method.version, method.request)())
         data = self.send(method, message.SerializeToString())
-        return dict(MessageToDict(message_class(_response_of(method)).FromString(data)))
+        return dict(MessageToDict(message_class(method.version, method.response).FromString(data)))
 
     def send(self, method: Method, data: bytes) -> bytes:
         """Send the bytes of a request and return those of the response."""
@@ -90,13 +95,9 @@ class GrpcApi:
             raise ApiRefused(error.code().name, error.details()) from None
 
 
-def _response_of(method: Method) -> str:
-    """Return the name of the message that a method returns, from the discovery document."""
-    *resources, name = method.method_id.split(".")
-    level = API.document("")
-    for resource in resources:
-        level = level["resources"][resource]
-    return str(level["methods"][name]["response"]["$ref"])
+def method_of(version: Version, name: str) -> Method:
+    """Return the method with a name."""
+    return next(method for method in version.methods if method.name == name)
 
 
 def _transcoded(

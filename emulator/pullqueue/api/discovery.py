@@ -79,18 +79,13 @@ def blueprint(served: Iterable[Api]) -> Blueprint:
 
 def document(version: str, root_url: str = _ROOT) -> Json:
     """Return the discovery document of a version, for a server at some address."""
-    return document_in(__package__, f"{NAME}_{version}.json", root_url)
-
-
-def document_in(package: str, file: str, root_url: str) -> Json:
-    """Return a discovery document that is a file of a package, for a server at some address."""
-    parsed: Json = msgspec.json.decode(_text(package, file).replace(_ROOT, root_url))
+    parsed: Json = msgspec.json.decode(_text(version).replace(_ROOT, root_url))
     return parsed
 
 
 @cache
-def _text(package: str, file: str) -> str:
-    return files(package).joinpath(file).read_text("utf-8")
+def _text(version: str) -> str:
+    return files(__package__).joinpath(f"{NAME}_{version}.json").read_text("utf-8")
 
 
 def _item(api: Api) -> Json:

@@ -13,7 +13,7 @@ from typing import Final
 from pullqueue.api.auth import Right, grants
 from pullqueue.cloudtasks.calls import Call
 from pullqueue.cloudtasks.errors import StatusError, invalid
-from pullqueue.cloudtasks.messages import Message, message_class
+from pullqueue.cloudtasks.messages import Message
 from pullqueue.config.model import AclEntry, QueueConfig, QueueSettings
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue, QueueState
@@ -70,7 +70,7 @@ def _is_changed(queue: Queue, settings: QueueSettings | None) -> bool:
 
 def get_iam_policy(call: Call) -> Message:
     """GetIamPolicy: the acl of a queue as bindings."""
-    return _policy(call.queue)
+    return _policy(call)
 
 
 def set_iam_policy(call: Call) -> Message:
@@ -78,7 +78,7 @@ def set_iam_policy(call: Call) -> Message:
     queue, policy = call.queue, call.request.policy
     if not call.request.HasField("policy"):
         raise invalid("policy is missing: send an empty one to remove the acl", field="policy")
-    if policy.etag and policy.etag != _policy(queue).etag:
+    if policy.etag and policy.etag != _policy(call).etag:
         raise StatusError(
             "ABORTED", "the policy was changed by somebody else: get it again, then set it"
         )
@@ -93,7 +93,7 @@ def set_iam_policy(call: Call) -> Message:
         entries += [AclEntry(**{right.value: _email(member)}) for member in binding.members]
     acl = tuple(entries) or None
     call.emulator.update_queue(replace(queue.settings, acl=acl))
-    return _policy(queue)
+    return _policy(call)
 
 
 def test_iam_permissions(call: Call) -> Message:
@@ -103,7 +103,7 @@ def test_iam_permissions(call: Call) -> Message:
         for permission in call.request.permissions
         if _is_permitted(call.queue, call.caller, permission.removeprefix(_PREFIX))
     ]
-    return message_class("TestIamPermissionsResponse")(permissions=held)
+    return call.message("TestIamPermissionsResponse", permissions=held)
 
 
 def _is_permitted(queue: Queue, caller: str | None, permission: str) -> bool:
@@ -112,9 +112,9 @@ def _is_permitted(queue: Queue, caller: str | None, permission: str) -> bool:
     return permission in _ENQUEUER and grants(queue, caller, Right.INSERT)
 
 
-def _policy(queue: Queue) -> Message:
-    policy = message_class("Policy")(etag=_NO_POLICY_ETAG)
-    if acl := queue.settings.acl:
+def _policy(call: Call) -> Message:
+    policy = call.message("Policy", etag=_NO_POLICY_ETAG)
+    if acl := call.queue.settings.acl:
         policy.etag = sha256(repr(acl).encode()).digest()[:8]
     for right, role in _ROLES.items():
         emails = [email for entry in acl or () if (email := getattr(entry, right.value))]

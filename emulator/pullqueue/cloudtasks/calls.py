@@ -7,6 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.messages import Message, message_class
+from pullqueue.cloudtasks.methods import Method
+from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 
@@ -70,8 +73,17 @@ class Call(NamedTuple):
     state: ServerState
     caller: str | None
     """The e-mail address of who calls; None where access is not restricted."""
-    permission: str = ""
-    """What the caller needs on the queues that the call changes; see `Method.permission`."""
+    method: Method
+    """The method that is called."""
+
+    @property
+    def version(self) -> Version:
+        """The version of the API that is called."""
+        return VERSIONS[self.method.version]
+
+    def message(self, name: str, /, **fields: object) -> Message:
+        """Return a new message of the version that is called."""
+        return message_class(self.method.version, name)(**fields)
 
     @property
     def emulator(self) -> Emulator:

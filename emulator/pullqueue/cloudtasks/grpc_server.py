@@ -20,8 +20,9 @@ from pullqueue.api.encoding import encode
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import Message, message_class
-from pullqueue.cloudtasks.methods import METHODS, Method
+from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.service import Service
+from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.engine.interceptors import Caller, ConnectionCut, call_deadline, called_by
 from pullqueue.errors import ServerAddressError
 
@@ -46,7 +47,8 @@ class GrpcServer:
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="pullqueue-grpc")
         handlers = [
             grpc.method_handlers_generic_handler(method.service, {method.name: rpc})
-            for method in METHODS
+            for version in VERSIONS.values()
+            for method in version.methods
             for rpc in [grpc.unary_unary_rpc_method_handler(_handler(service, method))]
         ]
         self._server = grpc.server(
@@ -76,7 +78,7 @@ class GrpcServer:
 
 def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
     # Messages are parsed here, since grpc answers a malformed one with an INTERNAL error.
-    request_class = message_class(method.request)
+    request_class = message_class(method.version, method.request)
 
     def handle(data: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc has no types
         started = perf_counter()

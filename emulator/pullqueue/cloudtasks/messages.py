@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from base64 import b64decode, urlsafe_b64encode
 from functools import cache
+from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from google.api import httpbody_pb2
 from google.cloud.location import locations_pb2
-from google.cloud.tasks_v2beta2 import types
 from google.iam.v1 import iam_policy_pb2, policy_pb2
+from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -26,22 +27,28 @@ Message: TypeAlias = Any
 
 LARGEST_INT: Final = 2**31 - 1
 """The largest value of an `int32`."""
-_MODULES: Final = (types, iam_policy_pb2, policy_pb2, locations_pb2, empty_pb2, httpbody_pb2)
+BASIC: Final = 1
+FULL: Final = 2
+"""The values of `Task.View`, the same in all versions."""
+Empty: Final = empty_pb2.Empty
+_MODULES: Final = (
+    *(iam_policy_pb2, policy_pb2, locations_pb2),
+    *(operations_pb2, empty_pb2, httpbody_pb2),
+)
 _CAPITAL: Final = re.compile(r"([A-Z])")
 
 
 @cache
-def message_class(name: str) -> Message:
-    """Return the protobuf class of a message."""
-    found = next(vars(module)[name] for module in _MODULES if name in vars(module))
+def message_class(version: str, name: str) -> Message:
+    """Return the protobuf class of a message in a version of the API."""
+    modules = (import_module(f"google.cloud.tasks_{version}.types"), *_MODULES)
+    found = next(vars(module)[name] for module in modules if name in vars(module))
     return found if hasattr(found, "DESCRIPTOR") else found.pb()
 
 
-TaskMessage: Final = message_class("Task")
-QueueMessage: Final = message_class("Queue")
-FULL: Final = TaskMessage.FULL
-BASIC: Final = TaskMessage.BASIC
-Empty: Final = empty_pb2.Empty
+def has(message: Message, field: str) -> bool:
+    """Return whether messages of this kind have a field: each version has others."""
+    return field in message.DESCRIPTOR.fields_by_name
 
 
 def check_range(value: float, least: int, most: int, field: str, unit: str = "") -> None:

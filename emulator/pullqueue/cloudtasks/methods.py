@@ -1,4 +1,4 @@
-"""The methods of the service: one table for both transports.
+"""The methods of the service: one table for both transports and all versions.
 
 Paths and bodies are those of Google's HTTP annotations of the service (`transports/rest_base.py` in
 `google-cloud-tasks`); permissions are named as in Google's documentation of Cloud Tasks' roles.
@@ -7,17 +7,13 @@ Paths and bodies are those of Google's HTTP annotations of the service (`transpo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import reduce
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pullqueue.cloudtasks.messages import Message
 
 NAME: Final = "cloudtasks"
-VERSION: Final = "v2beta2"
-SERVICE: Final = "google.cloud.tasks.v2beta2.CloudTasks"
 LOCATIONS_SERVICE: Final = "google.cloud.location.Locations"
 
 PROJECT = "projects/<project>"
@@ -43,6 +39,8 @@ class Method(NamedTuple):
     """What follows the resource in the path, such as `/tasks:lease`."""
     body: str = ""
     """What the HTTP body holds: `*` for the whole request, a field of it, or nothing."""
+    response: str = "Empty"
+    """The name of the response's message."""
     permission: str = ""
     """What callers need on the queue where access is restricted; empty: to be authenticated.
 
@@ -50,7 +48,15 @@ class Method(NamedTuple):
     """
     creates: bool = False
     """Whether a queue that does not exist is created, for which no permission is needed."""
-    service: str = SERVICE
+    mixin: str = ""
+    """The service that defines it; empty: Cloud Tasks itself."""
+    version: str = ""
+    """The version of the API that it is a method of."""
+
+    @property
+    def service(self) -> str:
+        """The full name of its service over gRPC."""
+        return self.mixin or f"google.cloud.tasks.{self.version}.CloudTasks"
 
     @property
     def request(self) -> str:
@@ -83,45 +89,76 @@ class Method(NamedTuple):
         return _CAPITAL.sub(r"_\1", self.name).lower()
 
 
-METHODS: Final = (
-    Method("ListQueues", "GET", "parent", LOCATION, "/queues"),
-    Method("GetQueue", "GET", "name", QUEUE, "", "", "queues.get"),
-    Method("CreateQueue", "POST", "parent", LOCATION, "/queues", "queue"),
-    Method("UpdateQueue", "PATCH", "queue.name", QUEUE, "", "queue", "queues.update", creates=True),
-    Method("DeleteQueue", "DELETE", "name", QUEUE, "", "", "queues.delete"),
-    Method("PurgeQueue", "POST", "name", QUEUE, ":purge", "*", "queues.purge"),
-    Method("PauseQueue", "POST", "name", QUEUE, ":pause", "*", "queues.pause"),
-    Method("ResumeQueue", "POST", "name", QUEUE, ":resume", "*", "queues.resume"),
-    Method("GetIamPolicy", "POST", "resource", QUEUE, ":getIamPolicy", "*", "queues.getIamPolicy"),
-    Method("SetIamPolicy", "POST", "resource", QUEUE, ":setIamPolicy", "*", "queues.setIamPolicy"),
-    Method("TestIamPermissions", "POST", "resource", QUEUE, ":testIamPermissions", "*"),
+_SHARED = (
+    Method("ListQueues", "GET", "parent", LOCATION, "/queues", "", "ListQueuesResponse"),
+    Method("GetQueue", "GET", "name", QUEUE, "", "", "Queue", "queues.get"),
+    Method("CreateQueue", "POST", "parent", LOCATION, "/queues", "queue", "Queue"),
     Method(
-        "UploadQueueYaml", "POST", "app_id", "", "api/queue/update", "http_body", "queues.update"
+        *("UpdateQueue", "PATCH", "queue.name", QUEUE, "", "queue", "Queue", "queues.update"),
+        creates=True,
     ),
-    Method("ListTasks", "GET", "parent", QUEUE, "/tasks", "", "tasks.list"),
-    Method("GetTask", "GET", "name", TASK, "", "", "tasks.get"),
-    Method("CreateTask", "POST", "parent", QUEUE, "/tasks", "*", "tasks.create"),
-    Method("DeleteTask", "DELETE", "name", TASK, "", "", "tasks.delete"),
-    Method("LeaseTasks", "POST", "parent", QUEUE, "/tasks:lease", "*", "tasks.lease"),
-    Method("AcknowledgeTask", "POST", "name", TASK, ":acknowledge", "*", "tasks.acknowledge"),
-    Method("RenewLease", "POST", "name", TASK, ":renewLease", "*", "tasks.renewLease"),
-    Method("CancelLease", "POST", "name", TASK, ":cancelLease", "*", "tasks.cancelLease"),
-    Method("RunTask", "POST", "name", TASK, ":run", "*", "tasks.run"),
-    Method("ListLocations", "GET", "name", PROJECT, "/locations", service=LOCATIONS_SERVICE),
-    Method("GetLocation", "GET", "name", LOCATION, service=LOCATIONS_SERVICE),
+    Method("DeleteQueue", "DELETE", "name", QUEUE, "", "", "Empty", "queues.delete"),
+    Method("PurgeQueue", "POST", "name", QUEUE, ":purge", "*", "Queue", "queues.purge"),
+    Method("PauseQueue", "POST", "name", QUEUE, ":pause", "*", "Queue", "queues.pause"),
+    Method("ResumeQueue", "POST", "name", QUEUE, ":resume", "*", "Queue", "queues.resume"),
+    Method(
+        *("GetIamPolicy", "POST", "resource", QUEUE, ":getIamPolicy", "*", "Policy"),
+        permission="queues.getIamPolicy",
+    ),
+    Method(
+        *("SetIamPolicy", "POST", "resource", QUEUE, ":setIamPolicy", "*", "Policy"),
+        permission="queues.setIamPolicy",
+    ),
+    Method(
+        *("TestIamPermissions", "POST", "resource", QUEUE, ":testIamPermissions", "*"),
+        response="TestIamPermissionsResponse",
+    ),
+    Method("ListTasks", "GET", "parent", QUEUE, "/tasks", "", "ListTasksResponse", "tasks.list"),
+    Method("GetTask", "GET", "name", TASK, "", "", "Task", "tasks.get"),
+    Method("CreateTask", "POST", "parent", QUEUE, "/tasks", "*", "Task", "tasks.create"),
+    Method("DeleteTask", "DELETE", "name", TASK, "", "", "Empty", "tasks.delete"),
+    Method("RunTask", "POST", "name", TASK, ":run", "*", "Task", "tasks.run"),
+    Method(
+        *("ListLocations", "GET", "name", PROJECT, "/locations", "", "ListLocationsResponse"),
+        mixin=LOCATIONS_SERVICE,
+    ),
+    Method("GetLocation", "GET", "name", LOCATION, "", "", "Location", mixin=LOCATIONS_SERVICE),
 )
-"""Whoever is authenticated can call the methods without a permission: no acl is about them.
+"""Whoever is authenticated can call those without a permission: no acl is about them.
 
 Who creates a queue is its `user_email`; so CreateQueue grants no rights on an existing one.
 """
-
-UNIMPLEMENTED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
-    {
-        "getCmekConfig": ("GET", f"{LOCATION}/cmekConfig"),
-        "updateCmekConfig": ("PATCH", f"{LOCATION}/cmekConfig"),
-        "batchCreate": ("POST", f"{QUEUE}/tasks:batchCreate"),
-        "batchDelete": ("POST", f"{QUEUE}/tasks:batchDelete"),
-        "buffer": ("POST", f"{TASK}:buffer"),
-    }
+_V2BETA2_ONLY = (
+    Method(
+        *("UploadQueueYaml", "POST", "app_id", "", "api/queue/update", "http_body"),
+        permission="queues.update",
+    ),
+    Method(
+        *("LeaseTasks", "POST", "parent", QUEUE, "/tasks:lease", "*", "LeaseTasksResponse"),
+        permission="tasks.lease",
+    ),
+    Method(
+        *("AcknowledgeTask", "POST", "name", TASK, ":acknowledge", "*"),
+        permission="tasks.acknowledge",
+    ),
+    Method("RenewLease", "POST", "name", TASK, ":renewLease", "*", "Task", "tasks.renewLease"),
+    Method("CancelLease", "POST", "name", TASK, ":cancelLease", "*", "Task", "tasks.cancelLease"),
 )
-"""Methods of Google's newest discovery document that are in no client library."""
+_V2_ONLY = (
+    Method(
+        *("BatchCreateTasks", "POST", "parent", QUEUE, "/tasks:batchCreate", "*", "Operation"),
+        permission="tasks.create",
+    ),
+    Method(
+        *("BatchDeleteTasks", "POST", "parent", QUEUE, "/tasks:batchDelete", "*", "Operation"),
+        permission="tasks.delete",
+    ),
+)
+
+
+def _methods(version: str, *methods: Method) -> tuple[Method, ...]:
+    return tuple(method._replace(version=version) for method in methods)
+
+
+V2BETA2_METHODS: Final = _methods("v2beta2", *_SHARED, *_V2BETA2_ONLY)
+V2_METHODS: Final = _methods("v2", *_SHARED, *_V2_ONLY)

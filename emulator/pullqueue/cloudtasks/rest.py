@@ -14,19 +14,13 @@ from flask import Blueprint, Response, g, request
 
 from pullqueue.api import fields
 from pullqueue.api.auth import bearer_text
-from pullqueue.api.discovery import Api, document_in
-from pullqueue.api.encoding import JSON_TYPE, encode
+from pullqueue.api.discovery import Api
+from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import as_json, read_body, served
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
-from pullqueue.cloudtasks.methods import (
-    LOCATIONS_SERVICE,
-    METHODS,
-    NAME,
-    UNIMPLEMENTED,
-    VERSION,
-    Method,
-)
+from pullqueue.cloudtasks.methods import LOCATIONS_SERVICE, NAME, Method
+from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.config.text import quoted
 from pullqueue.errors import PullQueueError
 from pullqueue.extras import install_command
@@ -36,8 +30,6 @@ if TYPE_CHECKING:
     from pullqueue.cloudtasks.service import Service
     from pullqueue.control.state import ServerState
 
-PREFIX: Final = f"/{VERSION}"
-
 _VERBS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _SYSTEM_PARAMETERS: Final = frozenset(
     {"access_token", "alt", "callback", "fields", "key", "oauth_token", "prettyPrint"}
@@ -46,8 +38,7 @@ _SYSTEM_PARAMETERS: Final = frozenset(
 )
 """Query parameters that every method of Google's APIs knows."""
 _MISSING_EXTRA: Final = (
-    f"Cloud Tasks v2beta2 needs an extra: {install_command('cloudtasks')}, then start the server "
-    "again"
+    f"Cloud Tasks needs an extra: {install_command('cloudtasks')}, then start the server again"
 )
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 _FORMATS: Final = ("", "json", "json;enum-encoding=string", "json;enum-encoding=int")
@@ -81,37 +72,57 @@ class CloudTasks:
         return Service(self._state, acl=self._acl)
 
 
-API: Final = Api(
-    NAME,
-    VERSION,
-    "Cloud Tasks API",
-    "App Engine's pull queues under the API of Cloud Tasks.",
-    (f"{PREFIX}/", *(f"/{method.path}" for method in METHODS if not method.resource)),
-    partial(document_in, __package__, f"{NAME}_{VERSION}.json"),
+def _document(version: Version, root_url: str) -> Json:
+    try:
+        from pullqueue.cloudtasks.discovery import document  # noqa: PLC0415 - takes half a second
+    except ModuleNotFoundError:
+        raise ApiError(_MISSING_EXTRA, status=501) from None
+    return document(version, root_url)
+
+
+APIS: Final = tuple(
+    Api(
+        NAME,
+        name,
+        "Cloud Tasks API",
+        version.description,
+        (f"/{name}/", *(f"/{method.path}" for method in version.methods if not method.resource)),
+        partial(_document, version),
+    )
+    for name, version in VERSIONS.items()
 )
 
 
 def blueprint() -> Blueprint:
     """Return the routes of the service."""
     routes = Blueprint("cloudtasks", __name__)
-    for method in METHODS:
-        view = _view(method)
-        for prefix in _prefixes(method):
-            routes.add_url_rule(f"{prefix}/{method.path}", method.name, view, methods=[method.verb])
-    for name, (verb, path) in UNIMPLEMENTED.items():
-        routes.add_url_rule(f"{PREFIX}/{path}", name, _unimplemented, methods=[verb])
-    for rule in ("", "/", "/<path:path>"):
-        routes.add_url_rule(f"{PREFIX}{rule}", "unknown", _unknown, methods=_VERBS)
+    for version in VERSIONS.values():
+        _add_routes(routes, version)
     routes.register_error_handler(PullQueueError, _refusal)
     return routes
 
 
+def _add_routes(routes: Blueprint, version: Version) -> None:
+    for method in version.methods:
+        view, endpoint = _view(method), f"{version.name} {method.name}"
+        for prefix in _prefixes(method):
+            routes.add_url_rule(f"{prefix}/{method.path}", endpoint, view, methods=[method.verb])
+    prefix = f"/{version.name}"
+    for name, verb, path in version.unimplemented:
+        endpoint = f"{version.name} {name}"
+        routes.add_url_rule(f"{prefix}/{path}", endpoint, _unimplemented, methods=[verb])
+    unknown, endpoint = partial(_unknown, version), f"{version.name} unknown"
+    for rule in ("", "/", "/<path:path>"):
+        routes.add_url_rule(f"{prefix}{rule}", endpoint, unknown, methods=_VERBS)
+
+
 def _prefixes(method: Method) -> tuple[str, ...]:
     """Return what the paths of a method begin with."""
-    if method.service == LOCATIONS_SERVICE:
+    own = f"/{method.version}"
+    if method.mixin == LOCATIONS_SERVICE:
         # Its own definition has v1 for all services; Node's REST transport uses that.
-        return PREFIX, "/v1"
-    return (PREFIX,) if method.resource else (PREFIX, "")
+        return own, "/v1"
+    return (own,) if method.resource else (own, "")
 
 
 def _view(method: Method) -> Callable[..., Response]:
@@ -140,7 +151,7 @@ def _message(method: Method, name: str) -> Message:
 
     from pullqueue.cloudtasks.messages import message_class  # noqa: PLC0415 - the same
 
-    message = message_class(method.request)()
+    message = message_class(method.version, method.request)()
     if not method.resource:
         message.app_id = request.args.get("appId", "")
         message.http_body.data = _uploaded()
@@ -222,13 +233,13 @@ def _numbers_for_enums() -> bool:
 
 def _response_mask(method: Method) -> fields.FieldMask:
     selector = request.args.get("$fields", request.args.get("fields"))
-    known = _known_fields(method.method_id)
+    known = _known_fields(method) if selector else None
     return fields.parse_mask(selector, known) if selector and known else {}
 
 
 @cache
-def _known_fields(method_id: str) -> fields.FieldMask:
-    return fields.fields_in(API.document(""), method_id)
+def _known_fields(method: Method) -> fields.FieldMask:
+    return fields.fields_in(_document(VERSIONS[method.version], ""), method.method_id)
 
 
 def _json(body: dict[str, Any], status: int) -> Response:
@@ -243,11 +254,11 @@ def _unimplemented(**_parts: str) -> Response:
     )
 
 
-def _unknown(path: str = "") -> Response:
+def _unknown(version: Version, path: str = "") -> Response:
     raise StatusError(
         "NOT_FOUND",
-        f"no method has {request.method} {PREFIX}/{path:.200}: "
-        f"see /$discovery/rest?version={VERSION}",
+        f"no method has {request.method} /{version.name}/{path:.200}: "
+        f"see /$discovery/rest?version={version.name}",
     )
 
 

@@ -13,7 +13,8 @@ from pullqueue.cloudtasks import access, queues, tasks
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
 from pullqueue.cloudtasks.messages import Message
-from pullqueue.cloudtasks.methods import METHODS, Method
+from pullqueue.cloudtasks.methods import Method
+from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.errors import PullQueueError, UnknownQueueError
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
 _KNOWN: Final = vars(queues) | vars(tasks) | vars(access)
 _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
-    {method.name: _KNOWN[method.function] for method in METHODS}
+    {
+        method.name: _KNOWN[method.function]
+        for version in VERSIONS.values()
+        for method in version.methods
+    }
 )
 
 _log = logging.getLogger("pullqueue.server")
@@ -64,7 +69,7 @@ class Service:
         """
         try:
             name = self._resource(method, request)
-            call = Call(request, name, self._state, caller, method.permission)
+            call = Call(request, name, self._state, caller, method)
             if method.permission and name.queue:
                 self._check_permission(call, method)
             return _FUNCTIONS[method.name](call)
@@ -81,7 +86,7 @@ class Service:
             if method.creates:
                 return
             raise
-        access.check_permission(queue, call.caller, call.permission)
+        access.check_permission(queue, call.caller, method.permission)
 
     def _resource(self, method: Method, request: Message) -> ResourceName:
         text = method.resource_of(request)

@@ -14,8 +14,6 @@ from pullqueue.cloudtasks.messages import (
     FULL,
     Empty,
     Message,
-    TaskMessage,
-    message_class,
     page_of,
     page_token,
     whole_seconds,
@@ -40,7 +38,7 @@ _SECONDS: Final = range(-62_135_596_800, LAST_USEC // USEC_PER_SECOND + 1)
 
 def list_tasks(call: Call) -> Message:
     """ListTasks: a page of tasks, leased or not, in order of schedule time."""
-    response = message_class("ListTasksResponse")()
+    response = call.message("ListTasksResponse")
     if not call.queue.settings.is_pull:
         return response
     size, start = page_of(call.request, _POSITION, most=_MAX_LISTED)
@@ -117,7 +115,7 @@ def lease_tasks(call: Call) -> Message:
             f"more than {limits.leases_per_second} LeaseTasks calls in a second on queue "
             f'"{call.name.queue}": lease more tasks at a time, or wait',
         )
-    response = message_class("LeaseTasksResponse")()
+    response = call.message("LeaseTasksResponse")
     _write_tasks(response.tasks.add, lease.tasks, call)
     return response
 
@@ -214,7 +212,7 @@ def _not_found(call: Call) -> UnknownTaskError:
 
 
 def _task_message(task: Task, call: Call) -> Message:
-    message = TaskMessage()
+    message = call.message("Task")
     _write_tasks(lambda: message, [task], call)
     return message
 

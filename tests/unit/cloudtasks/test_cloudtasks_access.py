@@ -15,7 +15,7 @@ from control_client import ControlClient
 from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.api.tokens import SCOPES as TASKQUEUE_SCOPES
 from pullqueue.cloudtasks.access import AUDIENCE
-from pullqueue.cloudtasks.methods import METHODS
+from pullqueue.cloudtasks.versions import V2BETA2
 from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """
@@ -101,9 +101,9 @@ class TestAccess:
         call = call_as(WRITER)
         task = call("CreateTask", parent=PULL, task={}, responseView="FULL")
 
-        free = {method.name for method in METHODS if not method.permission}
+        free = {method.name for method in V2BETA2.methods if not method.permission}
         assert free == {"CreateQueue", "ListQueues", "TestIamPermissions", *LOCATION_METHODS}
-        for method in METHODS:
+        for method in V2BETA2.methods:
             if not method.permission or method.name == "CreateTask":
                 continue
             name = task["name"] if method.resource.endswith("<task>") else PULL

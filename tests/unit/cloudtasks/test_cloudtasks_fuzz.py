@@ -18,7 +18,8 @@ from werkzeug.test import Client
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.cloudtasks.errors import HTTP_STATUS
 from pullqueue.cloudtasks.messages import message_class
-from pullqueue.cloudtasks.methods import METHODS, Method
+from pullqueue.cloudtasks.methods import Method
+from pullqueue.cloudtasks.versions import V2BETA2
 from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
 
@@ -68,8 +69,8 @@ class Requests:
     def next(self) -> tuple[Method, dict[str, Any]]:
         """Return a method and the fields of its request, as JSON has them."""
         self.tidy = self.random.random() < 0.5
-        method = self.random.choice(METHODS)
-        fields = self._message(message_class(method.request).DESCRIPTOR, 0)
+        method = self.random.choice(V2BETA2.methods)
+        fields = self._message(message_class(method.version, method.request).DESCRIPTOR, 0)
         *holders, last = method.field.split(".")
         holder: Any = fields
         for name in holders:
@@ -166,7 +167,7 @@ def rest_request(method: Method, fields: dict[str, Any], random: Random) -> tupl
 
 def grpc_request(method: Method, fields: dict[str, Any], requests: Requests) -> bytes:
     """Return the bytes of a request, in some requests not all as they should be."""
-    message = message_class(method.request)()
+    message = message_class(method.version, method.request)()
     with suppress(Exception):  # what could be parsed is in the message
         ParseDict(fields, message, ignore_unknown_fields=True)
     data = bytearray(message.SerializeToString())

@@ -7,11 +7,11 @@ from base64 import b64encode
 
 import grpc
 import pytest
-from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi
+from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi, method_of
 
 from pullqueue import Emulator, Limits, ServerAddressError
 from pullqueue.cloudtasks.messages import message_class
-from pullqueue.cloudtasks.methods import METHODS
+from pullqueue.cloudtasks.versions import V2BETA2
 from pullqueue.server.lifecycle import Server
 
 
@@ -21,7 +21,7 @@ def api(server: Server) -> GrpcApi:
     return GrpcApi(server)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", V2BETA2.methods, ids=lambda method: method.name)
 def test_a_malformed_message(api: GrpcApi, method: object) -> None:
     """It is an INVALID_ARGUMENT, not a fault of the server."""
     with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: the request is not a valid"):
@@ -86,8 +86,8 @@ def test_stopping(server: Server, api: GrpcApi) -> None:
 
 def test_a_time_that_json_cannot_express(api: GrpcApi) -> None:
     """It is an INVALID_ARGUMENT with the name of its field."""
-    method = next(method for method in METHODS if method.name == "CancelLease")
-    message = message_class(method.request)(name=f"{PULL}/tasks/one")
+    method = method_of(V2BETA2, "CancelLease")
+    message = message_class(method.version, method.request)(name=f"{PULL}/tasks/one")
 
     for seconds, nanos in ((0, 2 * 10**9), (10**12, 0)):
         message.schedule_time.seconds, message.schedule_time.nanos = seconds, nanos

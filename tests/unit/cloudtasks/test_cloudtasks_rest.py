@@ -276,7 +276,7 @@ def test_without_the_extra() -> None:
         [sys.executable, "-c", WITHOUT_EXTRA], check=False, capture_output=True, text=True
     )
 
-    assert f"501 Cloud Tasks v2beta2 needs an extra: {install_command('cloudtasks')}" in done.stdout
+    assert f"501 Cloud Tasks needs an extra: {install_command('cloudtasks')}" in done.stdout
 
 
 def test_grpc_without_the_extra(tmp_path: Path) -> None:
