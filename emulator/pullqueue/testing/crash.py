@@ -86,7 +86,8 @@ def crash_test(
 
     Raises:
         CrashTestError: after some crashes `check` fails, or the worker that takes over does.
-        AssertionError: `check` fails without any crash, or the worker makes no call.
+        AssertionError: `check` fails without any crash, `setup` leaves no task, or the worker
+            makes no call.
         ClockError: the clock cannot be moved.
         TypeError: `emulator` is not one, or one of the functions is asynchronous or a generator.
     """
@@ -121,7 +122,12 @@ class _Trial:
         self._begin()
         counter = _CrashInjector(Crash.BEFORE, call_number=0)
         with self.emulator.interceptors.installed(counter):
-            self._run()
+            runs = self._run()
+        if not runs:
+            raise AssertionError(
+                "crash_test: setup left no task in a pull queue, so the worker was not called: "
+                "add at least one, since the worker runs until the queues are empty"
+            )
         if not counter.calls:
             raise AssertionError("crash_test: the worker makes no call to a queue")
         self._verify()
@@ -165,13 +171,13 @@ class _Trial:
         self.emulator.names = random_names(0)
         refuse_lazy(self.setup(), "setup")
 
-    def _run(self, injector: _CrashInjector | None = None) -> None:
+    def _run(self, injector: _CrashInjector | None = None) -> int:
         def work() -> object:
             if injector is not None:
                 injector.check_alive()
             return self.worker()
 
-        drain(self.emulator, work, max_calls=self.max_calls)
+        return drain(self.emulator, work, max_calls=self.max_calls)
 
     def _verify(self) -> None:
         result = self.check()

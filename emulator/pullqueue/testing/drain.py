@@ -55,7 +55,8 @@ def drain(
     `time.sleep` and `asyncio.sleep` advance the clock and return at once. When no task can be
     leased yet, the clock moves to the next event. A worker that loops forever is stopped when the
     queues are empty and it leases from the same queue in vain, or sleeps, for the third time in a
-    row.
+    row. While all tasks are leased, the clock moves to the next event after `max_calls` leases in
+    vain.
 
     Exceptions of the worker are not caught and end `drain`. To restart a worker that fails, pass a
     function that catches its exceptions.
@@ -135,6 +136,9 @@ class _Driver:
         self._exceeded = ""
         """What the worker has done too many times."""
         self._leases = 0
+        """Number of leases that returned tasks."""
+        self._polls = 0
+        """Number of leases in vain since something has happened."""
         self._sleeps = 0
         self._slept = False
         self._idle_leases: Counter[object] = Counter()
@@ -179,13 +183,12 @@ class _Driver:
     def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
         if call.verb not in LEASE_VERBS:
             return self._other_call(call.verb, call_next)
-        self._leases += 1
-        if self._leases > self._max_calls:
-            self._exceeded = f"the worker has leased {self._max_calls} times"
-            self._interrupter.end()
         lease = call_next()
         if not isinstance(lease, Lease) or lease.tasks:
             self._busy()
+            self._leases += 1
+            if self._leases > self._max_calls:
+                self._exceed("leased")
             return lease
         return self._after_empty_lease(call.queue.name, lease)
 
@@ -216,8 +219,11 @@ class _Driver:
         # leases meanwhile must not lose them by a jump.
         if again and not self._available() and not (self._slept and self._leased()):
             next_event(self._emulator)
-            self._idle_leases.clear()
+            self._busy()
         self._slept = False
+        self._polls += 1
+        if self._polls > self._max_calls:
+            self._exceed("leased")
         return lease
 
     @bypass_interceptors()
@@ -225,17 +231,29 @@ class _Driver:
         self._sleeps += 1
         self._slept = True
         if self._sleeps > self._max_calls:
-            self._exceeded = f"the worker has slept {self._max_calls} times"
-            self._interrupter.end()
+            self._exceed("slept")
         if not self._tasks():
             self._idle_sleeps += 1
             if self._idle_sleeps > _IDLE_STEPS:
                 self._interrupter.end()
         self._clock.advance(seconds)
 
+    def _exceed(self, done: str) -> None:
+        """End the worker; if it waits for a lease that is longer than this, let the lease expire.
+
+        Not earlier: the worker may have the lease itself, and wait for more tasks.
+        """
+        if self._polls and not self._available() and next_event(self._emulator):
+            self._sleeps = 0
+            self._busy()
+        else:
+            self._exceeded = f"the worker has {done} {self._max_calls} times"
+            self._interrupter.end()
+
     def _busy(self) -> None:
         self._idle_leases.clear()
         self._idle_sleeps = 0
+        self._polls = 0
         self._slept = False
 
     def _tasks(self) -> int:

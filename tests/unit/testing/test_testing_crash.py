@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pullqueue import DeadlineExceededError, Emulator, Queue
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.testing import Crash, CrashTestError, crash_test, drain
 
 
@@ -187,11 +188,23 @@ def test_the_worker_that_takes_over_fails(emulator: Emulator, app: App) -> None:
 
 
 def test_wrong_without_a_crash(emulator: Emulator, app: App) -> None:
-    """A check that never holds, or a worker that does nothing, is distinguished from a crash."""
+    """A check that never holds, or a worker that makes no call, is distinguished from a crash."""
+    queue = app.queue
     with pytest.raises(AssertionError, match=r"^check returned False$"):
         crash_test(emulator, app.work, setup=app.start, check=lambda: False)
     with pytest.raises(AssertionError, match=r"^crash_test: the worker makes no call to a queue$"):
-        crash_test(emulator, app.work, setup=lambda: None, check=lambda: True)
+        crash_test(
+            emulator,
+            bypass_interceptors()(queue.purge),
+            setup=app.start,
+            check=lambda: True,
+        )
+
+
+def test_a_producer(emulator: Emulator, queue: Queue) -> None:
+    """Where setup adds no task the worker is not called, and the message says so."""
+    with pytest.raises(AssertionError, match=r"^crash_test: setup left no task in a pull"):
+        crash_test(emulator, queue.add, setup=lambda: None, check=lambda: True)
 
 
 def test_each_run_begins_the_same_way(emulator: Emulator, queue: Queue) -> None:

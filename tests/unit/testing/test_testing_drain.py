@@ -152,6 +152,28 @@ def test_current_leases_survive_pauses(
     assert batches == [[1, 1]]
 
 
+def test_a_lease_that_outlasts_all_pauses(
+    emulator: Emulator, queue: Queue, clock: ManualClock
+) -> None:
+    """A worker that polls for a task which it holds and has lost gets it when the lease ends."""
+    for _ in range(2):
+        queue.add()
+    start = clock.now()
+    failures = [1, 2, 3]
+
+    def work() -> None:
+        while True:
+            for task in queue.lease_tasks(3600, 1):
+                if failures:
+                    failures.pop()
+                else:
+                    queue.delete_tasks(task)
+            time.sleep(1)  # noqa: TID251
+
+    assert drain(emulator, work, max_calls=100) == 1
+    assert timedelta(hours=2) < clock.now() - start < timedelta(hours=3)
+
+
 def test_a_worker_that_waits_for_a_program(
     emulator: Emulator, queue: Queue, clock: ManualClock
 ) -> None:
