@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ import pytest
 from served import free_port
 
 from pullqueue import Emulator
+from pullqueue.cli._client import FailedError
+from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.server.lifecycle import Server
 
 PROGRAM = Path(sys.executable).with_name("pullqueue")
@@ -200,6 +202,91 @@ def test_a_port_file_is_never_written_through_a_link(folder: Path, name: str) ->
         if name == "port"
         else ""
     )
+
+
+@contextmanager
+def waiting(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run `wait` for the server of the file `port`."""
+    with subprocess.Popen(
+        [PROGRAM, "wait", "--port-file", "port", *options],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return the exit status of a `wait`, and what it printed."""
+    return process.wait(60), process.communicate()[1]
+
+
+HAS_ENDED = 'pullqueue: the server of "port" has ended: see what it printed\n'
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_waiting_for_the_server_of_a_port_file(folder: Path, *, left: bool) -> None:
+    """It may start later, and a file may be left over from one that was killed."""
+    if left:
+        (folder / "port").write_text(f"{free_port()}\n")
+    with waiting(folder) as wait, serving(folder, "--port-file", "port"):
+        assert ended(wait) == (0, "")
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_waiting_for_a_server_that_ends(folder: Path, end: signal.Signals) -> None:
+    """It fails as soon as the server has ended, even if another has started in its place."""
+    file = folder / "port"
+    with serving(folder, "--port-file", "port") as served:
+        server = ServerOfFile(file)
+        assert server.look() == (served.url, None)
+        served.process.send_signal(end)
+        served.process.wait()
+    deleted = not file.exists()
+    with (
+        serving(folder, "--port-file", "port") if deleted else nullcontext(),
+        pytest.raises(FailedError, match=r'^the server of ".+/port" has ended: see what'),
+    ):
+        server.look()
+
+
+@pytest.mark.parametrize("cause", ["queue.yaml", "port", "before"])
+def test_waiting_for_a_server_that_does_not_start(folder: Path, cause: str) -> None:
+    """It fails without its timeout, whoever else listens at the port."""
+    options = ["--port", "0"]
+    with serving(folder) as other:
+        if cause == "port":
+            options = ["--port", other.url.rpartition(":")[2]]
+        else:
+            (folder / "queue.yaml").write_text("queue: 1\n")
+        command = [str(PROGRAM), "serve", *options, "--port-file", "port"]
+        if cause == "before":
+            assert subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
+        with waiting(folder, "--timeout", "1000") as wait:
+            if cause != "before":
+                subprocess.run(command, cwd=folder, capture_output=True, check=False)
+            assert ended(wait) == (3, HAS_ENDED)
+
+
+def test_waiting_for_a_server_at_another_address(folder: Path) -> None:
+    """With --url the server is asked there; the file still shows whether it runs."""
+    with serving(folder, "--host", "127.0.0.2", "--port-file", "port") as served:
+        with waiting(folder, "--url", served.url) as wait:
+            assert ended(wait) == (0, "")
+        with waiting(folder, "--timeout", "0") as wait:
+            assert "after 0 s, no pullqueue responds at http://127.0.0.1:" in ended(wait)[1]
+
+
+def test_waiting_for_a_server_that_was_never_started(folder: Path) -> None:
+    """The message says what is missing."""
+    with waiting(folder, "--timeout", "0") as wait:
+        assert ended(wait) == (
+            1,
+            'pullqueue: after 0 s, there is no port file "port": start a server with --port-file\n',
+        )
+    (folder / "port").write_text("1\n")
+    with waiting(folder, "--timeout", "0") as wait:
+        assert 'the server of "port" has ended, and no other has started' in ended(wait)[1]
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])

@@ -87,10 +87,15 @@ def server_url(_ctx: click.Context, _parameter: click.Parameter, address: str) -
     return url.rstrip("/")
 
 
+def is_passed(parameter: str) -> bool:
+    """Return whether an option of the running command is on its command line."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is ParameterSource.COMMANDLINE
+
+
 def _client(ctx: click.Context, parameter: click.Parameter, address: str) -> Client:
     """Return the client of an address; without --url, a command of a group uses the group's."""
-    given = ctx.get_parameter_source("client") is ParameterSource.COMMANDLINE
-    if given or ctx.obj is None:
+    if is_passed("client") or ctx.obj is None:
         ctx.obj = ctx.with_resource(closing(Client(server_url(ctx, parameter, address))))
     client: Client = ctx.obj
     return client

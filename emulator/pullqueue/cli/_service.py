@@ -1,4 +1,4 @@
-"""What `pullqueue serve` needs beside a server: logs, a secret, a port file, systemd, signals."""
+"""What `pullqueue serve` needs beside a server: logs, a secret, systemd, signals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,14 +17,12 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from pullqueue.cli._output import say
-from pullqueue.config.files import replace_file
 from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError, PullQueueError
 
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
     from pullqueue.engine.emulator import Emulator
-    from pullqueue.server.lifecycle import Server
 
 _POLL_SECONDS = 0.5
 """Interval of the checks for signals and for changes of the file."""
@@ -119,43 +115,6 @@ def _make_secret(path: Path) -> None:
             if not path.exists():  # no other server was quicker: there are no links here
                 with open(path, "x", opener=partial(os.open, mode=0o600)) as file:
                     file.write(text)
-
-
-@contextmanager
-def port_file(path: Path | None, server: Server) -> Iterator[None]:
-    """Keep the port of a server in a file as long as the block runs.
-
-    Raises:
-        ConfigFileError: it cannot be written, or another running server uses it.
-    """
-    if path is None:
-        yield
-        return
-    content = f"{server.port}\n".encode()
-    if _is_served_by_another(server, path):
-        raise ConfigFileError(
-            f'"{path}" is the port file of a running server: stop that server, or name another file'
-        )
-    replace_file(path, content)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            if path.read_bytes() == content:
-                path.unlink()
-
-
-def _is_served_by_another(server: Server, path: Path) -> bool:
-    """Return whether something listens on the port in a file, and is not the server itself.
-
-    A server that was killed leaves the file, and may be started again at the same port.
-    """
-    try:
-        port = int(path.read_text("ascii"))
-        socket.create_connection((server.host, port), timeout=1).close()
-    except (OSError, ValueError, OverflowError):
-        return False
-    return port != server.port
 
 
 def notify_systemd(state: str) -> None:

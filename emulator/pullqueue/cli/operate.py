@@ -13,8 +13,9 @@ from time import monotonic
 import click
 
 from pullqueue.cli._client import Client, FailedError, Json, RefusedError, pull_queue
-from pullqueue.cli._options import Number, complete_queue, server_options, yes_option
+from pullqueue.cli._options import Number, complete_queue, is_passed, server_options, yes_option
 from pullqueue.cli._output import STDIN, confirm, content_of, say, show, write_bytes
+from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.config.files import replace_file
 from pullqueue.tasks import count_tasks
 
@@ -45,19 +46,35 @@ _file_argument = click.argument("file", type=click.Path(path_type=Path))
     default=30.0,
     help="Maximum time to wait in seconds; 0 checks once.",
 )
+@click.option(
+    "--port-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Wait for the server that was started with this --port-file, on this machine, and fail as "
+    "soon as it has ended. Its address is 127.0.0.1, unless --url is passed.",
+)
 @server_options
-def wait(*, queues: tuple[str, ...], timeout: float, client: Client) -> None:
+def wait(
+    *, queues: tuple[str, ...], timeout: float, port_file: Path | None, client: Client
+) -> None:
     """Wait until the server is ready, or until queues are empty.
 
-    The exit status is 1 if that takes longer than --timeout.
+    The exit status is 1 if that takes longer than --timeout, 3 if the server of --port-file has
+    ended.
     """
     end = monotonic() + timeout
     pause = threading.Event()
+    server = ServerOfFile(port_file) if port_file else None
     while True:
-        # A client that waits no longer for a response than there is time.
-        left = min(max(end - monotonic(), _MIN_SECONDS), _MAX_SECONDS)
-        with closing(Client(client.url, timeout=left)) as polled:
-            missing = _missing(polled, queues)
+        url, missing = server.look() if server else (client.url, None)
+        if url is not None:
+            # A client that waits no longer for a response than there is time.
+            left = min(max(end - monotonic(), _MIN_SECONDS), _MAX_SECONDS)
+            with closing(
+                Client(client.url if is_passed("client") else url, timeout=left)
+            ) as polled:
+                missing = _missing(polled, queues)
+            if missing is None and server:
+                server.look()  # another may have responded in its place
         if missing is None:
             return
         if monotonic() >= end:

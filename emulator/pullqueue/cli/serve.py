@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, is_loopback
 from pullqueue.cli._options import checked, emulator_options, found_file
 from pullqueue.cli._output import say
+from pullqueue.cli._port_file import port_file as locked_port_file
 from pullqueue.clock import ManualClock, SystemClock, from_usec
 from pullqueue.errors import StoreError
 from pullqueue.limits import SERVED_TASKS, Limits
@@ -119,7 +121,17 @@ def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str) -> st
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="Lowest level that is logged; debug includes every request.",
 )
-def serve(
+def serve(*, port_file: Path | None, **options: Any) -> None:  # noqa: ANN401 - as click passes them
+    """Serve the pull queues of QUEUE_YAML over HTTP.
+
+    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder. Ctrl-C stops the server.
+    """
+    with locked_port_file(port_file) as write_port:
+        _serve(write_port, **options)
+
+
+def _serve(
+    write_port: Callable[[int], None],
     *,
     queue_yaml: Path | None,
     host: str,
@@ -136,14 +148,10 @@ def serve(
     max_tasks: int,
     watch: bool,
     host_names: tuple[str, ...],
-    port_file: Path | None,
     log_format: str,
     log_level: str,
 ) -> None:
-    """Serve the pull queues of QUEUE_YAML over HTTP.
-
-    Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder. Ctrl-C stops the server.
-    """
+    """Serve until a signal stops the server; report its port once it listens."""
     from pullqueue.cli import _service  # noqa: PLC0415 - imported when it runs
     from pullqueue.control.config_file import ConfigFile  # noqa: PLC0415 - the same
     from pullqueue.engine.emulator import Emulator  # noqa: PLC0415 - the same
@@ -174,7 +182,8 @@ def serve(
             config_file=file,
             host_names=host_names,
         )
-        with server, _service.port_file(port_file, server):
+        with server:
+            write_port(server.port)
             _print_banner(server, host=host, store=store, acl=acl)
             _service.notify_systemd("READY=1")
             signals.wait(server.state, watch=watch)

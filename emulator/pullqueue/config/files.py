@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import IO
 
 from pullqueue.config.project import real_path
 from pullqueue.config.settings import MAX_BYTES
@@ -47,6 +48,27 @@ def read_bytes(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> byte
         ConfigFileError: the file cannot be read.
     """
     return _read(Path(path), path, max_bytes)
+
+
+def open_regular(path: Path, *, write: bool = False) -> IO[bytes]:
+    """Open a regular file to read, or to read and `write` in place; then it need not exist yet.
+
+    A file is not written through a symbolic link.
+
+    Raises:
+        OSError: the file cannot be opened, or is not a regular file.
+    """
+    if write:
+        _status(path)
+    opener = _in_place if write else _without_waiting
+    file = open(path, "r+b" if write else "rb", buffering=0, opener=opener)  # noqa: SIM115 - the caller's
+    _check_regular(os.fstat(file.fileno()))
+    return file
+
+
+def _in_place(path: str, flags: int) -> int:
+    more = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    return os.open(path, flags | more | getattr(os, "O_NONBLOCK", 0), mode=0o666)
 
 
 def _read(path: Path, name: str | PathLike[str], max_bytes: int) -> bytes:
