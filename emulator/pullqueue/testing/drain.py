@@ -239,7 +239,7 @@ class _Driver:
         self._clock.advance(seconds)
 
     def _exceed(self, done: str) -> None:
-        """End the worker; if it waits for a lease that is longer than this, let the lease expire.
+        """End the worker; if it waits for a lease that is longer than this, expire the lease.
 
         Not earlier: the worker may have the lease itself, and wait for more tasks.
         """

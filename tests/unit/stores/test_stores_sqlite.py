@@ -56,7 +56,7 @@ def test_what_failed_is_not_recorded(store: Emulator, monkeypatch: pytest.Monkey
     queue = store.queue("pull")
     queue.add(name="first")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **_options: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as patch:
