@@ -28,7 +28,7 @@ FROM_AN_INDEX = re.compile(
     r"|(pip install|additional_dependencies:)[^&\n]*?(?<![/\w])pullqueue(?!\S* @ )"
 )
 """Commands that search for pullqueue on PyPI, where it may be missing."""
-ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue")
+ELSEWHERE = ("pullqueue serve --host 0.0.0.0", "upstream pullqueue", "pullqueue exec -- java")
 """The first words of commands and files for other machines."""
 
 

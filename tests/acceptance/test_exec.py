@@ -87,7 +87,9 @@ class TestCommand:
         reported = json.loads(output)
 
         assert (
-            reported["PULLQUEUE_EMULATOR_HOST"] == f"{reported['API_HOST']}:{reported['API_PORT']}"
+            reported["PULLQUEUE_EMULATOR_HOST"]
+            == reported["LOCAL_API_HOSTPORT"]  # what Java's runtime reads
+            == f"{reported['API_HOST']}:{reported['API_PORT']}"
         )
         assert reported["HTTP_X_APPENGINE_API_TICKET"]
         assert reported["PYTHONPATH"].endswith(f"{os.pathsep}/before")

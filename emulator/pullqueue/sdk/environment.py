@@ -30,6 +30,8 @@ def variables_for(address: str) -> dict[str, str]:
         ADDRESS_VARIABLE: address,
         "API_HOST": host.strip("[]"),
         "API_PORT": port,
+        # What Java's runtime reads in place of these where GAE_PARTITION is dev.
+        "LOCAL_API_HOSTPORT": address,
         sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,
         # If it were on, the SDK would send some of its calls to the real Cloud Tasks.
         _CLOUD_TASKS_VARIABLE: "false",
