@@ -588,15 +588,16 @@ class Queue:
     ) -> Sequence[NewTask]:
         """Check new tasks, and return them as they are stored: on a push queue with a request."""
         self._check_usable()
-        if self.is_push:
+        is_push, now_usec = self.is_push, self._store.now_usec
+        if is_push:
             default = HttpRequest(f"/_ah/queue/{self.name}")
             tasks = [validation.with_request(task, default) for task in tasks]
-        validation.check_new_tasks(tasks, limits, self._store.now_usec, absolute_urls=absolute_urls)
-        if self.is_push:
-            if any(task.tag is not None for task in tasks):
+        validation.check_new_tasks(tasks, limits, now_usec, absolute_urls=absolute_urls)
+        for task in tasks:
+            if task.request is not None and not is_push:
+                raise self._wrong_mode("its tasks cannot have a request")
+            if task.tag is not None and is_push:
                 raise self._wrong_mode("its tasks cannot have a tag")
-        elif any(task.request is not None for task in tasks):
-            raise self._wrong_mode("its tasks cannot have a request")
         return tasks
 
     def _pause_usec(self, seconds: float) -> int:
@@ -633,8 +634,8 @@ class Queue:
             UnknownQueueError: it was deleted.
             QueueDisabledError: it was removed from queue.yaml.
         """
-        self._check_exists()
         if self.is_push:
+            self._check_exists()
             raise self._wrong_mode(
                 "only queues with `mode: pull` in queue.yaml can be used this way"
             )

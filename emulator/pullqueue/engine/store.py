@@ -366,9 +366,13 @@ class StoreFactory(Protocol):
 
 def leased_until(until_usec: int, tasks: Iterable[Task]) -> list[Task]:
     """Return tasks as they are when they have been leased until a time."""
-    # A lease of 100 tasks takes 1.5 us a task; `_replace` would make that 2.5 us.
+    # A lease takes 0.3 us a task; `Task(...)` would make that 0.75 us, `_replace` 1.6 us.
+    new = tuple.__new__
     return [
-        Task(until_usec, sequence, name, queue, payload, tag, retries + 1, enqueued, size, push)
+        new(
+            Task,
+            (until_usec, sequence, name, queue, payload, tag, retries + 1, enqueued, size, push),
+        )
         for _, sequence, name, queue, payload, tag, retries, enqueued, size, push in tasks
     ]
 

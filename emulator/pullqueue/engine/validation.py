@@ -204,11 +204,11 @@ def _check_new_task(task: object, limits: Limits, *, absolute_urls: bool) -> Non
     if not isinstance(task, NewTask):
         raise InvalidTaskError(f"{quoted(task)} is not a task to add: pass a pullqueue.NewTask")
     _check_payload(task.payload)
-    if task.request is None:
-        _check_size("payload", len(task.payload), limits.task_bytes)
-    else:
+    if task.request is not None:
         check_request(task.request, limits, absolute_urls=absolute_urls)
         _check_body(task.payload, task.request, limits)
+    elif len(task.payload) > limits.task_bytes:
+        raise _too_large("payload", len(task.payload), limits.task_bytes)
     _check_name(task.name, limits)
     check_tag(task.tag, limits)
     _check_eta(task.eta_usec)
@@ -228,15 +228,15 @@ def _check_body(body: bytes, request: HttpRequest, limits: Limits) -> None:
             "POST, PUT or PATCH, or no payload"
         )
     size = len(body) + request.size
-    _check_size("push task (url, headers, body)", size, limits.push_task_bytes)
+    if size > limits.push_task_bytes:
+        raise _too_large("push task (url, headers, body)", size, limits.push_task_bytes)
 
 
-def _check_size(what: str, size: int, maximum: int) -> None:
-    if size > maximum:
-        raise TaskTooLargeError(
-            f"{what} has {size} bytes; the maximum is {maximum}: store the data elsewhere and put "
-            "a reference in the task"
-        )
+def _too_large(what: str, size: int, maximum: int) -> TaskTooLargeError:
+    return TaskTooLargeError(
+        f"{what} has {size} bytes; the maximum is {maximum}: store the data elsewhere and put a "
+        "reference in the task"
+    )
 
 
 def _check_name(name: object, limits: Limits) -> None:

@@ -147,7 +147,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             tags=[encode_tag(new.tag) for new in named],
             etas_usec=[new.eta_usec for new in named],
             sizes=[new.stored_bytes for new in named],
-            requests=[encode(new.request) for new in named],
+            requests=[new.request and encode(new.request) for new in named],
             **target._asdict(),
         )
         if not rows and not session.rows("find_queue", queue=queue_name, created=target.created):

@@ -26,36 +26,28 @@ def encode_tag(tag: str | None) -> bytes:
     return _NO_TAG if tag is None else _TAG_MARK + tag.encode()
 
 
-def encode(part: HttpRequest | Attempts | None) -> str | None:
-    """Return a part of a push task as it is stored; None in a pull task."""
-    return None if part is None else msgspec.json.encode(part).decode()
-
-
-def push_of(row: Row) -> Push | None:
-    """Return what the row of a push task has beside that of a pull task."""
-    request, attempts = row[9], row[10]
-    if request is None:
-        return None
-    return Push(_request_of(request), Attempts() if attempts is None else _attempts_of(attempts))
+def encode(part: HttpRequest | Attempts) -> str:
+    """Return a part of a push task as it is stored."""
+    return msgspec.json.encode(part).decode()
 
 
 def task_of(row: Row) -> Task:
     """Return the task of a row."""
-    eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, size, *_ = row
+    eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, size, *sent = row
     decoded = tag[1:].decode() if tag else None
     fields = (eta_usec, sequence, name, queue, payload, decoded, retry_count, enqueued_usec, size)
-    return Task(*fields, push_of(row))
+    return Task(*fields, None if sent[0] is None else _push_of(*sent))
+
+
+def _push_of(request: str, attempts: str | None) -> Push:
+    return Push(_request_of(request), Attempts() if attempts is None else _attempts_of(attempts))
 
 
 def row_of(task: Task) -> Row:
     """Return the row of a task."""
-    return (
-        *task[:5],
-        encode_tag(task.tag),
-        *task[6:9],
-        encode(task.request),
-        encode(task.attempts),
-    )
+    push = task.push
+    sent = (None, None) if push is None else (encode(push.request), encode(push.attempts))
+    return (*task[:5], encode_tag(task.tag), *task[6:9], *sent)
 
 
 def finished_of(task: Task) -> int | None:

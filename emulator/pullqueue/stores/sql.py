@@ -529,7 +529,7 @@ class SqlStore(TaskStore, Generic[S]):
                 now_usec=session.clock_usec,
                 wait_usec=wait_usec,
                 started=int(kind is EventKind.ATTEMPT_STARTED),
-                attempts=encode(attempts),
+                attempts=attempts and encode(attempts),
                 finished=None if attempts is None else attempts.finished,
                 kind=None if kind is None else kind.value,
                 status=status,

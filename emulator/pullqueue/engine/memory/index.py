@@ -201,7 +201,8 @@ class TaskIndex:
             index = self._by_tag[tag]
             index.remove(group)
             index.add(leased[tag])
-        self._add_attempted(run)
+        if self._attempted:
+            self._add_attempted(run)
 
     def _add_attempted(self, run: Sequence[Task]) -> None:
         for state, index in self._attempted.items():
