@@ -19,7 +19,7 @@ from benchmarks.measuring import Figure, Options, Turn, compare, timed
 from pullqueue import Emulator, NewTask, SystemClock, Task
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.sdk.imports import messages, taskqueue_stub
-from pullqueue.sdk.stub import PullQueueStub, seconds_of
+from pullqueue.sdk.stub import EmulatorStub, seconds_of
 
 CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
 CLOCK = SystemClock()
@@ -165,7 +165,7 @@ def _turn(side: EngineSide | StubSide) -> Turn:
 def _cycles(options: Options) -> Iterator[Figure]:
     sides: dict[str, tuple[EngineSide | StubSide, float | None]] = {
         "": (EngineSide(SHALLOW), SPEED_OF_GOOGLES_STUB),
-        ", pullqueue's stub": (StubSide(PullQueueStub.over(Emulator(CONFIG))), None),
+        ", pullqueue's stub": (StubSide(EmulatorStub.over(Emulator(CONFIG))), None),
     }
     for through, (side, at_least) in sides.items():
         with tempfile.TemporaryDirectory() as folder:

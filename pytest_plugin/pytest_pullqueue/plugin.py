@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pullqueue import Emulator
-    from pullqueue.sdk.stub import PullQueueStub
+    from pullqueue.sdk.stub import EmulatorStub
     from pullqueue.testing import Faults, FixtureClock, LiveServer
     from pullqueue.testing.emulation import ConfigSource
     from pytest_pullqueue.intercepting import InterceptedRequests
@@ -156,7 +156,7 @@ def _pullqueue_sdk_loaded() -> None:
 @pytest.fixture
 def pullqueue_sdk(
     _pullqueue_sdk_loaded: None, pullqueue_emulator: Emulator
-) -> Iterator[PullQueueStub]:
+) -> Iterator[EmulatorStub]:
     """App Engine's SDK on the test's emulator: `google.appengine.api.taskqueue` uses its queues.
 
     Returns the stub, for suites that inspect it. What was installed before is restored. Warnings

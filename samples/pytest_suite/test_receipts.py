@@ -9,7 +9,7 @@ import receipts as app
 from google.appengine.api import taskqueue
 
 from pullqueue import Emulator, Queue, TransientError
-from pullqueue.sdk.stub import PullQueueStub
+from pullqueue.sdk.stub import EmulatorStub
 from pullqueue.testing import (
     Faults,
     assert_added,
@@ -113,7 +113,7 @@ def test_a_task_is_delivered_twice(queue: Queue, pullqueue_faults: Faults) -> No
     assert_empty(queue)
 
 
-def test_suites_that_look_into_the_stub(pullqueue_sdk: PullQueueStub) -> None:
+def test_suites_that_look_into_the_stub(pullqueue_sdk: EmulatorStub) -> None:
     """Methods of Google's stub are available, too."""
     app.take_order(7, country="CH")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
     from pullqueue.engine.emulator import Emulator
-    from pullqueue.sdk.stub import PullQueueStub
+    from pullqueue.sdk.stub import EmulatorStub
 
 __all__ = ["SdkInUseError", "SdkMissingError", "connect", "install", "local_request"]
 
@@ -45,8 +45,8 @@ class SdkInUseError(PullQueueError):
         self.emulator = emulator
 
 
-def install(emulator: Emulator) -> AbstractContextManager[PullQueueStub]:
-    """Make `google.appengine.api.taskqueue` use an emulator's pull queues inside a `with` block.
+def install(emulator: Emulator) -> AbstractContextManager[EmulatorStub]:
+    """Make `google.appengine.api.taskqueue` use an emulator's queues inside a `with` block.
 
     The `as` target is the stub, which has the methods of Google's stub: `get_filtered_tasks`,
     `GetTasks`, `SetError` and others. Stubs made meanwhile, as by `testbed.init_taskqueue_stub`,

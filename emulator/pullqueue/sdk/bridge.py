@@ -47,7 +47,7 @@ class Bridge:
         self._lock = threading.Lock()
 
     def reset(self) -> None:
-        """Delete the push tasks, which Google's stub stores."""
+        """Drop the tasks of transactions that are not committed."""
         with self._lock:
             self._call_server = None
 

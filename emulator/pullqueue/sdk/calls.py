@@ -1,4 +1,4 @@
-"""The calls of the task queue service that change or lease the tasks of a pull queue.
+"""The calls of the task queue service that add, change, lease or delete tasks.
 
 Each reads one request of the SDK's protocol, makes the call on a queue, and fills in the response.
 Errors are pullqueue's own.
@@ -27,6 +27,7 @@ from pullqueue.errors import (
 )
 from pullqueue.sdk.imports import messages
 from pullqueue.sdk.protocol import text_of
+from pullqueue.sdk.task_messages import rate_of, request_of
 from pullqueue.tasks import DeleteResult, NewTask, Task
 
 _log = logging.getLogger("pullqueue.sdk")
@@ -42,7 +43,7 @@ _ADD_CODES: dict[type[NameInUseError] | None, int] = {
     TaskAlreadyExistsError: _Error.TASK_ALREADY_EXISTS,
     TombstonedTaskError: _Error.TOMBSTONED_TASK,
 }
-_DELETE_CODES = {
+DELETE_CODES = {
     DeleteResult.DELETED: _Error.OK,
     DeleteResult.UNKNOWN: _Error.UNKNOWN_TASK,
     DeleteResult.TOMBSTONED: _Error.TOMBSTONED_TASK,
@@ -60,7 +61,7 @@ def bulk_add(queue: Queue, request: Any, response: Any) -> None:
     check_mode(queue, adds)
     added: list[Task] = []
     try:
-        added, refused = queue.insert([new_task(add) for add in adds])
+        added, refused = queue.insert([new_task(queue, add) for add in adds])
         codes = [_ADD_CODES[refused.get(text_of(add.task_name))] for add in adds]
     except InvalidTaskError as error:
         codes = [_code_of(queue, add) for add in adds]
@@ -83,19 +84,19 @@ def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
     Raises:
         InvalidQueueModeError: there is one.
     """
-    queue.check_pull()
-    if any(add.mode != _PULL for add in adds):
+    if any((add.mode == _PULL) is queue.is_push for add in adds):
+        rule = 'without method="PULL"' if queue.is_push else 'with method="PULL"'
         raise InvalidQueueModeError(
-            f'queue "{queue.name}" is a pull queue: add its tasks with method="PULL"',
+            f'queue "{queue.name}" is a {queue.mode.value} queue: add its tasks {rule}',
             queue_name=queue.name,
         )
 
 
-def new_task(add: Any) -> NewTask:
-    """Return the task of an add request.
+def new_task(queue: Queue, add: Any) -> NewTask:
+    """Return the task of an add request to a queue.
 
     Raises:
-        InvalidTaskError: name or tag is not text, or the eta is before 1970.
+        InvalidTaskError: name, tag or URL is not text, or the eta is before 1970.
     """
     if add.eta_usec < 0:
         raise InvalidEtaError(f"eta is {add.eta_usec} microseconds: must be after 1970")
@@ -104,6 +105,7 @@ def new_task(add: Any) -> NewTask:
         name=_text(add.task_name, "task name", InvalidTaskNameError) or None,
         tag=_text(add.tag, "tag", InvalidTagError) if add.HasField("tag") else None,
         eta_usec=add.eta_usec,
+        request=request_of(add, queue.name) if queue.is_push else None,
     )
 
 
@@ -142,13 +144,16 @@ def modify_task_lease(queue: Queue, request: Any, response: Any) -> None:
 def delete(queue: Queue, request: Any, response: Any) -> None:
     """Delete tasks by name, any number of them."""
     results = queue.delete_tasks(list(map(text_of, request.task_name)))
-    response.result.extend(map(_DELETE_CODES.__getitem__, results))
+    response.result.extend(map(DELETE_CODES.__getitem__, results))
 
 
-def fetch_queue_stats(queue: Queue, response: Any) -> None:
-    """Add the statistics of one queue to a response."""
-    numbers = queue.fetch_statistics()
+def fetch_queue_stats(queue: Queue | None, response: Any) -> None:
+    """Add the statistics of one queue to a response; None: of one that never has tasks."""
     stats = response.queuestats.add()
+    if queue is None:
+        stats.num_tasks, stats.oldest_eta_usec = 0, -1
+        return
+    numbers = queue.fetch_statistics()
     stats.num_tasks = numbers.tasks
     oldest_usec = numbers.oldest_eta_usec
     stats.oldest_eta_usec = -1 if oldest_usec is None else oldest_usec
@@ -156,28 +161,28 @@ def fetch_queue_stats(queue: Queue, response: Any) -> None:
     scanner.executed_last_minute = numbers.leased_last_minute
     scanner.executed_last_hour = numbers.leased_last_hour
     scanner.sampling_duration_seconds = 60.0
-    scanner.requests_in_flight = numbers.leased
+    scanner.requests_in_flight = numbers.leased + numbers.running
+    if queue.is_push:
+        scanner.enforced_rate = rate_of(queue.settings).per_second
 
 
 def prepare_transactional(
-    emulator: Emulator, queue: Queue | None, adds: Sequence[Any], response: Any
+    emulator: Emulator, queue: Queue, adds: Sequence[Any], response: Any
 ) -> None:
     """Check the tasks of a transactional `BulkAdd`, name those without a name, and report them.
 
-    The caller gets the names before the commit stores the tasks. `queue` is None for a push queue,
-    whose tasks are not checked.
+    The caller gets the names before the commit stores the tasks.
 
     Raises:
         InvalidTaskError: one of them could not be added.
     """
-    if queue is not None:
-        check_mode(queue, adds)
-        queue.check([new_task(add) for add in adds])
+    check_mode(queue, adds)
+    queue.check([new_task(queue, add) for add in adds])
     for add in adds:
         result = response.taskresult.add()
         result.result = _Error.OK
         if not add.task_name:
-            name = emulator.names() if queue is None else _free_name(emulator, queue)
+            name = _free_name(emulator, queue)
             add.task_name = result.chosen_task_name = name.encode()
 
 
@@ -195,7 +200,7 @@ def _free_name(emulator: Emulator, queue: Queue) -> str:
 def _code_of(queue: Queue, add: Any) -> int:
     """Return the code of a task in a batch that is refused."""
     try:
-        queue.check([new_task(add)])
+        queue.check([new_task(queue, add)])
     except InvalidTaskError as error:
         return codes_of(error).sdk_code
     return int(_Error.SKIPPED)

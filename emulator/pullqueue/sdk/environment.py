@@ -33,11 +33,17 @@ def variables_for(address: str) -> dict[str, str]:
         # What Java's runtime reads in place of these where GAE_PARTITION is dev.
         "LOCAL_API_HOSTPORT": address,
         sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,
+        sitecustomize.HOST_VARIABLE: default_hostname(),
         # If it were on, the SDK would send some of its calls to the real Cloud Tasks.
         _CLOUD_TASKS_VARIABLE: "false",
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
         **{name: os.environ.get(name, value) for name, value in local_app.items()},
     }
+
+
+def default_hostname() -> str:
+    """Return the host that an app has; the SDK puts the target of a push task before it."""
+    return os.environ.get(sitecustomize.HOST_VARIABLE, sitecustomize.HOST)
 
 
 def _local_app(project: str) -> dict[str, str]:

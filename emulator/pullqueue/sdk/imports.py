@@ -19,6 +19,7 @@ try:
             apiproxy_stub_map,
             taskqueue,
         )
+        from google.appengine.api.app_identity import app_identity
         from google.appengine.api.taskqueue import (
             taskqueue_service_bytes_pb2 as messages,
         )
@@ -39,6 +40,7 @@ __all__ = [
     "apiproxy_errors",
     "apiproxy_rpc",
     "apiproxy_stub_map",
+    "app_identity",
     "context",
     "messages",
     "remote_api",

@@ -8,23 +8,130 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pullqueue.clock import from_usec
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.sdk.imports import messages, taskqueue
-from pullqueue.sdk.operators import RETRY_FIELDS, acl_message, fill_retry
+from pullqueue.sdk.calls import DELETE_CODES
+from pullqueue.sdk.imports import messages, taskqueue, taskqueue_stub
+from pullqueue.sdk.operators import acl_message, rate_text
+from pullqueue.sdk.protocol import text_of
+from pullqueue.sdk.task_messages import RETRY_FIELDS, fill_retry, fill_task
 from pullqueue.tasks import Task
 
 _TIME_FORMAT = "%Y/%m/%d %H:%M:%S"
 _BUCKET_SIZE = 5
 
 
-def queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
-    """Return a pull queue as `GetQueues` shows it."""
+class Names:
+    """The names of a queue that cannot be used again yet, as far as Google's stub changes them."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def discard(self, name: str) -> None:
+        """Free a name."""
+        self._queue.free_names([name])
+
+    def clear(self) -> None:
+        """Free all names."""
+        self._queue.free_names()
+
+
+class GroupQueue:
+    """A queue as Google's stub, and suites, use those of their own."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.task_name_archive = Names(queue)
+
+    def GetTasksAsDicts(self) -> list[dict[str, Any]]:
+        """Return the tasks in order of eta and arrival."""
+        return [_task_dict(task, self._queue.now_usec()) for task in self._tasks()]
+
+    def GetTaskAsDict(self, name: str) -> dict[str, Any] | None:
+        """Return a task; None: there is none."""
+        found = (task for task in self.GetTasksAsDicts() if task["name"] == text_of(name))
+        return next(found, None)
+
+    @bypass_interceptors()
+    def Delete(self, name: str) -> int:
+        """Delete a task, whose name cannot be used again; return the code of the result."""
+        (result,) = self._queue.delete_tasks([text_of(name)])
+        return int(DELETE_CODES[result])
+
+    @bypass_interceptors()
+    def PurgeQueue(self) -> None:
+        """Delete all tasks."""
+        self._queue.purge()
+
+    @bypass_interceptors()
+    def Count(self) -> int:
+        """Return the number of tasks."""
+        return self._queue.fetch_statistics().tasks
+
+    @bypass_interceptors()
+    def Oldest(self) -> int | None:
+        """Return the first eta in microseconds; None: there is no task."""
+        return self._queue.fetch_statistics().oldest_eta_usec
+
+    @bypass_interceptors()
+    def _tasks(self) -> list[Task]:
+        return self._queue.list_tasks(sys.maxsize)
+
+
+class Group:
+    """The queues of an emulator as Google's stub, and suites, use those of their own."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+
+    def HasQueue(self, name: str) -> bool:
+        """Return whether there is a queue of a name."""
+        return text_of(name) in self.GetQueues()
+
+    def GetQueue(self, name: str) -> GroupQueue:
+        """Return a queue; a KeyError says that there is none, as in Google's stub."""
+        return self.GetQueues()[text_of(name)]
+
+    def GetQueues(self) -> dict[str, GroupQueue]:
+        """Return the queues by name."""
+        queues = (queue for queue in self._emulator.queues if not queue.disabled)
+        return {queue.name: GroupQueue(queue) for queue in queues}
+
+    @bypass_interceptors()
+    def GetQueuesAsDicts(self) -> list[dict[str, Any]]:
+        """Return the queues in order of their names."""
+        now = from_usec(self._emulator.now_usec())
+        names = sorted(self.GetQueues())
+        return [_queue_dict(self._emulator.queue(name), now) for name in names]
+
+    def _ChooseTaskName(self) -> str:
+        return self._emulator.names()
+
+
+def sdk_task(shown: dict[str, Any]) -> Any | None:
+    """Make a `taskqueue.Task` object of the dict of a task; None: the SDK has no such task."""
+    if shown["method"] != "PULL":
+        try:
+            return taskqueue_stub.ConvertTaskDictToTaskObject(shown)
+        except (taskqueue.InvalidTaskError, taskqueue.InvalidUrlError):
+            return None
+    return taskqueue.Task(
+        name=shown["name"],
+        method="PULL",
+        payload=base64.b64decode(shown["body"]),
+        tag=shown["tag"],
+        eta=from_usec(shown["eta_usec"]),
+    )
+
+
+def _queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
     numbers = queue.fetch_statistics()
     settings = queue.settings
     shown: dict[str, Any] = {
         "name": queue.name,
         "bucket_size": settings.bucket_size or _BUCKET_SIZE,
-        "max_rate": "",
+        "max_rate": rate_text(settings.rate) if settings.rate else "",
         "mode": queue.mode.value,
         "acl": None if settings.acl is None else acl_message(settings.acl),
         "oldest_task": "",
@@ -43,23 +150,15 @@ def queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
     return shown
 
 
-def task_dicts(queue: Queue, now: datetime) -> list[dict[str, Any]]:
-    """Return the tasks of a pull queue as `GetTasks` shows them, in order of eta and arrival."""
-    return [_task_dict(task, now) for task in queue.list_tasks(sys.maxsize)]
-
-
-def sdk_task(shown: dict[str, Any]) -> Any:
-    """Make a `taskqueue.Task` object of the dict of a pull task."""
-    return taskqueue.Task(
-        name=shown["name"],
-        method="PULL",
-        payload=base64.b64decode(shown["body"]),
-        tag=shown["tag"],
-        eta=from_usec(shown["eta_usec"]),
-    )
-
-
-def _task_dict(task: Task, now: datetime) -> dict[str, Any]:
+def _task_dict(task: Task, now_usec: int) -> dict[str, Any]:
+    now = from_usec(now_usec)
+    if task.push is not None:
+        message = messages.TaskQueueQueryTasksResponse.Task()
+        fill_task(message, task, now_usec)
+        shown: dict[str, Any] = taskqueue_stub.QueryTasksResponseToDict(
+            task.queue_name, message, now.replace(tzinfo=None)
+        )
+        return shown | {"method": task.push.request.method}
     body = base64.b64encode(task.payload)
     return {
         "name": task.name,

@@ -12,9 +12,15 @@ from unittest.mock import patch
 from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.sdk import SdkInUseError
-from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
+from pullqueue.sdk.imports import (
+    apiproxy_stub_map,
+    app_identity,
+    context,
+    taskqueue,
+    taskqueue_stub,
+)
 from pullqueue.sdk.startup import sitecustomize
-from pullqueue.sdk.stub import SERVICE, PullQueueStub, seconds_of
+from pullqueue.sdk.stub import SERVICE, EmulatorStub, seconds_of
 
 _GoogleStub = taskqueue_stub.TaskQueueServiceStub
 _init_google_stub: Callable[..., None] = _GoogleStub.__init__
@@ -25,8 +31,8 @@ _installed: list[Emulator] = []
 
 
 @contextmanager
-def install(emulator: Emulator) -> Iterator[PullQueueStub]:
-    """Make `google.appengine.api.taskqueue` use the emulator's pull queues inside the block.
+def install(emulator: Emulator) -> Iterator[EmulatorStub]:
+    """Make `google.appengine.api.taskqueue` use the emulator's queues inside the block.
 
     Nothing else of the SDK has to be set up. Stubs that are made meanwhile, by `testbed` or by
     hand, use the same emulator. The previous stub is restored at the end.
@@ -58,8 +64,9 @@ def _replacements(emulator: Emulator) -> Iterator[tuple[Any, str, Any]]:
     # In the client alone, not in the environment, so that every thread has a host: from Python 3.13
     # on a thread that is started after `wrap_wsgi_app` begins with an empty environment, since the
     # SDK's hook is put on a function by which `threading` starts no thread any more.
-    get = sitecustomize.with_host(context.get)
-    yield client, "context", _changed_copy(context, get=get)
+    with_host = _changed_copy(context, get=sitecustomize.with_host(context.get))
+    yield client, "context", with_host
+    yield app_identity, "context", with_host
     # Since 3.1.0 some calls go to Cloud Tasks if APPENGINE_USE_CLOUDTASK_PUSH_QUEUE says so. It is
     # read at every call, inside a request from a copy of the environment that may be older.
     cloudtask = getattr(client, "cloudtask", None)
@@ -83,19 +90,19 @@ def _adopting_init(emulator: Emulator) -> Callable[..., None]:
             # the first one keeps what a test has put in the emulator already.
             emulator.reset()
         made += 1
-        PullQueueStub.adopt(stub, emulator)
+        EmulatorStub.adopt(stub, emulator)
 
     return init
 
 
 @contextmanager
-def _stub(emulator: Emulator) -> Iterator[PullQueueStub]:
+def _stub(emulator: Emulator) -> Iterator[EmulatorStub]:
     """Yield a stub of the emulator: the one that a testbed has registered, or a new one."""
     registered = _registered_stubs().get(SERVICE)
     if type(registered) is not _GoogleStub:
-        yield PullQueueStub.over(emulator)
+        yield EmulatorStub.over(emulator)
         return
-    stub = PullQueueStub.adopt(registered, emulator)
+    stub = EmulatorStub.adopt(registered, emulator)
     try:
         yield stub
     finally:

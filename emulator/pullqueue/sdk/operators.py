@@ -16,22 +16,16 @@ from pullqueue.config.model import (
     QueueMode,
     QueueSettings,
     Rate,
-    RetryParameters,
 )
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.validation import queue_name
+from pullqueue.error_codes import codes_of
+from pullqueue.errors import UnknownQueueError, UnknownTaskError
 from pullqueue.sdk.imports import apiproxy_errors, messages
 from pullqueue.sdk.protocol import text_of
-from pullqueue.tasks import Task
-
-RETRY_FIELDS = {
-    "task_retry_limit": "retry_limit",
-    "task_age_limit_seconds": "age_limit_sec",
-    "min_backoff_seconds": "min_backoff_sec",
-    "max_backoff_seconds": "max_backoff_sec",
-    "max_doublings": "max_doublings",
-}
-"""The fields of `RetryParameters`, and of the protocol's message."""
+from pullqueue.sdk.task_messages import fill_retry, fill_task, given, read_retry
+from pullqueue.tasks import Task, TaskState
 
 _MAX_STORAGE_BYTES = 1000 * 2**40
 
@@ -53,31 +47,28 @@ def query_tasks(queue: Queue, request: Any, response: Any) -> None:
     else:
         found = sorted((task for task in tasks if task.name >= name), key=lambda task: task.name)
     for task in found[: request.max_rows]:
-        fill_task(response.task.add(), task)
+        fill_task(response.task.add(), task, queue.now_usec())
 
 
 def fetch_task(queue: Queue, request: Any, response: Any) -> None:
     """Return one task."""
     task = queue.get_task(text_of(request.task_name))
-    fill_task(response.task.task.add(), task)
+    fill_task(response.task.task.add(), task, queue.now_usec())
 
 
-def force_run(_queue: Queue, _request: Any, response: Any) -> None:
-    """Refuse to run a pull task."""
-    response.result = messages.TaskQueueServiceError.INVALID_QUEUE_MODE
-
-
-def fill_task(message: Any, task: Task) -> None:
-    """Write a task into a `TaskQueueQueryTasksResponse.Task`."""
-    message.task_name = task.name.encode()
-    message.eta_usec = task.eta_usec
-    message.retry_count = task.retry_count
-    message.execution_count = task.retry_count
-    message.body = task.payload
-    message.body_size = len(task.payload)
-    message.creation_time_usec = task.enqueued_usec
-    if task.tag is not None:
-        message.tag = task.tag.encode()
+def force_run(emulator: Emulator, request: Any) -> int:
+    """Make a push task due now, and return the code of the result; a running one is left alone."""
+    codes = messages.TaskQueueServiceError
+    try:
+        queue = emulator.queue(text_of(request.queue_name))
+        if not queue.is_push:
+            return int(codes.INVALID_QUEUE_MODE)
+        task = queue.get_task(text_of(request.task_name))
+        if task.state_at(queue.now_usec()) in (TaskState.SCHEDULED, TaskState.RETRYING):
+            queue.renew_attempt(task, lease_seconds=0)
+    except (UnknownTaskError, UnknownQueueError) as error:
+        return codes_of(error).sdk_code
+    return int(codes.OK)
 
 
 def fetch_queues(queues: Iterable[Queue], response: Any) -> None:
@@ -111,6 +102,17 @@ def update_queue(emulator: Emulator, request: Any) -> None:
     settings = _read_queue(request)
     others = [queue for queue in emulator.config.queues if queue.name != settings.name]
     _reconfigure(emulator, queues=(*others, settings))
+
+
+def add_push_queue(emulator: Emulator, name: str) -> Queue:
+    """Add a push queue to the configuration, and return it.
+
+    Raises:
+        InvalidQueueNameError: the name is not valid.
+    """
+    settings = QueueSettings(name=queue_name(name))
+    _reconfigure(emulator, queues=(*emulator.config.queues, settings))
+    return emulator.queue(name)
 
 
 def delete_queue(emulator: Emulator, name: str) -> None:
@@ -171,14 +173,6 @@ def rate_text(rate: Rate) -> str:
     return f"{rate.count:g}/{rate.unit}"
 
 
-def fill_retry(message: Any, retry: RetryParameters) -> None:
-    """Write retry parameters into the protocol's message."""
-    for name, field in RETRY_FIELDS.items():
-        value = getattr(retry, name)
-        if value is not None:
-            setattr(message, field, value)
-
-
 def _read_queue(request: Any) -> QueueSettings:
     pull = request.mode == messages.TaskQueueMode.PULL
     return QueueSettings(
@@ -186,17 +180,10 @@ def _read_queue(request: Any) -> QueueSettings:
         mode=QueueMode.PULL if pull else QueueMode.PUSH,
         rate=None if pull else Rate(count=request.bucket_refill_per_second),
         bucket_size=None if pull else int(request.bucket_capacity),
-        max_concurrent_requests=_given(request, "max_concurrent_requests"),
-        retry_parameters=_read_retry(request),
+        max_concurrent_requests=given(request, "max_concurrent_requests"),
+        retry_parameters=read_retry(request),
         acl=_read_acl(request),
     )
-
-
-def _read_retry(request: Any) -> RetryParameters | None:
-    if not request.HasField("retry_parameters"):
-        return None
-    given = request.retry_parameters
-    return RetryParameters(**{name: _given(given, field) for name, field in RETRY_FIELDS.items()})
 
 
 def _read_acl(request: Any) -> tuple[AclEntry, ...] | None:
@@ -205,7 +192,3 @@ def _read_acl(request: Any) -> tuple[AclEntry, ...] | None:
     users = [AclEntry(user_email=text_of(email)) for email in request.acl.user_email]
     writers = [AclEntry(writer_email=text_of(email)) for email in request.acl.writer_email]
     return (*users, *writers)
-
-
-def _given(message: Any, field: str) -> Any:
-    return getattr(message, field) if message.HasField(field) else None

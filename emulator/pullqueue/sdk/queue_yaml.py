@@ -1,14 +1,15 @@
-"""The queue.yaml of a suite that names one to the stub, and its push queues for Google's stub."""
+"""The queue.yaml of a suite that names one to the stub."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 from pullqueue import config
 from pullqueue.config.files import Stamp, stamp_of
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.sdk.operators import rate_text
+from pullqueue.config.model import QueueConfig
 
 _NAMES = ("queue.yaml", "queue.yml", "WEB-INF/appengine-generated/queue.yaml")
 
@@ -17,14 +18,21 @@ class QueueYaml:
     """Reads the file when it is first seen, and again whenever it has changed."""
 
     def __init__(self) -> None:
-        self._read: tuple[Path, Stamp] | None = None
+        self._read: tuple[Path, Stamp] | str | None = None
 
-    def changed(self, path: str | None, root: str | None) -> QueueConfig | None:
+    def changed(
+        self, path: str | None, root: str | None, parser: Callable[[str | None], Any] | None
+    ) -> QueueConfig | None:
         """Return the configuration if it is new: of the file at `path`, or of that under `root`.
+
+        `parser` is a suite's own, which returns what Google's parser would return for a file.
 
         Raises:
             InvalidQueueConfigError: the SDK's own parser would refuse the file too.
         """
+        if parser is not None:
+            parsed = parser(root)
+            return None if parsed is None else self._changed_text(json.dumps(parsed.ToDict()))
         if path is None and root is None:
             return None
         found = _find(path, root)
@@ -32,6 +40,13 @@ class QueueYaml:
             return None
         loaded = config.load(found[0], profile="sdk")
         self._read = found
+        return loaded
+
+    def _changed_text(self, text: str) -> QueueConfig | None:
+        if text == self._read:
+            return None
+        loaded = config.loads(text, profile="sdk")
+        self._read = text
         return loaded
 
 
@@ -43,32 +58,3 @@ def _find(path: str | None, root: str | None) -> tuple[Path, Stamp] | None:
         if stamp := stamp_of(candidate):
             return candidate, stamp
     return None
-
-
-def push_queues(config: QueueConfig) -> SimpleNamespace:
-    """Return what Google's parser would return for the push queues of a queue.yaml."""
-    return SimpleNamespace(
-        queue=[_entry(queue) for queue in config.queues if queue.mode is QueueMode.PUSH]
-    )
-
-
-def _entry(settings: QueueSettings) -> SimpleNamespace:
-    retry = settings.retry_parameters
-    age_seconds = None if retry is None else retry.task_age_limit_seconds
-    return SimpleNamespace(
-        name=settings.name,
-        mode=settings.mode.value,
-        rate=None if settings.rate is None else rate_text(settings.rate),
-        bucket_size=settings.bucket_size,
-        max_concurrent_requests=settings.max_concurrent_requests,
-        target=settings.target,
-        acl=None,
-        retry_parameters=retry
-        and SimpleNamespace(
-            task_retry_limit=retry.task_retry_limit,
-            task_age_limit=None if age_seconds is None else f"{age_seconds}s",
-            min_backoff_seconds=retry.min_backoff_seconds,
-            max_backoff_seconds=retry.max_backoff_seconds,
-            max_doublings=retry.max_doublings,
-        ),
-    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from pullqueue.sdk import calls
 from pullqueue.sdk.imports import apiproxy_errors, messages
-from pullqueue.sdk.stub import SERVICE, PullQueueStub, in_transaction, no_datastore
+from pullqueue.sdk.stub import SERVICE, EmulatorStub, in_transaction, no_datastore
 
 _TASKS_PER_TRANSACTION = 5
 """As in Google's datastore (App Engine's documentation of transactional tasks)."""
@@ -21,7 +21,7 @@ _Transaction = type(messages.TaskQueueAddRequest().transaction)
 _log = logging.getLogger("pullqueue.sdk")
 
 
-class TransactionalStub(PullQueueStub):
+class TransactionalStub(EmulatorStub):
     """Keeps the tasks of a transaction until the app's call that commits it has succeeded.
 
     The app makes that call through the same bridge. Until then the tasks have names, but
@@ -43,7 +43,7 @@ class TransactionalStub(PullQueueStub):
         first = request.add_request[0]
         if not self.has_datastore or not first.HasField("transaction"):
             raise no_datastore()
-        queue = self._pull_queue(first.queue_name, pull=first.mode == messages.TaskQueueMode.PULL)
+        queue = self.queue(first.queue_name)
         calls.prepare_transactional(self._emulator, queue, request.add_request, response)
         self._keep(first.transaction.SerializeToString(), request.add_request)
 

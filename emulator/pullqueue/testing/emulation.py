@@ -30,7 +30,7 @@ from pullqueue.testing.live_server import LiveServer, live_server
 from pullqueue.testing.record import remember_added
 
 if TYPE_CHECKING:
-    from pullqueue.sdk.stub import PullQueueStub
+    from pullqueue.sdk.stub import EmulatorStub
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -89,11 +89,11 @@ class Emulation:
         """Its clock, which only the test moves."""
         self.faults = faults
         """Sets faults in its calls; they are removed at the end of the block."""
-        self._sdk: PullQueueStub | None = None
+        self._sdk: EmulatorStub | None = None
         self._server: LiveServer | None = None
 
     @property
-    def sdk(self) -> PullQueueStub:
+    def sdk(self) -> EmulatorStub:
         """The stub of App Engine's SDK, with `sdk=True`."""
         if self._sdk is None:
             raise AttributeError("App Engine's SDK is not in use here: use emulation(sdk=True)")

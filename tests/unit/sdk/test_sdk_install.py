@@ -17,7 +17,7 @@ from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.sdk import SdkInUseError, install
 from pullqueue.sdk.imports import apiproxy_stub_map, context, taskqueue, taskqueue_stub
-from pullqueue.sdk.stub import PullQueueStub
+from pullqueue.sdk.stub import EmulatorStub
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -240,7 +240,7 @@ class TestTestbed:
             shown = bed.get_stub("taskqueue").get_filtered_tasks()
 
             assert stub is bed.get_stub("taskqueue") is google
-            assert isinstance(stub, PullQueueStub)
+            assert isinstance(stub, EmulatorStub)
             assert added.name == "task2"
             assert [(task.url or task.payload) for task in shown] == ["/before", b"work"]
 
@@ -274,7 +274,7 @@ class TestTestbed:
             stub = bed.get_stub("taskqueue")
             taskqueue.Queue("pull").add(pull())
 
-            assert isinstance(stub, PullQueueStub)
+            assert isinstance(stub, EmulatorStub)
             assert [t.payload for t in emulator.queue("pull").list_tasks()] == [b"before", b"work"]
             if first == "install":
                 bed.deactivate()

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 TICKET_VARIABLE = "HTTP_X_APPENGINE_API_TICKET"
 TICKET = "pullqueue"
+HOST_VARIABLE = "DEFAULT_VERSION_HOSTNAME"
+HOST = "localhost"
+"""The host of an app where nothing else is set."""
 
 variables: dict[str, str] = {}
 """What is set in the environment at each call.
@@ -61,15 +64,16 @@ def grant_tickets() -> None:
 
 
 def with_host(get: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the SDK's `context.get` with a host outside of requests, too.
+    """Return the SDK's `context.get` with a host outside of requests, too, and an app's own host.
 
-    Without one the SDK logs a warning for every task.
+    Without the first the SDK logs a warning for every task, without the second it loses the target
+    of a push task, which it puts before that host.
     """
-    host = os.environ.get("HTTP_HOST", "localhost")
+    hosts = {name: os.environ.get(name, HOST) for name in ("HTTP_HOST", HOST_VARIABLE)}
 
     def get_or_host(key: str, default: Any = None) -> Any:
         value = get(key, default)
-        return host if value is None and key == "HTTP_HOST" else value
+        return hosts.get(key) if value is None else value
 
     return get_or_host
 

@@ -1,0 +1,135 @@
+"""Tasks, requests and retry parameters as the SDK's messages have them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.config.model import QueueSettings, Rate
+from pullqueue.errors import InvalidTaskError
+from pullqueue.sdk.environment import default_hostname
+from pullqueue.sdk.imports import messages
+from pullqueue.tasks import HttpRequest, Push, RetryParameters, Task, TaskState
+
+RETRY_FIELDS = {
+    "task_retry_limit": "retry_limit",
+    "task_age_limit_seconds": "age_limit_sec",
+    "min_backoff_seconds": "min_backoff_sec",
+    "max_backoff_seconds": "max_backoff_sec",
+    "max_doublings": "max_doublings",
+}
+"""The fields of `RetryParameters`, and of the protocol's message."""
+
+DEFAULT_RATE = Rate(count=5)
+"""That of a push queue whose entry in queue.yaml has none."""
+
+_MESSAGE = messages.TaskQueueAddRequest
+_APPSPOT = re.compile(r"(?:(?P<target>.+)\.)?[^.]+(?:\.[a-z]+\.r)?\.appspot\.com", re.DOTALL)
+
+
+def request_of(add: Any, queue_name: str) -> HttpRequest:
+    """Return how the task of an add request is sent.
+
+    Raises:
+        InvalidTaskError: the URL is not text.
+    """
+    # WSGI and http.client read the bytes of a header in this way, too.
+    headers = tuple(
+        (header.key.decode("latin-1"), header.value.decode("latin-1")) for header in add.header
+    )
+    try:
+        url = add.url.decode()
+    except UnicodeDecodeError:
+        raise InvalidTaskError(f"url is {add.url!r}: use text in UTF-8") from None
+    seconds: float = HttpRequest._field_defaults["deadline_seconds"]
+    if add.HasField("dispatch_deadline_usec"):
+        seconds = add.dispatch_deadline_usec / USEC_PER_SECOND
+    return HttpRequest(
+        url or f"/_ah/queue/{queue_name}",
+        _MESSAGE.RequestMethod.Name(add.method),
+        headers,
+        next((_target_of(value) for name, value in headers if name.lower() == "host"), None),
+        read_retry(add),
+        seconds,
+    )
+
+
+def _target_of(host: str) -> str | None:
+    """Return the target of a task, which the SDK's client puts before the host of the app.
+
+    It is the default host that the emulator supplies, or that of an app in production.
+    """
+    default = default_hostname()
+    if host.endswith(f".{default}"):
+        return host.removesuffix(f".{default}")
+    match = _APPSPOT.fullmatch(host)
+    return None if match is None or host == default else match["target"]
+
+
+def fill_task(message: Any, task: Task, now_usec: int) -> None:
+    """Write a task into a `TaskQueueQueryTasksResponse.Task`."""
+    message.task_name = task.name.encode()
+    message.eta_usec = task.eta_usec
+    message.retry_count = task.retry_count
+    message.execution_count = task.retry_count
+    message.body = task.payload
+    message.body_size = len(task.payload)
+    message.creation_time_usec = task.enqueued_usec
+    if task.tag is not None:
+        message.tag = task.tag.encode()
+    if task.push is not None:
+        _fill_push(message, task, task.push, now_usec)
+
+
+def _fill_push(message: Any, task: Task, push: Push, now_usec: int) -> None:
+    """Write what a push task has besides."""
+    request, attempts = push
+    message.url = request.url.encode()
+    if request.method in type(message).RequestMethod.keys():  # noqa: SIM118 - not a mapping
+        message.method = type(message).RequestMethod.Value(request.method)
+    for name, value in request.headers:
+        message.header.add(key=name.encode("latin-1"), value=value.encode("latin-1"))
+    # What the next attempt's header says, or that of the one under way.
+    message.retry_count = task.retry_count - (task.state_at(now_usec) is TaskState.RUNNING)
+    message.execution_count = attempts.executions
+    if request.deadline_seconds != HttpRequest._field_defaults["deadline_seconds"]:
+        message.dispatch_deadline_usec = round(request.deadline_seconds * USEC_PER_SECOND)
+    if request.retry is not None:
+        fill_retry(message.retry_parameters, request.retry)
+    if attempts.first_usec is not None:
+        message.first_try_usec = attempts.first_usec
+    if attempts.status is not None:
+        message.runlog.response_code = attempts.status
+        message.runlog.retry_reason = attempts.reason or ""
+        times_usec = (attempts.schedule_usec, attempts.dispatched_usec, attempts.ended_usec)
+        scheduled_usec, dispatched_usec, ended_usec = (usec or 0 for usec in times_usec)
+        message.runlog.dispatched_usec = dispatched_usec
+        message.runlog.lag_usec = dispatched_usec - scheduled_usec
+        message.runlog.elapsed_usec = ended_usec - dispatched_usec
+
+
+def rate_of(settings: QueueSettings) -> Rate:
+    """Return the rate of a push queue."""
+    return settings.rate or DEFAULT_RATE
+
+
+def fill_retry(message: Any, retry: RetryParameters) -> None:
+    """Write retry parameters into the protocol's message."""
+    for name, field in RETRY_FIELDS.items():
+        value = getattr(retry, name)
+        if value is not None:
+            setattr(message, field, value)
+
+
+def read_retry(request: Any) -> RetryParameters | None:
+    """Return the retry parameters of a task or queue in a message; None: it has none."""
+    if not request.HasField("retry_parameters"):
+        return None
+    retry = request.retry_parameters
+    return RetryParameters(**{name: given(retry, field) for name, field in RETRY_FIELDS.items()})
+
+
+def given(message: Any, field: str) -> Any:
+    """Return a field of a message; None: it is not set."""
+    return getattr(message, field) if message.HasField(field) else None

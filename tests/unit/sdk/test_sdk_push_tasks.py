@@ -1,0 +1,292 @@
+"""Push tasks of the SDK in the engine: what is stored, and that Google's methods show the same."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from pullqueue import Emulator, HttpRequest, ManualClock, RetryParameters
+from pullqueue.sdk import install
+from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue, taskqueue_stub
+from pullqueue.sdk.stub import seconds_of
+from pullqueue.tasks import AttemptOutcome, Task, TaskState
+
+_RETRY = taskqueue.TaskRetryOptions(task_retry_limit=7, min_backoff_seconds=2, max_doublings=1)
+
+
+def added(emulator: Emulator, **options: Any) -> Task:
+    """Add a push task through the SDK, and return it as the engine has it."""
+    name = taskqueue.add(queue_name="push", **options).name
+    return emulator.queue("push").get_task(name)
+
+
+def headers_of(task: Task) -> dict[str, str]:
+    """Return the headers of a task by their names in lower case."""
+    assert task.request is not None
+    return {name.lower(): value for name, value in task.request.headers}
+
+
+def test_a_task_as_the_engine_has_it(stub: Any, emulator: Emulator, clock: ManualClock) -> None:
+    """Params, method, headers, eta, retry options and deadline of a task are stored."""
+    task = added(
+        emulator,
+        url="/mail",
+        params={"to": "ada", "cc": ["bob", "eve"]},
+        headers={"X-Mine": "7", "X-AppEngine-FailFast": "true"},
+        countdown=90,
+        retry_options=_RETRY,
+        dispatch_deadline_usec=30_000_000,
+    )
+
+    assert task.request is not None
+    assert task.request[:2] == ("/mail", "POST")
+    assert task.request.retry == RetryParameters(
+        task_retry_limit=7, min_backoff_seconds=2, max_doublings=1
+    )
+    assert task.request.deadline_seconds == 30
+    assert sorted(task.payload.split(b"&")) == [b"cc=bob", b"cc=eve", b"to=ada"]
+    assert task.eta_usec == clock.now_usec() + 90_000_000
+    assert headers_of(task).items() >= {
+        ("x-mine", "7"),
+        ("x-appengine-failfast", "true"),
+        ("x-appengine-current-namespace", ""),
+        ("content-type", "application/x-www-form-urlencoded"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "request_", "payload"),
+    [
+        ({}, HttpRequest("/_ah/queue/push"), b""),
+        ({"url": "/a", "method": "GET", "params": {"b": "c"}}, HttpRequest("/a?b=c", "GET"), b""),
+        ({"url": "/a", "method": "PUT", "payload": "ü"}, HttpRequest("/a", "PUT"), b"\xc3\xbc"),
+        ({"url": "/a", "method": "DELETE"}, HttpRequest("/a", "DELETE"), b""),
+    ],
+)
+def test_methods(
+    stub: Any, emulator: Emulator, options: Any, request_: HttpRequest, payload: bytes
+) -> None:
+    """The method of a task says where its params are; without a URL it is that of the queue."""
+    task = added(emulator, **options)
+
+    assert task.request is not None
+    assert (task.request[:2], task.payload) == (request_[:2], payload)
+
+
+@pytest.mark.parametrize(
+    ("hostname", "host", "target"),
+    [
+        (None, None, None),
+        (None, "worker", "worker"),
+        (None, "v1.worker", "v1.worker"),
+        ("app.appspot.com", "worker", "worker"),
+        ("app.appspot.com", None, None),
+    ],
+)
+def test_targets(
+    stub: Any, emulator: Emulator, hostname: str | None, host: str | None, target: str | None
+) -> None:
+    """The target of a task is kept, whether or not the app's host is set."""
+    with patch.dict(os.environ, {"DEFAULT_VERSION_HOSTNAME": hostname} if hostname else {}):
+        task = added(emulator, url="/a", **({} if host is None else {"target": host}))
+
+    assert task.request is not None
+    assert task.request.target == target
+
+
+def test_modes(stub: Any) -> None:
+    """A push task on a pull queue, and the reverse, is the SDK's error for the wrong mode."""
+    with pytest.raises(taskqueue.InvalidQueueModeError, match="is a pull queue"):
+        taskqueue.add(url="/a", queue_name="pull")
+    with pytest.raises(taskqueue.InvalidQueueModeError, match="is a push queue"):
+        taskqueue.add(payload=b"a", method="PULL", queue_name="push")
+
+
+def test_a_batch_with_a_task_that_is_too_large(stub: Any) -> None:
+    """A task over 102,400 bytes refuses its batch, and nothing is added."""
+    request = messages.TaskQueueBulkAddRequest()
+    for size in (10, 102_400):
+        request.add_request.add(
+            queue_name=b"push", eta_usec=0, task_name=b"", url=b"/a", body=b"." * size
+        )
+    response = messages.TaskQueueBulkAddResponse()
+
+    apiproxy_stub_map.MakeSyncCall("taskqueue", "BulkAdd", request, response)
+
+    codes = messages.TaskQueueServiceError
+    assert [r.result for r in response.taskresult] == [codes.SKIPPED, codes.TASK_TOO_LARGE]
+    assert stub.GetTasks("push") == []
+
+
+def test_statistics(stub: Any, emulator: Emulator) -> None:
+    """Statistics of a push queue are exact: tasks, attempts, those under way, and the rate."""
+    queue = emulator.queue("push")
+    first = added(emulator, url="/a")
+    added(emulator, url="/b")
+    assert first.attempts is not None
+    queue.start_attempt(first, lease_seconds=600, attempts=first.attempts)
+
+    numbers = taskqueue.Queue("push").fetch_statistics()
+
+    assert (numbers.tasks, numbers.in_flight, numbers.executed_last_minute) == (2, 1, 1)
+    assert numbers.enforced_rate == 5.0
+
+
+def force_run(name: str, queue: str = "push") -> int:
+    """Ask the service to run a task now; return the code of the result."""
+    request = messages.TaskQueueForceRunRequest(queue_name=queue.encode(), task_name=name.encode())
+    response = messages.TaskQueueForceRunResponse()
+    apiproxy_stub_map.MakeSyncCall("taskqueue", "ForceRun", request, response)
+    return int(response.result)
+
+
+def test_force_run(stub: Any, emulator: Emulator) -> None:
+    """ForceRun makes a task due, and reports unknown tasks and queues in its response."""
+    task = added(emulator, url="/a", countdown=60)
+    codes = messages.TaskQueueServiceError
+
+    assert force_run(task.name) == codes.OK
+    assert force_run("nothing") == codes.UNKNOWN_TASK
+    assert force_run("a", "nowhere") == codes.UNKNOWN_QUEUE
+    assert force_run("a", "pull") == codes.INVALID_QUEUE_MODE
+    due = emulator.queue("push").list_tasks(state=TaskState.AVAILABLE)
+    assert [(found.name, found.retry_count) for found in due] == [(task.name, 0)]
+
+
+def test_a_task_after_an_attempt(stub: Any, emulator: Emulator, clock: ManualClock) -> None:
+    """FetchTask has the request of a task, how its last attempt ended, and its retry options."""
+    queue = emulator.queue("push")
+    task = added(emulator, url="/a", name="a", retry_options=_RETRY)
+    assert task.attempts is not None
+    start_usec = clock.now_usec()
+    attempts = task.attempts._replace(
+        first_usec=start_usec, schedule_usec=start_usec, dispatched_usec=start_usec
+    )
+    running = queue.start_attempt(task, lease_seconds=600, attempts=attempts)
+    clock.advance(3)
+    queue.finish_attempt(
+        running,
+        attempts=attempts._replace(
+            finished=1, responses=1, executions=1, status=503, ended_usec=clock.now_usec()
+        ),
+        outcome=AttemptOutcome.WILL_RETRY,
+        backoff_seconds=7,
+    )
+    response = messages.TaskQueueFetchTaskResponse()
+    request = messages.TaskQueueFetchTaskRequest(queue_name=b"push", task_name=b"a")
+    apiproxy_stub_map.MakeSyncCall("taskqueue", "FetchTask", request, response)
+
+    (shown,) = response.task.task
+    assert (shown.url, shown.retry_count, shown.execution_count) == (b"/a", 1, 1)
+    assert (shown.runlog.response_code, shown.runlog.elapsed_usec) == (503, 3_000_000)
+    assert shown.retry_parameters.retry_limit == 7
+    assert shown.eta_usec == clock.now_usec() + 7_000_000
+    assert dict(stub.GetTasks("push")[0]["headers"])["X-AppEngine-TaskPreviousResponse"] == "503"
+
+
+def add_examples() -> None:
+    """Add tasks of every kind."""
+    taskqueue.add(url="/form", name="form", params={"a": "1"}, queue_name="default")
+    taskqueue.add(url="/get", name="get", params={"a": "1"}, method="GET", countdown=9)
+    taskqueue.add(url="/put", name="put", payload=b"\xff", method="PUT", target="worker")
+    taskqueue.add(url="/text", name="text", payload="ü", headers={"X-Mine": "ü", "x-two": "2"})
+    taskqueue.add(url="/gone", name="gone")
+    taskqueue.Queue().delete_tasks_by_name("gone")
+
+
+def test_side_by_side_with_googles_stub(clock: ManualClock) -> None:
+    """Dicts and objects of tasks are those of Google's stub for the same adds.
+
+    Google takes the time of a dict, and of its creation, from the machine, in whole seconds.
+    """
+    with install(Emulator.from_text("queue: []", clock=clock)) as stub:
+        add_examples()
+        ours = shown_by(stub)
+        with patch.object(taskqueue_stub.TaskQueueServiceStub, "__init__", _google_init):
+            google = taskqueue_stub.TaskQueueServiceStub(gettime=seconds_of(clock))
+        apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", google)
+        add_examples()
+        assert shown_by(google) == ours
+
+
+_google_init: Callable[..., None] = taskqueue_stub.TaskQueueServiceStub.__init__
+
+
+def shown_by(stub: Any) -> list[Any]:
+    """Return what a stub shows of its tasks, in order of their names."""
+    dicts = sorted(stub.GetTasks("default"), key=lambda shown: str(shown["name"]))
+    for shown in dicts:
+        del shown["eta_delta"]
+    (queue,) = stub.GetQueues()
+    objects = sorted(stub.get_filtered_tasks(), key=lambda task: str(task.name))
+    texts = [(task.url, task.payload, task.method, task.eta, task.headers) for task in objects]
+    return [dicts, queue["name"], queue["tasks_in_queue"], texts]
+
+
+def test_tasks_of_a_testbed_are_kept(bed: Any, emulator: Emulator) -> None:
+    """Tasks that Google's stub has when an emulator takes its place are the emulator's."""
+    bed.init_taskqueue_stub()
+    taskqueue.add(url="/before", payload=b"a", name="early")
+
+    with install(emulator) as stub:
+        (task,) = stub.get_filtered_tasks()
+        assert (task.url, task.payload, task.name) == ("/before", b"a", "early")
+        assert emulator.queue("default").fetch_statistics().tasks == 1
+
+
+def test_a_queue_yaml_parser_of_a_suite(stub: Any, emulator: Emulator) -> None:
+    """A suite's own parser on the stub configures the emulator."""
+    from google.appengine.api import queueinfo  # noqa: PLC0415 - warns where it is imported early
+
+    text = "queue:\n- name: parsed\n  rate: 1/s\n"
+    stub.queue_yaml_parser = lambda _root: queueinfo.LoadSingleQueue(text)
+
+    taskqueue.add(url="/a", queue_name="parsed")
+
+    assert [shown["name"] for shown in stub.GetQueues()] == ["default", "parsed"]
+    assert emulator.queue("parsed").fetch_statistics().tasks == 1
+
+
+def test_methods_of_googles_group(stub: Any) -> None:
+    """What suites call on the stub's group works: delete with a tombstone, free the names."""
+    taskqueue.add(url="/a", name="a")
+    queue = stub._GetGroup().GetQueue("default")
+
+    assert (queue.Count(), queue.GetTaskAsDict("a")["url"]) == (1, "/a")
+    assert queue.Delete("a") == messages.TaskQueueServiceError.OK
+    assert (queue.Count(), queue.Oldest(), queue.GetTaskAsDict("a")) == (0, None, None)
+    with pytest.raises(taskqueue.TombstonedTaskError):
+        taskqueue.add(url="/a", name="a")
+    queue.task_name_archive.clear()
+    taskqueue.add(url="/a", name="a")
+
+
+def test_a_method_patched_in_googles_module(stub: Any) -> None:
+    """A suite that replaces how Google's module formats an eta gets its form."""
+    taskqueue.add(url="/a")
+
+    with patch.dict(stub.GetTasks.__globals__, _FormatEta=lambda usec: usec):
+        (shown,) = stub.GetTasks("default")
+
+    assert shown["eta"] == shown["eta_usec"]
+
+
+def test_tasks_that_the_sdk_does_not_have(stub: Any, emulator: Emulator) -> None:
+    """A task of Cloud Tasks whose method the SDK lacks is shown as a dict, not as an object."""
+    emulator.queue("push").add(b"a", request=HttpRequest("/a", "PATCH"))
+
+    assert [shown["method"] for shown in stub.GetTasks("push")] == ["PATCH"]
+    assert stub.get_filtered_tasks() == []
+
+
+def test_running_in_the_background(stub: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Who asks the stub to run tasks in the background is told how they are run."""
+    with caplog.at_level(logging.WARNING):
+        stub.EnableAutoTaskRunning()
+
+    assert "call pullqueue.testing.run_tasks(emulator, app)" in caplog.text
