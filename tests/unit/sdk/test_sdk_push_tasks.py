@@ -285,7 +285,7 @@ def test_tasks_that_the_sdk_does_not_have(stub: Any, emulator: Emulator) -> None
 
 
 def test_running_in_the_background(stub: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Who asks the stub to run tasks in the background is told how they are run."""
+    """Who asks the stub to run tasks in the background finds in the log how they are run."""
     with caplog.at_level(logging.WARNING):
         stub.EnableAutoTaskRunning()
 
