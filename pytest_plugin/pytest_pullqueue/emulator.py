@@ -1,9 +1,9 @@
-"""The fixture `pullqueue_emulator`: its configuration, its store, and reports of failed tests."""
+"""The fixture `pullqueue_emulator`: its configuration and its store."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +15,15 @@ from pullqueue.clock import Clock
 from pullqueue.config.model import QueueConfig
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import ConfigFileError, InvalidQueueConfigError, StoreError
-from pullqueue.faults.declaration import Faults
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND, Limits
 from pullqueue.stores import open_store
-from pullqueue.testing.describing import describe_rest
 from pullqueue.testing.emulation import emulated, queue_config, read_config
+from pytest_pullqueue.reports import EMULATOR
 from pytest_pullqueue.settings import MARKER, Settings
 
 _FILE = "sqlite:///"
 _SERVER = "postgresql://"
 _MARK = f"@pytest.mark.{MARKER}"
-_HOOKS = "pullqueue-reports"
-_EMULATOR = pytest.StashKey[Emulator]()
-_PASSED = pytest.StashKey[bool]()
 _FAILED = pytest.StashKey[dict[tuple[object, str], str]]()
 """For each configuration that is not valid, the test whose report shows the reason."""
 
@@ -49,7 +45,8 @@ def emulator_of_test(item: pytest.Item, settings: Settings, clock: Clock) -> Ite
             )
         except StoreError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
-        stack.enter_context(_reports(item, emulator))
+        item.stash[EMULATOR] = emulator
+        stack.callback(item.stash.__delitem__, EMULATOR)
         yield emulator
 
 
@@ -135,42 +132,3 @@ def load_store(url: str) -> None:
     """
     with suppress(StoreError):
         open_store(url)
-
-
-def check_triggered(item: pytest.Item, faults: Faults) -> None:
-    """Fail a test that has passed although a fault that is still set never triggered."""
-    never = [f"  {fault}" for fault in faults.active if not fault.hits]
-    passed = item.stash.get(_PASSED, False)
-    if passed and never:
-        pytest.fail("\n".join(["strict_faults: never triggered:", *never]), pytrace=False)
-
-
-@contextmanager
-def _reports(item: pytest.Item, emulator: Emulator) -> Iterator[None]:
-    """Make the reports of a test's failures show the state of its queues."""
-    plugins = item.config.pluginmanager
-    if not plugins.has_plugin(_HOOKS):
-        plugins.register(_Reports(), _HOOKS)
-    item.stash[_EMULATOR] = emulator
-    yield
-    del item.stash[_EMULATOR]
-
-
-class _Reports:
-    """A hook that is only there in runs in which an emulator was made."""
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add the state of the test's queues to the report of its failure."""
-        report = yield
-        if report.when == "call":
-            item.stash[_PASSED] = report.passed
-        emulator = item.stash.get(_EMULATOR, None)
-        if emulator is not None and report.failed:
-            message = "" if call.excinfo is None else str(call.excinfo.value)
-            state = describe_rest(emulator, message)
-            if state:
-                report.sections.append(("pullqueue", state))
-        return report

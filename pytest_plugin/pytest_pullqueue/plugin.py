@@ -6,6 +6,7 @@ fixture needs is imported when the fixture is first used (hence each `noqa: PLC0
 
 from __future__ import annotations
 
+import sys
 import warnings
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from pytest_pullqueue.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from pullqueue import Emulator
     from pullqueue.sdk.stub import EmulatorStub
@@ -48,6 +49,19 @@ def pytest_configure(config: pytest.Config) -> None:
         check_ini(config)
     except SettingsError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the state of the test's queues to the report of its failure."""
+    report = yield
+    if report.failed or "pullqueue.testing" in sys.modules:
+        from pytest_pullqueue.reports import complete  # noqa: PLC0415
+
+        complete(item, call, report)
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -135,7 +149,7 @@ def pullqueue_faults(
     triggered.
     """
     from pullqueue.testing import Faults  # noqa: PLC0415
-    from pytest_pullqueue.emulator import check_triggered  # noqa: PLC0415
+    from pytest_pullqueue.reports import check_triggered  # noqa: PLC0415
 
     with Faults(pullqueue_emulator) as faults:
         yield faults

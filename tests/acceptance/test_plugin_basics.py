@@ -346,6 +346,91 @@ def test_failure_shows_who_leased(run: Run) -> None:
     )
 
 
+def test_failure_shows_emulations(run: Run) -> None:
+    """A block, a fixture and a TestCase with `emulation` have the section of the report, too."""
+    result = run("""
+        import unittest
+        import pytest
+        from pullqueue import TransientError
+        from pullqueue.testing import emulation
+
+        @pytest.fixture(scope="module")
+        def of_module():
+            with emulation(queues=["of-module"]) as emulated:
+                yield emulated
+
+        class TestIt(unittest.TestCase):
+            def test_case(self):
+                emulated = self.enterContext(emulation(queues=["of-case"]))
+                emulated.emulator.queue("of-case").add(name="one")
+                emulated.faults.fail("lease_tasks", TransientError, after=1)
+                emulated.emulator.queue("of-case").lease_tasks(60, 1)
+                assert 0
+
+        def test_fixture(of_module):
+            with emulation(queues=["of-block"]):
+                assert 0
+
+        def test_passes():
+            with emulation(queues=["elsewhere"]):
+                pass
+
+        def test_other():
+            assert 0
+    """)
+
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "*- pullqueue -*",
+            'queue "of-case": 1 leased',
+            '*"one" leased until 2026-01-01T00:01:00+00:00, by Python in thread MainThread',
+            'fault fail("lease_tasks", TransientError, after=1): triggered on 0 of 1 calls',
+            "*_ test_fixture _*",
+            'queue "of-module": empty',
+            "*- pullqueue -*",
+            'queue "of-block": empty',
+        ]
+    )
+    assert result.stdout.str().count('queue "of-') == 4
+    result.stdout.no_fnmatch_line("*elsewhere*")
+
+
+def test_failure_shows_that_the_clock_went_back(run: Run) -> None:
+    """Where a lease comes before the add, by the clock, the report shows both times."""
+    result = run("""
+        from freezegun import freeze_time
+
+        def test_fails(pullqueue_emulator):
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add(name="one")
+            with freeze_time("2012-01-14"):
+                assert queue.lease_tasks(60, 1)
+    """)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["  leased in vain at 2012-01-14T00:00:00+00:00, before tasks were *"]
+    )
+
+
+def test_wider_scopes(run: Run) -> None:
+    """A fixture of a wider scope that asks for one of ours is referred to `emulation`."""
+    result = run("""
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def shop(pullqueue_emulator):
+            return pullqueue_emulator
+
+        def test_shop(shop):
+            pass
+    """)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*fixture of a wider scope use `with pullqueue.testing.emulat*"])
+
+
 def test_failure_shows_the_faults(run: Run) -> None:
     """The report shows the faults that are set and how often each triggered."""
     result = run("""

@@ -41,14 +41,16 @@ def describe(emulator: Emulator) -> str:
 
 
 @bypass_interceptors()
-def describe_rest(emulator: Emulator, message: str) -> str:
+def describe_rest(emulator: Emulator, message: str, faults: Iterable[str] | None = None) -> str:
     """Return what `describe` returns without the queues and faults that `message` shows.
 
-    Empty if it shows all of them.
+    Empty if it shows all of them. `faults` are those to show instead of those that are set.
     """
+    if faults is None:
+        faults = map(str, faults_of(emulator))
     shown = {line.strip() for line in message.splitlines()}
     parts = [list(describe_queue(queue)) for queue in pull_queues(emulator)]
-    parts += [[f"fault {fault}"] for fault in faults_of(emulator)]
+    parts += [[f"fault {fault}"] for fault in faults]
     rest = [line for part in parts if part[0] not in shown for line in part]
     if parts and not rest:
         return ""
@@ -66,6 +68,11 @@ def describe_queue(queue: Queue) -> Iterator[str]:
         tasks = [task for task in found if task.state_at(now_usec) is state]
         yield from _shown(f"  {state.value:<9}", (_task_line(queue, t, now_usec) for t in tasks))
     yield from _shown("  exhausted", (_task_line(queue, t, now_usec) for t in exhausted))
+    for record in records_of(queue):
+        if times := record.early_lease(queue.name):
+            early, added = (from_usec(usec).isoformat() for usec in times)
+            yield f"  leased in vain at {early}, before tasks were added at {added}:"
+            yield "    the clock went back; freeze it before the first task is added"
     if events:
         yield f"  last events of {len(events)}:" if len(events) > _EVENTS_SHOWN else "  events:"
         yield from (f"    {_describe_event(queue, event)}" for event in events[-_EVENTS_SHOWN:])

@@ -26,8 +26,9 @@ from pullqueue.errors import ClockError, ConfigFileError, InvalidQueueConfigErro
 from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits
 from pullqueue.testing.clock import FixtureClock
+from pullqueue.testing.describing import describe_rest
 from pullqueue.testing.live_server import LiveServer, live_server
-from pullqueue.testing.record import remember_added
+from pullqueue.testing.record import records_of, remember_added
 
 if TYPE_CHECKING:
     from pullqueue.sdk.stub import EmulatorStub
@@ -91,6 +92,9 @@ class Emulation:
         """Sets faults in its calls; they are removed at the end of the block."""
         self._sdk: EmulatorStub | None = None
         self._server: LiveServer | None = None
+        self._last_faults: list[str] | None = None
+        """The faults that were set at the end of the block, after which they are removed."""
+        self._records = list(records_of(emulator))
 
     @property
     def sdk(self) -> EmulatorStub:
@@ -123,7 +127,27 @@ class Emulation:
                 self._sdk = stack.enter_context(install(emulator))
             if server:
                 self._server = stack.enter_context(live_server(emulator))
-            yield self
+            latest[:] = [*(each for each in latest if not each.has_ended), self]
+            try:
+                yield self
+            finally:
+                self._last_faults = [str(fault) for fault in faults.active]
+
+    @property
+    def has_ended(self) -> bool:
+        """True after the end of the block."""
+        return self._last_faults is not None
+
+    def describe(self, message: str) -> str:
+        """Return the state of the queues and faults that a message does not show."""
+        with ExitStack() as stack:
+            for record in self._records if self.has_ended else ():
+                stack.enter_context(self.emulator.interceptors.installed(record))
+            return describe_rest(self.emulator, message, self._last_faults)
+
+
+latest: list[Emulation] = []
+"""Those that run, and those that have ended since, for the reports of failed tests."""
 
 
 @contextmanager

@@ -20,6 +20,7 @@ class CallRecord:
         self._added: dict[str, list[Task]] = {}
         self._lessees: dict[tuple[str, str, int], str] = {}
         """By queue, task and the number of the lease."""
+        self._early_leases: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, call: QueueCall, call_next: Callable[[], object]) -> object:
@@ -29,12 +30,18 @@ class CallRecord:
             with self._lock:
                 for task in result.added:
                     self._added.setdefault(task.queue_name, []).append(task)
-        elif isinstance(result, Lease) and result.tasks:
-            lessee = _current_client()
-            with self._lock:
-                for task in result.tasks:
-                    self._lessees[call.queue.name, task.name, task.retry_count] = lessee
+        elif isinstance(result, Lease):
+            self._record_lease(call.queue, result)
         return result
+
+    def _record_lease(self, queue: Queue, lease: Lease) -> None:
+        lessee = _current_client()
+        with self._lock:
+            for task in lease.tasks:
+                self._lessees[queue.name, task.name, task.retry_count] = lessee
+            added = self._added.get(queue.name)
+            if added and not lease.tasks and queue.now_usec() < added[-1].enqueued_usec:
+                self._early_leases[queue.name] = queue.now_usec(), added[-1].enqueued_usec
 
     def added(self, queue_name: str) -> list[Task]:
         """Return the tasks that were added to a queue, in order."""
@@ -45,6 +52,13 @@ class CallRecord:
         """Return the client that leased a task, with its thread if that is known."""
         return self._lessees.get((queue_name, task_name, lease_number))
 
+    def early_lease(self, queue_name: str) -> tuple[int, int] | None:
+        """Return the times of a lease in vain and of an add that is later but came before it.
+
+        In microseconds; None if there was none, as the clock never went back.
+        """
+        return self._early_leases.get(queue_name)
+
 
 def _current_client() -> str:
     caller = current_caller()
@@ -54,9 +68,9 @@ def _current_client() -> str:
     return f"{client} in thread {threading.current_thread().name}"
 
 
-def records_of(queue: Queue) -> Iterator[CallRecord]:
-    """Yield the records of the calls to a queue that are now made."""
-    for interceptor in queue.interceptors:
+def records_of(owner: Emulator | Queue) -> Iterator[CallRecord]:
+    """Yield the records that are now made of the calls to a queue or to all."""
+    for interceptor in owner.interceptors:
         if isinstance(interceptor, CallRecord):
             yield interceptor
 

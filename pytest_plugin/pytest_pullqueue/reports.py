@@ -1,0 +1,63 @@
+"""What the reports of failed tests show: the queues of the test, and hints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pullqueue import Emulator
+    from pullqueue.testing import Faults
+
+EMULATOR: pytest.StashKey[Emulator] = pytest.StashKey()
+"""The emulator of a test, while its fixture is there."""
+_PASSED = pytest.StashKey[bool]()
+_TITLE = "pullqueue"
+_SCOPE_HINT = (
+    "the fixtures of pullqueue are made anew for each test: in a fixture of a wider scope use "
+    "`with pullqueue.testing.emulation(queues=[...]) as emulated: yield emulated`"
+)
+
+
+def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Add to the report of a failed test what helps to understand it."""
+    if report.when == "call":
+        item.stash[_PASSED] = report.passed
+    if report.failed:
+        error = None if call.excinfo is None else call.excinfo.value
+        if isinstance(error, pytest.fail.Exception) and _is_scope_mismatch(str(error)):
+            report.sections.append((_TITLE, _SCOPE_HINT))
+        report.sections += [(_TITLE, state) for state in _states(item, str(error)) if state]
+    if "pullqueue.testing.emulation" in sys.modules:
+        from pullqueue.testing.emulation import latest  # noqa: PLC0415 - is loaded
+
+        latest[:] = [emulation for emulation in latest if not emulation.has_ended]
+
+
+def _is_scope_mismatch(message: str) -> bool:
+    return message.startswith("ScopeMismatch") and f" {_TITLE}_" in message
+
+
+def _states(item: pytest.Item, message: str) -> Iterator[str]:
+    """Yield the state of each emulator of a test, without what its message shows."""
+    emulator = item.stash.get(EMULATOR, None)
+    if emulator is not None:
+        from pullqueue.testing.describing import describe_rest  # noqa: PLC0415 - is loaded
+
+        yield describe_rest(emulator, message)
+    if "pullqueue.testing.emulation" in sys.modules:
+        from pullqueue.testing.emulation import latest  # noqa: PLC0415 - is loaded
+
+        for emulation in latest:
+            yield emulation.describe(message)
+
+
+def check_triggered(item: pytest.Item, faults: Faults) -> None:
+    """Fail a test that has passed although a fault that is still set never triggered."""
+    never = [f"  {fault}" for fault in faults.active if not fault.hits]
+    passed = item.stash.get(_PASSED, False)
+    if passed and never:
+        pytest.fail("\n".join(["strict_faults: never triggered:", *never]), pytrace=False)
