@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -91,11 +92,9 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
                 message.ParseFromString(data)
             except DecodeError:
                 raise invalid(f"the request is not a valid {method.request}") from None
-            remaining = context.time_remaining()
-            seconds = _LONGEST_SECONDS if remaining is None else min(remaining, _LONGEST_SECONDS)
             agent = str(metadata.get("user-agent", "a client over gRPC"))
             client = Caller(agent, context.peer().rpartition(":")[2])
-            with call_deadline(int(seconds * USEC_PER_SECOND)), called_by(client):
+            with call_deadline(deadline_usec(context.time_remaining())), called_by(client):
                 response = service.call(method, message, caller=caller)
         except StatusError as error:
             refused = error
@@ -120,6 +119,18 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
         return encoded
 
     return handle
+
+
+def deadline_usec(remaining_seconds: float | None) -> int:
+    """Return the deadline of a call, in microseconds, of which this much time remains here.
+
+    What was spent on the way is added, so that a fault moves the clock to the caller's deadline:
+    the result is a multiple of 0.1 seconds, or of 0.01 if less than a second remains.
+    """
+    if remaining_seconds is None or remaining_seconds > _LONGEST_SECONDS:
+        return _LONGEST_SECONDS * USEC_PER_SECOND
+    step_usec = USEC_PER_SECOND // (10 if remaining_seconds > 1 else 100)
+    return math.ceil(remaining_seconds * USEC_PER_SECOND / step_usec) * step_usec
 
 
 def _shown(message: Message, data: bytes) -> bytes:
