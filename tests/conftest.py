@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 # A background job of a shell (`cmd &`, nohup) ignores SIGINT, and programs started by tests would
 # inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Some containers set this, and each of the many programs would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 # Every run tries other examples, so a few each time are many over a week.

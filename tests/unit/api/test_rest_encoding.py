@@ -15,9 +15,11 @@ from pullqueue.api.encoding import encode, zipped
 values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
+    max_leaves=8,
 )
-rows = st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=9) | st.integers()))
+rows = st.lists(
+    st.dictionaries(st.text(max_size=3), st.text(max_size=9) | st.integers()), max_size=4
+)
 
 
 @given(st.dictionaries(st.text(), values) | st.dictionaries(st.text(), rows))

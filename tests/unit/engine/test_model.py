@@ -351,12 +351,12 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("store", "examples"), [("memory", 150), ("sqlite", 25), ("postgres", 8)])
+@pytest.mark.parametrize(("store", "examples"), [("memory", 50), ("sqlite", 10), ("postgres", 5)])
 def test_engine_and_model_agree(store: str, examples: int) -> None:
     """Whatever is done, in whatever order, and wherever the tasks are kept."""
     with store_url(store) as url:
         machine = type("Machine", (EngineMachine,), {"store": url})
-        examples *= 20 if LONG else 1
+        examples *= 50 if LONG else 1
         run_state_machine_as_test(
             machine, settings=settings(max_examples=examples, stateful_step_count=40)
         )
