@@ -50,6 +50,8 @@ class Limits(NamedTuple):
     """Age at which a task of a queue created at run time is deleted (Cloud Tasks)."""
     created_queue_tombstone_seconds: int = 3600
     """As `tombstone_seconds`, in a queue created at run time (Cloud Tasks)."""
+    created_v2_queue_tombstone_seconds: int = DAY_SECONDS
+    """The same, if it was created through v2 (Cloud Tasks)."""
     deleted_queue_seconds: int = 7 * DAY_SECONDS
     """How long the name of a deleted queue is reserved (Cloud Tasks)."""
     rest_body_bytes: int = 16 * MIB

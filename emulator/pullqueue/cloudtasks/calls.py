@@ -12,6 +12,7 @@ from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
+from pullqueue.errors import InvalidQueueModeError
 
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
@@ -96,5 +97,17 @@ class Call(NamedTuple):
 
         Raises:
             UnknownQueueError: there is none.
+            InvalidQueueModeError: it is a pull queue, and the version has none.
         """
-        return self.emulator.queue(self.name.queue)
+        queue = self.emulator.queue(self.name.queue)
+        if not self.shows(queue):
+            raise InvalidQueueModeError(
+                f'queue "{queue.name}" is a pull queue, which {self.version.name} does not have: '
+                "use v2beta2",
+                queue_name=queue.name,
+            )
+        return queue
+
+    def shows(self, queue: Queue) -> bool:
+        """Return whether a queue is in the version that is called."""
+        return self.version.has_pull_queues or queue.is_push

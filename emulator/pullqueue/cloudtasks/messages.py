@@ -27,6 +27,8 @@ Message: TypeAlias = Any
 
 LARGEST_INT: Final = 2**31 - 1
 """The largest value of an `int32`."""
+MAX_SECONDS: Final = 315_576_000_000
+"""The longest `google.protobuf.Duration`; as task_ttl: tasks have no lifetime."""
 BASIC: Final = 1
 FULL: Final = 2
 """The values of `Task.View`, the same in all versions."""

@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import timedelta
 from functools import reduce
 from typing import Any, Final
 
 from google.protobuf.field_mask_pb2 import FieldMask
 
+from pullqueue.api.resources import Project
 from pullqueue.cloudtasks.calls import Call
-from pullqueue.cloudtasks.messages import LARGEST_INT, Message, check_range, has, whole_seconds
+from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.messages import (
+    LARGEST_INT,
+    MAX_SECONDS,
+    Message,
+    check_range,
+    has,
+    whole_seconds,
+)
+from pullqueue.cloudtasks.retry_messages import read_retry, with_defaults, write_retry
 from pullqueue.cloudtasks.versions import Version
 from pullqueue.config.model import QueueSettings, Rate, RetryParameters
 from pullqueue.engine.queue import Queue
 
-MAX_SECONDS: Final = 315_576_000_000
-"""The longest `google.protobuf.Duration`; as task_ttl: tasks have no lifetime."""
 _MAX_NANOS: Final = 999_999_999
-_PULL_TASKS_PER_SECOND: Final = 500
 _MAX_TOMBSTONE_SECONDS: Final = 9 * 86_400
 _MAX_RATE: Final = 500
-_MAX_BURST: Final = 500
 _MAX_CONCURRENT: Final = 5000
-_RETRY_DURATIONS: Final = {
-    "max_retry_duration": "task_age_limit_seconds",
-    "min_backoff": "min_backoff_seconds",
-    "max_backoff": "max_backoff_seconds",
-}
+_DEFAULT_RATE: Final = 500
+_DEFAULT_CONCURRENT: Final = 1000
+_BURST_SECONDS, _MIN_BURST, _MAX_BURST = 0.2, 10, 100
+"""The tokens that a new queue holds: what it starts in this time, within these limits. Seen in
+production are 10 with 1 a second and 100 with 500."""
+_MAX_SET_BURST: Final = 500
+_YAML_RATE, _YAML_BURST = 5, 5
+"""Of a queue of queue.yaml that sets none."""
 
 
 def queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> Message:
     """Return a queue; `paths` are the fields wanted, all but the statistics when None."""
     message = call.message("Queue", name=str(call.name._replace(queue=queue.name)))
     settings = queue.settings
-    if settings.is_pull:
-        message.pull_target.SetInParent()
-        setattr(message.rate_limits, call.version.dispatch_rate, _PULL_TASKS_PER_SECOND)
-        setattr(message.rate_limits, call.version.max_concurrent, -1)
-    else:
-        _write_push_settings(message, settings, call.version)
-    _write_retry_config(message.retry_config, settings.retry_parameters or RetryParameters())
+    write = _write_pull_settings if settings.is_pull else _write_push_settings
+    write(call, message, settings)
     message.state = message.State.Value(queue.state.name)
     if queue.purged is not None:
         message.purge_time.FromDatetime(queue.purged)
@@ -55,17 +59,117 @@ def queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> M
     return chosen
 
 
-def queue_settings(call: Call, message: Message, before: QueueSettings) -> QueueSettings:
-    """Return the settings of a queue with those that a message changes; its mode stays."""
-    parameters, changes = _pull_parameters(message.retry_config, before), {}
-    if not before.is_pull:
-        parameters = _push_parameters(message.retry_config)
-        changes = _push_settings(message, call.version)
-    if has(message, "task_ttl"):
+def queue_settings(
+    call: Call, message: Message, before: QueueSettings, paths: Iterable[str] = ()
+) -> QueueSettings:
+    """Return the settings of a queue with those that a message changes; its mode stays.
+
+    `paths` are the fields to change; without any, all of them.
+    """
+    names = {path.partition(".")[0] for path in paths}
+    fields = names or {field.name for field in message.DESCRIPTOR.fields}
+    changes: dict[str, Any] = {}
+    if "task_ttl" in fields:
         changes["task_lifetime_seconds"] = _ttl(message, "task_ttl", 1, MAX_SECONDS)
+    if "tombstone_ttl" in fields:
         changes["tombstone_seconds"] = _ttl(message, "tombstone_ttl", 0, _MAX_TOMBSTONE_SECONDS)
-    retry_parameters = None if parameters == RetryParameters() else parameters
-    return replace(before, retry_parameters=retry_parameters, **changes)
+    if "retry_config" in fields:
+        read = _pull_retry if before.is_pull else read_retry
+        changes["retry_parameters"] = read(message.retry_config, "queue.retry_config")
+    if not before.is_pull:
+        changes |= _push_changes(message, fields, call.version)
+    return replace(before, **changes)
+
+
+def _push_changes(message: Message, fields: set[str], version: Version) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    routing = version.routing_override.split(".")
+    if routing[0] in fields:
+        changes["target"] = target_of(reduce(getattr, routing, message))
+    if "rate_limits" in fields:
+        changes |= _rates(message.rate_limits, version)
+    if "http_target" in fields and message.http_target.ByteSize():
+        raise invalid(
+            "queue.http_target is not supported: set url, method, headers and token of each task",
+            field="queue.http_target",
+        )
+    if "stackdriver_logging_config" in fields:
+        ratio = message.stackdriver_logging_config.sampling_ratio
+        check_range(ratio, 0, 1, "queue.stackdriver_logging_config.sampling_ratio")
+        given = message.HasField("stackdriver_logging_config")
+        changes["log_sampling_ratio"] = ratio if given else None
+    return changes
+
+
+def target_of(routing: Message) -> str | None:
+    """Return the service, version or instance that a routing names."""
+    service = routing.service or ("default" if routing.version or routing.instance else "")
+    return ".".join(filter(None, (routing.instance, routing.version, service))) or None
+
+
+def write_routing(message: Message, target: str | None, project: str) -> None:
+    """Write a service, version or instance into a routing, and the host that it leads to."""
+    parts = (target or "").split(".")
+    message.service = parts[-1]
+    message.version = parts[-2] if len(parts) > 1 else ""
+    message.instance = ".".join(parts[:-2])
+    app = Project.of(project).app_id
+    message.host = ".".join(filter(None, (*parts, f"{app}.appspot.com")))
+
+
+def _write_push_settings(call: Call, message: Message, settings: QueueSettings) -> None:
+    version, limits = call.version, message.rate_limits
+    *holders, routing = version.routing_override.split(".")
+    for holder in holders:
+        getattr(message, holder).SetInParent()
+    if settings.target:
+        override = getattr(reduce(getattr, holders, message), routing)
+        write_routing(override, settings.target, call.name.project)
+    rate = _YAML_RATE if settings.rate is None else settings.rate.per_second
+    setattr(limits, version.dispatch_rate, rate)
+    limits.max_burst_size = settings.bucket_size or _YAML_BURST
+    concurrent = settings.max_concurrent_requests or _DEFAULT_CONCURRENT
+    setattr(limits, version.max_concurrent, concurrent)
+    write_retry(message.retry_config, with_defaults(settings.retry_parameters or RetryParameters()))
+    if settings.log_sampling_ratio is not None and has(message, "stackdriver_logging_config"):
+        config = message.stackdriver_logging_config
+        config.SetInParent()
+        config.sampling_ratio = settings.log_sampling_ratio
+
+
+def _rates(limits: Message, version: Version) -> dict[str, Any]:
+    rate = getattr(limits, version.dispatch_rate)
+    check_range(rate, 0, _MAX_RATE, f"queue.rate_limits.{version.dispatch_rate}")
+    concurrent = getattr(limits, version.max_concurrent)
+    check_range(concurrent, 0, _MAX_CONCURRENT, f"queue.rate_limits.{version.max_concurrent}")
+    rate = rate or _DEFAULT_RATE
+    burst = int(min(max(rate * _BURST_SECONDS, _MIN_BURST), _MAX_BURST))
+    if version.sets_burst:
+        check_range(limits.max_burst_size, 0, _MAX_SET_BURST, "queue.rate_limits.max_burst_size")
+        burst = limits.max_burst_size or burst
+    return {
+        "rate": Rate(count=rate),
+        "bucket_size": burst,
+        "max_concurrent_requests": concurrent or _DEFAULT_CONCURRENT,
+    }
+
+
+def _pull_retry(message: Message, field: str) -> RetryParameters | None:
+    if message.WhichOneof("num_attempts") != "max_attempts":
+        return None
+    check_range(message.max_attempts, 1, LARGEST_INT, f"{field}.max_attempts")
+    return RetryParameters(task_retry_limit=message.max_attempts)
+
+
+def _write_pull_settings(call: Call, message: Message, settings: QueueSettings) -> None:
+    message.pull_target.SetInParent()
+    setattr(message.rate_limits, call.version.dispatch_rate, _MAX_RATE)
+    setattr(message.rate_limits, call.version.max_concurrent, -1)
+    retry = settings.retry_parameters or RetryParameters()
+    write_retry(message.retry_config, retry)
+    if retry.task_retry_limit is not None:
+        # How often a task can be leased.
+        message.retry_config.max_attempts = retry.task_retry_limit
 
 
 def _write_ttls(message: Message, settings: QueueSettings, default_tombstone: int) -> None:
@@ -76,89 +180,17 @@ def _write_ttls(message: Message, settings: QueueSettings, default_tombstone: in
     message.tombstone_ttl.seconds = default_tombstone if tombstone is None else tombstone
 
 
-def _write_push_settings(message: Message, settings: QueueSettings, version: Version) -> None:
-    *holders, routing = version.routing_override.split(".")
-    for holder in holders:
-        getattr(message, holder).SetInParent()
-    if settings.target:
-        name, _, service = settings.target.rpartition(".")
-        override = getattr(reduce(getattr, holders, message), routing)
-        override.service = service
-        override.version = name
-    limits = message.rate_limits
-    setattr(limits, version.dispatch_rate, settings.rate.per_second if settings.rate else 0)
-    limits.max_burst_size = settings.bucket_size or 0
-    setattr(limits, version.max_concurrent, settings.max_concurrent_requests or 0)
-
-
-def _push_settings(message: Message, version: Version) -> dict[str, Any]:
-    limits = message.rate_limits
-    for field, most in (
-        (version.dispatch_rate, _MAX_RATE),
-        ("max_burst_size", _MAX_BURST),
-        (version.max_concurrent, _MAX_CONCURRENT),
-    ):
-        check_range(getattr(limits, field), 0, most, f"queue.rate_limits.{field}")
-    routing = reduce(getattr, version.routing_override.split("."), message)
-    rate = getattr(limits, version.dispatch_rate)
-    return {
-        "rate": Rate(count=rate) if rate else None,
-        "bucket_size": limits.max_burst_size or None,
-        "max_concurrent_requests": getattr(limits, version.max_concurrent) or None,
-        "target": ".".join(filter(None, (routing.version, routing.service))) or None,
-    }
-
-
-def _pull_parameters(retry: Message, before: QueueSettings) -> RetryParameters:
-    parameters = before.retry_parameters or RetryParameters()
-    return replace(parameters, task_retry_limit=_attempts(retry))
-
-
-def _push_parameters(retry: Message) -> RetryParameters:
-    check_range(retry.max_doublings, 0, LARGEST_INT, "queue.retry_config.max_doublings")
-    values: dict[str, Any] = {"max_doublings": retry.max_doublings or None}
-    for field, parameter in _RETRY_DURATIONS.items():
-        if retry.HasField(field):
-            duration = getattr(retry, field)
-            seconds = whole_seconds(duration, f"queue.retry_config.{field}", most=MAX_SECONDS)
-            # Only the age limit is in whole seconds.
-            fraction = 0 if field == "max_retry_duration" else duration.nanos / 1e9
-            values[parameter] = seconds + fraction
-    return RetryParameters(task_retry_limit=_attempts(retry), **values)
-
-
-def _attempts(retry: Message) -> int | None:
-    """Return the limit of attempts; None: there is none."""
-    if retry.WhichOneof("num_attempts") != "max_attempts":
-        return None
-    check_range(retry.max_attempts, 1, LARGEST_INT, "queue.retry_config.max_attempts")
-    attempts: int = retry.max_attempts
-    return attempts
-
-
 def _ttl(message: Message, field: str, least: int, most: int) -> int | None:
     if not message.HasField(field):
         return None
     return whole_seconds(getattr(message, field), f"queue.{field}", least=least, most=most)
 
 
-def _write_retry_config(message: Message, retry: RetryParameters) -> None:
-    if retry.task_retry_limit is None:
-        message.unlimited_attempts = True
-    else:
-        message.max_attempts = retry.task_retry_limit
-    for duration, parameter in _RETRY_DURATIONS.items():
-        seconds = getattr(retry, parameter)
-        if seconds is not None:
-            getattr(message, duration).FromTimedelta(timedelta(seconds=seconds))
-    message.max_doublings = retry.max_doublings or 0
-
-
 def _write_statistics(message: Message, queue: Queue) -> None:
+    statistics = queue.fetch_statistics()
     message.SetInParent()
-    if queue.settings.is_pull:
-        statistics = queue.fetch_statistics()
-        message.tasks_count = statistics.tasks
-        message.executed_last_minute_count = statistics.leased_last_minute
-        if statistics.oldest_eta is not None:
-            message.oldest_estimated_arrival_time.FromDatetime(statistics.oldest_eta)
+    message.tasks_count = statistics.tasks
+    message.executed_last_minute_count = statistics.leased_last_minute
+    message.concurrent_dispatches_count = statistics.running
+    if statistics.oldest_eta is not None:
+        message.oldest_estimated_arrival_time.FromDatetime(statistics.oldest_eta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -11,10 +12,11 @@ from google.protobuf.field_mask_pb2 import FieldMask
 from pullqueue import config as queue_yaml
 from pullqueue.cloudtasks.access import changed_queues, check_permission
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.errors import StatusError, invalid
 from pullqueue.cloudtasks.messages import (
     Empty,
     Message,
+    has,
     mask_paths,
     page_of,
     page_token,
@@ -23,7 +25,7 @@ from pullqueue.cloudtasks.methods import QUEUE
 from pullqueue.cloudtasks.queue_messages import queue_message, queue_settings
 from pullqueue.config.model import AclEntry, QueueMode, QueueSettings
 from pullqueue.engine.queue import Queue, QueueState
-from pullqueue.errors import InvalidQueueConfigError, UnknownQueueError
+from pullqueue.errors import InvalidQueueConfigError, QueueNameInUseError, UnknownQueueError
 
 _DEFAULT_LOCATION: Final = "us-central1"
 """The one location that is listed; callers may use any."""
@@ -41,7 +43,11 @@ def list_queues(call: Call) -> Message:
     passes = _queue_filter(call.request.filter)
     paths = _read_paths(call)
     queues = sorted(
-        (queue for queue in call.emulator.queues if queue.name > after and passes(queue)),
+        (
+            queue
+            for queue in call.emulator.queues
+            if queue.name > after and passes(queue) and call.shows(queue)
+        ),
         key=lambda queue: queue.name,
     )
     response = call.message("ListQueuesResponse")
@@ -74,13 +80,13 @@ def update_queue(call: Call) -> Message:
     if paths:
         message = queue_message(call, queue)
         FieldMask(paths=paths).MergeMessage(request.queue, message, replace_message_field=True)
-    call.emulator.update_queue(queue_settings(call, message, queue.settings))
+    call.emulator.update_queue(queue_settings(call, message, queue.settings, paths))
     return queue_message(call, queue)
 
 
 def delete_queue(call: Call) -> Message:
     """DeleteQueue: delete a queue and its tasks."""
-    call.emulator.delete_queue(call.name.queue)
+    call.emulator.delete_queue(call.queue.name)
     return Empty()
 
 
@@ -112,8 +118,7 @@ def upload_queue_yaml(call: Call) -> Message:
 
 def purge_queue(call: Call) -> Message:
     """PurgeQueue: delete all tasks of a queue."""
-    if call.queue.settings.is_pull:
-        call.queue.purge()
+    call.queue.purge()
     return queue_message(call, call.queue)
 
 
@@ -130,18 +135,30 @@ def get_location(call: Call) -> Message:
 
 def _created(call: Call, name: ResourceName) -> Message:
     message = call.request.queue
-    mode = _TARGETS.get(message.WhichOneof("target_type"))
+    mode: QueueMode | None = QueueMode.PUSH
+    if call.version.has_pull_queues:
+        mode = _TARGETS.get(message.WhichOneof("target_type"))
     if mode is None:
         raise invalid(
             "the queue has no pull_target or app_engine_http_target: set one", field="queue"
         )
     acl = (AclEntry(user_email=call.caller),) if call.caller else None
-    settings = queue_settings(call, message, QueueSettings(name=name.queue, mode=mode, acl=acl))
-    return queue_message(call._replace(name=name), call.emulator.create_queue(settings))
+    tombstone_seconds = getattr(call.emulator.limits, call.version.tombstone_limit)
+    new = QueueSettings(name=name.queue, mode=mode, acl=acl)
+    settings = queue_settings(call, message, new)
+    if settings.tombstone_seconds is None:
+        settings = replace(settings, tombstone_seconds=tombstone_seconds)
+    call = call._replace(name=name)
+    try:
+        return queue_message(call, call.emulator.create_queue(settings))
+    except QueueNameInUseError as error:
+        exists = any(queue.name == name.queue for queue in call.emulator.queues)
+        code = "ALREADY_EXISTS" if exists else call.version.deleted_queue_code
+        raise StatusError(code, str(error)) from None
 
 
 def _read_paths(call: Call) -> list[str] | None:
-    if not call.request.HasField("read_mask"):
+    if not has(call.request, "read_mask") or not call.request.HasField("read_mask"):
         return None
     return mask_paths(call.request.read_mask, call.message("Queue").DESCRIPTOR, "read_mask")
 

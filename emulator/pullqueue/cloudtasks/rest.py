@@ -109,7 +109,7 @@ def _add_routes(routes: Blueprint, version: Version) -> None:
             routes.add_url_rule(f"{prefix}/{method.path}", endpoint, view, methods=[method.verb])
     prefix = f"/{version.name}"
     for name, verb, path in version.unimplemented:
-        endpoint = f"{version.name} {name}"
+        endpoint = f"{version.name} {name}".replace(".", " ")
         routes.add_url_rule(f"{prefix}/{path}", endpoint, _unimplemented, methods=[verb])
     unknown, endpoint = partial(_unknown, version), f"{version.name} unknown"
     for rule in ("", "/", "/<path:path>"):

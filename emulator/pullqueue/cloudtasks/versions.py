@@ -13,6 +13,7 @@ from pullqueue.cloudtasks.methods import (
     LOCATION,
     QUEUE,
     TASK,
+    V2_METHODS,
     V2BETA2_METHODS,
     Method,
 )
@@ -31,28 +32,78 @@ class Version:
     """Methods that are refused: name, HTTP verb and path."""
     has_pull_queues: bool
     """Whether pull queues are in it as well."""
+    sets_burst: bool
+    """Whether callers can set `max_burst_size`; if not, it follows from the rate."""
+    deleted_queue_code: str
+    """The code of the error when a queue has the name of one that was deleted recently."""
+    tombstone_limit: str
+    """The name of the limit for how long names of tasks are reserved in a new queue."""
     dispatch_rate: str
     """The field of `RateLimits` with the tasks per second."""
     max_concurrent: str
     """The field of `RateLimits` with the attempts at the same time."""
     routing_override: str
     """Where in a queue the service is that gets its tasks."""
+    relative_url: str
+    """The field of `AppEngineHttpRequest` with the path."""
+    payload: str
+    """The field of `AppEngineHttpRequest` with the body."""
+    attempts: str
+    """Where in a task its attempts are; empty: in the task itself."""
+    attempt_fields: tuple[str, str, str, str]
+    """Where in that are: the number of attempts, that of responses, the first and the last."""
 
 
+_NOWHERE: Final = (
+    ("getCmekConfig", "GET", f"{LOCATION}/cmekConfig"),
+    ("updateCmekConfig", "PATCH", f"{LOCATION}/cmekConfig"),
+    ("operations.get", "GET", f"{LOCATION}/operations/<operation>"),
+    ("buffer", "POST", f"{TASK}:buffer"),
+)
+"""Methods that no version has here."""
 V2BETA2: Final = Version(
     name="v2beta2",
     description="App Engine's queues under the API of Cloud Tasks.",
     methods=V2BETA2_METHODS,
     unimplemented=(
-        ("getCmekConfig", "GET", f"{LOCATION}/cmekConfig"),
-        ("updateCmekConfig", "PATCH", f"{LOCATION}/cmekConfig"),
+        *_NOWHERE,
         ("batchCreate", "POST", f"{QUEUE}/tasks:batchCreate"),
         ("batchDelete", "POST", f"{QUEUE}/tasks:batchDelete"),
-        ("buffer", "POST", f"{TASK}:buffer"),
     ),
     has_pull_queues=True,
+    sets_burst=True,
+    deleted_queue_code="ALREADY_EXISTS",
+    tombstone_limit="created_queue_tombstone_seconds",
     dispatch_rate="max_tasks_dispatched_per_second",
     max_concurrent="max_concurrent_tasks",
     routing_override="app_engine_http_target.app_engine_routing_override",
+    relative_url="relative_url",
+    payload="payload",
+    attempts="status",
+    attempt_fields=(
+        *("attempt_dispatch_count", "attempt_response_count"),
+        *("first_attempt_status", "last_attempt_status"),
+    ),
 )
-VERSIONS: Final = {version.name: version for version in (V2BETA2,)}
+V2: Final = Version(
+    name="v2",
+    description="App Engine's push queues, and HTTP tasks, under the API of Cloud Tasks.",
+    methods=V2_METHODS,
+    unimplemented=(
+        *_NOWHERE,
+        ("batchCreate", "POST", f"{QUEUE}/tasks:batchCreate"),
+        ("batchDelete", "POST", f"{QUEUE}/tasks:batchDelete"),
+    ),
+    has_pull_queues=False,
+    sets_burst=False,
+    deleted_queue_code="FAILED_PRECONDITION",
+    tombstone_limit="created_v2_queue_tombstone_seconds",
+    dispatch_rate="max_dispatches_per_second",
+    max_concurrent="max_concurrent_dispatches",
+    routing_override="app_engine_routing_override",
+    relative_url="relative_uri",
+    payload="body",
+    attempts="",
+    attempt_fields=("dispatch_count", "response_count", "first_attempt", "last_attempt"),
+)
+VERSIONS: Final = {version.name: version for version in (V2, V2BETA2)}

@@ -84,6 +84,8 @@ class QueueSettings:
     """How old a task can become; queue.yaml cannot set it."""
     tombstone_seconds: int | None = None
     """How long the name of a deleted task is reserved; queue.yaml cannot set it."""
+    log_sampling_ratio: float | None = None
+    """Which part of its operations is logged, 0 to 1; only Cloud Tasks v2 sets and shows it."""
     line: int = field(default=0, compare=False)
     """Where the entry begins in the file (1-based); 0 for a queue that is in no file."""
     column: int = field(default=0, compare=False)

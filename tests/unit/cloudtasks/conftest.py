@@ -1,4 +1,4 @@
-"""What the tests of Cloud Tasks v2beta2 share."""
+"""What the tests of Cloud Tasks share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from cloudtasks_api import Call, GrpcApi, RestApi
 
 from pullqueue import Emulator, Limits, ManualClock
+from pullqueue.cloudtasks.versions import V2BETA2, Version
 from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """
@@ -48,16 +49,23 @@ def server(emulator: Emulator) -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture
+def version() -> Version:
+    """Return the version of the API that is called."""
+    return V2BETA2
+
+
 @pytest.fixture(params=["rest", "grpc"])
-def call(request: pytest.FixtureRequest, server: Server) -> Iterator[Call]:
+def call(request: pytest.FixtureRequest, server: Server, version: Version) -> Iterator[Call]:
     """Yield what calls a method by its name, over each of the transports."""
-    api: RestApi | GrpcApi = RestApi(server) if request.param == "rest" else GrpcApi(server)
+    kind = RestApi if request.param == "rest" else GrpcApi
+    api: RestApi | GrpcApi = kind(server, version=version)
     yield lambda method, /, **fields: api.call(method, fields)
     if isinstance(api, GrpcApi):
         api.channel.close()
 
 
 @pytest.fixture
-def rest(server: Server) -> RestApi:
+def rest(server: Server, version: Version) -> RestApi:
     """Return the REST interface."""
-    return RestApi(server)
+    return RestApi(server, version=version)

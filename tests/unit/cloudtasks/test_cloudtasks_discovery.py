@@ -1,4 +1,4 @@
-"""The discovery document of Cloud Tasks v2beta2, compared with the one of Google's client."""
+"""The discovery documents of Cloud Tasks, compared with those of Google's client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from pullqueue.cloudtasks.versions import V2BETA2
+from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
 from pullqueue.server.lifecycle import Server
 
 OURS = {"extraLocationTypes"}
@@ -30,26 +30,30 @@ def methods_of(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def google() -> dict[str, Any]:
+@pytest.fixture(params=list(VERSIONS.values()), ids=list(VERSIONS))
+def version(request: pytest.FixtureRequest) -> Version:
+    """Return each version."""
+    version: Version = request.param
+    return version
+
+
+@pytest.fixture
+def google(version: Version) -> dict[str, Any]:
     """Return the document that google-api-python-client contains."""
     documents = files("googleapiclient.discovery_cache") / "documents"
-    return dict(json.loads((documents / "cloudtasks.v2beta2.json").read_text("utf-8")))
+    return dict(json.loads((documents / f"cloudtasks.{version.name}.json").read_text("utf-8")))
 
 
-@pytest.mark.parametrize(
-    "path", ["$discovery/rest?version=v2beta2", "discovery/v1/apis/cloudtasks/v2beta2/rest"]
-)
-def test_the_methods(server: Server, google: dict[str, Any], path: str) -> None:
+@pytest.mark.parametrize("path", ["$discovery/rest?version=", "discovery/v1/apis/cloudtasks/"])
+def test_the_methods(server: Server, google: dict[str, Any], version: Version, path: str) -> None:
     """Paths, parameters, and messages in and out are Google's."""
-    document = fetched(server, path)
+    document = fetched(server, path + version.name + ("" if "$" in path else "/rest"))
     ours, theirs = methods_of(document), methods_of(google)
 
     assert document["rootUrl"] == f"{server.url}/"
-    assert len(ours) == len(V2BETA2.methods)
+    assert len(ours) == len(version.methods)
     left_out = {identifier.rpartition(".")[2] for identifier in set(theirs) - set(ours)}
-    refused = {name for name, _, _ in V2BETA2.unimplemented}
-    assert left_out == refused | {"get"}  # of long-running operations
+    assert left_out == {name.rpartition(".")[2] for name, _, _ in version.unimplemented}
 
     for identifier, method in ours.items():
         for key in ("path", "flatPath", "httpMethod", "request", "response", "parameterOrder"):
@@ -61,24 +65,23 @@ def test_the_methods(server: Server, google: dict[str, Any], path: str) -> None:
                 assert known is None or parameter.get(key) == known.get(key), (identifier, name)
 
 
-def test_the_messages(server: Server, google: dict[str, Any]) -> None:
+def test_the_messages(server: Server, google: dict[str, Any], version: Version) -> None:
     """Their fields are Google's but for those that its document leaves out, and newer ones."""
-    document = fetched(server, "$discovery/rest?version=v2beta2")
+    document = fetched(server, f"$discovery/rest?version={version.name}")
     missing = {
         name: set(google["schemas"][name]["properties"]) - set(schema["properties"])
         for name, schema in document["schemas"].items()
         if name in google["schemas"] and "properties" in google["schemas"][name]
     }
 
-    assert {name: fields for name, fields in missing.items() if fields} == {
-        "Task": {"retryConfig"},
-        "CreateTaskRequest": {"parent"},  # the path has it
-    }
+    newer = {"Task": {"retryConfig"}} if version is V2BETA2 else {}
+    in_path = {"CreateTaskRequest": {"parent"}}
+    assert {name: fields for name, fields in missing.items() if fields} == newer | in_path
 
 
 def test_the_directory(server: Server) -> None:
     """It lists the API beside the other one."""
-    (item,) = fetched(server, "discovery/v1/apis?name=cloudtasks")["items"]
+    items = fetched(server, "discovery/v1/apis?name=cloudtasks")["items"]
 
-    assert item["id"] == "cloudtasks:v2beta2"
-    assert item["discoveryRestUrl"].endswith("/discovery/v1/apis/cloudtasks/v2beta2/rest")
+    assert [item["id"] for item in items] == ["cloudtasks:v2", "cloudtasks:v2beta2"]
+    assert items[1]["discoveryRestUrl"].endswith("/discovery/v1/apis/cloudtasks/v2beta2/rest")

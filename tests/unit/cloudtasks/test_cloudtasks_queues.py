@@ -40,12 +40,13 @@ class TestGetQueue:
         assert call("GetQueue", name=PULL) == PULL_QUEUE
 
     def test_a_push_queue(self, call: Call) -> None:
-        """It shows what queue.yaml says of it."""
+        """It shows what applies to it: what queue.yaml sets, and the defaults."""
         queue = call("GetQueue", name=f"{LOCATION}/queues/push")
 
         assert "pullTarget" not in queue
+        host = "v1.worker.app.appspot.com"
         assert queue["appEngineHttpTarget"] == {
-            "appEngineRoutingOverride": {"service": "worker", "version": "v1"}
+            "appEngineRoutingOverride": {"service": "worker", "version": "v1", "host": host}
         }
         assert queue["rateLimits"] == {
             "maxTasksDispatchedPerSecond": 5.0,
@@ -55,6 +56,7 @@ class TestGetQueue:
         assert queue["retryConfig"] == {
             "unlimitedAttempts": True,
             "minBackoff": "0.500s",
+            "maxBackoff": "3600s",
             "maxDoublings": 4,
         }
 
@@ -193,6 +195,7 @@ class TestCreateQueue:
         """Its settings are those of queue.yaml."""
         limits = {"maxTasksDispatchedPerSecond": 2.5, "maxBurstSize": 4, "maxConcurrentTasks": 6}
         retry = {"maxAttempts": 5, "maxRetryDuration": "60s", "minBackoff": "1s", "maxDoublings": 2}
+        retry["maxBackoff"] = "120s"
         target = {"appEngineRoutingOverride": {"service": "worker"}}
         queue = {
             "name": MADE,
@@ -203,9 +206,14 @@ class TestCreateQueue:
 
         created = call("CreateQueue", parent=LOCATION, queue=queue)
 
-        assert created["appEngineHttpTarget"] == target
+        shown = created["appEngineHttpTarget"]["appEngineRoutingOverride"]
+        assert shown == {"service": "worker", "host": "worker.app.appspot.com"}
         assert (created["rateLimits"], created["retryConfig"]) == (limits, retry)
-        assert emulator.queue("made").settings.target == "worker"
+        settings = emulator.queue("made").settings
+        assert settings.target == "worker"
+        # Of a push queue queue.yaml counts the retries, and Cloud Tasks the attempts.
+        assert settings.retry_parameters is not None
+        assert settings.retry_parameters.task_retry_limit == 4
 
     @pytest.mark.parametrize(
         ("fields", "code", "text"),

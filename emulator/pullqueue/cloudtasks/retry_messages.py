@@ -1,0 +1,102 @@
+"""Retry parameters as messages: those of a push queue, and those of a single task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.messages import (
+    LARGEST_INT,
+    MAX_SECONDS,
+    Message,
+    check_range,
+    has,
+    whole_seconds,
+)
+from pullqueue.push.retry import (
+    DEFAULT_MAX_BACKOFF_SECONDS,
+    DEFAULT_MAX_DOUBLINGS,
+    DEFAULT_MIN_BACKOFF_SECONDS,
+)
+from pullqueue.tasks import RetryParameters
+
+_DEFAULT_ATTEMPTS: Final = 100
+_UNLIMITED: Final = -1
+_DURATIONS: Final = {
+    "max_retry_duration": "task_age_limit_seconds",
+    "min_backoff": "min_backoff_seconds",
+    "max_backoff": "max_backoff_seconds",
+}
+_BACKOFF_DEFAULTS: Final = {
+    "min_backoff_seconds": DEFAULT_MIN_BACKOFF_SECONDS,
+    "max_backoff_seconds": DEFAULT_MAX_BACKOFF_SECONDS,
+    "max_doublings": DEFAULT_MAX_DOUBLINGS,
+}
+
+
+def write_retry(message: Message, retry: RetryParameters) -> None:
+    """Write retry parameters of push tasks; those that are not set are left out."""
+    limit = retry.task_retry_limit
+    if limit is not None:
+        # The first attempt counts.
+        message.max_attempts = min(limit + 1, LARGEST_INT)
+    elif has(message, "unlimited_attempts"):
+        message.unlimited_attempts = True
+    else:
+        message.max_attempts = _UNLIMITED
+    for field, parameter in _DURATIONS.items():
+        seconds = getattr(retry, parameter)
+        if seconds is not None:
+            getattr(message, field).FromTimedelta(timedelta(seconds=seconds))
+    message.max_doublings = retry.max_doublings or 0
+
+
+def read_retry(message: Message, field: str) -> RetryParameters:
+    """Return the retry parameters of push tasks in a message; without a limit it is 100 attempts.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT: a value is out of range.
+    """
+    check_range(message.max_doublings, 0, LARGEST_INT, f"{field}.max_doublings")
+    values: dict[str, Any] = {"max_doublings": message.max_doublings or None}
+    for name, parameter in _DURATIONS.items():
+        duration = getattr(message, name)
+        seconds = whole_seconds(duration, f"{field}.{name}", most=MAX_SECONDS)
+        # Only the age limit is in whole seconds.
+        fraction = 0 if name == "max_retry_duration" else duration.nanos / 1e9
+        values[parameter] = seconds + fraction or None
+    limit = _attempts(message, field)
+    retry = RetryParameters(task_retry_limit=None if limit is None else limit - 1, **values)
+    effective = with_defaults(retry)
+    shortest, longest = effective.min_backoff_seconds, effective.max_backoff_seconds
+    if (shortest or 0) > (longest or 0):
+        raise invalid(
+            f"{field}.min_backoff is {shortest} and max_backoff is {longest} seconds: the minimum "
+            "must not exceed the maximum",
+            field=f"{field}.min_backoff",
+        )
+    return retry
+
+
+def _attempts(message: Message, field: str) -> int | None:
+    """Return the limit of attempts, the first one included; None: there is none."""
+    attempts: int = message.max_attempts
+    if not has(message, "unlimited_attempts"):
+        check_range(attempts, _UNLIMITED, LARGEST_INT, f"{field}.max_attempts")
+        return None if attempts == _UNLIMITED else attempts or _DEFAULT_ATTEMPTS
+    given = message.WhichOneof("num_attempts")
+    if given == "max_attempts":
+        check_range(attempts, 1, LARGEST_INT, f"{field}.max_attempts")
+        return attempts
+    return None if given else _DEFAULT_ATTEMPTS
+
+
+def with_defaults(retry: RetryParameters) -> RetryParameters:
+    """Return the retry parameters that apply where only some are set."""
+    values = {
+        name: getattr(retry, name)
+        for name in ("min_backoff_seconds", "max_backoff_seconds", "max_doublings")
+    }
+    return replace(retry, **_BACKOFF_DEFAULTS | {k: v for k, v in values.items() if v is not None})
