@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,10 @@ from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
 
 Command = Callable[..., Any]
 
+DURATION_ADVICE = "use seconds, or a time span such as 10min, 2h or 7d"
+
+_SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _FILE_NAMES = ("queue.yaml", "queue.yml")
 
 
@@ -41,6 +45,36 @@ class Number(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{number} is not finite.", param, ctx)
         return number
+
+
+class Duration(Number):
+    """A number of seconds in a range, or a time span such as `10min`, `2h` or `7d`."""
+
+    name = "duration"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's signature
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Return the number of seconds."""
+        if isinstance(value, str):
+            seconds = seconds_of(value)
+            if seconds is None:
+                self.fail(f"{quoted(value)} is not a valid duration: {DURATION_ADVICE}", param, ctx)
+            value = seconds
+        return super().convert(value, param, ctx)
+
+
+def seconds_of(text: str) -> float | None:
+    """Return the seconds of a duration as it is written on the command line; None if it is not."""
+    if match := _SPAN.fullmatch(text.strip()):
+        return float(match[1]) * _SECONDS[match[2]]
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 class Choice(click.Choice[str]):
@@ -130,7 +164,8 @@ def server_options(command: Command) -> Command:
 def complete_queue(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of a running server's pull queues that begin with what was typed."""
     queues = _found(ctx, "queues")
-    return _names([queue for queue in queues if queue["mode"] == "pull"], incomplete)
+    names = [queue["name"] for queue in queues if queue["mode"] == "pull"]
+    return _beginning_with(incomplete, names)
 
 
 def complete_task(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -138,7 +173,26 @@ def complete_task(ctx: click.Context, _parameter: click.Parameter, incomplete: s
     queue = ctx.params.get("queue") or ""
     state = "exhausted" if ctx.info_name == "requeue" else None
     tasks = _found(ctx, "tasks", queue, "tasks", search=incomplete, state=state, limit=1000)
-    return _names(tasks, incomplete)
+    return _beginning_with(incomplete, [task["name"] for task in tasks])
+
+
+def complete_tag(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return tags of tasks in the queue that begin with what was typed."""
+    state = "exhausted" if ctx.info_name == "requeue" else None
+    # click assigns no arguments while the value of an option is missing.
+    queue = ctx.params.get("queue") or next(iter(ctx.args), "")
+    tasks = _found(ctx, "tasks", queue, "tasks", state=state, limit=1000)
+    tags = dict.fromkeys(task["tag"] for task in tasks if task["tag"])
+    return _beginning_with(incomplete, tags)
+
+
+def complete_fault(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the numbers of the faults that are set."""
+    try:
+        faults = ctx.params["client"].get("/faults")["faults"]
+    except click.ClickException:
+        return []
+    return _beginning_with(incomplete, [str(fault["number"]) for fault in faults])
 
 
 def _found(ctx: click.Context, field: str, *names: str, **query: object) -> list[Json]:
@@ -149,9 +203,8 @@ def _found(ctx: click.Context, field: str, *names: str, **query: object) -> list
     return found
 
 
-def _names(found: list[Json], incomplete: str) -> list[str]:
-    names = [str(each["name"]) for each in found]
-    return [name for name in names if name.startswith(incomplete) and name.isprintable()]
+def _beginning_with(incomplete: str, words: Iterable[str]) -> list[str]:
+    return [word for word in words if word.startswith(incomplete) and word.isprintable()]
 
 
 queue_argument = click.argument("queue", shell_complete=complete_queue)

@@ -47,27 +47,31 @@ class Table(NamedTuple):
     """What is printed if there are no rows."""
     cut: Sequence[str] = ()
     """Columns that are cut if the terminal is too narrow, the first ones first."""
+    left_out: Sequence[str] = ()
+    """Columns that are left out before others are cut, the first ones first."""
 
     def __str__(self) -> str:
         """Return the lines, with control characters escaped."""
         texts = [["" if cell is None else escaped(str(cell)) for cell in row] for row in self.rows]
         if not texts:
             return escaped(self.empty)
-        columns = list(zip(self.head, *texts, strict=True))
-        numeric = [all(map(_is_number, column[1:])) for column in columns]
-        widths = [max(map(columns_of, column)) for column in columns]
+        columns = {column[0]: column for column in zip(self.head, *texts, strict=True)}
+        widths = {name: max(map(columns_of, column)) for name, column in columns.items()}
         gap = "  "
         if sys.stdout.isatty():
-            excess = sum(widths) + 2 * (len(widths) - 1) - shutil.get_terminal_size().columns
-            if excess > 0:
+            room = shutil.get_terminal_size().columns
+            if _excess(widths, room, gap) > 0:
                 gap = " "
-                excess -= len(widths) - 1
-            for place in map(self.head.index, self.cut):
-                less = max(0, min(excess, widths[place] - _NARROWEST))
-                widths[place] -= less
-                excess -= less
+            for name in self.left_out:
+                if _excess(widths, room, gap) > 0:
+                    del columns[name], widths[name]
+            for name in self.cut:
+                excess = _excess(widths, room, gap)
+                widths[name] -= max(0, min(excess, widths[name] - _NARROWEST))
+        numeric = [all(map(_is_number, column[1:])) for column in columns.values()]
         head, *lines = [
-            gap.join(map(_cell, line, widths, numeric)).rstrip() for line in (self.head, *texts)
+            gap.join(map(_cell, line, widths.values(), numeric)).rstrip()
+            for line in zip(*columns.values(), strict=True)
         ]
         return "\n".join([click.style(head, bold=True), *lines])
 
@@ -146,6 +150,11 @@ def preview(content: str | bytes) -> str:
     """Return text or bytes on one line without control characters, cut if it is too long."""
     line = repr(content).removeprefix("b")[1:-1]
     return line if len(line) <= _PREVIEW else f"{line[: _PREVIEW - 3]}..."
+
+
+def _excess(widths: Mapping[str, int], room: int, gap: str) -> int:
+    """Return how many columns of a terminal a table has too many."""
+    return sum(widths.values()) + len(gap) * (len(widths) - 1) - room
 
 
 def _cell(text: str, width: int, numeric: bool) -> str:  # noqa: FBT001 - from a list

@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from pullqueue.cli._client import Client, Json
-from pullqueue.cli._options import Choice, Command, Number, complete_queue, server_options
+from pullqueue.cli._options import (
+    Choice,
+    Command,
+    Duration,
+    Number,
+    complete_fault,
+    complete_queue,
+    server_options,
+)
 from pullqueue.cli._output import Table, show
 from pullqueue.faults.declaration import CALLS, KINDS, OPTIONS, options_text, schema_of
 
@@ -50,7 +58,7 @@ def _fault_options(command: Command) -> Command:
         command = click.option(
             f"--{name.removesuffix('s') if several else name}",
             name,
-            type=_type_of(schema),
+            type=Duration(0) if name == "seconds" else _type_of(schema),
             multiple=several,
             metavar=name.upper() if "enum" in schema else None,
             help=_help_of(schema, several=several),
@@ -92,7 +100,7 @@ def add(*, client: Client, **options: object) -> None:
 
 
 @faults.command
-@click.argument("number", type=int)
+@click.argument("number", type=int, shell_complete=complete_fault)
 @server_options
 def remove(*, number: int, client: Client) -> None:
     """Remove the fault with this NUMBER."""

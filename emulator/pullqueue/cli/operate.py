@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import math
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +13,15 @@ from time import monotonic
 import click
 
 from pullqueue.cli._client import Client, FailedError, Json, RefusedError, pull_queue
-from pullqueue.cli._options import Number, complete_queue, is_passed, server_options, yes_option
+from pullqueue.cli._options import (
+    DURATION_ADVICE,
+    Duration,
+    complete_queue,
+    is_passed,
+    seconds_of,
+    server_options,
+    yes_option,
+)
 from pullqueue.cli._output import STDIN, confirm, content_of, say, show, write_bytes
 from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.config.files import replace_file
@@ -23,8 +31,6 @@ _PAUSE_SECONDS = 0.1
 _MIN_SECONDS = 1.0
 _MAX_SECONDS = 60.0
 """Minimum and maximum time of one request of `wait`."""
-_SPAN = re.compile(r"(\d{1,15}(?:\.\d+)?)\s*(s|min|m|h|d)?", re.ASCII)
-_SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _NEGATIVE = {"ignore_unknown_options": True}
 """Makes `-5s` an argument, about which a message can be written."""
 
@@ -42,9 +48,9 @@ _file_argument = click.argument("file", type=click.Path(path_type=Path))
 )
 @click.option(
     "--timeout",
-    type=Number(0),
+    type=Duration(0),
     default=30.0,
-    help="Maximum time to wait in seconds; 0 checks once.",
+    help="Maximum time to wait, in seconds or such as 2min; 0 checks once.",
 )
 @click.option(
     "--port-file",
@@ -69,9 +75,8 @@ def wait(
         if url is not None:
             # A client that waits no longer for a response than there is time.
             left = min(max(end - monotonic(), _MIN_SECONDS), _MAX_SECONDS)
-            with closing(
-                Client(client.url if is_passed("client") else url, timeout=left)
-            ) as polled:
+            url = client.url if is_passed("client") else url
+            with closing(Client(url, timeout=left)) as polled:
                 missing = _missing(polled, queues)
             if missing is None and server:
                 server.look()  # another may have responded in its place
@@ -118,8 +123,12 @@ def reset(*, yes: bool, client: Client) -> None:
     Configuration and clock are not changed.
     """
     if not yes:
-        count = sum(queue["tasks"] for queue in client.get("/queues")["queues"])
-        confirm(f"Delete everything, including {count_tasks(count)}?")
+        queues, faults = client.get("/queues")["queues"], client.get("/faults")["faults"]
+        tasks = sum(queue["tasks"] + queue["exhausted"] for queue in queues)
+        lost = [count_tasks(tasks)] if tasks else []
+        lost += [f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"] if faults else []
+        if lost:
+            confirm(f"Delete everything, including {' and '.join(lost)}?")
     show(client.post("/reset"), "everything is deleted")
 
 
@@ -166,8 +175,9 @@ def load(*, file: Path, shift: bool, client: Client) -> None:
     except RefusedError as error:
         # The server reports on what it was sent, a person thinks of the file.
         reason = error.message.replace("the body", "it", 1)
-        unchanged = "" if isinstance(error, FailedError) else "; nothing was changed"
-        raise type(error)(f"{file} cannot be loaded: {reason}{unchanged}") from None
+        if isinstance(error, FailedError):
+            raise FailedError(f"{file} cannot be loaded: {reason}") from None
+        raise RefusedError(f"{file} cannot be loaded: {reason}; nothing was changed") from None
     show(answer, f"{count_tasks(answer['tasks'])} loaded")
     if answer["warning"]:
         say(f"warning: {answer['warning']} (--shift)", err=True)
@@ -193,13 +203,11 @@ def advance(*, by: str, client: Client) -> None:
 
     BY is a number of seconds, or a time span such as 10min, 2h or 7d.
     """
-    match = _SPAN.fullmatch(by.strip())
-    if match is None:
+    seconds = seconds_of(by)
+    if seconds is None or by.startswith("-") or not math.isfinite(seconds):
         problem = ", and a clock never goes back" if by.startswith("-") else ""
-        raise click.UsageError(
-            f'BY is "{by}"{problem}: use seconds, or a time span such as 10min, 2h or 7d'
-        )
-    _show_clock(client.post("/clock", advance=float(match[1]) * _SECONDS[match[2]]))
+        raise click.UsageError(f'BY is "{by}"{problem}: {DURATION_ADVICE}')
+    _show_clock(client.post("/clock", advance=seconds))
 
 
 @clock.command("move-to", context_settings=_NEGATIVE)

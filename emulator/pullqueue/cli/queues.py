@@ -7,7 +7,7 @@ import threading
 import click
 
 from pullqueue.cli._client import Client, Json, queue_path
-from pullqueue.cli._options import Number, complete_queue, server_options
+from pullqueue.cli._options import Duration, complete_queue, server_options
 from pullqueue.cli._output import Table, show, wants_json
 from pullqueue.config.text import span_of
 
@@ -15,6 +15,7 @@ _HEAD = (
     *("QUEUE", "TASKS", "AVAIL", "LEASED", "SCHED", "EXHAUSTED", "OLDEST", "/MIN", "/HOUR"),
     *("LIMIT", "NOTE"),
 )
+_LEFT_OUT = ("/HOUR", "/MIN", "LIMIT", "SCHED")
 
 
 @click.command
@@ -25,7 +26,8 @@ def queues(*, client: Client) -> None:
     TASKS are available (AVAIL), leased, or scheduled (SCHED), which means that their eta is in the
     future. EXHAUSTED tasks have used up their leases. OLDEST: time since the first task became due.
     /MIN and /HOUR: tasks leased in the last minute and hour. LIMIT: maximum number of leases of a
-    task, the task_retry_limit of queue.yaml.
+    task, the task_retry_limit of queue.yaml. A terminal that is too narrow shows no /HOUR, then no
+    /MIN, LIMIT and SCHED.
     """
     answer = client.get("/queues")
     show(answer, _table(answer["queues"], empty="no queues"))
@@ -34,7 +36,7 @@ def queues(*, client: Client) -> None:
 @click.command
 @click.argument("names", nargs=-1, metavar="[QUEUE]...", shell_complete=complete_queue)
 @click.option("--watch", is_flag=True, help="Show the statistics repeatedly, until Ctrl-C.")
-@click.option("--interval", type=Number(0.1), default=2.0, help="Pause of --watch in seconds.")
+@click.option("--interval", type=Duration(0.1), default=2.0, help="Pause of --watch, in seconds.")
 @server_options
 def stats(*, names: tuple[str, ...], watch: bool, interval: float, client: Client) -> None:
     """Show the statistics of all pull queues, or of some.
@@ -68,7 +70,9 @@ def _table(found: list[Json], *, empty: str) -> Table:
     """Return a table, without the column for notes if there are none."""
     rows = [_row(queue) for queue in found]
     columns = len(_HEAD) if any(row[-1] for row in rows) else len(_HEAD) - 1
-    return Table(_HEAD[:columns], [row[:columns] for row in rows], empty, cut=["QUEUE"])
+    return Table(
+        _HEAD[:columns], [row[:columns] for row in rows], empty, cut=["QUEUE"], left_out=_LEFT_OUT
+    )
 
 
 def _row(queue: Json) -> list[object]:

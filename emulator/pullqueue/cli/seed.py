@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.cli._client import Client, RefusedError, pull_queue, queue_path
+from pullqueue.cli._client import Client, FailedError, RefusedError, pull_queue, queue_path
 from pullqueue.cli._options import server_options
 from pullqueue.cli._output import content_of, show
 from pullqueue.error_codes import EXIT_REFUSED
@@ -69,7 +69,7 @@ def seed(*, file: Path, client: Client) -> int:
                 where = "" if batch[0] is batch[-1] else "in this task or one after it: "
                 before = f"; {count_tasks(added)} were added before" if added else ""
                 message = f"{batch[0].place}: {where}{error.message}{before}"
-                raise type(error)(message) from None
+                raise _in_file(error, message) from None
             added += len(answer["tasks"])
             refused += len(answer["refused"])
             bar.update(len(batch))
@@ -82,8 +82,13 @@ def _check_queues(client: Client, seeds: list[Seed]) -> None:
     for queue, tasks in groupby(seeds, attrgetter("queue")):
         try:
             pull_queue(client, queue)
-        except RefusedError as error:
-            raise type(error)(f"{next(tasks).queue_place}: {error.message}") from None
+        except (RefusedError, click.UsageError) as error:
+            raise _in_file(error, f"{next(tasks).queue_place}: {error.message}") from None
+
+
+def _in_file(error: click.ClickException, message: str) -> RefusedError:
+    """Return the error for what a server does not take from a file: that is not wrong usage."""
+    return FailedError(message) if isinstance(error, FailedError) else RefusedError(message)
 
 
 def _batches(seeds: list[Seed]) -> Iterator[list[Seed]]:

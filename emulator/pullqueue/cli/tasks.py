@@ -10,7 +10,8 @@ import click
 from pullqueue.cli._client import Client, Json, RefusedError, given, queue_path
 from pullqueue.cli._options import (
     Command,
-    Number,
+    Duration,
+    complete_tag,
     complete_task,
     queue_argument,
     server_options,
@@ -38,9 +39,9 @@ _LIMITS = Limits()
 
 _seconds_option = click.option(
     "--seconds",
-    type=Number(0, _LIMITS.lease_seconds),
+    type=Duration(0, _LIMITS.lease_seconds),
     default=60,
-    help="Lease duration in seconds.",
+    help="Lease duration, in seconds or such as 1h.",
 )
 _names_argument = click.argument(
     "names", nargs=-1, metavar="[TASK]...", shell_complete=complete_task
@@ -54,7 +55,7 @@ _state_option = click.option(
 
 def _filter_options(command: Command) -> Command:
     """Add --tag and --search."""
-    tag = click.option("--tag", help="Only tasks with this tag.")
+    tag = click.option("--tag", shell_complete=complete_tag, help="Only tasks with this tag.")
     search = click.option("--search", help="Only tasks with this text in name or payload.")
     return tag(search(command))
 
@@ -124,9 +125,11 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
     help="Read the payload from a file, or standard input (-).",
 )
 @click.option("--name", help="Name of the task. Default: generated.")
-@click.option("--tag", help="Tag of the task. Default: none.")
+@click.option("--tag", shell_complete=complete_tag, help="Tag of the task. Default: none.")
 @click.option("--eta", help="Earliest time of a lease, such as 2026-01-01T00:00:00Z. Default: now.")
-@click.option("--countdown", type=Number(0), help="The same, as a delay in seconds.")
+@click.option(
+    "--countdown", type=Duration(0), help="The same, as a delay in seconds or such as 1h."
+)
 @server_options
 def add(
     *, queue: str, payload: str | None, file: Path | None, client: Client, **fields: str | float
@@ -159,7 +162,7 @@ def add(
     default=1,
     help="Maximum number of tasks.",
 )
-@click.option("--tag", help="Only tasks with this tag.")
+@click.option("--tag", shell_complete=complete_tag, help="Only tasks with this tag.")
 @click.option("--by-tag", is_flag=True, help="Only tasks with the tag of the first available one.")
 @server_options
 def lease(

@@ -127,16 +127,27 @@ class RequestQuery(Model):
     ] = ""
 
 
+_ENDS = {
+    EventKind.DELETED: "was deleted",
+    EventKind.PURGED: "was deleted by a purge",
+    EventKind.EXHAUSTED: "was exhausted after its last lease",
+}
+
+
 @operation("GET", "/queues/{queue}/tasks/{task}/history")
 def get_history(state: ServerState, queue: str, task: str) -> TaskHistory:
     """Return a task and its history; only the history, and the reason, if it was deleted."""
-    events = [Event.of(event) for event in state.emulator.queue(queue).history(task)]
+    history = state.emulator.queue(queue).history(task)
+    events = [Event.of(event) for event in history]
     try:
         return TaskHistory(events=events, task=get_task(state, queue, task), problem=None)
     except (UnknownTaskError, TombstonedTaskError) as error:
         if not events:
             raise
-        return TaskHistory(events=events, task=None, problem=str(error))
+        # A tombstone does not record why the task is gone, its history does.
+        end = _ENDS.get(history[-1].kind)
+        problem = f"task {quoted(task)} of queue {quoted(queue)} {end}" if end else str(error)
+        return TaskHistory(events=events, task=None, problem=problem)
 
 
 @operation("GET", "/queues/{queue}/throughput", key="last_minute")

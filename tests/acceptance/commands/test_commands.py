@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import PROGRAM, Done, Run, shown_on_terminal
 
-from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue import Emulator, NewTask
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
 from pullqueue.server.lifecycle import Server
 
@@ -59,7 +59,7 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
     gone = run("tasks", "get", "pull", "a")
     assert gone.status == 1
     assert gone.out.splitlines() == [*shown[2:], "  2026-01-01 00:00:05  deleted"]
-    assert gone.err.startswith('pullqueue: task "a" of queue "pull" was deleted')
+    assert gone.err == 'pullqueue: task "a" of queue "pull" was deleted\n'
     assert run("tasks", "get", "pull", "a", "--payload").out == ""
     assert run("tasks", "get", "pull", "c") == Done(
         1, "", 'pullqueue: queue "pull" has no task "c"\n'
@@ -269,16 +269,24 @@ def test_a_narrow_terminal(emulator: Emulator) -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_a_table_that_cannot_be_cut_any_more() -> None:
-    """The columns of the numbers move together, so that a line still fits in 80 columns."""
-    text = "queue:\n- {name: a-long-queue-name, mode: pull}\n- {name: push, rate: 5/s}\n"
-    with Server(Emulator.from_text(text, clock=ManualClock())) as server:
-        shown = shown_on_terminal("queues", "--url", server.url).splitlines()
+@pytest.mark.parametrize(
+    ("length", "head"),
+    [
+        (9, "TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  /MIN  /HOUR  LIMIT"),
+        (19, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST /MIN /HOUR LIMIT"),
+        (29, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST LIMIT"),
+        (60, "TASKS AVAIL LEASED EXHAUSTED OLDEST"),
+    ],
+)
+def test_a_table_that_is_too_wide(length: int, head: str) -> None:
+    """Less useful columns are left out before the name of a queue is cut."""
+    name = "q" * length
+    with Server(Emulator.from_text(f"queue: [{{name: {name}, mode: pull}}]")) as server:
+        shown = shown_on_terminal("stats", name, "--url", server.url).splitlines()
 
-    assert shown[0] == (
-        "QUEUE            TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST /MIN /HOUR LIMIT NOTE"
-    )
-    assert shown[1].startswith("a-long-queue-na…     0")
+    assert shown[0].removeprefix("QUEUE").strip() == head
+    assert max(map(len, shown)) <= 80
+    assert shown[1].split()[0] == (name if length < 60 else f"{'q' * 43}…")
 
 
 def test_states_that_are_cut_keep_their_colour(emulator: Emulator) -> None:
@@ -307,6 +315,11 @@ def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.Monkey
     # Older versions of click put a space of the question's on standard output.
     assert run("reset").out.lstrip() == "everything is deleted\n"
     assert emulator.queue("pull").list_tasks() == []
+
+    assert run("reset") == Done(0, "everything is deleted\n", "")  # there is nothing to ask for
+    run("faults", "add", "empty_leases")
+    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
+    assert "Delete everything, including 1 fault? [y/N]:" in run("reset").err
 
 
 def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:

@@ -43,8 +43,10 @@ def test_snapshots(
     assert loaded.out == "1 task loaded\n"
     assert emulator.queue("pull").get_task("a").payload == b"work"
     file.write_text("{}")
-    assert run("snapshot", "load", str(file)).err == (
-        f'pullqueue: {file} cannot be loaded: it has no "format"; nothing was changed\n'
+    assert run("snapshot", "load", str(file)) == (
+        1,
+        "",
+        f'pullqueue: {file} cannot be loaded: it has no "format"; nothing was changed\n',
     )
     file.write_text("queue:")
     assert f"{file} cannot be loaded: it is not JSON: " in run("snapshot", "load", str(file)).err
@@ -56,6 +58,7 @@ def test_snapshots(
         0,
     ]
     assert 'cannot write ".": ' in run("snapshot", "save", ".", "--force").err
+    assert run("snapshot", "load", str(file)).status == 0
     assert run("snapshot", "load", "nowhere").status == 3
     assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 3
     saved_to_stdout = run("snapshot", "save", "-").out

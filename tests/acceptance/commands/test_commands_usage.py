@@ -16,6 +16,7 @@ from commands import PROGRAM, Done, Run
 from odd_servers import answering, silent
 
 from pullqueue import Emulator
+from pullqueue.cli import main
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
 
@@ -149,7 +150,11 @@ def test_something_else_answers(run: Run, emulator: Emulator, path: str) -> None
         (("tasks", "lease", "pull", "--seconds", "800000"), "800000.0 is not in the range"),
         (("tasks", "lease", "pull", "--max", "1001"), "1001 is not in the range 1<=x<=1000"),
         (("tasks", "add", "pull", "x", "--countdown", "inf"), "inf is not finite"),
-        (("wait", "--timeout", "soon"), "is not a valid number"),
+        (
+            ("wait", "--timeout", "soon"),
+            '"soon" is not a valid duration: use seconds, or a time span',
+        ),
+        (("tasks", "lease", "pull", "--seconds", "9d"), "777600.0 is not in the range"),
         (("stats", "--interval", "0"), "0.0 is not in the range x>=0.1"),
     ],
 )
@@ -244,6 +249,40 @@ def test_spans_that_are_too_long(run: Run) -> None:
     assert run("clock", "advance", "999999999999999").err == (
         "pullqueue: 999999999999999 is not a valid duration: pass a finite number of seconds\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("order", "seconds"),
+    [
+        (("tasks", "lease", "pull", "--seconds", "1h"), 3600),
+        (("tasks", "lease", "pull", "--seconds", "1.5 min"), 90),
+        (("tasks", "lease", "pull", "--seconds", "60"), 60),
+        (("tasks", "extend", "pull", "a", "--seconds", "2d"), 172_800),
+        (("tasks", "add", "pull", "x", "--name", "a", "--countdown", "2m"), 120),
+        (("clock", "advance", "1h"), 3600),
+    ],
+)
+def test_durations_are_the_same_everywhere(
+    run: Run, emulator: Emulator, order: tuple[str, ...], seconds: int
+) -> None:
+    """Whatever takes seconds takes a time span, too."""
+    start = emulator.clock.now()
+    if "lease" in order or "extend" in order:
+        emulator.queue("pull").add(name="a")
+    if "extend" in order:
+        emulator.queue("pull").lease_tasks(60, 1)
+
+    assert run(*order).status == 0
+
+    now = emulator.clock.now()
+    reached = now if "advance" in order else emulator.queue("pull").get_task("a").eta
+    assert (reached - start).total_seconds() == seconds
+
+
+def test_a_latency_is_a_duration_too(run: Run) -> None:
+    """A fault takes its seconds as other commands do, and waiting its timeout."""
+    assert "seconds=90" in run("faults", "add", "latency", "add", "--seconds", "1.5min").out
+    assert "after 0 s, " in run("wait", "--timeout", "0h", "--url", "127.0.0.1:9").err
 
 
 def test_a_clock_never_goes_back(run: Run) -> None:
@@ -376,11 +415,18 @@ def test_completion_scripts(run: Run, shell: str) -> None:
 
 def test_completion_of_queues(emulator: Emulator) -> None:
     """The names of the running server's pull queues are offered, and those of their tasks."""
-    emulator.queue("pull").add(name="task-1")
+    emulator.queue("pull").add(name="task-1", tag="books")
+    emulator.queue("pull").add(tag="books")
     with Server(emulator) as server:
+        main(["faults", "add", "fail", "purge", "--url", server.url])
         assert _completed(server, "tasks", "list", "") == ["plain,pull", "plain,other"]
         assert _completed(server, "tasks", "get", "pull", "ta") == ["plain,task-1"]
         assert _completed(server, "tasks", "requeue", "pull", "") == [""]
+        for command in ("list", "lease", "delete"):
+            tagged = _completed(server, "tasks", command, "pull", "--tag", "b")
+            assert tagged == ["plain,books"]
+        assert _completed(server, "tasks", "requeue", "pull", "--tag", "") == [""]
+        assert _completed(server, "faults", "remove", "") == ["plain,1"]
         assert _completed(server, "tasks", "get", "a/b", "") == [""]
         assert _completed(server, "he") == ["plain,help"]
 

@@ -461,7 +461,7 @@ def test_a_deleted_task(client: Client, state: ServerState) -> None:
     for name, text in (
         ("a", "Task a was deleted."),
         ("lost", "Task lost was deleted."),
-        ("all", "was deleted, or exhausted after its last lease."),
+        ("all", "was deleted by a purge."),
     ):
         page = client.get(f"/console/queues/pull/tasks/{name}").text
 
