@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,10 +17,17 @@ EMULATOR: pytest.StashKey[Emulator] = pytest.StashKey()
 """The emulator of a test, while its fixture is there."""
 _PASSED = pytest.StashKey[bool]()
 _TITLE = "pullqueue"
-_SCOPE_HINT = (
-    "the fixtures of pullqueue are made anew for each test: in a fixture of a wider scope use "
-    "`with pullqueue.testing.emulation(queues=[...]) as emulated: yield emulated`"
-)
+_HINTS = {
+    rf"ScopeMismatch\b.* {_TITLE}_": (
+        "the fixtures of pullqueue are made anew for each test: in a fixture of a wider scope use "
+        "`with pullqueue.testing.emulation(queues=[...]) as emulated: yield emulated`"
+    ),
+    "time-machine cannot start when freezegun is active": (
+        "pullqueue_clock has frozen time with freezegun before the decorator starts time-machine: "
+        "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead"
+    ),
+}
+"""What to do about errors of others, by patterns of their messages."""
 
 
 def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
@@ -28,17 +36,14 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         item.stash[_PASSED] = report.passed
     if report.failed:
         error = None if call.excinfo is None else call.excinfo.value
-        if isinstance(error, pytest.fail.Exception) and _is_scope_mismatch(str(error)):
-            report.sections.append((_TITLE, _SCOPE_HINT))
-        report.sections += [(_TITLE, state) for state in _states(item, str(error)) if state]
+        message = "" if error is None else str(error)
+        shown = [hint for pattern, hint in _HINTS.items() if re.match(pattern, message)]
+        shown += filter(None, _states(item, message))
+        report.sections += [(_TITLE, text) for text in shown]
     if "pullqueue.testing.emulation" in sys.modules:
         from pullqueue.testing.emulation import latest  # noqa: PLC0415 - is loaded
 
         latest[:] = [emulation for emulation in latest if not emulation.has_ended]
-
-
-def _is_scope_mismatch(message: str) -> bool:
-    return message.startswith("ScopeMismatch") and f" {_TITLE}_" in message
 
 
 def _states(item: pytest.Item, message: str) -> Iterator[str]:

@@ -12,21 +12,18 @@ Run = Callable[[str], pytest.RunResult]
 
 
 def test_decorator_of_freezegun(run: Run) -> None:
-    """@freeze_time decides the time, already while fixtures are set up, and the clock moves it."""
+    """@freeze_time decides the time from when the test is called, and the clock moves it."""
     result = run("""
         import time
         import pytest
         from datetime import datetime, timezone
         from freezegun import freeze_time
 
-        @pytest.fixture
-        def tasks(pullqueue_emulator, pullqueue_clock):
-            pullqueue_emulator.queue("pull-queue").add()
-
         @freeze_time("2012-01-14")
-        def test_own(tasks, pullqueue_emulator, pullqueue_clock):
+        def test_own(pullqueue_emulator, pullqueue_clock):
             assert pullqueue_clock.now() == datetime(2012, 1, 14, tzinfo=timezone.utc)
             queue = pullqueue_emulator.queue("pull-queue")
+            queue.add()
             assert len(queue.lease_tasks(60, 10)) == 1
             pullqueue_clock.advance(60)
             assert time.time() == 1326499260
@@ -91,7 +88,7 @@ def test_freezer_of_pytest_freezer(run: Run) -> None:
 
 
 def test_time_machine(run: Run) -> None:
-    """time-machine as decorator, fixture, marker or block, ticking or not, is kept and moved."""
+    """time-machine as fixture, marker or block, ticking or not, is kept and moved."""
     pytest.importorskip("time_machine")
 
     result = run("""
@@ -100,16 +97,6 @@ def test_time_machine(run: Run) -> None:
         from datetime import datetime, timedelta, timezone
         import time_machine as tm
 
-        @tm.travel("2012-01-14T00:00:00+00:00", tick=False)
-        def test_decorator(pullqueue_clock, pullqueue_emulator):
-            assert pullqueue_clock.now() == datetime(2012, 1, 14, tzinfo=timezone.utc)
-            queue = pullqueue_emulator.queue("pull-queue")
-            queue.add()
-            queue.lease_tasks(60, 1)
-            assert pullqueue_clock.next_event() == pullqueue_clock.now()
-            assert time.time() == 1326499260
-            assert len(queue.lease_tasks(60, 1)) == 1
-
         def test_fixture(pullqueue_clock, time_machine):
             time_machine.move_to(datetime(2040, 1, 1, tzinfo=timezone.utc))
             assert pullqueue_clock.now().year == 2040
@@ -117,8 +104,14 @@ def test_time_machine(run: Run) -> None:
             assert datetime.now().year == 2041
 
         @pytest.mark.time_machine("2017-05-21T00:00+00:00", tick=False)
-        def test_marker(pullqueue_clock):
+        def test_marker(pullqueue_clock, pullqueue_emulator):
             assert pullqueue_clock.now() == datetime(2017, 5, 21, tzinfo=timezone.utc)
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add()
+            queue.lease_tasks(60, 1)
+            assert pullqueue_clock.next_event() == pullqueue_clock.now()
+            assert time.time() == 1495324860
+            assert len(queue.lease_tasks(60, 1)) == 1
 
         @pytest.fixture
         def travelling():
@@ -134,7 +127,23 @@ def test_time_machine(run: Run) -> None:
                 assert time.time() == 1326412801 + 86400
     """)
 
-    result.assert_outcomes(passed=5)
+    result.assert_outcomes(passed=4)
+
+
+def test_decorator_of_time_machine(run: Run) -> None:
+    """It cannot start once the fixture has frozen time; the report says what to use instead."""
+    pytest.importorskip("time_machine")
+
+    result = run("""
+        import time_machine as tm
+
+        @tm.travel("2012-01-14T00:00:00+00:00", tick=False)
+        def test_decorator(pullqueue_clock):
+            pass
+    """)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*: use the fixture `time_machine` or @pytest.mark.time_machine*"])
 
 
 def test_start_beside_a_freezer_is_refused(run: Run) -> None:
@@ -143,9 +152,13 @@ def test_start_beside_a_freezer_is_refused(run: Run) -> None:
         import pytest
         from freezegun import freeze_time
 
-        @freeze_time("2012-01-14")
+        @pytest.fixture
+        def frozen():
+            with freeze_time("2012-01-14"):
+                yield
+
         @pytest.mark.pullqueue(start="2026-01-01T00:00Z")
-        def test_own(pullqueue_clock):
+        def test_own(frozen, pullqueue_clock):
             pass
     """)
 
@@ -161,11 +174,11 @@ def test_without_freezegun(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\naddopts = -p no:freezer")
 
     result = run("""
-        import time_machine
+        import pytest
 
         def test_clock(pullqueue_clock): pass
 
-        @time_machine.travel("2027-01-01", tick=False)
+        @pytest.mark.time_machine("2027-01-01", tick=False)
         def test_own_freezer(pullqueue_clock):
             assert pullqueue_clock.now().year == 2027
     """)
