@@ -14,7 +14,7 @@ from pullqueue.clock import MovableClock
 from pullqueue.config.text import quoted
 from pullqueue.control.models import Count, Maybe, Model
 from pullqueue.engine.emulator import Emulator
-from pullqueue.errors import ClockError
+from pullqueue.errors import ClockError, PullQueueError
 from pullqueue.faults.declaration import (
     ERRORS,
     KINDS,
@@ -81,7 +81,12 @@ class FaultRegistry:
             )
         if "error" in options:
             options["error"] = ERRORS[options["error"]]
-        fault = kind.set_in(Faults(self._emulator), **options)
+        try:
+            fault = kind.set_in(Faults(self._emulator), **options)
+        except ValueError as error:  # of options that do not go together
+            if isinstance(error, PullQueueError):
+                raise
+            raise ApiError(str(error)) from None
         with self._lock:
             number = next(self._numbers)
             self._faults[number] = kind.name, fault

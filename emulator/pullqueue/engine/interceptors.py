@@ -35,8 +35,11 @@ VERBS = (
     "fetch_statistics",
     "get_task",
     "list_tasks",
+    "attempt",
 )
-"""The calls that can be intercepted, by the names that users of the API know."""
+"""The calls that can be intercepted, by the names that users of the API know; an attempt is the
+request by which a push task is sent.
+"""
 
 LEASE_VERBS = frozenset({"lease_tasks", "lease_tasks_by_tag"})
 

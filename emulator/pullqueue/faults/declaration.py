@@ -79,6 +79,13 @@ Error: TypeAlias = Annotated[
         ),
     ),
 ]
+Status: TypeAlias = Annotated[
+    int | None,
+    Wire(
+        int,
+        Meta(ge=100, le=599, description="HTTP status of the response, instead of an error."),
+    ),
+]
 Seconds: TypeAlias = Annotated[
     float | timedelta,
     Wire(float, Meta(ge=0, description="Latency in seconds, by the manual clock. Default: 1.")),
@@ -130,23 +137,39 @@ class Faults:
         """The faults set here and not removed, in the order in which they were set."""
         return [fault for fault in self._faults if fault.is_set]
 
-    def fail(self, call: Call, error: Error = TransientError, **when: Unpack[When]) -> Fault:
+    def fail(
+        self,
+        call: Call,
+        error: Error = TransientError,
+        *,
+        status: Status = None,
+        **when: Unpack[When],
+    ) -> Fault:
         """Raise an error instead of carrying the call out.
 
         `error` is an error of pullqueue or of App Engine's SDK, or the class of one. Both names
         mean the same: apps that use the SDK get the SDK's exception, callers of the REST API its
-        status.
+        status. An `attempt` gets no response, or a response with a `status`; nothing is sent.
 
         Raises:
-            ValueError: the call does not exist, or `when` is not valid.
+            ValueError: the call does not exist, has no status, or `when` is not valid.
             TypeError: `error` is neither pullqueue's nor the SDK's.
         """
         make_error(error)
+        if status is None:
+            arguments: dict[str, object] = {"call": call, "error": error}
+        elif call != "attempt":
+            raise ValueError(f"status is {status}, and {call} has none: use error=, or attempt")
+        else:
+            _check("status", status)
+            arguments = {"call": call, "status": status}
 
         def effect(intercepted: QueueCall, _: CallNext) -> object:
+            if status is not None:
+                return status
             raise make_error(error, intercepted.queue.name)
 
-        return self._set("fail", {"call": call, "error": error}, when, effect)
+        return self._set("fail", arguments, when, effect)
 
     def lose_response(
         self, call: Call, error: Error = DeadlineExceededError, **when: Unpack[When]
@@ -240,7 +263,10 @@ class Faults:
             when["queues"] = self._names_of(when["queues"])
         for name, value in when.items():
             _check(name, value)
-        texts = [_source_text(value) for value in arguments.values()]
+        texts = [
+            f"status={value}" if name == "status" else _source_text(value)
+            for name, value in arguments.items()
+        ]
         texts += [f"{name}={_source_text(value)}" for name, value in when.items()]
         fault = Fault(f"{method}({', '.join(texts)})", arguments, when, effect)
         self._faults.append(fault.set_in(self._emulator))
@@ -255,7 +281,7 @@ class Faults:
 
 def _check(name: str, value: object) -> None:
     try:
-        msgspec.convert(value, WHEN[name])
+        msgspec.convert(value, OPTIONS[name])
     except msgspec.ValidationError as error:
         problem = str(error)
         raise ValueError(f"{name} is {value}: {problem[:1].lower()}{problem[1:]}") from None

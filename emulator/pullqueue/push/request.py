@@ -6,7 +6,8 @@ Names and rules are those of production, as recorded there in 2026, and of Googl
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 from zlib import crc32
 
@@ -92,6 +93,10 @@ class PushResponse(NamedTuple):
     """The exception that the app's handler raised, if it runs in this process."""
 
 
+Send: TypeAlias = Callable[[PushRequest], PushResponse]
+"""Sends a request and returns what came back."""
+
+
 def push_request(task: Task, settings: QueueSettings) -> PushRequest:
     """Return the request of the current attempt of a task, which has been started."""
     request = push_of(task).request
@@ -116,7 +121,7 @@ def push_request(task: Task, settings: QueueSettings) -> PushRequest:
         url=request.url,
         headers=headers,
         body=task.payload,
-        target=origin or settings.target or request.target,
+        target=target_of(request, settings),
         queue_name=task.queue_name,
         task_name=task.name,
         attempt=task.retry_count,
@@ -133,6 +138,11 @@ def push_of(task: Task) -> Push:
     if task.push is None:
         raise InvalidTaskError(f'task "{task.name}" of queue "{task.queue_name}" is a pull task')
     return task.push
+
+
+def target_of(request: HttpRequest, settings: QueueSettings) -> str | None:
+    """Return where a request goes: an origin, or the service that the queue or the task names."""
+    return origin_of(request.url) or settings.target or request.target
 
 
 def origin_of(url: str) -> str | None:

@@ -10,18 +10,22 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from inspect import iscoroutinefunction
 from io import BytesIO
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from werkzeug.test import Client
-
 from pullqueue.config.text import quoted
 from pullqueue.limits import KIB, MIB
-from pullqueue.push.request import SOURCE_IP, PushRequest, PushResponse, origin_of, path_of
+from pullqueue.push.request import (
+    SOURCE_IP,
+    PushRequest,
+    PushResponse,
+    origin_of,
+    path_of,
+)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -45,7 +49,7 @@ _BODY_READ = 32 * MIB
 class WsgiSender:
     """Sends push tasks to a WSGI app in this process, such as one of Flask or Django.
 
-    Each request is handled in a copy of the current context, and leaves `os.environ` as it was.
+    Each request is handled in a copy of the current context.
     """
 
     def __init__(self, app: WSGIApplication) -> None:
@@ -55,42 +59,50 @@ class WsgiSender:
             TypeError: `app` is not a WSGI app.
         """
         _check_wsgi(app)
-        self._client = Client(app, use_cookies=False)
+        self._app = app
 
     def __call__(self, request: PushRequest) -> PushResponse:
         """Send a request; an exception of the app is status 500 and `error` of the response."""
-        environ = os.environ.copy()
-        try:
-            return copy_context().run(self._send, request)
-        finally:
-            # `wrap_wsgi_app` leaves the variables of the request there.
-            if os.environ != environ:
-                os.environ.clear()
-                os.environ.update(environ)
+        return copy_context().run(self._send, request)
 
     def _send(self, request: PushRequest) -> PushResponse:
-        with _hidden_errors() as hidden:
-            try:
-                response = self._client.open(
-                    path_of(request.url),
-                    base_url=origin_of(request.url) or _TEST_ORIGIN,
-                    method=request.method,
-                    # WSGI has bytes as text in Latin-1.
-                    headers={k: v.encode().decode("latin-1") for k, v in request.headers.items()},
-                    input_stream=BytesIO(request.body),
-                    environ_base=_ENVIRON,
-                    buffered=True,
-                )
-            except Exception as error:  # noqa: BLE001 - of the app, whatever it is
-                return PushResponse(500, error=error)
-        with response:
-            status = response.status_code
-            body = response.get_data()[:_BODY_KEPT]
+        from werkzeug.test import create_environ, run_wsgi_app  # noqa: PLC0415 - only in tests
+
+        _watch_frameworks()
+        hidden: _Hidden = []
+        _hidden.set(hidden)
+        environ = create_environ(
+            path_of(request.url),
+            origin_of(request.url) or _TEST_ORIGIN,
+            method=request.method,
+            # WSGI has bytes as text in Latin-1.
+            headers={k: v.encode().decode("latin-1") for k, v in request.headers.items()},
+            input_stream=BytesIO(request.body),
+            environ_base=_ENVIRON,
+        )
+        try:
+            parts, status_line, _ = run_wsgi_app(self._app, environ, buffered=True)
+        except Exception as error:  # noqa: BLE001 - of the app, whatever it is
+            return PushResponse(500, error=error)
+        status = int(status_line.partition(" ")[0])
+        body = b"".join(parts)[:_BODY_KEPT]
         if not hidden or 200 <= status <= 299:
             return PushResponse(status, body)
         cause, signal = hidden[-1]
         cause.add_note(f"(the app responded with status {status}; this exception is from {signal})")
         return PushResponse(status, body, error=cause)
+
+
+@contextmanager
+def environ_restored() -> Iterator[None]:
+    """Make `os.environ` what it was; `wrap_wsgi_app` leaves the variables of requests there."""
+    before = os.environ.copy()
+    try:
+        yield
+    finally:
+        if os.environ != before:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def _check_wsgi(app: object) -> None:
@@ -108,26 +120,21 @@ _Hidden = list[tuple[Exception, str]]
 _hidden: ContextVar[_Hidden | None] = ContextVar("hidden", default=None)
 """During a request: the exceptions for which a framework returns a response, and their sources."""
 
+_watched: set[str] = set()
 
-@contextmanager
-def _hidden_errors() -> Iterator[_Hidden]:
-    """Yield a list of the exceptions for which Flask or Django returns a response in the block."""
-    errors: _Hidden = []
-    token = _hidden.set(errors)
-    try:
-        with ExitStack() as stack:
-            if "flask" in sys.modules:
-                from flask import got_request_exception  # noqa: PLC0415 - only if the app uses it
 
-                stack.enter_context(got_request_exception.connected_to(_flask_error))
-            if "django" in sys.modules:
-                from django.core import signals  # noqa: PLC0415 - the same
+def _watch_frameworks() -> None:
+    """Keep the exceptions for which Flask or Django returns a response, while a task is sent."""
+    if "flask" in sys.modules and "flask" not in _watched:
+        from flask import got_request_exception  # noqa: PLC0415 - only if the app uses it
 
-                signals.got_request_exception.connect(_django_error)
-                stack.callback(signals.got_request_exception.disconnect, _django_error)
-            yield errors
-    finally:
-        _hidden.reset(token)
+        got_request_exception.connect(_flask_error)
+        _watched.add("flask")
+    if "django" in sys.modules and "django" not in _watched:
+        from django.core import signals  # noqa: PLC0415 - the same
+
+        signals.got_request_exception.connect(_django_error)
+        _watched.add("django")
 
 
 def _flask_error(_: object, exception: Exception, **__: object) -> None:
@@ -139,7 +146,7 @@ def _django_error(**_: object) -> None:
 
 
 def _keep(error: BaseException | None, signal: str) -> None:
-    errors = _hidden.get()  # None: of a request that an app in another thread handles
+    errors = _hidden.get()  # None: no task is sent here
     if errors is not None and isinstance(error, Exception):
         errors.append((error, signal))
 

@@ -95,7 +95,7 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ({"kind": "fail"}, "call is missing: use one of add, delete_tasks"),
+        ({"kind": "fail"}, "call is missing: use one of add, attempt, delete_tasks"),
         ({"kind": "fail", "call": "add", "queues": ["no"]}, 'queue "no" is not in'),
         (
             {"kind": "empty_leases", "call": "add"},
@@ -106,6 +106,8 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
             {"kind": "latency", "call": "add", "seconds": 1e300},
             "1e+300 is not a valid duration: pass a finite",
         ),
+        ({"kind": "fail", "call": "add", "status": 503}, "status is 503, and add has none: use"),
+        ({"kind": "fail", "call": "attempt", "status": 99}, "status is 99: expected"),
         ({"kind": "explode"}, 'kind is "explode": use one of empty_leases, fail'),
         ({"kind": "fail", "call": "add", "error": "KeyError"}, 'error is "KeyError": use one of'),
         ({"call": "add"}, 'the body has no "kind"'),

@@ -16,7 +16,7 @@ import flask
 import pytest
 
 from pullqueue.push.request import PushRequest, PushResponse
-from pullqueue.push.sending import HttpSender, WsgiSender
+from pullqueue.push.sending import HttpSender, WsgiSender, environ_restored
 
 PUSH = PushRequest(
     method="POST",
@@ -84,23 +84,29 @@ class TestWsgi:
         assert sender(PUSH).status == 302
         assert b'"/0"' in sender(PUSH).body
 
-    def test_context_and_environment(self) -> None:
-        """What a handler does to context variables and `os.environ` ends with the attempt."""
+    def test_context(self) -> None:
+        """What a handler does to context variables ends with the attempt."""
         variable: ContextVar[str] = ContextVar("variable", default="test's")
         app = flask.Flask(__name__)
 
         @app.post("/mail")
         def mail() -> str:
-            os.environ["PULLQUEUE_TEST_X"] = "1"
-            del os.environ["TZ"]
             variable.set("handler's")
             return variable.get()
 
+        assert WsgiSender(app)(PUSH).body == b"handler's"
+        assert variable.get() == "test's"
+
+    def test_environment(self) -> None:
+        """It is as it was before the block, whatever was added, changed and deleted."""
         before = dict(os.environ)
 
-        assert WsgiSender(app)(PUSH).body == b"handler's"
+        with environ_restored():
+            os.environ["PULLQUEUE_TEST_X"] = "1"
+            os.environ["PATH"] = ""
+            del os.environ["TZ"]
+
         assert dict(os.environ) == before
-        assert variable.get() == "test's"
 
     @pytest.mark.parametrize("testing", [True, False])
     def test_an_exception_of_flask(self, testing: bool) -> None:  # noqa: FBT001
@@ -231,12 +237,13 @@ def sender() -> Iterator[HttpSender]:
     sender.close()
 
 
-def answer(text: bytes, *, read: bool = True) -> Callable[[socket.socket], None]:
-    """Return a script that sends some bytes and closes the connection."""
+def answer(text: bytes) -> Callable[[socket.socket], None]:
+    """Return a script that reads a request, sends some bytes and closes the connection."""
 
     def script(connection: socket.socket) -> None:
-        if read:
-            connection.recv(1 << 16)
+        received = b""
+        while not received.endswith(PUSH.body):  # or the connection would be reset
+            received += connection.recv(1 << 16)
         connection.sendall(text)
 
     return script

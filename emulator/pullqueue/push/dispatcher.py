@@ -1,0 +1,345 @@
+"""Which push tasks may start now, and what the end of an attempt does to its task.
+
+Nothing here uses sockets or threads: the caller sends the requests, one after the other or from
+several threads.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import cast
+from weakref import WeakKeyDictionary
+
+from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
+from pullqueue.config.model import QueueMode
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import QueueCall, bypass_interceptors, call_deadline
+from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.errors import QueueError, TaskError
+from pullqueue.push.rate import DEFAULT_CONCURRENT_REQUESTS, TokenBucket
+from pullqueue.push.request import PushRequest, PushResponse, Send, push_of, push_request
+from pullqueue.push.retry import conclude, start
+from pullqueue.tasks import Task, TaskState
+
+_PAGE = 200
+"""Tasks that are read at once where some of them wait for more than their eta."""
+
+_buckets: WeakKeyDictionary[Emulator, dict[str, TokenBucket]] = WeakKeyDictionary()
+"""The tokens of an emulator's queues, from one dispatcher to the next."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Attempt:
+    """One attempt to send a push task, after it has ended."""
+
+    task: Task
+    """The task as it was sent; its eta is that for which the attempt was scheduled."""
+    request: PushRequest
+    """What was sent."""
+    status: int | None
+    """The status of the response; None: there was none."""
+    error: Exception | None
+    """The exception that the app's handler raised."""
+    reason: str | None
+    """Why there was no response."""
+    outcome: str
+    """`succeeded`, `will retry` or `exhausted`; `dropped` if the task was deleted, or started
+    again by another server, meanwhile, so that the response changes nothing.
+    """
+
+    def __repr__(self) -> str:
+        return (
+            f"Attempt({self.request.method} {self.request.url}, task={self.task.name!r}, "
+            f"number={self.number}, status={self.status}, outcome={self.outcome!r})"
+        )
+
+    @property
+    def number(self) -> int:
+        """The number of the attempt; the first is 1."""
+        return self.request.attempt
+
+    @property
+    def started(self) -> datetime:
+        """When it started, as an aware datetime (UTC)."""
+        return from_usec(push_of(self.task).attempts.dispatched_usec or 0)
+
+
+class RunningAttempt:
+    """An attempt that has started and has not been finished."""
+
+    def __init__(self, queue: Queue, task: Task) -> None:
+        self.queue = queue
+        self.task = task
+        """The task as it was started; its eta is the end of its lease."""
+        self.request = push_request(task, queue.settings)
+        self.lock = threading.Lock()
+        """Of its lease: whoever renews or finishes it."""
+        self.is_finished = False
+
+
+class Dispatcher:
+    """Starts and finishes attempts to send the push tasks of an emulator.
+
+    One thread starts them; any may send, renew and finish them.
+    """
+
+    def __init__(
+        self,
+        emulator: Emulator,
+        *,
+        rates: bool = True,
+        throttle: bool = False,
+        lease_seconds: float | None = None,
+        missing: Callable[[Task], str | None] | None = None,
+    ) -> None:
+        """Use the queues of an emulator.
+
+        `rates`: respect rate, bucket_size and max_concurrent_requests. `throttle`: slow a queue
+        down after status 503. `lease_seconds`: how long a task is leased while it runs; None: its
+        deadline. `missing` returns what is missing to send a task; unless that is None the task
+        waits, and tasks after it do not.
+        """
+        self._emulator = emulator
+        self._rates = rates
+        self._throttle = throttle
+        self._lease_seconds = lease_seconds
+        self._missing = missing
+        self._lock = threading.Lock()
+        self._running: dict[tuple[str, str], RunningAttempt] = {}
+        self._counts: Counter[str] = Counter()
+        """The running attempts of each queue."""
+        self._scans: dict[str, _Scan] = {}
+
+    @property
+    def running(self) -> list[RunningAttempt]:
+        """The attempts that have started and are not finished."""
+        with self._lock:
+            return list(self._running.values())
+
+    @bypass_interceptors()
+    def startable(self, queue: Queue, limit: int) -> list[Task]:
+        """Return up to `limit` tasks of a queue that may start now, in order of eta and arrival."""
+        limit = min(limit, self._allowance(queue))
+        if limit <= 0:
+            return []
+        scan = self._scans.setdefault(queue.name, _Scan())
+        return scan.find(queue, limit, waits=self._missing, is_running=self._is_running)
+
+    @bypass_interceptors()
+    def next_usec(self, queue: Queue) -> int | None:
+        """Return when time alone permits more tasks of a queue to start; None: never."""
+        if not is_dispatched(queue):
+            return None
+        now_usec = self._emulator.now_usec()
+        token_usec = now_usec
+        if self._rates:
+            with self._lock:
+                token_usec = self._bucket(queue).next_usec(now_usec)
+        times = []
+        if token_usec > now_usec and queue.list_tasks(1, state=TaskState.AVAILABLE):
+            times.append(token_usec)
+        change = queue.next_change()
+        if change is not None:
+            times.append(max(to_usec(change), token_usec))
+        return min(times, default=None)
+
+    def enforced_rate(self, queue: Queue) -> float:
+        """Return how many tasks of a queue may start in a second, on average."""
+        with self._lock:
+            return self._bucket(queue).rate
+
+    def rescan(self) -> None:
+        """Look at all waiting tasks again: what is missing has changed."""
+        self._scans.clear()
+
+    def start(self, task: Task) -> RunningAttempt | None:
+        """Start an attempt to send a task; None: it was changed or deleted meanwhile."""
+        return self._start(self._emulator.queue(task.queue_name), task, takes_token=self._rates)
+
+    def run_now(self, queue: Queue, task_name: str) -> RunningAttempt | None:
+        """Start an attempt past eta, rate and pause; None: the task is running already.
+
+        Raises:
+            UnknownTaskError: the queue has no such task.
+            TombstonedTaskError: the task was deleted, or exhausted.
+        """
+        with bypass_interceptors():
+            task = queue.get_task(task_name)
+        state = task.state_at(self._emulator.now_usec())
+        if state is TaskState.RUNNING or self._is_running(task):
+            return None
+        return self._start(queue, task, takes_token=False)
+
+    def send(self, running: RunningAttempt, send: Send) -> PushResponse:
+        """Send the request of an attempt, through the interceptors of its queue."""
+        request, queue = running.request, running.queue
+        if not queue.interceptors:
+            return send(request)
+        call = QueueCall(queue, "attempt", (request,), {})
+        try:
+            with call_deadline(round(request.deadline_seconds * USEC_PER_SECOND)):
+                response = queue.interceptors.intercept(call, lambda: send(request))
+        except Exception as error:  # noqa: BLE001 - of a fault: `send` returns those of the app
+            return PushResponse(None, reason=str(error))
+        return (
+            PushResponse(response) if isinstance(response, int) else cast("PushResponse", response)
+        )
+
+    def renew(self, running: RunningAttempt) -> bool:
+        """Lease the task of an attempt for as long again; False if it has ended or was lost."""
+        with running.lock:
+            if running.is_finished:
+                return False
+            lease_seconds = self._lease_seconds or running.request.deadline_seconds
+            try:
+                task = running.queue.renew_attempt(running.task, lease_seconds=lease_seconds)
+            except (TaskError, QueueError):
+                return False
+            running.task = running.task._replace(eta_usec=task.eta_usec)
+            return True
+
+    def finish(self, running: RunningAttempt, response: PushResponse) -> Attempt:
+        """Apply the end of an attempt to its task."""
+        queue = running.queue
+        with running.lock:
+            running.is_finished = True
+            conclusion = conclude(
+                running.task,
+                response.status,
+                settings=queue.settings,
+                now_usec=self._emulator.now_usec(),
+                reason=response.reason,
+            )
+            try:
+                queue.finish_attempt(running.task, **conclusion._asdict())
+                outcome = conclusion.outcome.value
+            except (TaskError, QueueError):
+                outcome = "dropped"
+        with self._lock:
+            self._running.pop((queue.name, running.task.name), None)
+            self._counts[queue.name] -= 1
+            if self._throttle:
+                self._bucket(queue).adapt(response.status)
+        scheduled_usec = conclusion.attempts.schedule_usec or 0
+        return Attempt(
+            task=running.task._replace(eta_usec=scheduled_usec),
+            request=running.request,
+            status=response.status,
+            error=response.error,
+            reason=response.reason,
+            outcome=outcome,
+        )
+
+    def _start(self, queue: Queue, task: Task, *, takes_token: bool) -> RunningAttempt | None:
+        lease_seconds = self._lease_seconds or push_of(task).request.deadline_seconds
+        attempts = start(task, self._emulator.now_usec())
+        try:
+            started = queue.start_attempt(task, lease_seconds=lease_seconds, attempts=attempts)
+        except (TaskError, QueueError):
+            return None
+        running = RunningAttempt(queue, started)
+        with self._lock:
+            if takes_token:
+                self._bucket(queue).take()
+            self._running[queue.name, task.name] = running
+            self._counts[queue.name] += 1
+        return running
+
+    def _is_running(self, task: Task) -> bool:
+        # Its lease may have ended, by a clock that was moved.
+        return (task.queue_name, task.name) in self._running
+
+    def _allowance(self, queue: Queue) -> int:
+        """Return how many attempts of a queue may start now."""
+        if not is_dispatched(queue):
+            return 0
+        if not self._rates:
+            return sys.maxsize
+        slots = queue.settings.max_concurrent_requests or DEFAULT_CONCURRENT_REQUESTS
+        with self._lock:
+            tokens = self._bucket(queue).count(self._emulator.now_usec())
+            return min(tokens, slots - self._counts[queue.name])
+
+    def _bucket(self, queue: Queue) -> TokenBucket:
+        buckets = _buckets.setdefault(self._emulator, {})
+        bucket = buckets.get(queue.name)
+        if bucket is None:
+            bucket = buckets[queue.name] = TokenBucket(queue.settings, self._emulator.now_usec())
+        else:
+            bucket.configure(queue.settings)
+        return bucket
+
+
+class _Scan:
+    """Finds the due tasks of a queue that can be sent, past many that wait for something else."""
+
+    def __init__(self) -> None:
+        self._waiting: tuple[int, int] | None = None
+        """Eta and sequence: all due tasks up to here wait, but for those added there later."""
+        self._swept: tuple[int, int] | None = None
+        """Those up to here were looked at once more, to find such tasks."""
+
+    def find(
+        self,
+        queue: Queue,
+        limit: int,
+        *,
+        waits: Callable[[Task], str | None] | None,
+        is_running: Callable[[Task], bool],
+    ) -> list[Task]:
+        """Return up to `limit` tasks that can be sent."""
+        if waits is None:
+            due = _due(queue, min(limit, _PAGE), None)
+            return list(islice((task for task in due if not is_running(task)), limit))
+        found: list[Task] = []
+        only_waiting = True
+        for task in _due(queue, _PAGE, self._waiting):
+            if waits(task) is None:
+                only_waiting = False
+                if not is_running(task):
+                    found.append(task)
+                    if len(found) == limit:
+                        return found
+            elif only_waiting:
+                self._waiting = task[:2]
+        if self._waiting is not None:
+            found += self._sweep(queue, waits=waits, is_running=is_running)
+        return found[:limit]
+
+    def _sweep(
+        self,
+        queue: Queue,
+        *,
+        waits: Callable[[Task], str | None],
+        is_running: Callable[[Task], bool],
+    ) -> list[Task]:
+        """Look at the next of the tasks that wait, and return those that do not."""
+        page = queue.list_tasks(_PAGE, state=TaskState.AVAILABLE, after=self._swept)
+        below = [task for task in page if self._waiting and task[:2] <= self._waiting]
+        found = [task for task in below if waits(task) is None and not is_running(task)]
+        if not found:  # otherwise look at the same once more, when these have started
+            self._swept = below[-1][:2] if len(below) == _PAGE else None
+        return found
+
+
+def _due(queue: Queue, size: int, after: tuple[int, int] | None) -> Iterator[Task]:
+    """Yield the due tasks of a queue, which are read in pages."""
+    while True:
+        page = queue.list_tasks(size, state=TaskState.AVAILABLE, after=after)
+        yield from page
+        if len(page) < size:
+            return
+        after = page[-1][:2]
+
+
+def is_dispatched(queue: Queue) -> bool:
+    """Return True for a push queue that is not paused, so that its tasks are sent."""
+    rate = queue.settings.rate
+    is_paused = queue.state is not QueueState.RUNNING or (rate is not None and not rate.count)
+    return queue.mode is QueueMode.PUSH and not is_paused

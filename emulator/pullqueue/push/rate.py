@@ -1,0 +1,68 @@
+"""How fast the tasks of a push queue may start: a token bucket, as App Engine documents it."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.config.model import QueueSettings
+
+DEFAULT_RATE = 5.0
+"""Tasks a second, where queue.yaml sets none."""
+DEFAULT_BUCKET_SIZE = 5
+DEFAULT_CONCURRENT_REQUESTS = 1000
+
+_SLOWER = 0.5
+_FASTER = 1.1
+_SLOWEST_RATE = 1.0
+"""Tasks a second to which status 503 slows a queue down, at most."""
+_ALMOST_ONE = 1 - 1e-9
+"""A token, less what is lost when parts of it are added up."""
+
+
+class TokenBucket:
+    """The tokens of a queue that is not paused: each attempt takes one.
+
+    It begins full, holds `bucket_size` tokens and is refilled at the queue's rate.
+    """
+
+    def __init__(self, settings: QueueSettings, now_usec: int) -> None:
+        self._now_usec = now_usec
+        self._throttle = 1.0
+        """The part of the queue's rate that is enforced."""
+        self.configure(settings)
+        self._tokens = float(self._size)
+
+    def configure(self, settings: QueueSettings) -> None:
+        """Apply the settings of the queue, which may have changed."""
+        self._full_rate = DEFAULT_RATE if settings.rate is None else settings.rate.per_second
+        self._size = settings.bucket_size or DEFAULT_BUCKET_SIZE
+
+    @property
+    def rate(self) -> float:
+        """The tasks a second that are permitted now."""
+        return self._full_rate * self._throttle
+
+    def count(self, now_usec: int) -> int:
+        """Return how many attempts may start now."""
+        elapsed_seconds = max(0, now_usec - self._now_usec) / USEC_PER_SECOND
+        self._tokens = min(self._tokens + elapsed_seconds * self.rate, self._size)
+        self._now_usec = now_usec
+        return max(0, int(self._tokens / _ALMOST_ONE))
+
+    def take(self) -> None:
+        """Take a token."""
+        self._tokens -= 1
+
+    def next_usec(self, now_usec: int) -> int:
+        """Return when the next attempt may start, which may be now."""
+        if self.count(now_usec):
+            return now_usec
+        return now_usec + ceil((1 - self._tokens) / self.rate * USEC_PER_SECOND)
+
+    def adapt(self, status: int | None) -> None:
+        """Slow down after status 503, and recover with each success."""
+        if status == 503 and self._full_rate > _SLOWEST_RATE:
+            self._throttle = max(self._throttle * _SLOWER, _SLOWEST_RATE / self._full_rate)
+        elif status is not None and 200 <= status <= 299:
+            self._throttle = min(self._throttle * _FASTER, 1.0)

@@ -1,0 +1,515 @@
+"""Which push tasks may start, and what their attempts leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.queue import Queue
+from pullqueue.errors import TransientError, UnknownTaskError
+from pullqueue.faults.declaration import Faults
+from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt
+from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.tasks import HttpRequest, NewTask, Task, TaskState
+
+CONFIG = """
+queue:
+- name: web
+  rate: 2/s
+  bucket_size: 3
+  max_concurrent_requests: 2
+  retry_parameters:
+    task_retry_limit: 2
+    min_backoff_seconds: 10
+- name: other
+  rate: 500/s
+  bucket_size: 500
+- name: paused
+  rate: 0
+- name: pull
+  mode: pull
+"""
+OK = PushResponse(200)
+FAILED = PushResponse(500)
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
+    """An emulator with push queues."""
+    return Emulator.from_text(CONFIG, clock=clock)
+
+
+@pytest.fixture
+def web(emulator: Emulator) -> Queue:
+    """A queue with limits."""
+    return emulator.queue("web")
+
+
+@pytest.fixture
+def other(emulator: Emulator) -> Queue:
+    """A queue with wide limits."""
+    return emulator.queue("other")
+
+
+def add(queue: Queue, *names: str, **options: Any) -> None:
+    """Add tasks by name."""
+    queue.add_many([NewTask(name=name, **options) for name in names])
+
+
+def names(tasks: Iterable[Task]) -> list[str]:
+    """Return the names of tasks."""
+    return [task.name for task in tasks]
+
+
+def started(dispatcher: Dispatcher, queue: Queue, name: str) -> RunningAttempt:
+    """Start an attempt that must be possible."""
+    running = dispatcher.start(queue.get_task(name))
+    assert running is not None
+    return running
+
+
+def attempt(dispatcher: Dispatcher, queue: Queue, name: str, response: PushResponse) -> Attempt:
+    """Start and finish an attempt."""
+    return dispatcher.finish(started(dispatcher, queue, name), response)
+
+
+class TestWhatMayStart:
+    def test_due_tasks_in_order(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
+        """By eta, then by arrival; not those whose eta is in the future."""
+        now = clock.now()
+        add(other, "late", eta=now + timedelta(seconds=1))
+        add(other, "second", "third", eta=now)
+        add(other, "first", eta=now - timedelta(seconds=1))
+
+        assert names(Dispatcher(emulator).startable(other, 2)) == ["first", "second"]
+        assert names(Dispatcher(emulator).startable(other, 9)) == ["first", "second", "third"]
+
+    def test_tokens(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
+        """At most bucket_size tasks start at once, then `rate` a second; retries take tokens too.
+
+        The tokens are the emulator's: another dispatcher finds as many.
+        """
+        add(web, *"abcdef")
+        dispatcher = Dispatcher(emulator)
+        for name in "abc":
+            attempt(dispatcher, web, name, FAILED)
+
+        assert Dispatcher(emulator).startable(web, 9) == []
+        clock.advance(0.5)
+        assert names(Dispatcher(emulator).startable(web, 9)) == ["d"]
+        clock.advance(60)
+        assert len(dispatcher.startable(web, 9)) == 2
+
+    def test_slots(self, emulator: Emulator, web: Queue) -> None:
+        """No more attempts of a queue run at once than max_concurrent_requests."""
+        add(web, *"abc")
+        dispatcher = Dispatcher(emulator)
+        first = started(dispatcher, web, "a")
+        started(dispatcher, web, "b")
+
+        assert dispatcher.startable(web, 9) == []
+        dispatcher.finish(first, OK)
+        assert names(dispatcher.startable(web, 9)) == ["c"]
+
+    def test_without_rates(self, emulator: Emulator, web: Queue) -> None:
+        """Neither tokens nor slots limit a dispatcher without `rates`."""
+        add(web, *"abcdef")
+
+        assert len(Dispatcher(emulator, rates=False).startable(web, 9)) == 6
+
+    def test_queues_that_are_not_dispatched(self, emulator: Emulator, other: Queue) -> None:
+        """Nothing starts from a pull queue, a paused one, one with rate 0 or a disabled one."""
+        dispatcher = Dispatcher(emulator, rates=False)
+        for queue in (other, emulator.queue("pull"), emulator.queue("paused")):
+            add(queue, "a")
+        other.pause()
+        found = [dispatcher.startable(queue, 9) for queue in emulator.queues]
+        other.resume()
+        other.set_disabled(True)
+
+        assert found == [[]] * 5
+        assert dispatcher.startable(other, 9) == []
+
+    def test_a_running_task(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
+        """A clock that is moved past the end of its lease does not start it a second time."""
+        add(other, "a")
+        dispatcher = Dispatcher(emulator, lease_seconds=30)
+        running = started(dispatcher, other, "a")
+        clock.advance(60)
+
+        assert dispatcher.startable(other, 9) == []
+        assert dispatcher.run_now(other, "a") is None
+        assert dispatcher.finish(running, OK).outcome == "succeeded"
+
+    def test_after_a_crash(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
+        """The lease of an attempt that was never finished ends, and the task starts again."""
+        add(other, "a")
+        started(Dispatcher(emulator, lease_seconds=30), other, "a")
+        dispatcher = Dispatcher(emulator)
+        before = dispatcher.startable(other, 9)
+        clock.advance(30)
+
+        assert before == []
+        assert names(dispatcher.startable(other, 9)) == ["a"]
+        assert started(dispatcher, other, "a").request.attempt == 2
+
+    @pytest.mark.parametrize("change", ["delete", "start"])
+    def test_a_task_that_was_changed_meanwhile(
+        self, emulator: Emulator, other: Queue, change: str
+    ) -> None:
+        """An attempt does not start if the task was deleted, or started by another server."""
+        add(other, "a")
+        [task] = Dispatcher(emulator).startable(other, 1)
+        if change == "delete":
+            other.delete_tasks("a")
+        else:
+            started(Dispatcher(emulator), other, "a")
+
+        assert Dispatcher(emulator).start(task) is None
+
+
+class TestWhenMoreMayStart:
+    def test_by_eta(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
+        """Where tokens are left, when the next task becomes due."""
+        add(other, "now")
+        dispatcher = Dispatcher(emulator)
+
+        assert dispatcher.next_usec(other) is None
+        add(other, "later", eta=clock.now() + timedelta(seconds=7))
+        assert dispatcher.next_usec(other) == clock.now_usec() + 7_000_000
+
+    def test_by_rate(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
+        """Where none is left, when the next one comes, for a task that is due or becomes due."""
+        dispatcher = Dispatcher(emulator)
+        add(web, *"abc")
+        for name in "abc":
+            attempt(dispatcher, web, name, OK)
+        add(web, "soon", eta=clock.now() + timedelta(seconds=0.1))
+
+        assert dispatcher.next_usec(web) == clock.now_usec() + 500_000
+        add(web, "due")
+        assert dispatcher.next_usec(web) == clock.now_usec() + 500_000
+
+    def test_a_queue_that_is_not_dispatched(self, emulator: Emulator, clock: ManualClock) -> None:
+        """Time starts no task of a paused queue."""
+        paused = emulator.queue("paused")
+        add(paused, "a", eta=clock.now() + timedelta(seconds=7))
+
+        assert Dispatcher(emulator).next_usec(paused) is None
+
+
+class TestOutcomes:
+    def test_success(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
+        """The task is deleted, and its name is reserved."""
+        other.add(b"x", name="a", request=HttpRequest("/mail"))
+        dispatcher = Dispatcher(emulator)
+        clock.advance(5)
+
+        done = attempt(dispatcher, other, "a", PushResponse(204))
+
+        assert (done.status, done.outcome, done.number) == (204, "succeeded", 1)
+        assert (done.request.url, done.request.body) == ("/mail", b"x")
+        assert done.started == clock.now()
+        assert done.task.eta == clock.now() - timedelta(seconds=5)
+        assert repr(done) == (
+            "Attempt(POST /mail, task='a', number=1, status=204, outcome='succeeded')"
+        )
+        assert [event.kind for event in other.history("a")] == [
+            EventKind.ADDED,
+            EventKind.ATTEMPT_STARTED,
+            EventKind.ATTEMPT_SUCCEEDED,
+        ]
+
+    def test_failures(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
+        """It waits as long as the queue says, then is exhausted, with all that it has left."""
+        add(web, "a")
+        dispatcher = Dispatcher(emulator, rates=False)
+        error = ValueError("broken")
+        found = []
+        for pause, response in (
+            (10, FAILED),
+            (20, PushResponse(None, reason="refused")),
+            (0, None),
+        ):
+            ended = attempt(dispatcher, web, "a", response or PushResponse(503, error=error))
+            found.append((ended.status, ended.outcome))
+            clock.advance(pause)
+
+        assert found == [(500, "will retry"), (None, "will retry"), (503, "exhausted")]
+        assert (ended.error, ended.number) == (error, 3)
+        [task] = web.exhausted
+        assert task.attempts is not None
+        assert (task.attempts.finished, task.attempts.responses, task.attempts.status) == (
+            3,
+            2,
+            503,
+        )
+        assert web.list_tasks() == []
+
+    def test_the_state_meanwhile(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
+        """A task is running during an attempt, and retrying until the next."""
+        add(web, "a")
+        dispatcher = Dispatcher(emulator)
+        running = started(dispatcher, web, "a")
+        assert dispatcher.running == [running]
+        during = web.get_task("a").state_at(clock.now_usec())
+        dispatcher.finish(running, FAILED)
+
+        assert during is TaskState.RUNNING
+        assert web.get_task("a").state_at(clock.now_usec()) is TaskState.RETRYING
+        assert dispatcher.running == []
+
+    @pytest.mark.parametrize("change", ["delete", "purge", "lost"])
+    def test_a_task_that_is_gone(
+        self, emulator: Emulator, other: Queue, clock: ManualClock, change: str
+    ) -> None:
+        """The response of a task that was deleted, or started elsewhere, changes nothing."""
+        add(other, "a")
+        running = started(Dispatcher(emulator, lease_seconds=30), other, "a")
+        if change == "delete":
+            other.delete_tasks("a")
+        elif change == "purge":
+            other.purge()
+        else:
+            clock.advance(30)
+            started(Dispatcher(emulator), other, "a")
+
+        ended = Dispatcher(emulator).finish(running, FAILED)
+
+        assert (ended.status, ended.outcome) == (500, "dropped")
+        assert len(other.list_tasks()) == (change == "lost")
+
+    def test_renewing(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
+        """The lease of an attempt is as long again from now on, until it ends."""
+        add(other, "a")
+        dispatcher = Dispatcher(emulator, lease_seconds=30)
+        running = started(dispatcher, other, "a")
+        clock.advance(20)
+
+        assert dispatcher.renew(running)
+        assert other.get_task("a").eta == clock.now() + timedelta(seconds=30)
+        assert dispatcher.finish(running, OK).outcome == "succeeded"
+        assert not dispatcher.renew(running)
+
+    def test_a_lost_lease_is_not_renewed(self, emulator: Emulator, other: Queue) -> None:
+        """The task was deleted meanwhile."""
+        add(other, "a")
+        dispatcher = Dispatcher(emulator)
+        running = started(dispatcher, other, "a")
+        other.delete_tasks("a")
+
+        assert not dispatcher.renew(running)
+
+    @pytest.mark.parametrize(("throttle", "rate"), [(True, 1), (False, 2)])
+    def test_status_503(
+        self,
+        emulator: Emulator,
+        web: Queue,
+        throttle: bool,  # noqa: FBT001
+        rate: float,
+    ) -> None:
+        """It slows its queue down in a server."""
+        add(web, "a")
+        dispatcher = Dispatcher(emulator, throttle=throttle)
+
+        attempt(dispatcher, web, "a", PushResponse(503))
+
+        assert dispatcher.enforced_rate(web) == rate
+
+
+class TestRunNow:
+    @pytest.mark.parametrize("name", ["web", "paused"])
+    def test_past_everything(self, emulator: Emulator, clock: ManualClock, name: str) -> None:
+        """Neither eta, rate, slots nor a pause holds it, and it takes no token."""
+        queue = emulator.queue(name)
+        queue.pause()
+        dispatcher = Dispatcher(emulator)
+        add(queue, *"abcd", eta=clock.now() + timedelta(days=1))
+
+        running = [dispatcher.run_now(queue, name) for name in "abcd"]
+
+        assert all(running)
+        queue.resume()
+        add(queue, "e")
+        for one in running:
+            assert one is not None
+            dispatcher.finish(one, OK)
+        assert len(dispatcher.startable(queue, 9)) == (name == "web")
+
+    def test_a_retry_counts_from_now(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """The next attempt comes after the pause, not at the eta that the task had."""
+        add(web, "a", eta=clock.now() + timedelta(days=1))
+        dispatcher = Dispatcher(emulator)
+        running = dispatcher.run_now(web, "a")
+        assert running is not None
+
+        dispatcher.finish(running, FAILED)
+
+        assert web.get_task("a").eta == clock.now() + timedelta(seconds=10)
+
+    def test_a_running_task(self, emulator: Emulator, web: Queue) -> None:
+        """It runs once."""
+        add(web, "a")
+        started(Dispatcher(emulator), web, "a")
+
+        assert Dispatcher(emulator).run_now(web, "a") is None
+
+    def test_an_unknown_task(self, emulator: Emulator, web: Queue) -> None:
+        """It is the engine's error."""
+        with pytest.raises(UnknownTaskError):
+            Dispatcher(emulator).run_now(web, "a")
+
+
+class TestTasksThatWait:
+    def missing(self, task: Task) -> str | None:
+        """Say what is missing for tasks with another target than `here`."""
+        return None if task.request and task.request.target == "here" else "an address"
+
+    def add(
+        self, queue: Queue, prefix: str, count: int, target: str | None = None, **o: Any
+    ) -> None:
+        """Add many tasks."""
+        for start in range(0, count, 100):
+            ids = range(start, min(count, start + 100))
+            add(queue, *(f"{prefix}{n}" for n in ids), request=HttpRequest("/", target=target), **o)
+
+    def test_they_do_not_block_others(self, emulator: Emulator, other: Queue) -> None:
+        """Tasks without an address wait, and use up no attempt; those behind them start."""
+        self.add(other, "waits", 500)
+        self.add(other, "goes", 3, "here")
+        dispatcher = Dispatcher(emulator, missing=self.missing)
+
+        assert names(dispatcher.startable(other, 2)) == ["goes0", "goes1"]
+        assert other.get_task("waits0").retry_count == 0
+
+    def test_they_are_not_read_each_time(self, emulator: Emulator, other: Queue) -> None:
+        """What is read does not grow with their number, and a task that is added is found."""
+        self.add(other, "waits", 5000)
+        dispatcher = Dispatcher(emulator, missing=self.missing)
+        assert dispatcher.startable(other, 9) == []
+        seen: list[Task] = []
+
+        def counting(task: Task) -> str | None:
+            seen.append(task)
+            return self.missing(task)
+
+        dispatcher._missing = counting
+        self.add(other, "goes", 1, "here")
+        found = dispatcher.startable(other, 9)
+
+        assert names(found) == ["goes0"]
+        assert len(seen) < 500
+
+    def test_a_task_that_is_added_among_them(
+        self, emulator: Emulator, other: Queue, clock: ManualClock
+    ) -> None:
+        """One with an earlier eta is found too, after some passes."""
+        self.add(other, "waits", 1000)
+        dispatcher = Dispatcher(emulator, missing=self.missing)
+        dispatcher.startable(other, 9)
+        self.add(other, "goes", 1, "here", eta=clock.now() - timedelta(seconds=1))
+
+        found = [dispatcher.startable(other, 9) for _ in range(10)]
+
+        assert ["goes0"] in map(names, found)
+
+    def test_another_address(self, emulator: Emulator, other: Queue) -> None:
+        """After `rescan` all of them are looked at again, in order."""
+        self.add(other, "waits", 500)
+        dispatcher = Dispatcher(emulator, missing=self.missing)
+        dispatcher.startable(other, 1)
+        dispatcher._missing = None
+
+        dispatcher.rescan()
+
+        assert names(dispatcher.startable(other, 1)) == ["waits0"]
+
+
+class TestFaults:
+    def send(self, emulator: Emulator, response: PushResponse = OK) -> tuple[PushResponse, int]:
+        """Send a task; return the response, and how often it was sent."""
+        other = emulator.queue("other")
+        add(other, "a")
+        sent: list[PushRequest] = []
+
+        def send(request: PushRequest) -> PushResponse:
+            sent.append(request)
+            return response
+
+        dispatcher = Dispatcher(emulator)
+        return dispatcher.send(started(dispatcher, other, "a"), send), len(sent)
+
+    def test_none(self, emulator: Emulator) -> None:
+        """The response is that of the function."""
+        assert self.send(emulator, FAILED) == (FAILED, 1)
+
+    def test_a_status(self, emulator: Emulator) -> None:
+        """`fail` with a status is a response, and nothing is sent."""
+        fault = Faults(emulator).fail("attempt", status=503, times=1)
+
+        assert self.send(emulator) == (PushResponse(503), 0)
+        assert str(fault) == 'fail("attempt", status=503, times=1): triggered on 1 of 1 calls'
+
+    def test_an_error(self, emulator: Emulator) -> None:
+        """`fail` with an error leaves it without a response, and nothing is sent."""
+        Faults(emulator).fail("attempt", TransientError("overloaded"))
+
+        assert self.send(emulator) == (PushResponse(None, reason="overloaded"), 0)
+
+    def test_a_lost_response(self, emulator: Emulator) -> None:
+        """The app has done its work, and there is no response."""
+        Faults(emulator).lose_response("attempt", queues=["other"])
+
+        response, sent = self.send(emulator)
+
+        assert (response.status, sent) == (None, 1)
+        assert "injected by a fault" in str(response.reason)
+
+    def test_latency(self, emulator: Emulator, clock: ManualClock) -> None:
+        """Up to the deadline it only takes time; beyond it there is no response."""
+        before = clock.now()
+        faults = Faults(emulator)
+        with faults.latency("attempt", 600):
+            assert self.send(emulator) == (OK, 1)
+        assert clock.now() == before + timedelta(seconds=600)
+        emulator.reset()
+        faults.latency("attempt", 601)
+
+        response, _ = self.send(emulator)
+
+        assert response.status is None
+        assert clock.now() == before + timedelta(seconds=1200)
+
+    @pytest.mark.parametrize("verb", ["lease_tasks", "delete_tasks", "list_tasks", "get_task"])
+    def test_faults_of_other_calls(self, emulator: Emulator, other: Queue, verb: str) -> None:
+        """They do not touch attempts."""
+        Faults(emulator).fail(verb)
+        add(other, "a")
+        dispatcher = Dispatcher(emulator)
+
+        [task] = dispatcher.startable(other, 1)
+        running = dispatcher.start(task)
+
+        assert running is not None
+        assert dispatcher.finish(running, OK).outcome == "succeeded"
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"call": "add", "status": 503}, "status is 503, and add has none"),
+            ({"call": "attempt", "status": 99}, "status is 99: expected `int` >= 100"),
+        ],
+    )
+    def test_invalid_arguments(
+        self, emulator: Emulator, arguments: dict[str, Any], message: str
+    ) -> None:
+        """A status is one of HTTP, and only attempts have one."""
+        with pytest.raises(ValueError, match=message):
+            Faults(emulator).fail(**arguments)

@@ -1,0 +1,106 @@
+"""The token bucket of a push queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullqueue.config.model import QueueSettings, Rate
+from pullqueue.push.rate import TokenBucket
+
+SECOND = 1_000_000
+
+
+def settings(rate: float | None = None, unit: str = "s", **options: Any) -> QueueSettings:
+    """Return the settings of a push queue."""
+    given_rate = None if rate is None else Rate(count=rate, unit=unit)
+    return QueueSettings(name="web", rate=given_rate, **options)
+
+
+def starts(bucket: TokenBucket, now_usec: int) -> int:
+    """Take every token that there is, and return how many."""
+    count = bucket.count(now_usec)
+    for _ in range(count):
+        bucket.take()
+    return count
+
+
+def test_the_defaults() -> None:
+    """A queue without settings has five tokens, and gets five each second."""
+    bucket = TokenBucket(settings(), 0)
+
+    assert [starts(bucket, s * SECOND // 10) for s in (0, 1, 2, 3, 4, 20)] == [5, 0, 1, 0, 1, 5]
+
+
+def test_a_burst() -> None:
+    """Rate 20/s with a bucket of 40: 40 start at once, then 20 a second (Google's example)."""
+    bucket = TokenBucket(settings(20, bucket_size=40), 0)
+
+    assert [starts(bucket, s * SECOND) for s in range(4)] == [40, 20, 20, 20]
+
+
+@pytest.mark.parametrize("unit", ["s", "m", "h", "d"])
+def test_a_jump_of_the_clock(unit: str) -> None:
+    """However much time has passed, no more than the bucket's size may start."""
+    bucket = TokenBucket(settings(100, unit, bucket_size=3), 0)
+    starts(bucket, 0)
+
+    assert starts(bucket, 10**15) == 3
+
+
+@given(
+    rate=st.floats(0.01, 500),
+    size=st.integers(1, 500),
+    steps=st.lists(st.integers(0, 10 * SECOND), max_size=30),
+)
+def test_the_next_token(rate: float, size: int, steps: list[int]) -> None:
+    """A token is there at the time that was predicted, and none before."""
+    bucket = TokenBucket(settings(rate, bucket_size=size), 0)
+    now_usec = 0
+    for step in steps:
+        now_usec += step
+        starts(bucket, now_usec)
+        next_usec = bucket.next_usec(now_usec)
+        assert next_usec > now_usec
+        assert bucket.count(next_usec - 2) == 0 or next_usec <= now_usec + 2
+        assert bucket.count(next_usec) >= 1
+        now_usec = next_usec
+
+
+def test_other_settings() -> None:
+    """A new rate and size apply to the tokens that are there."""
+    bucket = TokenBucket(settings(1, bucket_size=10), 0)
+
+    bucket.configure(settings(2, bucket_size=3))
+
+    assert (starts(bucket, 0), starts(bucket, SECOND)) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("rate", "rates"),
+    [(8, [4, 2, 1, 1]), (1.5, [1, 1]), (1, [1]), (0.5, [0.5, 0.5])],
+)
+def test_status_503_slows_a_queue(rate: float, rates: list[float]) -> None:
+    """Each halves the rate, down to 1/s; a queue below that keeps its rate."""
+    bucket = TokenBucket(settings(rate), 0)
+
+    for expected in rates:
+        bucket.adapt(503)
+        assert bucket.rate == pytest.approx(expected)
+
+
+def test_successes_end_that() -> None:
+    """Each raises the rate by a tenth, up to the queue's own; other statuses change nothing."""
+    bucket = TokenBucket(settings(10), 0)
+    bucket.adapt(503)
+
+    rates = []
+    for status in (500, None, 302, 200, 201, *[200] * 20):
+        bucket.adapt(status)
+        rates.append(bucket.rate)
+
+    assert rates[:5] == pytest.approx([5, 5, 5, 5.5, 6.05])
+    assert rates[-1] == 10
