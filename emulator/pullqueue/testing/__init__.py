@@ -1,4 +1,4 @@
-"""Helpers for tests of code that uses pull queues; they need no pytest.
+"""Helpers for tests of code that uses queues; they need no pytest.
 
 The fixtures of the pytest plugin are built on these.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from pullqueue.clock import MovableClock
 from pullqueue.faults.declaration import Faults
 from pullqueue.faults.fault import Fault
+from pullqueue.push.dispatcher import Attempt
+from pullqueue.push.request import PushRequest
 from pullqueue.testing.assertions import (
     UNTAGGED,
     assert_added,
@@ -26,9 +28,11 @@ from pullqueue.testing.freezing import ProcessClock, freeze
 from pullqueue.testing.interrupt import WorkerInterrupt, WorkerKilled, WorkerStopped
 from pullqueue.testing.live_server import LiveServer
 from pullqueue.testing.record import remember_added
+from pullqueue.testing.run_tasks import run_tasks
 
 __all__ = [
     "UNTAGGED",
+    "Attempt",
     "Crash",
     "CrashFailure",
     "CrashTestError",
@@ -39,6 +43,7 @@ __all__ = [
     "LiveServer",
     "MovableClock",
     "ProcessClock",
+    "PushRequest",
     "WorkerInterrupt",
     "WorkerKilled",
     "WorkerStopped",
@@ -58,4 +63,5 @@ __all__ = [
     "json_payload",
     "next_event",
     "remember_added",
+    "run_tasks",
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, TypeAlias
+from urllib.parse import parse_qs
 
-from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import EventKind
@@ -18,12 +18,11 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import InvalidQueueModeError
-from pullqueue.tasks import Task, count_tasks
+from pullqueue.tasks import HttpRequest, Task, count_tasks
 from pullqueue.testing.describing import (
     describe_payload,
     describe_queue,
     describe_task,
-    pull_queues,
 )
 from pullqueue.testing.record import records_of
 
@@ -94,20 +93,18 @@ def _same(expected: Json, actual: Json, *, partial: bool) -> bool:
 
 
 Payload = bytes | str | json_payload
+Params = Mapping[str, object]
 
 
 def assert_empty(queue: Queue | Emulator) -> None:
-    """Assert that a queue has no task: none available, leased or scheduled.
-
-    Of an `Emulator`, that all its pull queues are empty.
+    """Assert that a queue has no task in any state; of an `Emulator`, that all queues are empty.
 
     Raises:
         AssertionError: there are tasks.
-        InvalidQueueModeError: the queue is a push queue.
         TypeError: `queue` is neither a `Queue` nor an `Emulator`.
     """
     with bypass_interceptors():
-        queues = pull_queues(queue) if isinstance(queue, Emulator) else [checked_queue(queue)]
+        queues = queue.queues if isinstance(queue, Emulator) else [checked_queue(queue)]
         full = [(q, count) for q in queues if (count := q.fetch_statistics().tasks)]
         if full:
             what = [f'queue "{q.name}" is not empty: it has {count_tasks(n)}' for q, n in full]
@@ -117,9 +114,10 @@ def assert_empty(queue: Queue | Emulator) -> None:
 def assert_available(queue: Queue, count: int | None = None) -> None:
     """Assert that a queue has `count` available tasks; at least one if `count` is None.
 
+    Those of a pull queue can be leased, those of a push queue are due.
+
     Raises:
         AssertionError: it has another number.
-        InvalidQueueModeError: the queue is a push queue.
         TypeError: `queue` is not a `Queue`.
     """
     with bypass_interceptors():
@@ -135,7 +133,7 @@ def assert_leased(queue: Queue, count: int | None = None) -> None:
         TypeError: `queue` is not a `Queue`.
     """
     with bypass_interceptors():
-        _check_count("leased", checked_queue(queue), queue.fetch_statistics().leased, count)
+        _check_count("leased", pull_queue(queue), queue.fetch_statistics().leased, count)
 
 
 def assert_exhausted(
@@ -147,7 +145,6 @@ def assert_exhausted(
 
     Raises:
         AssertionError: the task is not exhausted, or another number is.
-        InvalidQueueModeError: the queue is a push queue.
         TypeError: `queue` is not a `Queue`.
     """
     with bypass_interceptors():
@@ -158,9 +155,16 @@ def assert_exhausted(
         name = name_of(task)
         found = sum(task.name == name for task in exhausted)
         if found != (count if count is not None else max(found, 1)):
-            limit = queue.retention.leases
-            rule = "has no task_retry_limit" if limit is None else f"permits {limit} leases"
+            rule = _retry_rule(queue)
             _fail(f'task "{name}" of queue "{queue.name}", which {rule}, is not exhausted', queue)
+
+
+def _retry_rule(queue: Queue) -> str:
+    retry = queue.settings.retry_parameters
+    limit = None if retry is None else retry.task_retry_limit
+    if limit is None:
+        return "has no task_retry_limit"
+    return f"permits {limit} {'retries' if queue.is_push else 'leases'}"
 
 
 def assert_added(
@@ -170,24 +174,29 @@ def assert_added(
     payload: Payload | None = None,
     tag: str | Literal[_Untagged.UNTAGGED] | None = None,
     name: str | None = None,
+    url: str | None = None,
+    method: str | None = None,
+    params: Params | None = None,
 ) -> None:
     """Assert that `count` tasks (None: at least one) were added, even if they are deleted now.
 
     Only tasks with this `payload`, `tag` and `name` are counted, if these are passed;
-    `tag=UNTAGGED` means tasks without a tag. Under the pytest fixtures, and in blocks of
-    `emulation` and `remember_added`, all tasks are known; otherwise only those that are in the
-    queue or were exhausted.
+    `tag=UNTAGGED` means tasks without a tag. Of push tasks, `url` is compared with or without the
+    query, and `params` with the query and the form in the body, decoded: a text for each name, or a
+    list of texts. Under the pytest fixtures, and in blocks of `emulation` and `remember_added`, all
+    tasks are known; otherwise only those that are in the queue or were exhausted.
 
     Raises:
         AssertionError: another number was added; the message shows the nearest misses.
-        InvalidQueueModeError: the queue is a push queue.
+        InvalidQueueModeError: an argument is only for queues of the other mode.
         TypeError: `queue` is not a `Queue`, or `payload` is a dict or a list.
     """
     if isinstance(payload, dict | list):
         raise TypeError(f"payload is {payload}: pass json_payload({payload}), bytes or text")
-    wanted = _Wanted(payload, tag, name)
+    wanted = _Wanted(payload, tag, name, url, method, params)
     with bypass_interceptors():
-        tasks, unknown = _added_tasks(checked_queue(queue))
+        wanted.check_mode(checked_queue(queue))
+        tasks, unknown = _added_tasks(queue)
     found = sum(not wanted.differences(task) for task in tasks)
     found += sum(wanted.is_met_by_name(name) for name in unknown)
     if found == (count if count is not None else max(found, 1)):
@@ -196,7 +205,8 @@ def assert_added(
     lines = [f'expected {expected}{wanted} added to queue "{queue.name}", but found {found}']
     lines += _misses(wanted, tasks, queue.now_usec())
     if unknown:
-        lines.append(f"  {count_tasks(len(unknown))} left the queue with unknown payload and tag")
+        facts = "request" if queue.is_push else "payload and tag"
+        lines.append(f"  {count_tasks(len(unknown))} left the queue with unknown {facts}")
     raise AssertionError("\n".join(lines))
 
 
@@ -207,10 +217,30 @@ class _Wanted:
     payload: Payload | None
     tag: str | _Untagged | None
     name: str | None
+    url: str | None
+    method: str | None
+    params: Params | None
+
+    def check_mode(self, queue: Queue) -> None:
+        """Raise if the mode of a queue permits no task like this.
+
+        Raises:
+            InvalidQueueModeError: it permits none.
+        """
+        of_push = (("url", self.url), ("method", self.method), ("params", self.params))
+        wrong = (("tag", self.tag),) if queue.is_push else of_push
+        for word, value in wrong:
+            if value is not None:
+                raise InvalidQueueModeError(
+                    f'queue "{queue.name}" is a {queue.mode.value} queue, whose tasks have no '
+                    f"{word}: remove {word}=",
+                    queue_name=queue.name,
+                )
 
     def is_met_by_name(self, name: str) -> bool:
-        """Return whether a task of which only the name is known is one."""
-        return self.payload is self.tag is None and self.name in (None, name)
+        """Return True if a task of which only the name is known is like this."""
+        others = (self.payload, self.tag, self.url, self.method, self.params)
+        return all(value is None for value in others) and self.name in (None, name)
 
     def differences(self, task: Task) -> list[str]:
         """Return in what a task differs."""
@@ -219,17 +249,46 @@ class _Wanted:
             found.append(f'name is "{task.name}"')
         if self.tag is not None and task.tag != (None if self.tag is UNTAGGED else self.tag):
             found.append("it has no tag" if task.tag is None else f"tag is {quoted(task.tag)}")
+        if task.request is not None:
+            found += self._request_differences(task.request, task.payload)
         payload = self.payload.encode() if isinstance(self.payload, str) else self.payload
         if payload is not None and payload != task.payload:
             found.append(f"payload is {describe_payload(task.payload)}")
         return found
 
+    def _request_differences(self, request: HttpRequest, payload: bytes) -> list[str]:
+        found = []
+        if self.url not in (None, request.url, request.url.partition("?")[0]):
+            found.append(f"url is {quoted(request.url)}")
+        if self.method not in (None, request.method):
+            found.append(f"method is {request.method}")
+        if self.params is not None:
+            params = params_of(request, payload)
+            if params != {name: _texts(value) for name, value in self.params.items()}:
+                plain = {k: v[0] if len(v) == 1 else v for k, v in params.items()}
+                found.append(f"params are {plain}")
+        return found
+
     def __str__(self) -> str:
-        parts = [("name", self.name), ("tag", self.tag), ("payload", self.payload)]
+        names = ("name", "tag", "url", "method", "params", "payload")
+        parts = [(name, getattr(self, name)) for name in names]
         given = [
             f"{word}={quoted(value, limit=1000)}" for word, value in parts if value is not None
         ]
         return f" with {', '.join(given)}" if given else ""
+
+
+def params_of(request: HttpRequest, payload: bytes) -> dict[str, list[str]]:
+    """Return the decoded parameters of a request: of its query, and of the form in its body."""
+    texts = [request.url.partition("#")[0].partition("?")[2]]
+    types = [value for name, value in request.headers if name.lower() == "content-type"]
+    if any(value.startswith("application/x-www-form-urlencoded") for value in types):
+        texts.append(payload.decode(errors="replace"))
+    return parse_qs("&".join(filter(None, texts)), keep_blank_values=True)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
 
 
 def _misses(wanted: _Wanted, tasks: Sequence[Task], now_usec: int) -> Iterable[str]:
@@ -247,22 +306,32 @@ def _misses(wanted: _Wanted, tasks: Sequence[Task], now_usec: int) -> Iterable[s
 
 
 def checked_queue(queue: object) -> Queue:
+    """Return a queue.
+
+    Raises:
+        TypeError: it is not a `Queue`.
+    """
+    if not isinstance(queue, Queue):
+        name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
+        raise TypeError(f"{quoted(queue)} is not a Queue: pass emulator.queue({quoted(name)})")
+    return queue
+
+
+def pull_queue(queue: object) -> Queue:
     """Return a pull queue.
 
     Raises:
         InvalidQueueModeError: it is a push queue.
         TypeError: it is not a `Queue`.
     """
-    if not isinstance(queue, Queue):
-        name = queue if isinstance(queue, str) else getattr(queue, "name", "NAME")
-        raise TypeError(f"{quoted(queue)} is not a Queue: pass emulator.queue({quoted(name)})")
-    if queue.mode is not QueueMode.PULL:
+    checked = checked_queue(queue)
+    if checked.is_push:
         raise InvalidQueueModeError(
-            f'queue "{queue.name}" is a push queue, which has no tasks here: its tasks are in '
-            "App Engine's own stub, see its get_filtered_tasks()",
-            queue_name=queue.name,
+            f'queue "{checked.name}" is a push queue, whose tasks are never leased: send them with '
+            "run_tasks()",
+            queue_name=checked.name,
         )
-    return queue
+    return checked
 
 
 def _check_count(state: str, queue: Queue, found: int, count: int | None) -> None:

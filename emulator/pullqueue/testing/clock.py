@@ -20,7 +20,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 from pullqueue.tasks import Task, TaskState
-from pullqueue.testing.assertions import checked_queue
+from pullqueue.testing.assertions import pull_queue
 from pullqueue.testing.describing import queue_of
 
 __tracebackhide__ = True  # a failed test is shown at its own line
@@ -117,7 +117,7 @@ def exhaust(queue: Queue, task: AnyTask | str) -> Task:
         ClockError: the clock cannot be moved.
     """
     name = name_of(task)
-    limit = checked_queue(queue).retention
+    limit = pull_queue(queue).retention
     if limit.leases is None:
         raise ValueError(
             f'tasks of queue "{queue.name}" are never exhausted: set a task_retry_limit '

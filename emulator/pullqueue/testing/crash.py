@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from pullqueue.clock import movable_clock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall
 from pullqueue.engine.name_source import random_names
 from pullqueue.errors import DeadlineExceededError
+from pullqueue.testing.arguments import check_is_emulator, refuse_lazy
 from pullqueue.testing.clock import expire_leases, sleeping
 from pullqueue.testing.describing import describe, describe_call
-from pullqueue.testing.drain import Worker, check_is_emulator, drain, refuse_lazy
+from pullqueue.testing.drain import Worker, drain
 from pullqueue.testing.interrupt import Interrupter, WorkerKilled, interruptible
+from pullqueue.testing.run_tasks import App, SendFunction
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -72,6 +75,9 @@ def crash_test(
     *,
     setup: Callable[[], object],
     check: Callable[[], object],
+    app: App | None = None,
+    send: SendFunction | None = None,
+    deferred: bool = False,
     max_calls: int = 1000,
 ) -> int:
     """Check that a worker survives a crash at any of its calls, and every redelivery.
@@ -80,6 +86,9 @@ def crash_test(
     runs as in `drain`. Each time it is killed at another of its calls: before it, after it, or with
     the response lost. Its leases expire, a new worker does the rest, and `check` is called: it
     raises, or returns False, if the state is wrong. The first run is without a crash.
+
+    With `app`, `send` or `deferred`, as in `run_tasks`, push tasks are sent as well, before and
+    after the crash. The worker is killed at its adds of push tasks, too, but not in a handler.
 
     Return the number of crashes. Calls of a killed worker have no effect, so what it does
     while it ends (`finally`) does not change the queues.
@@ -92,7 +101,8 @@ def crash_test(
         TypeError: `emulator` is not one, or one of the functions is asynchronous or a generator.
     """
     check_is_emulator(emulator)
-    trial = _Trial(emulator=emulator, worker=worker, setup=setup, check=check, max_calls=max_calls)
+    run = partial(drain, emulator, app=app, send=send, deferred=deferred, max_calls=max_calls)
+    trial = _Trial(emulator=emulator, worker=worker, setup=setup, check=check, run=run)
     clock, names = movable_clock(emulator), emulator.names
     try:
         with interruptible(), sleeping(clock, clock.advance):
@@ -113,7 +123,8 @@ class _Trial:
     worker: Worker
     setup: Callable[[], object]
     check: Callable[[], object]
-    max_calls: int
+    run: Callable[[Worker], int]
+    """`drain`, with the options of the test."""
     points: int = 0
     """Number of crashes."""
 
@@ -177,7 +188,7 @@ class _Trial:
                 injector.check_alive()
             return self.worker()
 
-        return drain(self.emulator, work, max_calls=self.max_calls)
+        return self.run(work)
 
     def _verify(self) -> None:
         result = self.check()
@@ -207,6 +218,7 @@ class _CrashInjector:
         self.triggered = False
         self.interrupter = Interrupter(WorkerKilled)
         self._dead = False
+        self._in_handler = False
 
     def check_alive(self) -> None:
         """Raise if the worker was killed, also if that ended only a thread that it started.
@@ -218,6 +230,10 @@ class _CrashInjector:
             raise WorkerKilled
 
     def __call__(self, call: QueueCall, call_next: Callable[[], object]) -> object:
+        if call.verb == "attempt":
+            return self._pass_on(call_next)
+        if self._in_handler:
+            return call_next()
         if self._dead:
             self.interrupter.end()
         if not self.triggered:
@@ -231,3 +247,11 @@ class _CrashInjector:
         if self._dead:
             self.interrupter.end()
         raise DeadlineExceededError(f"the response to {self.calls[-1]} is lost")
+
+    def _pass_on(self, call_next: Callable[[], object]) -> object:
+        """Send a push task: the calls of its handler are not those of the worker."""
+        self._in_handler = True
+        try:
+            return call_next()
+        finally:
+            self._in_handler = False

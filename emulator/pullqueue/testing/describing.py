@@ -6,24 +6,19 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from pullqueue.clock import from_usec
-from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Event, EventKind
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.faults.fault import faults_of
+from pullqueue.push.request import PushRequest
 from pullqueue.tasks import Task, TaskState
 from pullqueue.testing.record import records_of
 
 _TASKS_SHOWN = 5
 _EVENTS_SHOWN = 10
 _PAYLOAD_BYTES_SHOWN = 60
-
-
-def pull_queues(emulator: Emulator) -> list[Queue]:
-    """Return the pull queues of an emulator."""
-    return [queue for queue in emulator.queues if queue.mode is QueueMode.PULL]
 
 
 def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
@@ -36,7 +31,10 @@ def queue_of(emulator: Emulator, queue: Queue | str) -> Queue:
 
 
 def describe(emulator: Emulator) -> str:
-    """Return the state of an emulator's pull queues, their last events, and the faults."""
+    """Return the state of an emulator's queues, their last events, and the faults.
+
+    Push queues to which nothing was added are left out.
+    """
     return describe_rest(emulator, "")
 
 
@@ -49,7 +47,8 @@ def describe_rest(emulator: Emulator, message: str, faults: Iterable[str] | None
     if faults is None:
         faults = map(str, faults_of(emulator))
     shown = {line.strip() for line in message.splitlines()}
-    parts = [list(describe_queue(queue)) for queue in pull_queues(emulator)]
+    queues = [queue for queue in emulator.queues if not queue.is_push or queue.events()]
+    parts = [list(describe_queue(queue)) for queue in queues]
     parts += [[f"fault {fault}"] for fault in faults]
     rest = [line for part in parts if part[0] not in shown for line in part]
     if parts and not rest:
@@ -83,6 +82,8 @@ def _summary(queue: Queue) -> str:
     parts = [
         (counts.available, "available"),
         (counts.leased, "leased"),
+        (counts.running, "running"),
+        (counts.retrying, "retrying"),
         (counts.scheduled, "scheduled"),
         (counts.exhausted, "exhausted"),
     ]
@@ -98,15 +99,26 @@ def describe_task(task: Task, now_usec: int) -> str:
     parts = [quoted(task.name)]
     if task.tag is not None:
         parts.append(f"tag {quoted(task.tag)}")
+    if task.request is not None:
+        parts.append(f"{task.request.method} {task.request.url}")
     if task.retry_count:
         times = {1: "once", 2: "twice"}.get(task.retry_count, f"{task.retry_count} times")
-        parts.append(f"leased {times}")
+        parts.append(f"leased {times}" if task.push is None else f"attempted {times}")
+    if task.attempts is not None and task.attempts.status is not None:
+        parts.append(f"(last: {_status(task.attempts.status, task.attempts.reason)})")
     if task.eta_usec > now_usec:
-        word = "until" if task.retry_count else "from"
+        word = "from" if task.waiting_state is TaskState.SCHEDULED else "until"
         left = timedelta(microseconds=task.eta_usec - now_usec)
         parts.append(f"{word} {task.eta.isoformat()} (in {left})")
     parts.append(f"payload {describe_payload(task.payload)}")
     return " ".join(parts)
+
+
+def _status(status: int, reason: str | None = None) -> str:
+    """Return the result of an attempt; status 0 means that there was no response."""
+    if status:
+        return f"status {status}"
+    return "no response" if reason is None else f"no response: {reason}"
 
 
 def describe_payload(payload: bytes) -> str:
@@ -125,6 +137,8 @@ def describe_call(call: QueueCall) -> str:
 
 
 def _short(argument: object) -> str:
+    if isinstance(argument, PushRequest):
+        return quoted(f"{argument.method} {argument.url}")
     if isinstance(argument, Task):
         return quoted(argument.name)
     if isinstance(argument, list | tuple):
@@ -135,6 +149,8 @@ def _short(argument: object) -> str:
 
 def _describe_event(queue: Queue, event: Event) -> str:
     text = f'{event.time.isoformat()} "{event.task_name}" {event.kind.value}'
+    if event.status is not None:
+        text += f" ({_status(event.status)})"
     if event.until is not None:
         text += f" until {event.until.isoformat()}"
     if event.kind is EventKind.LEASED:

@@ -14,10 +14,10 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
-from pullqueue.errors import InvalidQueueModeError
 from pullqueue.tasks import DeleteResult
+from pullqueue.testing.arguments import check_is_emulator, refuse_lazy, selected_queues
 from pullqueue.testing.clock import next_event, sleeping
-from pullqueue.testing.describing import describe, pull_queues, queue_of
+from pullqueue.testing.describing import describe
 from pullqueue.testing.interrupt import (
     Interrupter,
     TaskInterrupter,
@@ -25,6 +25,7 @@ from pullqueue.testing.interrupt import (
     current_task,
     interruptible,
 )
+from pullqueue.testing.run_tasks import App, Sender, SendFunction, TaskRunner, optional_sender
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
@@ -45,12 +46,19 @@ def drain(
     worker: Worker,
     *,
     queues: Iterable[Queue | str] | None = None,
+    app: App | None = None,
+    send: SendFunction | None = None,
+    deferred: bool = False,
     max_calls: int = 1000,
 ) -> int:
     """Call an app's worker until the pull queues are empty, and return the number of calls.
 
-    `queues` are the queues to empty, or their names; all pull queues if it is None. Tasks in other
-    queues are left alone.
+    With `app`, `send` or `deferred`, as in `run_tasks`, the tasks of push queues are sent as well,
+    before and between the calls of the worker, until those queues are empty, too; an exception of
+    a handler ends `drain`.
+
+    `queues` are the queues to empty, or their names; if it is None, all pull queues, and the push
+    queues whose tasks are sent. Tasks in other queues are left alone.
 
     `time.sleep` and `asyncio.sleep` advance the clock and return at once. When no task can be
     leased yet, the clock moves to the next event. A worker that loops forever is stopped when the
@@ -63,15 +71,16 @@ def drain(
 
     Raises:
         AssertionError: after `max_calls` calls of the worker, or as many leases or sleeps of it,
-            there are still tasks.
+            or attempts to send tasks, there are still tasks.
         ClockError: the clock cannot be moved.
-        InvalidQueueModeError: one of `queues` is a push queue.
+        InvalidQueueModeError: one of `queues` is a push queue, and its tasks are not sent.
         TypeError: `emulator` is not one, `queues` is not a list, or the worker is asynchronous or
             a generator.
         UnknownQueueError: one of `queues` does not exist.
     """
     interrupter = Interrupter(WorkerStopped)
-    driver = _Driver(emulator, queues, max_calls, interrupter)
+    sender = optional_sender(app, send, deferred=deferred)
+    driver = _Driver(emulator, queues, max_calls, interrupter, sender)
     with driver.at_work():
         while driver.begins_call():
             with interrupter.ending():
@@ -85,6 +94,9 @@ async def drain_async(
     worker: AsyncWorker,
     *,
     queues: Iterable[Queue | str] | None = None,
+    app: App | None = None,
+    send: SendFunction | None = None,
+    deferred: bool = False,
     max_calls: int = 1000,
 ) -> int:
     """Await an asynchronous worker until the pull queues are empty; return the number of calls.
@@ -94,14 +106,15 @@ async def drain_async(
 
     Raises:
         AssertionError: after `max_calls` calls of the worker, or as many leases or sleeps of it,
-            there are still tasks.
+            or attempts to send tasks, there are still tasks.
         ClockError: the clock cannot be moved.
-        InvalidQueueModeError: one of `queues` is a push queue.
+        InvalidQueueModeError: one of `queues` is a push queue, and its tasks are not sent.
         TypeError: `emulator` is not one, `queues` is not a list, or the worker is not asynchronous.
         UnknownQueueError: one of `queues` does not exist.
     """
     interrupter = TaskInterrupter(WorkerStopped)
-    driver = _Driver(emulator, queues, max_calls, interrupter)
+    sender = optional_sender(app, send, deferred=deferred)
+    driver = _Driver(emulator, queues, max_calls, interrupter, sender)
     with driver.at_work():
         while driver.begins_call():
             result = worker()
@@ -124,13 +137,29 @@ class _Driver:
         queues: Iterable[Queue | str] | None,
         max_calls: int,
         interrupter: Interrupter,
+        sender: Sender | None,
     ) -> None:
         self.calls = 0
         """Number of times that the worker was called."""
         self._interrupter = interrupter
         self._emulator = emulator
         check_is_emulator(emulator)
-        self._queues = _selected(emulator, queues)
+        modes = (QueueMode.PULL,) if sender is None else (QueueMode.PULL, QueueMode.PUSH)
+        selected = selected_queues(emulator, queues, modes=modes)
+        self._queues = [queue for queue in selected if not queue.is_push]
+        self._runner = (
+            None
+            if sender is None
+            else TaskRunner(
+                emulator,
+                sender,
+                [queue for queue in selected if queue.is_push],
+                max_attempts=max_calls,
+                limit_name="max_calls",
+            )
+        )
+        self._sending = False
+        """Whether a handler is called, and not the worker."""
         self._clock = movable_clock(emulator)
         self._max_calls = max_calls
         self._exceeded = ""
@@ -154,11 +183,11 @@ class _Driver:
         ):
             yield
 
-    @bypass_interceptors()
     def begins_call(self) -> bool:
-        """Return whether to call the worker; where nothing can be leased yet, move the clock."""
-        while not self._exceeded and self._tasks() and not self._available():
-            next_event(self._emulator)
+        """Return True to call the worker; before that, send tasks, and move the clock to them."""
+        self._send_tasks()
+        while not self._exceeded and self._moves_on():
+            self._send_tasks()
         if self._exceeded or not self._tasks():
             return False
         if self.calls == self._max_calls:
@@ -167,6 +196,26 @@ class _Driver:
         self.calls += 1
         self._busy()
         return True
+
+    def _send_tasks(self) -> None:
+        if self._runner is not None:
+            self._sending = True
+            try:
+                self._runner.run_due()
+            finally:
+                self._sending = False
+
+    @bypass_interceptors()
+    def _moves_on(self) -> bool:
+        """Move to the next event, if there are tasks, and none can be leased or sent now."""
+        if self._available():
+            return False
+        if self._runner is not None and self._runner.has_tasks():
+            if self._runner.next_usec() is None and not self._tasks():
+                self._runner.refuse_left()
+        elif not self._tasks():
+            return False
+        return next_event(self._emulator) is not None
 
     def check(self, name: str) -> None:
         """Raise if the worker has done something too many times.
@@ -181,6 +230,8 @@ class _Driver:
             )
 
     def _intercept(self, call: QueueCall, call_next: Callable[[], object]) -> object:
+        if self._sending:
+            return call_next()
         if call.verb not in LEASE_VERBS:
             return self._other_call(call.verb, call_next)
         lease = call_next()
@@ -211,7 +262,7 @@ class _Driver:
         loop = (queue_name, current_task())  # of several coroutines each has its own
         self._idle_leases[loop] += 1
         again = self._idle_leases[loop] > 1
-        if not self._tasks():
+        if self._has_nothing_to_do():
             if self._idle_leases[loop] > _IDLE_STEPS:
                 self._interrupter.end()
             return lease
@@ -228,11 +279,14 @@ class _Driver:
 
     @bypass_interceptors()
     def _sleep(self, seconds: float) -> None:
+        if self._sending:
+            self._clock.advance(seconds)
+            return
         self._sleeps += 1
         self._slept = True
         if self._sleeps > self._max_calls:
             self._exceed("slept")
-        if not self._tasks():
+        if self._has_nothing_to_do():
             self._idle_sleeps += 1
             if self._idle_sleeps > _IDLE_STEPS:
                 self._interrupter.end()
@@ -256,6 +310,12 @@ class _Driver:
         self._polls = 0
         self._slept = False
 
+    def _has_nothing_to_do(self) -> bool:
+        """Return True if the worker waits in vain, or for tasks that handlers are to add."""
+        due = self._runner is not None and self._runner.has_due()
+        return due or not self._tasks()
+
+    @bypass_interceptors()
     def _tasks(self) -> int:
         return sum(queue.fetch_statistics().tasks for queue in self._queues)
 
@@ -264,54 +324,3 @@ class _Driver:
 
     def _leased(self) -> int:
         return sum(queue.fetch_statistics().leased for queue in self._queues)
-
-
-def _selected(emulator: Emulator, queues: Iterable[Queue | str] | None) -> list[Queue]:
-    if queues is None:
-        return pull_queues(emulator)
-    if isinstance(queues, str | Queue):
-        raise TypeError(f"queues is {quoted(queues)}: pass a list, queues=[{quoted(queues)}]")
-    selected = [queue_of(emulator, queue) for queue in queues]
-    if not selected:
-        raise ValueError("queues is empty: pass at least one queue, or None for all pull queues")
-    for queue in selected:
-        if queue.mode is not QueueMode.PULL:
-            raise InvalidQueueModeError(
-                f'queue "{queue.name}" is a push queue, whose tasks no worker can lease: pass '
-                "pull queues only",
-                queue_name=queue.name,
-            )
-    return selected
-
-
-def check_is_emulator(emulator: object) -> None:
-    """Raise if the first argument is something else, such as a queue.
-
-    Raises:
-        TypeError: it is.
-    """
-    if not isinstance(emulator, Emulator):
-        raise TypeError(
-            f"{quoted(emulator)} is not an Emulator: pass the emulator, then the worker"
-        )
-
-
-def refuse_lazy(result: object, name: str) -> None:
-    """Refuse what a function of the test returned instead of doing its work.
-
-    Raises:
-        TypeError: it is a coroutine or another awaitable, or a generator.
-    """
-    if inspect.iscoroutine(result) or inspect.isgenerator(result):
-        result.close()  # or Python would warn that it was never awaited
-    if inspect.isawaitable(result):
-        raise TypeError(
-            f"the {name} returned {quoted(result)}, which was not awaited: "
-            f"{'use `await drain_async(...)`, or ' if name == 'worker' else ''}"
-            f"pass lambda: asyncio.run({name}())"
-        )
-    if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        raise TypeError(
-            f"the {name} returned {quoted(result)}, which was not iterated: iterate it, as with "
-            f"lambda: list({name}())"
-        )

@@ -20,6 +20,8 @@ queue:
     task_retry_limit: 2
 - name: pushed
   rate: 5/s
+  retry_parameters:
+    task_retry_limit: 3
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pullqueue import Emulator, InvalidQueueModeError, ManualClock, Queue
+from pullqueue.tasks import HttpRequest
 from pullqueue.testing import (
     UNTAGGED,
     assert_added,
@@ -236,7 +237,7 @@ def test_long_payloads_are_cut(queue: Queue) -> None:
 
 
 def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) -> None:
-    """Of an emulator, every pull queue must be empty, and each that is not is shown."""
+    """Of an emulator, every queue must be empty, and each that is not is shown."""
     assert_empty(emulator)
     queue.add(name="one")
     limited.add(name="two")
@@ -259,13 +260,90 @@ def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) 
 ASSERTIONS = [assert_empty, assert_available, assert_leased, assert_exhausted, assert_added]
 
 
-@pytest.mark.parametrize("assertion", ASSERTIONS)
-def test_push_queues(emulator: Emulator, assertion: Callable[[object], None]) -> None:
-    """No assertion passes judgement on a push queue, whose tasks are not here."""
-    with pytest.raises(
-        InvalidQueueModeError, match=r'^queue "pushed" is a push queue, .* get_filtered_tasks\(\)$'
-    ):
-        assertion(emulator.queue("pushed"))
+class TestPushQueues:
+    @pytest.fixture
+    def pushed(self, emulator: Emulator) -> Queue:
+        """A push queue with a task."""
+        pushed = emulator.queue("pushed")
+        form = (("content-type", "application/x-www-form-urlencoded"),)
+        request = HttpRequest("/mail?lang=de", headers=form)
+        pushed.add("to=ada&cc=a%C3%A4&cc=b&bcc=", name="one", request=request)
+        return pushed
+
+    def test_states(self, emulator: Emulator, pushed: Queue) -> None:
+        """Its tasks are available when they are due, and count as tasks."""
+        assert_available(pushed, 1)
+        assert_exhausted(pushed, count=0)
+        with pytest.raises(AssertionError, match=r'^queue "pushed" is not empty: it has 1 task\n'):
+            assert_empty(emulator)
+        with pytest.raises(AssertionError, match="permits 3 retries, is not exhausted\n"):
+            assert_exhausted(pushed, "one")
+
+    def test_they_are_never_leased(self, pushed: Queue) -> None:
+        """Whoever asks for leases is told what to do instead."""
+        with pytest.raises(
+            InvalidQueueModeError, match=r'^queue "pushed" is a push queue, .* run_tasks\(\)$'
+        ):
+            assert_leased(pushed)
+
+    @pytest.mark.parametrize(
+        "wanted",
+        [
+            {"url": "/mail"},
+            {"url": "/mail?lang=de"},
+            {"method": "POST"},
+            {"params": {"lang": "de", "to": "ada", "cc": ["aä", "b"], "bcc": ""}},
+            {"name": "one", "url": "/mail", "payload": "to=ada&cc=a%C3%A4&cc=b&bcc="},
+        ],
+    )
+    def test_requests(self, pushed: Queue, wanted: dict[str, Any]) -> None:
+        """A request is found by its url, method and decoded parameters."""
+        assert_added(pushed, count=1, **wanted)
+
+    def test_params_of_other_types(self, pushed: Queue) -> None:
+        """They are compared as text; a body that is not a form has none."""
+        pushed.add(b"\xff", request=HttpRequest("/n?a=1&a=2&b=True"))
+
+        assert_added(pushed, count=1, params={"a": (1, 2), "b": True})
+
+    def test_nearest_misses(self, pushed: Queue) -> None:
+        """The message says what was added instead."""
+        with pytest.raises(AssertionError) as caught:
+            assert_added(pushed, url="/male", method="PUT", params={"to": "bob"})
+
+        assert (
+            str(caught.value)
+            == """\
+expected at least one task with url="/male", method="PUT", params={'to': 'bob'} added to queue \
+"pushed", but found 0
+  nearest misses:
+    url is "/mail?lang=de", method is POST, params are {'lang': 'de', 'to': 'ada', 'cc': \
+['aä', 'b'], 'bcc': ''}: "one" POST /mail?lang=de payload b'to=ada&cc=a%C3%A4&cc=b&bcc='"""
+        )
+
+    @pytest.mark.parametrize(
+        ("name", "wanted", "word"),
+        [
+            ("pushed", {"tag": "red"}, "tag"),
+            ("work", {"url": "/mail"}, "url"),
+            ("work", {"method": "PUT"}, "method"),
+            ("work", {"params": {}}, "params"),
+        ],
+    )
+    def test_what_tasks_of_a_mode_do_not_have(
+        self, emulator: Emulator, name: str, wanted: dict[str, Any], word: str
+    ) -> None:
+        """Asking for it is an error, not a miss."""
+        with pytest.raises(InvalidQueueModeError, match=f"whose tasks have no {word}: remove "):
+            assert_added(emulator.queue(name), **wanted)
+
+    def test_unused_push_queues_are_not_described(self, emulator: Emulator, queue: Queue) -> None:
+        """A report shows a push queue once something has happened there."""
+        before = describe(emulator)
+        emulator.queue("pushed").add(name="one")
+
+        assert '"pushed"' not in before
+        assert 'queue "pushed": 1 available\n' in describe(emulator)
 
 
 @pytest.mark.parametrize("assertion", ASSERTIONS)

@@ -1,0 +1,79 @@
+"""Checks of what tests pass to the helpers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+
+from pullqueue.config.model import QueueMode
+from pullqueue.config.text import quoted
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.queue import Queue
+from pullqueue.errors import InvalidQueueModeError
+
+__tracebackhide__ = True  # a failed test is shown at its own line
+
+_WRONG_MODE = {
+    QueueMode.PULL: "is a push queue, whose tasks no worker can lease: pass pull queues only",
+    QueueMode.PUSH: "is a pull queue, whose tasks are not sent to an app: pass push queues only",
+}
+
+
+def check_is_emulator(emulator: object, *, then: str = "worker") -> None:
+    """Raise if the first argument is something else, such as a queue.
+
+    Raises:
+        TypeError: it is.
+    """
+    if not isinstance(emulator, Emulator):
+        raise TypeError(
+            f"{quoted(emulator)} is not an Emulator: pass the emulator, then the {then}"
+        )
+
+
+def selected_queues(
+    emulator: Emulator, queues: Iterable[Queue | str] | None, *, modes: tuple[QueueMode, ...]
+) -> list[Queue]:
+    """Return the queues that a test has named; None: all queues of these modes.
+
+    Raises:
+        InvalidQueueModeError: one has another mode.
+        TypeError: `queues` is not a list.
+        UnknownQueueError: one does not exist.
+        ValueError: the list is empty.
+    """
+    if queues is None:
+        return [queue for queue in emulator.queues if queue.mode in modes]
+    if isinstance(queues, str | Queue):
+        raise TypeError(f"queues is {quoted(queues)}: pass a list, queues=[{quoted(queues)}]")
+    selected = [queue if isinstance(queue, Queue) else emulator.queue(queue) for queue in queues]
+    if not selected:
+        kind = " or ".join(mode.value for mode in modes)
+        raise ValueError(f"queues is empty: pass at least one queue, or None for all {kind} queues")
+    for queue in selected:
+        if queue.mode not in modes:
+            raise InvalidQueueModeError(
+                f'queue "{queue.name}" {_WRONG_MODE[modes[0]]}', queue_name=queue.name
+            )
+    return selected
+
+
+def refuse_lazy(result: object, name: str) -> None:
+    """Refuse what a function of the test returned instead of doing its work.
+
+    Raises:
+        TypeError: it is a coroutine or another awaitable, or a generator.
+    """
+    if inspect.iscoroutine(result) or inspect.isgenerator(result):
+        result.close()  # or Python would warn that it was never awaited
+    if inspect.isawaitable(result):
+        raise TypeError(
+            f"the {name} returned {quoted(result)}, which was not awaited: "
+            f"{'use `await drain_async(...)`, or ' if name == 'worker' else ''}"
+            f"pass lambda: asyncio.run({name}())"
+        )
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError(
+            f"the {name} returned {quoted(result)}, which was not iterated: iterate it, as with "
+            f"lambda: list({name}())"
+        )

@@ -1,0 +1,321 @@
+"""Running the push tasks of an emulator in a test: by the app itself, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from pullqueue.clock import duration_usec, from_usec, movable_clock, to_usec
+from pullqueue.config.model import QueueMode, QueueSettings
+from pullqueue.config.text import quoted
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.errors import ClockError
+from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched
+from pullqueue.push.request import PushRequest, PushResponse, Send, path_of, push_of, target_of
+from pullqueue.push.sending import WsgiSender, environ_restored
+from pullqueue.tasks import Task, count_tasks
+from pullqueue.testing.arguments import check_is_emulator, refuse_lazy, selected_queues
+from pullqueue.testing.describing import describe
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+__tracebackhide__ = True  # a failed test is shown at its own line
+
+_READ_AHEAD = 100
+"""Tasks that are read at once."""
+
+App: TypeAlias = "WSGIApplication | Mapping[str | None, WSGIApplication]"
+"""A WSGI app, or several by their targets; None: of tasks without a target."""
+DEFERRED_PATH = "/_ah/queue/deferred"
+"""Where `deferred.defer` sends its calls."""
+
+SendFunction: TypeAlias = Callable[[PushRequest], object]
+"""Sends a request and returns a status, or a response that has one."""
+Until: TypeAlias = "Literal['now', 'empty'] | timedelta | datetime"
+
+
+def run_tasks(
+    emulator: Emulator,
+    app: App | None = None,
+    *,
+    send: SendFunction | None = None,
+    queues: Iterable[Queue | str] | None = None,
+    until: Until = "now",
+    errors: Literal["raise", "retry"] = "raise",
+    rates: bool = False,
+    deferred: bool = False,
+    max_attempts: int = 1000,
+) -> list[Attempt]:
+    """Send the push tasks that are due to an app, and return the attempts.
+
+    One after the other, in order of eta and arrival; tasks that handlers add are sent as well.
+
+    `app` is a WSGI app, such as one of Flask or Django, or a dict of apps by target: a service, or
+    the origin of an HTTP target of Cloud Tasks. Instead, `send` is a function that gets each
+    request (a `PushRequest`) and returns a status, or an object with `status_code` or
+    `status_int`, such as the response of a test client. With `deferred`, calls that
+    `deferred.defer` has added are made in this process, without the app.
+
+    `queues` are push queues, or their names; all if it is None. `until` is `"now"`, or how far the
+    clock moves, from one eta to the next: `"empty"`, until no task is left, a timedelta or an aware
+    datetime. An exception of a handler is raised here, after the task has failed; with
+    `errors="retry"` it is only status 500, as in production. With `rates`, the rate and the
+    bucket_size of each queue apply, by the emulator's clock.
+
+    Raises:
+        AssertionError: tasks are still due after `max_attempts` attempts; or with `"empty"`, tasks
+            are in a queue that is paused.
+        ClockError: the clock cannot be moved, and `until` is not `"now"`.
+        InvalidQueueModeError: one of `queues` is a pull queue.
+        TypeError: an argument has a wrong type, or none says where tasks are sent.
+        UnknownQueueError: one of `queues` does not exist.
+        ValueError: an argument is not valid, or there is no app for the target of a task.
+    """
+    check_is_emulator(emulator, then="app")
+    if errors not in ("raise", "retry"):
+        raise ValueError(f'errors is {quoted(errors)}: use "raise" or "retry"')
+    runner = TaskRunner(
+        emulator,
+        Sender(app, send, deferred=deferred),
+        selected_queues(emulator, queues, modes=(QueueMode.PUSH,)),
+        errors=errors,
+        rates=rates,
+        max_attempts=max_attempts,
+    )
+    if until == "now":
+        runner.run_due()
+    elif until == "empty":
+        runner.run_until_empty()
+    elif isinstance(until, timedelta | datetime):
+        now_usec = movable_clock(emulator).now_usec()
+        end_usec = (
+            to_usec(until) if isinstance(until, datetime) else now_usec + duration_usec(until)
+        )
+        if end_usec < now_usec:
+            raise ClockError(f"until is {until}, which is past: a clock never goes back")
+        runner.run_until(end_usec)
+    else:
+        raise ValueError(f'until is {quoted(until)}: use "now", "empty", a timedelta or a datetime')
+    return runner.attempts
+
+
+class Sender:
+    """Sends the requests of push tasks to where the arguments of `run_tasks` say."""
+
+    def __init__(
+        self, app: App | None, send: SendFunction | None, *, deferred: bool = False
+    ) -> None:
+        if app is not None and send is not None:
+            raise TypeError("both app and send are set: use one of them")
+        if app is None and send is None and not deferred:
+            raise TypeError("app is missing: pass the WSGI app that has the handlers, or send=")
+        self._apps: dict[str | None, Send] | None = None
+        self._send: Send | None = None
+        if isinstance(app, Mapping):
+            self._apps = {target: WsgiSender(one) for target, one in app.items()}
+        elif app is not None:
+            self._send = WsgiSender(app)
+        elif send is not None:
+            self._send = _FunctionSender(send)
+        self._deferred = _deferred() if deferred else None
+
+    def __call__(self, request: PushRequest) -> PushResponse:
+        """Send a request; `check` has accepted its task."""
+        if self._deferred is not None and path_of(request.url) == DEFERRED_PATH:
+            return self._deferred(request)
+        send = self._send if self._apps is None else self._apps[request.target]
+        return cast("Send", send)(request)
+
+    def check(self, task: Task, settings: QueueSettings) -> None:
+        """Raise unless there is somewhere to send a task.
+
+        Raises:
+            ValueError: there is not.
+        """
+        request = push_of(task).request
+        if self._send is not None or (self._deferred and path_of(request.url) == DEFERRED_PATH):
+            return
+        target = target_of(request, settings)
+        if self._apps is None:
+            needed = "app is missing"
+        elif target not in self._apps:
+            of_target = "without a target" if target is None else f"with target {quoted(target)}"
+            needed = f"there is no app for tasks {of_target}"
+        else:
+            return
+        key = "None" if target is None else quoted(target)
+        example = "pass it" if self._apps is None else f"pass app={{{key}: ...}}"
+        raise ValueError(
+            f'{needed}, and task "{task.name}" of queue "{task.queue_name}" ({request.method} '
+            f"{request.url}) is due: {example}"
+        )
+
+
+def optional_sender(app: App | None, send: SendFunction | None, *, deferred: bool) -> Sender | None:
+    """Return a sender, or None where no argument says where tasks are sent."""
+    if app is None and send is None and not deferred:
+        return None
+    return Sender(app, send, deferred=deferred)
+
+
+class _FunctionSender:
+    """Sends requests by a function of the test, such as one that uses a test client."""
+
+    def __init__(self, send: SendFunction) -> None:
+        if not callable(send):
+            raise TypeError(f"send is {quoted(send)}: pass a function that gets a PushRequest")
+        self._send = send
+
+    def __call__(self, request: PushRequest) -> PushResponse:
+        try:
+            result = self._send(request)
+        except Exception as error:  # noqa: BLE001 - of the handler, whatever it is
+            return PushResponse(500, error=error)
+        if isinstance(result, PushResponse):
+            return result
+        refuse_lazy(result, "function")
+        for name in ("status_code", "status_int"):
+            result = getattr(result, name, result)
+        if isinstance(result, bool) or not isinstance(result, int) or not 100 <= result <= 599:
+            raise TypeError(
+                f"send returned {quoted(result)}: it must return a status, such as 200, or an "
+                "object with status_code or status_int"
+            )
+        return PushResponse(int(result))
+
+
+def _deferred() -> Send:
+    from pullqueue.sdk.deferred import run_deferred  # noqa: PLC0415 - imports the SDK
+
+    return run_deferred
+
+
+class TaskRunner:
+    """Runs the push tasks of some queues, one attempt after the other."""
+
+    def __init__(
+        self,
+        emulator: Emulator,
+        sender: Sender,
+        queues: Iterable[Queue],
+        *,
+        errors: str = "raise",
+        rates: bool = False,
+        max_attempts: int = 1000,
+        limit_name: str = "max_attempts",
+    ) -> None:
+        self.attempts: list[Attempt] = []
+        """Those that have ended, in order."""
+        self._emulator = emulator
+        self._sender = sender
+        self._queues = list(queues)
+        self._due: list[Task] = []
+        """Read ahead, the one to be sent next at the end."""
+        self._raises = errors == "raise"
+        self._dispatcher = Dispatcher(emulator, rates=rates)
+        self._max_attempts = max_attempts
+        self._limit_name = limit_name
+
+    @environ_restored()
+    def run_due(self) -> None:
+        """Send what is due, and what that adds."""
+        while self.has_due():
+            task = self._due.pop()
+            if not is_dispatched(self._emulator.queue(task.queue_name)):
+                continue  # a handler has paused it meanwhile
+            if len(self.attempts) == self._max_attempts:
+                raise AssertionError(
+                    f"{self._max_attempts} attempts were made to send tasks, and some are still "
+                    f"due; if this is not an endless loop, pass a higher {self._limit_name}\n"
+                    f"{describe(self._emulator)}"
+                )
+            self._attempt(task)
+
+    def run_until(self, end_usec: int) -> None:
+        """Send what becomes due until a time, and move the clock there."""
+        clock = movable_clock(self._emulator)
+        self.run_due()
+        while (next_usec := self.next_usec()) is not None and next_usec <= end_usec:
+            clock.move_to(from_usec(next_usec))
+            self.run_due()
+        if clock.now_usec() < end_usec:
+            clock.move_to(from_usec(end_usec))
+
+    def run_until_empty(self) -> None:
+        """Send tasks, and move the clock to the next that becomes due, until none is left.
+
+        Raises:
+            AssertionError: tasks are left in a queue that is paused.
+        """
+        clock = movable_clock(self._emulator)
+        self.run_due()
+        while (next_usec := self.next_usec()) is not None:
+            clock.move_to(from_usec(next_usec))
+            self.run_due()
+        self.refuse_left()
+
+    def has_tasks(self) -> bool:
+        """Return True unless all queues are empty."""
+        return any(map(_count, self._queues))
+
+    def refuse_left(self) -> None:
+        """Raise if there are tasks that time alone does not permit to send.
+
+        Raises:
+            AssertionError: there are some.
+        """
+        left = [_why_left(queue, count) for queue in self._queues if (count := _count(queue))]
+        if left:
+            raise AssertionError("\n".join([*left, describe(self._emulator)]))
+
+    def has_due(self) -> bool:
+        """Return True if a task can be sent now."""
+        if not self._due:
+            # Tasks that are added from now on come after these.
+            found = (self._dispatcher.startable(queue, _READ_AHEAD) for queue in self._queues)
+            self._due = sorted(chain.from_iterable(found), reverse=True)
+        return bool(self._due)
+
+    def next_usec(self) -> int | None:
+        """Return when the next task becomes due, or a token permits it to start."""
+        times = (self._dispatcher.next_usec(queue) for queue in self._queues if _count(queue))
+        return min((usec for usec in times if usec is not None), default=None)
+
+    def _attempt(self, task: Task) -> None:
+        self._sender.check(task, self._emulator.queue(task.queue_name).settings)
+        running = self._dispatcher.start(task)
+        if running is None:  # another thread was faster
+            return
+        started_usec = self._emulator.now_usec()
+        response = self._dispatcher.send(running, self._sender)
+        deadline_seconds = running.request.deadline_seconds
+        if self._emulator.now_usec() - started_usec > duration_usec(deadline_seconds):
+            reason = f"no response within {deadline_seconds:g} s"
+            response = PushResponse(None, reason=reason, error=response.error)
+        attempt = self._dispatcher.finish(running, response)
+        self.attempts.append(attempt)
+        if self._raises and attempt.error is not None and attempt.outcome != "succeeded":
+            raise attempt.error
+
+
+@bypass_interceptors()
+def _count(queue: Queue) -> int:
+    return queue.fetch_statistics().tasks
+
+
+def _why_left(queue: Queue, count: int) -> str:
+    if queue.state is not QueueState.RUNNING:
+        why = f"is {queue.state.value}"
+    elif not is_dispatched(queue):
+        why = "has `rate: 0`"
+    else:
+        why = "has tasks that never become due"
+    return (
+        f'queue "{queue.name}" {why}, with {count_tasks(count)} that cannot be sent: resume it, or '
+        "name other queues in queues=[...]"
+    )

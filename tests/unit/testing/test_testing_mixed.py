@@ -1,0 +1,260 @@
+"""Workers and handlers that feed each other: `drain` and `crash_test` with push tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from pullqueue import Emulator, ManualClock, Queue
+from pullqueue.errors import InvalidQueueModeError, NameInUseError
+from pullqueue.push.request import PushRequest
+from pullqueue.tasks import HttpRequest
+from pullqueue.testing import (
+    CrashTestError,
+    assert_empty,
+    crash_test,
+    drain,
+    drain_async,
+)
+
+
+@pytest.fixture
+def pushed(emulator: Emulator) -> Queue:
+    """A push queue."""
+    return emulator.queue("pushed")
+
+
+def work_once(queue: Queue, pushed: Queue) -> int:
+    """Turn each pull task into a push task; return how many there were."""
+    tasks = queue.lease_tasks(60, 10)
+    for task in tasks:
+        with suppress(NameInUseError):  # it was added before a crash
+            pushed.add(task.payload, name=f"mail-{task.name}", request=HttpRequest("/mail"))
+        queue.delete_tasks(task)
+    return len(tasks)
+
+
+class Handler:
+    """An app that adds a pull task for each request at `/start`, and keeps what else it gets."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.mails: list[bytes] = []
+
+    def __call__(self, request: PushRequest) -> int:
+        """Handle a push task."""
+        if request.url == "/start":
+            self.queue.add(request.body)
+        else:
+            self.mails.append(request.body)
+        return 200
+
+
+@pytest.fixture
+def handler(queue: Queue) -> Handler:
+    """An app."""
+    return Handler(queue)
+
+
+def forever(queue: Queue, pushed: Queue, pause: float) -> Callable[[], None]:
+    """Return a worker that polls forever."""
+
+    def work() -> None:
+        while True:
+            if not work_once(queue, pushed) and pause:
+                time.sleep(pause)  # noqa: TID251 - moves the clock
+
+    return work
+
+
+@pytest.mark.parametrize("pause", [None, 0, 5])
+def test_a_mixed_flow(
+    emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler, pause: float | None
+) -> None:
+    """Handlers feed the worker and the worker feeds handlers, until all queues are empty.
+
+    The worker may end when it finds no task, or poll forever, with pauses or without.
+    """
+    later = emulator.clock.now() + timedelta(hours=1)
+    pushed.add(b"one", request=HttpRequest("/start"))
+    pushed.add(b"two", request=HttpRequest("/start"), eta=later)
+    queue.add(b"three", eta=later)
+    worker = forever(queue, pushed, pause) if pause is not None else None
+
+    drain(emulator, worker or (lambda: work_once(queue, pushed)), send=handler)
+
+    assert_empty(emulator)
+    assert sorted(handler.mails) == [b"one", b"three", b"two"]
+
+
+def test_handlers_go_before_time(
+    emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler, clock: ManualClock
+) -> None:
+    """While a worker polls in vain, tasks that are due are sent before the clock moves."""
+    start = clock.now()
+    queue.add(b"later", eta=start + timedelta(hours=1))
+    times: list[timedelta] = []
+
+    def send(request: PushRequest) -> int:
+        times.append(clock.now() - start)
+        return handler(request)
+
+    def work() -> None:
+        if not pushed.exhausted and not handler.mails:
+            pushed.add(b"now", name="now", request=HttpRequest("/mail"))
+        forever(queue, pushed, 0)()
+
+    queue.add(b"first")
+    drain(emulator, work, send=send)
+
+    assert times == [timedelta(), timedelta(), timedelta(hours=1)]
+
+
+def test_an_asynchronous_worker(
+    emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
+) -> None:
+    """`drain_async` sends push tasks as well."""
+    pushed.add(b"one", request=HttpRequest("/start"))
+
+    async def work() -> None:
+        await asyncio.sleep(1)
+        work_once(queue, pushed)
+
+    asyncio.run(drain_async(emulator, work, send=handler))
+
+    assert handler.mails == [b"one"]
+
+
+def test_only_some_queues(
+    emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
+) -> None:
+    """Push queues can be named where push tasks are sent, and only there."""
+    pushed.add(b"one", request=HttpRequest("/mail"))
+    queue.add()
+
+    assert drain(emulator, lambda: None, queues=["pushed"], send=handler) == 0
+    assert handler.mails == [b"one"]
+    with pytest.raises(InvalidQueueModeError, match=r'^queue "pushed" is a push queue, whose'):
+        drain(emulator, lambda: None, queues=["pushed"])
+
+
+def test_without_an_app_push_tasks_stay(emulator: Emulator, queue: Queue, pushed: Queue) -> None:
+    """`drain` without `app` leaves push tasks alone, however many are due."""
+    pushed.add()
+    queue.add()
+
+    drain(emulator, lambda: queue.delete_tasks(queue.lease_tasks(60, 1)))
+
+    assert pushed.fetch_statistics().available == 1
+
+
+def test_what_a_handler_raises(emulator: Emulator, pushed: Queue) -> None:
+    """It ends `drain`, not the worker."""
+    pushed.add()
+
+    def send(_: PushRequest) -> int:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        drain(emulator, lambda: None, send=send)
+    assert not emulator.interceptors
+
+
+def test_a_handler_that_sleeps(emulator: Emulator, pushed: Queue, clock: ManualClock) -> None:
+    """It moves the clock, and does not count as a worker that waits in vain."""
+    start = clock.now()
+    pushed.add()
+
+    def send(_: PushRequest) -> int:
+        for _number in range(5):
+            time.sleep(10)  # noqa: TID251 - moves the clock
+        return 200
+
+    drain(emulator, lambda: None, send=send)
+
+    assert clock.now() == start + timedelta(seconds=50)
+
+
+def test_a_paused_push_queue(emulator: Emulator, pushed: Queue, handler: Handler) -> None:
+    """Tasks that cannot be sent are an AssertionError that names the queue."""
+    pushed.add()
+    pushed.pause()
+
+    with pytest.raises(AssertionError, match=r'^queue "pushed" is paused, with 1 task'):
+        drain(emulator, lambda: None, send=handler)
+
+
+def test_endless_handlers(emulator: Emulator, pushed: Queue) -> None:
+    """`max_calls` is the limit for attempts, too."""
+    pushed.add()
+
+    def send(_: PushRequest) -> int:
+        pushed.add()
+        return 200
+
+    with pytest.raises(AssertionError, match=r"3 attempts were made .* pass a higher max_calls"):
+        drain(emulator, lambda: None, send=send, max_calls=3)
+
+
+class TestCrashes:
+    def test_a_safe_worker(
+        self, emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
+    ) -> None:
+        """A worker that adds a named push task and then deletes survives every crash."""
+
+        def setup() -> None:
+            handler.mails.clear()
+            pushed.add(b"one", request=HttpRequest("/start"))
+
+        points = crash_test(
+            emulator,
+            lambda: work_once(queue, pushed),
+            setup=setup,
+            check=lambda: handler.mails == [b"one"],
+            send=handler,
+        )
+
+        assert points == 9  # of lease, add and delete, in three ways
+
+    def test_an_unsafe_worker(
+        self, emulator: Emulator, queue: Queue, pushed: Queue, handler: Handler
+    ) -> None:
+        """One that deletes before it adds loses a mail: an add of a push task is a crash point."""
+
+        def worker() -> None:
+            for task in queue.lease_tasks(60, 10):
+                queue.delete_tasks(task)
+                pushed.add(task.payload, request=HttpRequest("/mail"))
+
+        def setup() -> None:
+            handler.mails.clear()
+            queue.add(b"one")
+
+        with pytest.raises(CrashTestError) as caught:
+            crash_test(
+                emulator,
+                worker,
+                setup=setup,
+                check=lambda: handler.mails == [b"one"],
+                send=handler,
+            )
+
+        crashes = [(f.crash.value, f.calls[-1]) for f in caught.value.failures]
+        assert crashes[-1][0] == "killed before call"
+        assert crashes[-1][1].startswith("add(")
+
+    def test_rounds_begin_alike(self, emulator: Emulator, queue: Queue, pushed: Queue) -> None:
+        """Push tasks of one crash are not there in the next."""
+        counts: list[int] = []
+
+        def check() -> None:
+            counts.append(pushed.fetch_statistics().tasks)
+
+        crash_test(emulator, lambda: work_once(queue, pushed), setup=queue.add, check=check)
+
+        assert set(counts) == {1}

@@ -1,0 +1,618 @@
+"""Running push tasks in a test: by an app, or by a function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import flask
+import pytest
+
+from pullqueue import Emulator, ManualClock
+from pullqueue.engine.queue import Queue
+from pullqueue.errors import ClockError, InvalidQueueModeError, TransientError, UnknownQueueError
+from pullqueue.faults.declaration import Faults
+from pullqueue.push.request import PushRequest, PushResponse
+from pullqueue.sdk.deferred import deferred, namespace_manager
+from pullqueue.tasks import Attempts, HttpRequest, NewTask, RetryParameters
+from pullqueue.testing import describe, run_tasks
+
+CONFIG = """
+queue:
+- name: web
+  rate: 5/s
+  retry_parameters:
+    min_backoff_seconds: 10
+    task_retry_limit: 3
+- name: other
+  rate: 500/s
+- name: never
+  rate: 0
+- name: pull
+  mode: pull
+"""
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
+    """An emulator with push queues."""
+    return Emulator.from_text(CONFIG, clock=clock)
+
+
+@pytest.fixture
+def web(emulator: Emulator) -> Queue:
+    """A push queue."""
+    return emulator.queue("web")
+
+
+def app_of(handler: Callable[[flask.Request], Any]) -> flask.Flask:
+    """Return an app with one handler for everything."""
+    app = flask.Flask(__name__)
+    app.testing = True
+
+    @app.route("/", defaults={"path": ""}, methods=["GET", "POST", "PUT", "DELETE"])
+    @app.route("/<path:path>", methods=["GET", "POST", "PUT", "DELETE"])
+    def handle(path: str) -> Any:
+        return handler(flask.request)
+
+    return app
+
+
+def ok(_: PushRequest) -> int:
+    """Succeed."""
+    return 200
+
+
+def failing(_: PushRequest) -> int:
+    """Fail."""
+    return 500
+
+
+class TestWhatIsRun:
+    def test_an_app(self, emulator: Emulator, web: Queue) -> None:
+        """The request reaches its handler, and the attempt says what happened."""
+        web.add(b"to=ada", name="t", request=HttpRequest("/mail?x=1", "PUT"))
+
+        [attempt] = run_tasks(emulator, app_of(lambda r: r.full_path + r.get_data(as_text=True)))
+
+        assert (attempt.request.url, attempt.status, attempt.number) == ("/mail?x=1", 200, 1)
+        assert (attempt.task.name, attempt.outcome, attempt.error) == ("t", "succeeded", None)
+        assert web.list_tasks() == []
+
+    def test_the_order(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
+        """By eta, then by arrival, over all queues."""
+        web.add(name="second")
+        emulator.queue("other").add(name="third")
+        web.add(name="fourth")
+        web.add(name="first", eta=clock.now() - timedelta(seconds=1))
+
+        attempts = run_tasks(emulator, send=ok)
+
+        assert [a.task.name for a in attempts] == ["first", "second", "third", "fourth"]
+
+    def test_what_handlers_add(self, emulator: Emulator, web: Queue) -> None:
+        """It runs as well, in any queue."""
+        emulator.queue("other").add(request=HttpRequest("/3"))
+
+        def handler(request: PushRequest) -> int:
+            left = int(request.url[1:])
+            if left:
+                web.add(request=HttpRequest(f"/{left - 1}"))
+            return 200
+
+        assert [a.request.url for a in run_tasks(emulator, send=handler)] == [
+            "/3",
+            "/2",
+            "/1",
+            "/0",
+        ]
+
+    def test_what_handlers_change(self, emulator: Emulator, web: Queue) -> None:
+        """A task that a handler deletes is not sent, nor one of a queue that it pauses."""
+        for name in "abc":
+            web.add(name=name)
+        other = emulator.queue("other")
+        other.add(name="d")
+
+        def handler(request: PushRequest) -> int:
+            web.delete_tasks(["a", "b"])
+            other.pause()
+            return 500
+
+        attempts = run_tasks(emulator, send=handler)
+
+        assert [(a.task.name, a.outcome) for a in attempts] == [
+            ("a", "dropped"),
+            ("c", "will retry"),
+        ]
+
+    def test_queues(self, emulator: Emulator, web: Queue) -> None:
+        """Only those that are named, as queues or by their names."""
+        other = emulator.queue("other")
+        web.add()
+        other.add()
+
+        assert len(run_tasks(emulator, send=ok, queues=["web"])) == 1
+        assert len(run_tasks(emulator, send=ok, queues=[web, other])) == 1
+
+    @pytest.mark.parametrize(
+        ("queues", "error"),
+        [
+            (["pull"], InvalidQueueModeError),
+            (["unknown"], UnknownQueueError),
+            ([], ValueError),
+            ("web", TypeError),
+        ],
+    )
+    def test_invalid_queues(self, emulator: Emulator, queues: Any, error: type[Exception]) -> None:
+        """They are errors that name the queue and the rule."""
+        with pytest.raises(error):
+            run_tasks(emulator, send=ok, queues=queues)
+
+    def test_nothing_is_due(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
+        """Neither tasks of the future, nor those of paused queues."""
+        web.add(eta=clock.now() + timedelta(seconds=1))
+        emulator.queue("never").add()
+        emulator.queue("pull").add()
+
+        assert run_tasks(emulator, send=ok) == []
+
+
+class TestTargets:
+    def test_a_dict_of_apps(self, emulator: Emulator, web: Queue) -> None:
+        """Each task goes to the app of its target; that of an HTTP target is its origin."""
+        web.add(request=HttpRequest("/a", target="worker"))
+        web.add(request=HttpRequest("/b"))
+        web.insert([NewTask(request=HttpRequest("https://api.example/c"))], absolute_urls=True)
+        seen: list[tuple[str, str]] = []
+
+        def app(name: str) -> flask.Flask:
+            def handle(request: flask.Request) -> str:
+                seen.append((name, request.path))
+                return ""
+
+            return app_of(handle)
+
+        apps = {"worker": app("w"), None: app("default"), "https://api.example": app("api")}
+        run_tasks(emulator, apps)
+
+        assert seen == [("w", "/a"), ("default", "/b"), ("api", "/c")]
+
+    def test_one_app(self, emulator: Emulator, web: Queue) -> None:
+        """It gets the tasks of all targets."""
+        web.add(request=HttpRequest("/a", target="worker"))
+        web.insert([NewTask(request=HttpRequest("https://api.example/c"))], absolute_urls=True)
+
+        attempts = run_tasks(emulator, app_of(lambda r: r.url))
+
+        assert [attempt.request.target for attempt in attempts] == ["worker", "https://api.example"]
+
+    @pytest.mark.parametrize(
+        ("target", "message"),
+        [
+            ("api", 'there is no app for tasks with target "api", and task "t" of queue "web" '),
+            (None, "there is no app for tasks without a target, and task "),
+        ],
+    )
+    def test_a_missing_target(
+        self, emulator: Emulator, web: Queue, target: str | None, message: str
+    ) -> None:
+        """It is an error that names it, and the task is not attempted."""
+        web.add(name="t", request=HttpRequest("/a", target=target))
+
+        with pytest.raises(ValueError, match=message):
+            run_tasks(emulator, {"worker": app_of(lambda _: "")})
+
+        assert web.get_task("t").retry_count == 0
+
+
+class TestSend:
+    @pytest.mark.parametrize(
+        "result",
+        [
+            204,
+            SimpleNamespace(status_code=204),
+            SimpleNamespace(status_int=204),
+            PushResponse(204),
+        ],
+    )
+    def test_results(self, emulator: Emulator, web: Queue, result: Any) -> None:
+        """A function returns a status, or a response that has one, as test clients make them."""
+        web.add(b"x", request=HttpRequest("/mail"))
+        requests: list[PushRequest] = []
+
+        def send(request: PushRequest) -> Any:
+            requests.append(request)
+            return result
+
+        [attempt] = run_tasks(emulator, send=send)
+
+        assert (attempt.status, attempt.outcome) == (204, "succeeded")
+        assert requests == [attempt.request]
+
+    @pytest.mark.parametrize("result", [None, "200", True, 7, SimpleNamespace(status_code="200")])
+    def test_invalid_results(self, emulator: Emulator, web: Queue, result: object) -> None:
+        """They are errors of the test, not of the task."""
+        web.add()
+
+        with pytest.raises(TypeError, match="it must return a status, such as 200"):
+            run_tasks(emulator, send=lambda _: result)
+
+    def test_a_coroutine(self, emulator: Emulator, web: Queue) -> None:
+        """It is refused, since nobody awaits it."""
+        web.add()
+
+        async def send(_: PushRequest) -> int:
+            return 200
+
+        with pytest.raises(TypeError, match=r"the function returned .* which was not awaited"):
+            run_tasks(emulator, send=send)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({}, "app is missing"),
+            ({"app": app_of(lambda _: ""), "send": ok}, "both app and send are set"),
+            ({"send": 200}, "send is 200: pass a function"),
+            ({"app": "main:app"}, "is not a WSGI app"),
+        ],
+    )
+    def test_invalid_arguments(
+        self, emulator: Emulator, arguments: dict[str, Any], message: str
+    ) -> None:
+        """They are refused, also if nothing is due."""
+        with pytest.raises(TypeError, match=message):
+            run_tasks(emulator, **arguments)
+
+    def test_the_first_argument(self, web: Queue) -> None:
+        """It is an emulator."""
+        with pytest.raises(TypeError, match="pass the emulator, then the app"):
+            run_tasks(web, send=ok)  # type: ignore[arg-type]
+
+
+class TestFailures:
+    def test_an_exception_is_raised(self, emulator: Emulator, web: Queue) -> None:
+        """It ends the test at the handler's line, and the task has failed."""
+        web.add(name="t")
+        web.add(name="later")
+
+        def handler(_: flask.Request) -> str:
+            raise ValueError("broken")
+
+        with pytest.raises(ValueError, match="broken") as raised:
+            run_tasks(emulator, app_of(handler))
+
+        assert raised.traceback[-1].name == "handler"
+        assert web.get_task("t").attempts == Attempts(
+            finished=1,
+            responses=1,
+            executions=1,
+            first_usec=web.now_usec(),
+            schedule_usec=web.now_usec(),
+            dispatched_usec=web.now_usec(),
+            ended_usec=web.now_usec(),
+            status=500,
+        )
+        assert web.get_task("later").retry_count == 0
+
+    def test_an_exception_is_a_status(self, emulator: Emulator, web: Queue) -> None:
+        """With `errors="retry"` it is status 500, and the task is tried again."""
+        web.add()
+        errors: list[Exception] = [ValueError("broken"), KeyError("x")]
+
+        def handler(_: PushRequest) -> int:
+            if errors:
+                raise errors.pop(0)
+            return 200
+
+        attempts = run_tasks(emulator, send=handler, errors="retry", until="empty")
+
+        assert [(a.status, repr(a.error), a.outcome) for a in attempts] == [
+            (500, "ValueError('broken')", "will retry"),
+            (500, "KeyError('x')", "will retry"),
+            (200, "None", "succeeded"),
+        ]
+
+    def test_the_end_of_a_test_is_like_a_crash(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """The task is running until its deadline, then it runs again, which counts as a retry."""
+        web.add(name="t", request=HttpRequest("/", retry=RetryParameters(task_retry_limit=0)))
+
+        def crash(_: PushRequest) -> int:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run_tasks(emulator, send=crash)
+        assert run_tasks(emulator, send=ok) == []
+        clock.advance(600)
+        [attempt] = run_tasks(emulator, send=failing)
+
+        headers = attempt.request.headers
+        assert (attempt.number, attempt.outcome) == (2, "exhausted")
+        assert headers["X-AppEngine-TaskRetryCount"] == "1"
+        assert headers["X-AppEngine-TaskExecutionCount"] == "0"
+        assert headers["X-AppEngine-TaskPreviousResponse"] == "0"
+
+    def test_a_handler_that_passes_its_deadline(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """It is an attempt without a response, whatever it returns."""
+        web.add(request=HttpRequest("/", deadline_seconds=30))
+        steps = [31, 30]
+
+        def handler(_: PushRequest) -> int:
+            clock.advance(steps.pop(0))
+            return 200
+
+        first, second = run_tasks(emulator, send=handler, until="empty")
+
+        assert (first.status, first.reason) == (None, "no response within 30 s")
+        assert second.status == 200
+        assert second.request.headers["X-AppEngine-TaskRetryReason"] == "Instance Unavailable"
+
+    def test_a_lost_response(self, emulator: Emulator, web: Queue) -> None:
+        """The handler runs, and runs again: the test of an idempotent handler."""
+        web.add()
+        Faults(emulator).lose_response("attempt", times=1)
+        requests: list[PushRequest] = []
+
+        def handler(request: PushRequest) -> int:
+            requests.append(request)
+            return 200
+
+        attempts = run_tasks(emulator, send=handler, until="empty")
+
+        assert [attempt.status for attempt in attempts] == [None, 200]
+        assert len(requests) == 2
+        assert requests[1].headers["X-AppEngine-TaskExecutionCount"] == "0"
+
+    def test_too_many_attempts(self, emulator: Emulator, web: Queue) -> None:
+        """An endless loop ends with the state of the queues."""
+        web.add(name="t")
+
+        def handler(_: PushRequest) -> int:
+            web.add(request=HttpRequest("/again"))
+            return 200
+
+        with pytest.raises(AssertionError) as raised:
+            run_tasks(emulator, send=handler, max_attempts=3)
+
+        message = str(raised.value)
+        assert message.startswith("3 attempts were made to send tasks, and some are still due; ")
+        assert "pass a higher max_attempts" in message
+        assert 'queue "web": 1 available\n' in message
+
+    def test_the_report_of_a_failed_test(
+        self, emulator: Emulator, web: Queue, clock: ManualClock
+    ) -> None:
+        """It shows url, attempts, last status and next attempt of a task."""
+        web.add(b"to=ada", name="t", request=HttpRequest("/mail"))
+        run_tasks(emulator, send=failing)
+        Faults(emulator).fail("attempt", TransientError("overloaded"), times=1)
+        run_tasks(emulator, send=ok, until=timedelta(seconds=10))
+
+        assert (
+            describe(emulator)
+            == """\
+the time is 2026-01-01T00:00:10+00:00
+queue "web": 1 retrying
+  retrying  "t" POST /mail attempted twice (last: no response: overloaded) until \
+2026-01-01T00:00:30+00:00 (in 0:00:20) payload b'to=ada'
+  events:
+    2026-01-01T00:00:00+00:00 "t" added
+    2026-01-01T00:00:00+00:00 "t" attempt started until 2026-01-01T00:10:00+00:00
+    2026-01-01T00:00:00+00:00 "t" attempt failed (status 500) until 2026-01-01T00:00:10+00:00
+    2026-01-01T00:00:10+00:00 "t" attempt started until 2026-01-01T00:10:10+00:00
+    2026-01-01T00:00:10+00:00 "t" attempt failed (no response) until 2026-01-01T00:00:30+00:00
+queue "pull": empty
+fault fail("attempt", TransientError('overloaded'), times=1): triggered on 1 of 1 calls"""
+        )
+
+
+class TestUntil:
+    def test_empty(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
+        """The clock moves from one attempt to the next, until no task is left."""
+        web.add(name="a")
+        web.add(name="b", eta=clock.now() + timedelta(days=2))
+        start = clock.now()
+
+        attempts = run_tasks(emulator, send=failing, until="empty")
+
+        assert [(a.task.name, (a.started - start).total_seconds()) for a in attempts] == [
+            *[("a", seconds) for seconds in (0, 10, 30, 70)],
+            *[("b", 172_800 + seconds) for seconds in (0, 10, 30, 70)],
+        ]
+        assert attempts[-1].outcome == "exhausted"
+        assert clock.now() == attempts[-1].started
+        assert [task.name for task in web.exhausted] == ["a", "b"]
+
+    @pytest.mark.parametrize("seconds", [70, 75])
+    def test_a_time(
+        self, emulator: Emulator, web: Queue, clock: ManualClock, seconds: float
+    ) -> None:
+        """What becomes due until then runs, and the clock is exactly there."""
+        web.add(request=HttpRequest("/", retry=RetryParameters(min_backoff_seconds=35)))
+        end = clock.now() + timedelta(seconds=seconds)
+
+        attempts = run_tasks(emulator, send=failing, until=timedelta(seconds=seconds))
+
+        assert len(attempts) == 2
+        assert clock.now() == end
+        later = end + timedelta(seconds=40)
+        assert len(run_tasks(emulator, send=failing, until=later)) == 1
+        assert clock.now() == later
+
+    @pytest.mark.parametrize(
+        ("name", "why"),
+        [
+            ("never", 'queue "never" has `rate: 0`, with 1 task that cannot be sent: resume it'),
+            ("web", 'queue "web" is paused, with 1 task that cannot be sent: resume it'),
+            ("other", 'queue "other" is disabled, with 1 task that cannot be sent: resume it'),
+        ],
+    )
+    def test_empty_with_a_paused_queue(self, emulator: Emulator, name: str, why: str) -> None:
+        """Tasks that never run are an AssertionError that names the queue."""
+        queue = emulator.queue(name)
+        queue.add()
+        if name == "web":
+            queue.pause()
+        elif name == "other":
+            queue.set_disabled(True)
+
+        with pytest.raises(AssertionError, match=why):
+            run_tasks(emulator, send=ok, until="empty")
+
+    def test_a_clock_that_cannot_be_moved(self) -> None:
+        """`until` needs a manual clock; what is due now does not."""
+        emulator = Emulator.from_text(CONFIG)
+        emulator.queue("web").add()
+
+        with pytest.raises(ClockError, match="cannot move the time"):
+            run_tasks(emulator, send=ok, until="empty")
+        with pytest.raises(ClockError, match="cannot move the time"):
+            run_tasks(emulator, send=ok, until=timedelta(seconds=1))
+        assert len(run_tasks(emulator, send=ok)) == 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "message"),
+        [
+            ({"until": "later"}, ValueError, 'until is "later": use "now", "empty", a timedelta'),
+            ({"until": 60}, ValueError, "until is 60: use"),
+            ({"until": timedelta(seconds=-1)}, ClockError, "a clock never goes back"),
+            ({"until": datetime(2027, 1, 1)}, ClockError, "has no time zone"),  # noqa: DTZ001
+            ({"errors": "ignore"}, ValueError, 'errors is "ignore": use "raise" or "retry"'),
+        ],
+    )
+    def test_invalid_arguments(
+        self,
+        emulator: Emulator,
+        arguments: dict[str, Any],
+        error: type[Exception],
+        message: str,
+    ) -> None:
+        """They are refused before anything runs."""
+        emulator.queue("web").add()
+
+        with pytest.raises(error, match=message):
+            run_tasks(emulator, send=ok, **arguments)
+
+        assert emulator.queue("web").fetch_statistics().available == 1
+
+
+class TestRates:
+    def test_rates(self, emulator: Emulator, web: Queue, clock: ManualClock) -> None:
+        """A bucket of five starts at once, then five a second of the emulator's clock."""
+        for _ in range(12):
+            web.add()
+        start = clock.now()
+
+        at_once = run_tasks(emulator, send=ok, rates=True)
+        later = run_tasks(emulator, send=ok, rates=True, until="empty")
+
+        assert len(at_once) == 5
+        assert [(a.started - start).total_seconds() for a in later] == pytest.approx(
+            [n / 5 for n in range(1, 8)]
+        )
+
+    def test_without_rates(self, emulator: Emulator, web: Queue) -> None:
+        """Frozen time gives no tokens, so rates do not apply unless they are asked for."""
+        for _ in range(12):
+            web.add()
+
+        assert len(run_tasks(emulator, send=ok)) == 12
+
+
+class TestEnvironment:
+    def test_it_is_restored(self, emulator: Emulator, web: Queue) -> None:
+        """What handlers leave in `os.environ` is gone, also after an exception."""
+        web.add()
+        before = dict(os.environ)
+
+        def handler(_: flask.Request) -> str:
+            os.environ["HTTP_HOST"] = "handler"
+            raise ValueError
+
+        with pytest.raises(ValueError):  # noqa: PT011
+            run_tasks(emulator, app_of(handler))
+
+        assert dict(os.environ) == before
+
+
+def note(text: str) -> None:
+    """Do what was deferred."""
+    NOTES.append(
+        (text, os.environ["HTTP_X_APPENGINE_QUEUENAME"], namespace_manager.get_namespace())
+    )
+    if text == "again":
+        raise deferred.SingularTaskFailure
+    if text == "never":
+        raise deferred.PermanentTaskFailure
+    if text == "broken":
+        raise ValueError(text)
+
+
+NOTES: list[tuple[str, str, str]] = []
+
+
+class TestDeferred:
+    @pytest.fixture(autouse=True)
+    def _notes(self) -> None:
+        NOTES.clear()
+
+    def add(self, queue: Queue, text: str) -> None:
+        """Add a task as `deferred.defer` does."""
+        headers = (("X-AppEngine-Current-Namespace", "tenant"),)
+        request = HttpRequest("/_ah/queue/deferred", headers=headers)
+        queue.add(deferred.serialize(note, text), name=text, request=request)
+
+    def test_without_an_app(self, emulator: Emulator, web: Queue) -> None:
+        """Deferred calls are made in this process, in their namespace."""
+        before = namespace_manager.get_namespace()
+        self.add(web, "hello")
+
+        [attempt] = run_tasks(emulator, deferred=True)
+
+        assert (attempt.status, NOTES) == (200, [("hello", "web", "tenant")])
+        assert namespace_manager.get_namespace() == before
+        assert "HTTP_X_APPENGINE_QUEUENAME" not in os.environ
+
+    def test_failures(self, emulator: Emulator, web: Queue) -> None:
+        """They are what Google's handler makes of them."""
+        for text in ("again", "never"):
+            self.add(web, text)
+        web.add(b"no pickle", name="unreadable", request=HttpRequest("/_ah/queue/deferred"))
+
+        attempts = run_tasks(emulator, deferred=True)
+
+        assert [(a.task.name, a.status, a.outcome) for a in attempts] == [
+            ("again", 408, "will retry"),
+            ("never", 200, "succeeded"),
+            ("unreadable", 200, "succeeded"),
+        ]
+
+    def test_an_exception(self, emulator: Emulator, web: Queue) -> None:
+        """It is raised at its own line."""
+        self.add(web, "broken")
+
+        with pytest.raises(ValueError, match="broken") as raised:
+            run_tasks(emulator, deferred=True)
+
+        assert raised.traceback[-1].name == "note"
+
+    def test_beside_an_app(self, emulator: Emulator, web: Queue) -> None:
+        """Other tasks go to the app; without one they are an error."""
+        self.add(web, "hello")
+        web.add(name="t", request=HttpRequest("/mail"))
+
+        with pytest.raises(
+            ValueError, match=r'app is missing, and task "t" .*\(POST /mail\) is due'
+        ):
+            run_tasks(emulator, deferred=True)
+        [attempt] = run_tasks(emulator, app_of(lambda r: r.path), deferred=True)
+
+        assert attempt.request.url == "/mail"
+        assert len(NOTES) == 1
