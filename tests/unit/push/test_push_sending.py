@@ -241,12 +241,17 @@ def answer(text: bytes) -> Callable[[socket.socket], None]:
     """Return a script that reads a request, sends some bytes and closes the connection."""
 
     def script(connection: socket.socket) -> None:
-        received = b""
-        while not received.endswith(PUSH.body):  # or the connection would be reset
-            received += connection.recv(1 << 16)
+        read_request(connection)  # or the connection would be reset
         connection.sendall(text)
 
     return script
+
+
+def read_request(connection: socket.socket) -> None:
+    """Read a request to its end."""
+    received = b""
+    while not received.endswith(PUSH.body):
+        received += connection.recv(1 << 16)
 
 
 def drip(beginning: bytes) -> Callable[[socket.socket], None]:
@@ -406,7 +411,7 @@ class TestHttp:
         arrived = threading.Event()
 
         def wait(connection: socket.socket) -> None:
-            connection.recv(1 << 16)
+            read_request(connection)
             arrived.set()
             connection.recv(1)
 
