@@ -10,30 +10,13 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from pullqueue.api import messages
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
-from pullqueue.error_codes import codes_of
+from pullqueue.error_codes import RPC_CODES, codes_of, rpc_code_of
 from pullqueue.errors import PullQueueError, TaskLeaseExpiredError, UnknownQueueError
 
 _log = logging.getLogger("pullqueue.server")
 
-_REASONS: Mapping[int, str] = {
-    400: "invalid",
-    401: "authError",
-    403: "forbidden",
-    404: "notFound",
-    405: "httpMethodNotAllowed",
-    413: "uploadTooLarge",
-    500: "internalError",
-    501: "notImplemented",
-}
-"""What the envelope states for a status, unless an error has a reason of its own."""
-_RPC_CODES: Mapping[int, str] = {
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    500: "INTERNAL",
-    501: "UNIMPLEMENTED",
-}
-"""The code of `google.rpc.Code` for a status, unless an error has its own."""
+_UNKNOWN_ROUTES: Mapping[int, str] = {404: "notFound", 405: "httpMethodNotAllowed"}
+"""Reasons of what is answered where there is no such route."""
 _ADVICE = "/discovery/v1/apis/taskqueue/v1beta2/rest and /_emulator/openapi.json list the routes"
 _TEXTS: Mapping[type[PullQueueError], str] = {
     TaskLeaseExpiredError: messages.LEASE_EXPIRED,
@@ -49,22 +32,22 @@ class ApiError(PullQueueError):
         self,
         message: str,
         *,
-        status: int = 400,
-        reason: str | None = None,
         rpc_code: str | None = None,
+        status: int | None = None,
+        reason: str | None = None,
         location_type: str = "parameter",
         location: str | None = None,
         explanation: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Store what the envelope contains.
+        """Store what the envelope contains; without a code and a status it is INVALID_ARGUMENT.
 
         `message` is the text of the real service where that is known; `explanation` then states
         what exactly was wrong, and is sent as `debugInfo`.
         """
-        self.status = status
-        self.reason = reason or _REASONS[status]
-        self.rpc_code = rpc_code or _RPC_CODES.get(status, "INVALID_ARGUMENT")
+        self.rpc_code = rpc_code or rpc_code_of(status or 400)
+        self.status = status or RPC_CODES[self.rpc_code].http_status
+        self.reason = reason or RPC_CODES[self.rpc_code].reason
         self.location_type = location_type
         self.location = location
         self.explanation = explanation
@@ -114,11 +97,10 @@ def register_error_handlers(app: Flask) -> None:
     @app.errorhandler(HTTPException)
     def refuse_request(error: HTTPException) -> Response:
         status = error.code or 500
-        if status in (404, 405):
-            refusal = ApiError(error.name, status=status, explanation=_ADVICE)
-        else:
-            text = error.description or error.name
-            refusal = ApiError(text, status=status, reason="badRequest")
+        text, reason, explanation = error.description or error.name, "badRequest", None
+        if status in _UNKNOWN_ROUTES:
+            text, reason, explanation = error.name, _UNKNOWN_ROUTES[status], _ADVICE
+        refusal = ApiError(text, status=status, reason=reason, explanation=explanation)
         if isinstance(error, MethodNotAllowed) and error.valid_methods:
             refusal.headers["Allow"] = ", ".join(sorted(error.valid_methods))
         return refusal.response()

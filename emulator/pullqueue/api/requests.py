@@ -189,7 +189,7 @@ def _not_gzip(why: str) -> ApiError:
 
 def _too_large(limit: int, *, explanation: str | None = None) -> ApiError:
     message = messages.BODY_TOO_LARGE.format(limit=limit)
-    return ApiError(message, status=413, explanation=explanation)
+    return ApiError(message, status=413, reason="uploadTooLarge", explanation=explanation)
 
 
 def _parse(encoded: bytes) -> list[tuple[str, str]]:

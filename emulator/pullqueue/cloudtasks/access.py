@@ -11,8 +11,9 @@ from hashlib import sha256
 from typing import Final
 
 from pullqueue.api.auth import Right, grants
+from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.calls import Call
-from pullqueue.cloudtasks.errors import StatusError, invalid
+from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.config.model import AclEntry, QueueConfig, QueueSettings
 from pullqueue.engine.emulator import Emulator
@@ -42,15 +43,15 @@ def check_permission(queue: Queue, caller: str | None, permission: str) -> None:
     """Check that a caller has a permission on a queue, such as `tasks.lease`.
 
     Raises:
-        StatusError: PERMISSION_DENIED: the acl does not grant it.
+        ApiError: PERMISSION_DENIED: the acl does not grant it.
     """
     if not _is_permitted(queue, caller, permission):
         right = "user_email or writer_email" if permission in _ENQUEUER else "user_email"
-        raise StatusError(
-            "PERMISSION_DENIED",
+        raise ApiError(
             f'"{caller}" has no permission {_PREFIX}{permission} on queue "{queue.name}": add it '
             f"as {right} to the queue's acl in queue.yaml, or let one of its users call "
             "SetIamPolicy",
+            rpc_code="PERMISSION_DENIED",
         )
 
 
@@ -79,8 +80,8 @@ def set_iam_policy(call: Call) -> Message:
     if not call.request.HasField("policy"):
         raise invalid("policy is missing: send an empty one to remove the acl", field="policy")
     if policy.etag and policy.etag != _policy(call).etag:
-        raise StatusError(
-            "ABORTED", "the policy was changed by somebody else: get it again, then set it"
+        raise ApiError(
+            "the policy was changed by somebody else: get it again, then set it", rpc_code="ABORTED"
         )
     entries: list[AclEntry] = []
     for binding in policy.bindings:

@@ -43,7 +43,7 @@ class ResourceName(NamedTuple):
         """Split a name of a pattern such as `projects/<project>/locations/<location>`.
 
         Raises:
-            StatusError: INVALID_ARGUMENT: it is not such a name, or not below `parent`.
+            ApiError: INVALID_ARGUMENT: it is not such a name, or not below `parent`.
         """
         match = _regex(pattern).fullmatch(text)
         if match is None:

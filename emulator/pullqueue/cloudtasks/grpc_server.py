@@ -19,13 +19,13 @@ from google.protobuf.message import DecodeError
 from pullqueue.api.auth import bearer_text
 from pullqueue.api.encoding import encode
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.cloudtasks.errors import StatusError, invalid
+from pullqueue.cloudtasks.errors import envelope, invalid, service_error
 from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.service import Service
 from pullqueue.cloudtasks.versions import VERSIONS
 from pullqueue.engine.interceptors import Caller, ConnectionCut, call_deadline, called_by
-from pullqueue.errors import ServerAddressError
+from pullqueue.errors import PullQueueError, ServerAddressError
 
 _WORKERS: Final = 20
 _GRACE_SECONDS: Final = 0.5
@@ -96,8 +96,8 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
             client = Caller(agent, context.peer().rpartition(":")[2])
             with call_deadline(deadline_usec(context.time_remaining())), called_by(client):
                 response = service.call(method, message, caller=caller)
-        except StatusError as error:
-            refused = error
+        except PullQueueError as error:
+            refused = service_error(error)
         except ConnectionCut as cut:
             context.abort(grpc.StatusCode.UNAVAILABLE, str(cut))
         encoded: bytes = response.SerializeToString()
@@ -109,13 +109,13 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
             path=f"/{method.service}/{method.name}",
             client=unquote(context.peer()).partition(":")[2],
             caller=caller,
-            status=refused.http_status if refused else HTTPStatus.OK,
+            status=refused.status if refused else HTTPStatus.OK,
             seconds=perf_counter() - started,
             body=_shown(message, data),
-            response=encode(refused.envelope()) if refused else _shown(response, encoded),
+            response=encode(envelope(refused)) if refused else _shown(response, encoded),
         )
         if refused:
-            context.abort(grpc.StatusCode[refused.code], _shortened(str(refused)))
+            context.abort(grpc.StatusCode[refused.rpc_code], _shortened(str(refused)))
         return encoded
 
     return handle

@@ -57,7 +57,7 @@ def check_range(value: float, least: int, most: int, field: str, unit: str = "")
     """Check that a value of a request is within a range; a `unit` begins with a space.
 
     Raises:
-        StatusError: INVALID_ARGUMENT: it is not.
+        ApiError: INVALID_ARGUMENT: it is not.
     """
     if not least <= value <= most:
         raise invalid(f"{field} is {value}{unit}: use {least} to {most}", field=field)
@@ -74,7 +74,7 @@ def mask_paths(mask: FieldMask, descriptor: Message, field: str) -> list[str]:
     """Return the paths of a mask in snake_case; camelCase is accepted as well.
 
     Raises:
-        StatusError: INVALID_ARGUMENT: a path names no field of the message.
+        ApiError: INVALID_ARGUMENT: a path names no field of the message.
     """
     if "*" in mask.paths:
         return [one.name for one in descriptor.fields]
@@ -93,7 +93,7 @@ def page_of(
     A size of 0 means as many as possible; the first page has no position.
 
     Raises:
-        StatusError: INVALID_ARGUMENT: the size is negative, or no response had this token.
+        ApiError: INVALID_ARGUMENT: the size is negative, or no response had this token.
     """
     check_range(request.page_size, 0, LARGEST_INT, "page_size")
     size = min(request.page_size or most, most)

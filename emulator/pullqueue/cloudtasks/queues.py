@@ -10,9 +10,10 @@ from typing import Final
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from pullqueue import config as queue_yaml
+from pullqueue.api.errors import ApiError
 from pullqueue.cloudtasks.access import changed_queues, check_permission
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import StatusError, invalid
+from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import (
     Empty,
     Message,
@@ -154,7 +155,7 @@ def _created(call: Call, name: ResourceName) -> Message:
     except QueueNameInUseError as error:
         exists = any(queue.name == name.queue for queue in call.emulator.queues)
         code = "ALREADY_EXISTS" if exists else call.version.deleted_queue_code
-        raise StatusError(code, str(error)) from None
+        raise ApiError(str(error), rpc_code=code) from None
 
 
 def _read_paths(call: Call) -> list[str] | None:

@@ -18,7 +18,7 @@ from pullqueue.api.discovery import Api
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import as_json, read_body, served
-from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
+from pullqueue.cloudtasks.errors import envelope, invalid, service_error
 from pullqueue.cloudtasks.methods import LOCATIONS_SERVICE, NAME, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.config.text import quoted
@@ -63,12 +63,12 @@ class CloudTasks:
         """The service.
 
         Raises:
-            StatusError: UNIMPLEMENTED: the extra is not installed.
+            ApiError: UNIMPLEMENTED: the extra is not installed.
         """
         try:
             from pullqueue.cloudtasks.service import Service  # noqa: PLC0415 - takes half a second
         except ModuleNotFoundError:
-            raise StatusError("UNIMPLEMENTED", _MISSING_EXTRA) from None
+            raise ApiError(_MISSING_EXTRA, rpc_code="UNIMPLEMENTED") from None
         return Service(self._state, acl=self._acl)
 
 
@@ -248,22 +248,22 @@ def _json(body: dict[str, Any], status: int) -> Response:
 
 
 def _unimplemented(**_parts: str) -> Response:
-    raise StatusError(
-        "UNIMPLEMENTED",
+    raise ApiError(
         f"{request.method} {request.path:.200} is not supported: no client library calls it",
+        rpc_code="UNIMPLEMENTED",
     )
 
 
 def _unknown(version: Version, path: str = "") -> Response:
-    raise StatusError(
-        "NOT_FOUND",
+    raise ApiError(
         f"no method has {request.method} /{version.name}/{path:.200}: "
         f"see /$discovery/rest?version={version.name}",
+        rpc_code="NOT_FOUND",
     )
 
 
 def _refusal(error: PullQueueError) -> Response:
-    refused = status_error_of(error)
-    response = _json(refused.envelope(), refused.http_status)
+    refused = service_error(error)
+    response = _json(envelope(refused), refused.status)
     response.headers.update(refused.headers)
     return response

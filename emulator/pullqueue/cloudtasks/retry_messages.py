@@ -57,7 +57,7 @@ def read_retry(message: Message, field: str) -> RetryParameters:
     """Return the retry parameters of push tasks in a message; without a limit it is 100 attempts.
 
     Raises:
-        StatusError: INVALID_ARGUMENT: a value is out of range.
+        ApiError: INVALID_ARGUMENT: a value is out of range.
     """
     check_range(message.max_doublings, 0, LARGEST_INT, f"{field}.max_doublings")
     values: dict[str, Any] = {"max_doublings": message.max_doublings or None}

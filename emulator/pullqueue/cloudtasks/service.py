@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pullqueue.api.auth import Authorizer
+from pullqueue.api.errors import ApiError
 from pullqueue.api.resources import Project
 from pullqueue.cloudtasks import access, queues, tasks
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import StatusError, invalid, status_error_of
+from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import Message
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import VERSIONS
@@ -52,20 +53,17 @@ class Service:
         """Return the e-mail address of the holder of a token; None: access is not restricted.
 
         Raises:
-            StatusError: UNAUTHENTICATED or PERMISSION_DENIED: the token is not valid.
+            ApiError: UNAUTHENTICATED or PERMISSION_DENIED: the token is not valid.
         """
         if self._authorizer is None:
             return None
-        try:
-            return self._authorizer.authenticate(token).email
-        except PullQueueError as error:
-            raise status_error_of(error) from None
+        return self._authorizer.authenticate(token).email
 
     def call(self, method: Method, request: Message, *, caller: str | None) -> Message:
         """Carry out one call.
 
         Raises:
-            StatusError: it is refused, or failed.
+            PullQueueError: it is refused, or failed.
         """
         try:
             name = self._resource(method, request)
@@ -73,11 +71,11 @@ class Service:
             if method.permission and name.queue:
                 self._check_permission(call, method)
             return _FUNCTIONS[method.name](call)
-        except PullQueueError as error:
-            raise status_error_of(error) from error
+        except PullQueueError:
+            raise
         except Exception as error:
             _log.error("%s failed through a fault of the emulator", method.name, exc_info=error)
-            raise StatusError("INTERNAL", "the emulator failed: see its log") from error
+            raise ApiError("the emulator failed: see its log", rpc_code="INTERNAL") from error
 
     def _check_permission(self, call: Call, method: Method) -> None:
         try:
@@ -95,7 +93,8 @@ class Service:
         name = ResourceName.parse(text, method.resource or "<project>", field=method.field)
         served = self._state.emulator.project
         if served is not None and Project.of(name.project).app_id != Project.of(served).app_id:
-            raise StatusError(
-                "NOT_FOUND", f'project "{name.project}" is not served here, only "{served}"'
+            raise ApiError(
+                f'project "{name.project}" is not served here, only "{served}"',
+                rpc_code="NOT_FOUND",
             )
         return name

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from pullqueue.api.errors import ApiError
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.cloudtasks.calls import Call, ResourceName
-from pullqueue.cloudtasks.errors import StatusError, invalid
+from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import (
     BASIC,
     FULL,
@@ -85,7 +86,7 @@ def create_task(call: Call) -> Message:
     try:
         return _task_message(queue.add_many([new])[0], call)
     except NameInUseError as error:
-        raise StatusError("ALREADY_EXISTS", str(error)) from None
+        raise ApiError(str(error), rpc_code="ALREADY_EXISTS") from None
 
 
 def delete_task(call: Call) -> Message:
@@ -110,10 +111,10 @@ def lease_tasks(call: Call) -> Message:
         payload_bytes=None if full else limits.tasks_per_lease * limits.task_bytes,
     )
     if lease.rate_limited:
-        raise StatusError(
-            "RESOURCE_EXHAUSTED",
+        raise ApiError(
             f"more than {limits.leases_per_second} LeaseTasks calls in a second on queue "
             f'"{call.name.queue}": lease more tasks at a time, or wait',
+            rpc_code="RESOURCE_EXHAUSTED",
         )
     response = call.message("LeaseTasksResponse")
     _write_tasks(response.tasks.add, lease.tasks, call)

@@ -100,7 +100,7 @@ class Server:
         """Serve Cloud Tasks over gRPC as well, unless that is done, and return the address.
 
         Raises:
-            StatusError: the extra `cloudtasks` is not installed.
+            ApiError: the extra `cloudtasks` is not installed.
             ServerAddressError: the port is in use.
         """
         if self._grpc is None:

@@ -60,7 +60,7 @@ class LiveServer(Identities):
         """`host:port` of the gRPC server of Cloud Tasks, which starts when this is first read.
 
         Raises:
-            StatusError: the extra `cloudtasks` is not installed.
+            ApiError: the extra `cloudtasks` is not installed.
         """
         return self._server.start_grpc()
 

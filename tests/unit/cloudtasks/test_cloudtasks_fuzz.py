@@ -16,10 +16,10 @@ from stores import LONG
 from werkzeug.test import Client
 
 from pullqueue import Emulator, Limits, ManualClock
-from pullqueue.cloudtasks.errors import HTTP_STATUS
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import V2BETA2
+from pullqueue.error_codes import RPC_CODES
 from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
 
@@ -130,7 +130,7 @@ def test_rest(emulator: Emulator, seed: int) -> None:
         answer = response.get_json()
         if response.status_code >= 300:
             error = answer["error"]
-            assert HTTP_STATUS[error["status"]] == error["code"] == response.status_code
+            assert RPC_CODES[error["status"]].http_status == error["code"] == response.status_code
             assert error["message"]
         statuses.add(response.status_code)
 

@@ -13,7 +13,7 @@ import pytest
 from cloudtasks_api import LOCATION, PULL, RestApi
 
 from pullqueue import Emulator
-from pullqueue.cloudtasks.errors import HTTP_STATUS
+from pullqueue.error_codes import RPC_CODES
 from pullqueue.extras import install_command
 from pullqueue.server.lifecycle import Server
 
@@ -234,7 +234,7 @@ def test_a_url_of_no_method(rest: RestApi, verb: str, path: str, code: str) -> N
     """It is not found, or is that of a method that no client library has."""
     status, answer = rest.send(verb, path)
 
-    assert (status, answer["error"]["status"]) == (HTTP_STATUS[code], code)
+    assert (status, answer["error"]["status"]) == (RPC_CODES[code].http_status, code)
 
 
 HIDDEN = """
