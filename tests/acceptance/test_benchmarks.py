@@ -19,7 +19,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_each_figure_has_a_ratio_and_a_verdict() -> None:
     """The exit status is 1 where a ratio misses its target, and only there."""
-    done = run("engine", "stores", "--rounds", "1", "--depth", "2000")
+    done = run("engine", "push", "stores", "--rounds", "1", "--depth", "2000")
 
     assert done.stderr == ""
     verdicts = []
@@ -31,7 +31,7 @@ def test_each_figure_has_a_ratio_and_a_verdict() -> None:
             below = float(ratio) < float(target)
             assert bool(missed) is (below if sign == ">" else not below), figure
         verdicts.append(bool(missed))
-    assert len(verdicts) >= 17
+    assert len(verdicts) >= 19
     assert done.returncode == any(verdicts)
 
 
@@ -40,4 +40,4 @@ def test_an_unknown_suite_is_refused() -> None:
     done = run("engines")
 
     assert done.returncode == 2
-    assert "unknown suite `engines`: choose from engine, rest, stores, lint" in done.stderr
+    assert "unknown suite `engines`: choose from engine, rest, push, stores, lint" in done.stderr
