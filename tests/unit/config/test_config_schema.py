@@ -1,28 +1,20 @@
-"""The published schema: valid, fit for editors, and of one opinion with the linter."""
+"""The published schema: valid, and fit for editors."""
 
 from __future__ import annotations
 
 import json
-from datetime import date
-from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullqueue.config.check import check
-from pullqueue.config.findings import Severity
 from pullqueue.config.schema import (
     Json,
     draft_7,
     queue_schema,
     schema_bytes,
-    schema_errors,
 )
-from pullqueue.config.settings import Settings
 
 KEYS = sorted(
     {
@@ -123,43 +115,3 @@ def test_examples_and_defaults_conform() -> None:
 
 def _parts(properties: Json) -> list[Json]:
     return list(properties.values()) if isinstance(properties, dict) else []
-
-
-CASES = sorted((Path(__file__).parents[2] / "lint_cases").glob("*.yaml"))
-BEYOND_A_SCHEMA = {
-    "age-limit-range": "an exponent can make an age limit infinite",
-    "backoff-order": "two values are compared",
-    "backoff-format": "JSON has no infinite numbers",
-    "duplicate-key": "data have one of them",
-    "duplicate-queue-name": "the names of two queues are compared",
-    "integer-format": "an exponent is a number to some readers",
-    "storage-limit-format": "a number of any length is a number",
-    "too-many-queues": "`default` is not counted",
-    "unknown-rule": "data have no comments",
-}
-"""Rules of severity error that need more than a schema can say."""
-UNREADABLE = {
-    "anchor-or-alias", "complex-key", "control-character", "encoding", "multiple-documents",
-    "other-program", "tab-indent", "unrendered-template", "yaml-syntax", "yaml-tag",
-}  # fmt: skip
-"""Rules on files that are not read as data, or not by every reader."""
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
-def test_schema_refuses_what_the_linter_calls_an_error(case: Path) -> None:
-    """The schema refuses a file's data exactly if the linter has an error, as far as it can."""
-    text = case.read_bytes().replace(b"queue-lint", b"a comment")
-    findings = check(text, file=case.name, settings=Settings()).findings
-    errors = {finding.rule for finding in findings if finding.severity is Severity.ERROR}
-    if not errors & UNREADABLE:
-        refused = schema_errors(_as_json(yaml.safe_load(text)))
-        assert errors if refused else errors <= BEYOND_A_SCHEMA.keys()
-
-
-def _as_json(data: Any) -> Json:
-    """Return dates as text, as tools do that have no type for them."""
-    if isinstance(data, dict):
-        return {str(key): _as_json(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_as_json(item) for item in data]
-    return data.isoformat() if isinstance(data, date) else data
