@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from collections.abc import Mapping as MappingOf
+from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 import msgspec
-import yaml
-from yaml.constructor import SafeConstructor
 
 from pullqueue.cli._client import Json
 from pullqueue.cli._output import STDIN
 from pullqueue.clock import duration_usec
-from pullqueue.config.document import Source
-from pullqueue.config.syntax import syntax_error
+from pullqueue.config.document import Mapping, Node, Sequence, Source
+from pullqueue.config.findings import Reports, UnreadableError
+from pullqueue.config.reader import decode, read_tree
 from pullqueue.config.text import quoted, shorten
 from pullqueue.control.models import NewTask, Positive, given, time_of
 from pullqueue.engine.validation import check_new_tasks
@@ -31,10 +33,18 @@ from pullqueue.limits import Limits
 from pullqueue.tasks import NewTask as EngineTask
 
 _LIMITS = Limits()
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _EXAMPLE = "write the names of queues, each with a list of tasks, such as `pull-queue: [work]`"
-_DEEPEST = 200
+_MAX_DEPTH = 200
 _TOO_DEEP = "nested too deeply: use flatter data"
+_MESSAGES: Final = {
+    "anchor-or-alias": "anchors, aliases and merge keys are not supported: write the value out",
+    "complex-key": "a list or mapping is used as a key: use a name",
+    "multiple-documents": "a second document begins here: keep one",
+    "too-deep": _TOO_DEEP,
+    "yaml-tag": "tags, and a plain `=` or `<<`, are not supported: put the value in quotes",
+}
+"""What a rule of queue.yaml means here, where its own message does not fit."""
+_PERMITTED: Final = frozenset({"yaml-directive"})
 _ADVICE: Final = {
     "count": "use a whole number, 1 or more",
     "countdown": "use a number of seconds",
@@ -45,7 +55,7 @@ _ADVICE: Final = {
     "tag": "use text; put it in quotes",
 }
 """The fields of a task in a file, and what to write there."""
-_FIELDS: Final[Mapping[type[PullQueueError], str]] = {
+_FIELDS: Final[MappingOf[type[PullQueueError], str]] = {
     ClockError: "countdown",
     InvalidEtaError: "eta",
     InvalidTagError: "tag",
@@ -68,17 +78,8 @@ class Seed(NamedTuple):
     place: str
     fields: Json
     """As they were written; those of a checked task as the server takes them."""
-    places: Mapping[str, str]
+    places: MappingOf[str, str]
     copies: int = 1
-
-
-class _Values(SafeConstructor):
-    """Constructs values of the types that JSON has: a date is text."""
-
-
-_Values.add_constructor(  # type: ignore[type-var]  # the stubs know of loaders only
-    "tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str
-)
 
 
 def refusal(place: str, message: str) -> click.ClickException:
@@ -92,16 +93,29 @@ def seeds_of(data: bytes, file: Path) -> Iterator[Seed]:
     Raises:
         ClickException: something in it is not a valid task, or the file is neither.
     """
-    name = "<stdin>" if str(file) == STDIN else str(file)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line, column = before.count(b"\n") + 1, len(before.rpartition(b"\n")[2]) + 1
-        problem = f"byte 0x{data[error.start]:02x} is not UTF-8: save the file as UTF-8"
-        raise refusal(f"{name}:{line}:{column}", problem) from None
-    lines = file.suffix == ".jsonl" or _begins_with_object(text)
-    yield from map(_checked, _of_lines(text, name) if lines else _Document(text, name).seeds())
+    reports: Reports = {}
+    source = decode(data, "<stdin>" if str(file) == STDIN else str(file), reports)
+    _refuse(source, reports)
+    lines = file.suffix == ".jsonl" or _begins_with_object(source.text)
+    yield from map(_checked, _of_lines(source) if lines else _of_document(source))
+
+
+def _refuse(source: Source, reports: Reports) -> None:
+    """Raise the first of what is reported, if anything is."""
+    problems = [
+        (report.at.start, _MESSAGES.get(rule, report.message))
+        for rule, found in reports.items()
+        for report in found
+        if rule not in _PERMITTED
+    ]
+    if problems:
+        offset, message = min(problems)
+        raise refusal(_place(source, offset), message)
+
+
+def _place(source: Source, offset: int) -> str:
+    line, column = source.position(offset)
+    return f"{source.file}:{line}:{column}"
 
 
 def _begins_with_object(text: str) -> bool:
@@ -113,9 +127,10 @@ def _begins_with_object(text: str) -> bool:
     return isinstance(first, dict) and isinstance(first.get("queue"), str)
 
 
-def _of_lines(text: str, name: str) -> Iterator[Seed]:
+def _of_lines(source: Source) -> Iterator[Seed]:
+    name = source.file
     # Not `splitlines`: JSON permits some of Unicode's line ends in strings.
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(source.text.split("\n"), 1):
         if not line.strip():
             continue
         place = f"{name}:{number}:1"
@@ -134,81 +149,47 @@ def _of_lines(text: str, name: str) -> Iterator[Seed]:
         yield Seed(queue, place, place, fields, dict.fromkeys(fields, place))
 
 
-class _Document:
-    """A YAML document."""
+def _of_document(source: Source) -> Iterator[Seed]:
+    """Yield the tasks of a YAML document in order."""
 
-    def __init__(self, text: str, name: str) -> None:
-        self._name = name
-        self._values = _Values()
-        try:
-            self._check_events(text)
-            self._root = yaml.compose(text, _LOADER)
-        except yaml.YAMLError as error:
-            source = Source(text, file=name)
-            _, report = syntax_error(error, source)
-            line, column = source.position(report.at.start)
-            raise refusal(f"{name}:{line}:{column}", report.message) from None
+    def place(node: Node) -> str:
+        return _place(source, node.start)
 
-    def _check_events(self, text: str) -> None:
-        """Check what would make the tree of a hostile file huge, endless or too deep for C."""
-        depth = documents = 0
-        for event in yaml.parse(text, _LOADER):
-            if isinstance(event, yaml.AliasEvent):
-                problem = f"alias `*{event.anchor}` is not supported: write the value out"
-                raise refusal(self._place(event), problem)
-            if isinstance(event, yaml.DocumentStartEvent):
-                documents += 1
-            elif isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            if documents > 1:
-                raise refusal(self._place(event), "a second document begins here: keep one")
-            if depth > _DEEPEST:
-                raise refusal(self._place(event), _TOO_DEEP)
+    root = _root(source)
+    if root is None:
+        raise refusal(f"{source.file}:1:1", f"the file is empty: {_EXAMPLE}")
+    if not isinstance(root, Mapping):
+        raise refusal(place(root), f"the file is not a mapping: {_EXAMPLE}")
+    for key, tasks in root.pairs:
+        queue = key.text
+        if not isinstance(tasks, Sequence):
+            problem = f'queue "{queue}" has no list of tasks: begin each with `- `'
+            raise refusal(place(tasks), problem)
+        for task in tasks.items:
+            nodes: dict[str, Node] = {"payload": task}
+            if isinstance(task, Mapping):
+                nodes = {field.text: value for field, value in task.pairs}
+            fields = {field: _value(node) for field, node in nodes.items()}
+            places = {field: place(node) for field, node in nodes.items()}
+            yield Seed(queue, place(key), place(task), fields, places)
 
-    def seeds(self) -> Iterator[Seed]:
-        """Yield its tasks in order."""
-        if self._root is None:
-            raise refusal(f"{self._name}:1:1", f"the file is empty: {_EXAMPLE}")
-        if not isinstance(self._root, yaml.MappingNode):
-            raise refusal(self._place(self._root), f"the file is not a mapping: {_EXAMPLE}")
-        for queue, (key, tasks) in self._pairs(self._root).items():
-            if not isinstance(tasks, yaml.SequenceNode):
-                problem = f'queue "{queue}" has no list of tasks: begin each with `- `'
-                raise refusal(self._place(tasks), problem)
-            for task in tasks.value:
-                nodes = {"payload": task}
-                if isinstance(task, yaml.MappingNode):
-                    nodes = {field: value for field, (_, value) in self._pairs(task).items()}
-                fields = {field: self._value(node) for field, node in nodes.items()}
-                places = {field: self._place(node) for field, node in nodes.items()}
-                yield Seed(queue, self._place(key), self._place(task), fields, places)
 
-    def _pairs(self, mapping: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-        """Return the keys of a mapping as text, each with its node and its value."""
-        pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-        for key, value in mapping.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise refusal(self._place(key), "a list or mapping is used as a key: use a name")
-            if key.value in pairs:
-                problem = f'"{shorten(key.value)}" is written twice: keep one'
-                raise refusal(self._place(key), problem)
-            pairs[key.value] = key, value
-        return pairs
+def _root(source: Source) -> Node | None:
+    reports: Reports = {}
+    root = None
+    with suppress(UnreadableError):
+        root = read_tree(source, reports, max_depth=_MAX_DEPTH, max_nodes=inf)
+    _refuse(source, reports)
+    return root
 
-    def _value(self, node: yaml.Node) -> object:
-        try:
-            return self._values.construct_document(node)
-        except (ValueError, yaml.YAMLError) as error:  # a number too long; an unknown tag
-            reason = getattr(error, "problem", error)
-            problem = f"the value cannot be read ({reason}): put it in quotes"
-            raise refusal(self._place(node), problem) from None
 
-    def _place(self, node: yaml.Node | yaml.Event) -> str:
-        mark = node.start_mark
-        assert mark is not None  # noqa: S101 - everything read from a text has one
-        return f"{self._name}:{mark.line + 1}:{mark.column + 1}"
+def _value(node: Node) -> object:
+    """Return the value of a node as JSON has it: a date is text, as it is written."""
+    if isinstance(node, Mapping):
+        return {key.text: _value(value) for key, value in node.pairs}
+    if isinstance(node, Sequence):
+        return [_value(item) for item in node.items]
+    return node.text if node.kind == "timestamp" else node.value
 
 
 def _checked(seed: Seed) -> Seed:

@@ -22,7 +22,7 @@ from pullqueue.config.document import (
 from pullqueue.config.findings import Fix, Report, Reports, UnreadableError
 from pullqueue.config.programs import other_program
 from pullqueue.config.settings import MAX_BYTES
-from pullqueue.config.tree import build_tree
+from pullqueue.config.tree import MAX_DEPTH, MAX_NODES, build_tree
 
 _BOM = "\ufeff"
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -51,7 +51,11 @@ class ParseResult(NamedTuple):
 def parse(data: bytes | str, *, file: str) -> ParseResult:
     """Read a file's content as far as it goes."""
     reports: Reports = {}
-    source = _decode(data, file, reports)
+    if len(data) > MAX_BYTES:
+        message = f"the file is larger than {MAX_BYTES:,} bytes: it is not a queue.yaml"
+        reports["file-too-large"] = [Report(at=Place(0, 0), message=message)]
+        return ParseResult(Source("", file=file), None, reports, [])
+    source = decode(data, file, reports)
     if not reports:
         try:
             root, scalars = _read(source, reports)
@@ -61,12 +65,8 @@ def parse(data: bytes | str, *, file: str) -> ParseResult:
     return ParseResult(source, None, reports, [])
 
 
-def _decode(data: bytes | str, file: str, reports: Reports) -> Source:
+def decode(data: bytes | str, file: str, reports: Reports) -> Source:
     """Return the text of a file; that before the fault where it cannot be decoded."""
-    if len(data) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES:,} bytes: it is not a queue.yaml"
-        reports["file-too-large"] = [Report(at=Place(0, 0), message=message)]
-        return Source("", file=file)
     if isinstance(data, str):
         return Source(data.removeprefix(_BOM), file=file, has_bom=data.startswith(_BOM))
     if data.startswith(_WIDE_BOMS) or (len(data) >= 4 and data[:64].count(0) * 3 >= len(data[:64])):
@@ -95,7 +95,7 @@ def _read(source: Source, reports: Reports) -> tuple[Mapping | None, list[Scalar
     if program := other_program(source.text):
         _stop(reports, "other-program", program.at, program.message)
     markers = _markers(source.text)
-    root = _template_tree(source, reports, markers) if markers else _tree(source, reports)
+    root = _template_tree(source, reports, markers) if markers else read_tree(source, reports)
     scalars = sorted(_scalars(root), key=lambda scalar: scalar.start) if root is not None else []
     _check_bom(source, reports, scalars)
     try:
@@ -126,9 +126,16 @@ def _markers(text: str) -> list[re.Match[str]]:
     return list(_MARKER.finditer(bare))
 
 
-def _tree(source: Source, reports: Reports) -> Node | None:
+def read_tree(
+    source: Source, reports: Reports, *, max_depth: int = MAX_DEPTH, max_nodes: float = MAX_NODES
+) -> Node | None:
+    """Return the tree of a text of YAML; None where there is none.
+
+    Raises:
+        UnreadableError: what is reported leaves no tree to check.
+    """
     try:
-        return build_tree(source.text, reports)
+        return build_tree(source.text, reports, max_depth=max_depth, max_nodes=max_nodes)
     except YAMLError as error:
         from pullqueue.config.syntax import syntax_error  # noqa: PLC0415 - most files parse
 

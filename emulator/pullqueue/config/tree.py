@@ -52,14 +52,16 @@ _COLLECTION_TAGS = {Mapping: _TAG_PREFIX + "map", Sequence: _TAG_PREFIX + "seq"}
 _COMPLEX = "complex"
 
 
-def build_tree(text: str, reports: Reports) -> Node | None:
+def build_tree(
+    text: str, reports: Reports, *, max_depth: int = MAX_DEPTH, max_nodes: float = MAX_NODES
+) -> Node | None:
     """Return the root of the first document; None where there is no document.
 
     Raises:
         UnreadableError: what is reported leaves no tree to check.
         yaml.YAMLError: the text is not YAML.
     """
-    return _TreeBuilder(text, reports).build()
+    return _TreeBuilder(text, reports, max_depth, max_nodes).build()
 
 
 @dataclass(slots=True)
@@ -77,9 +79,11 @@ class _Open:
 class _TreeBuilder:
     """Takes events one by one, keeping a stack of what is open."""
 
-    def __init__(self, text: str, reports: Reports) -> None:
+    def __init__(self, text: str, reports: Reports, max_depth: int, max_nodes: float) -> None:
         self._text = text
         self._reports = reports
+        self._max_depth = max_depth
+        self._max_nodes = max_nodes
         self._stack: list[_Open] = []
         self._root: Node | None = None
         self._nodes = 0
@@ -111,16 +115,16 @@ class _TreeBuilder:
     def _counted(self, event: NodeEvent) -> Place:
         self._nodes += 1
         place = _span_of(event)
-        if self._nodes > MAX_NODES:
-            what = f"the file has more than {MAX_NODES:,} values: it is not a queue.yaml"
+        if self._nodes > self._max_nodes:
+            what = f"the file has more than {self._max_nodes:,} values: it is not a queue.yaml"
             self._stop("file-too-large", place, what)
         if event.anchor is not None:
             self._refuse_anchor(place, f"anchor `&{shorten(event.anchor)}`")
         return place
 
     def _open(self, event: CollectionStartEvent, place: Place) -> None:
-        if len(self._stack) >= MAX_DEPTH:
-            what = f"the file is nested more than {MAX_DEPTH} levels deep: the format needs 5"
+        if len(self._stack) >= self._max_depth:
+            what = f"the file is nested more than {self._max_depth} levels deep: the format needs 5"
             self._stop("too-deep", place, what)
         kind = Mapping if isinstance(event, MappingStartEvent) else Sequence
         node = kind(start=place.start, end=place.end, flow=bool(event.flow_style))
