@@ -145,6 +145,25 @@ def test_no_private_module_of_a_dependency_is_imported(part: str) -> None:
                 assert private == [], f"{path}:{node.lineno}"
 
 
+def test_only_commands_import_click() -> None:
+    """Every other part can be used without a command line."""
+    users = {
+        path.relative_to(SOURCE).parts[0]
+        for path in SOURCE.rglob("*.py")
+        if re.search(r"^ *(import|from) click\b", path.read_text("utf-8"), re.MULTILINE)
+    }
+
+    assert users == {"cli", "gtaskqueue"}
+
+
+def test_no_private_module_is_imported_from_another_part() -> None:
+    """What a part offers to others has a public name."""
+    for path in SOURCE.rglob("*.py"):
+        part = path.relative_to(SOURCE).parts[0]
+        for match in re.finditer(r"from pullqueue\.(\w+)\S* import", path.read_text("utf-8")):
+            assert match[1] == part or not re.search(r"\._(?!_)", match[0]), f"{path}: {match[0]}"
+
+
 def test_production_code_does_not_use_the_helpers_for_tests() -> None:
     """Nothing but the helpers themselves imports `pullqueue.testing`."""
     users = {

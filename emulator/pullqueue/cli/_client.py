@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.config.text import reason_of
+from pullqueue.cli.connection import BrokenResponseError, Connection, Json, NoResponseError
 from pullqueue.error_codes import EXIT_FAILURE, EXIT_USAGE
 
 _TIMEOUT_SECONDS = 60.0
-
-Json = dict[str, Any]
 
 
 class RefusedError(click.ClickException):
@@ -42,10 +38,7 @@ class Client:
     def __init__(self, url: str, *, timeout: float = _TIMEOUT_SECONDS) -> None:
         """Take the server's URL, and how many seconds it may be silent."""
         self.url = url
-        parts = urlsplit(url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
-        self._prefix = f"{parts.path}/_emulator"
+        self._connection = Connection(url, timeout=timeout)
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
@@ -57,7 +50,7 @@ class Client:
 
     def post(self, path: str, /, **fields: object) -> Json:
         """Change something; fields that are None are left out."""
-        return self.call("POST", path, json.dumps(given(fields)).encode())
+        return self.call("POST", path, json.dumps(without_none(fields)).encode())
 
     def call(self, verb: str, path: str, body: bytes | None = None, /, **query: object) -> Json:
         """Send a request and return the JSON object of the response.
@@ -66,7 +59,7 @@ class Client:
             RefusedError: the server refuses it.
             FailedError: it fails, there is none, or it is not a pullqueue.
         """
-        parameters = urlencode(given(query))
+        parameters = urlencode(without_none(query))
         data = self.read(verb, f"{path}?{parameters}" if parameters else path, body)
         try:
             return dict(json.loads(data))
@@ -80,28 +73,21 @@ class Client:
             RefusedError: the server refuses it.
             FailedError: it fails, there is none, or it is not a pullqueue.
         """
-        headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
-            self._connection.request(verb, f"{self._prefix}{path}", body, headers)
-            response = self._connection.getresponse()
-        except (HTTPException, OSError, ValueError) as error:
-            self.close()
+            response = self._connection.send(verb, f"/_emulator{path}", body)
+        except NoResponseError as error:
             raise FailedError(
-                f"no pullqueue responds at {self.url} ({reason_of(error)}): start one with "
+                f"no pullqueue responds at {self.url} ({error}): start one with "
                 f"`pullqueue serve`, or pass its address with --url or {ADDRESS_VARIABLE}"
             ) from None
-        try:
-            data = response.read()
-        except (HTTPException, OSError) as error:
-            missing = getattr(error, "expected", None)
-            problem = f"{missing} bytes are missing" if missing else reason_of(error)
+        except BrokenResponseError as error:
             raise FailedError(
-                f"the response of {self.url} broke off ({problem}): check whether the server still "
+                f"the response of {self.url} broke off ({error}): check whether the server still "
                 "runs, and try again"
             ) from None
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise self._refusal(data, response.status)
-        return data
+            raise self._refusal(response.body, response.status)
+        return response.body
 
     def _refusal(self, body: bytes, status: int) -> click.ClickException:
         """Return the error of a server in its own words, or that it is not a pullqueue."""
@@ -130,7 +116,7 @@ class Client:
         )
 
 
-def given(fields: Mapping[str, object]) -> Json:
+def without_none(fields: Mapping[str, object]) -> Json:
     """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
 
-from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, DEFAULT_PORT, is_host_and_port
-from pullqueue.cli._client import Client, Json, queue_path
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS, is_host_and_port
+from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._output import AS_JSON
+from pullqueue.cli.connection import Json, server_url
 from pullqueue.config.text import did_you_mean, quoted
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
@@ -103,22 +103,6 @@ def checked(is_valid: Callable[[str], object], what: str) -> Callable[..., Any]:
         return value
 
     return check
-
-
-def server_url(_ctx: click.Context, _parameter: click.Parameter, address: str) -> str:
-    """Return the URL of an address: HOST:PORT, or a URL, perhaps with a path or without a port."""
-    is_url = "://" in address
-    url = address if is_url else f"http://{address}"
-    try:
-        parts = urlsplit(url)
-        valid = parts.hostname and parts.port != 0 and (parts.port or is_url)
-    except ValueError:
-        valid = False
-    if not valid or parts.scheme not in ("http", "https") or re.search(r"\s", url):
-        raise click.BadParameter(
-            f'"{address}" is not a valid address: use HOST:PORT, such as localhost:{DEFAULT_PORT}'
-        )
-    return url.rstrip("/")
 
 
 def is_passed(parameter: str) -> bool:

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import click
 import msgspec
 
-from pullqueue.cli._client import Json
 from pullqueue.cli._output import STDIN
+from pullqueue.cli.connection import Json
 from pullqueue.clock import duration_usec
 from pullqueue.config.document import Mapping, Node, Sequence, Source
 from pullqueue.config.findings import Reports, UnreadableError

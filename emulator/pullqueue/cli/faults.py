@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pullqueue.cli._client import Client, Json
+from pullqueue.cli._client import Client
 from pullqueue.cli._options import (
     Choice,
     Command,
@@ -17,6 +17,7 @@ from pullqueue.cli._options import (
     server_options,
 )
 from pullqueue.cli._output import Table, show
+from pullqueue.cli.connection import Json
 from pullqueue.faults.declaration import CALLS, KINDS, OPTIONS, options_text, schema_of
 
 _HEAD = ("NUMBER", "KIND", "CALL", "OPTIONS", "TRIGGERED")

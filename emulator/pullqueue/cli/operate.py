@@ -12,7 +12,7 @@ from time import monotonic
 
 import click
 
-from pullqueue.cli._client import Client, FailedError, Json, RefusedError, pull_queue
+from pullqueue.cli._client import Client, FailedError, RefusedError, pull_queue
 from pullqueue.cli._options import (
     DURATION_ADVICE,
     Duration,
@@ -24,6 +24,7 @@ from pullqueue.cli._options import (
 )
 from pullqueue.cli._output import STDIN, confirm, content_of, say, show, write_bytes
 from pullqueue.cli._port_file import ServerOfFile
+from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
 from pullqueue.tasks import count_tasks
 

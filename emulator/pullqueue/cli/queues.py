@@ -6,9 +6,10 @@ import threading
 
 import click
 
-from pullqueue.cli._client import Client, Json, queue_path
+from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._options import Duration, complete_queue, server_options
 from pullqueue.cli._output import Table, show, wants_json
+from pullqueue.cli.connection import Json
 from pullqueue.config.text import span_of
 
 _HEAD = (

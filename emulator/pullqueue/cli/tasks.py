@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pullqueue.cli._client import Client, Json, RefusedError, given, queue_path
+from pullqueue.cli._client import Client, RefusedError, queue_path, without_none
 from pullqueue.cli._options import (
     Command,
     Duration,
@@ -29,6 +29,7 @@ from pullqueue.cli._output import (
     when,
     write_bytes,
 )
+from pullqueue.cli.connection import Json
 from pullqueue.config.text import span_of
 from pullqueue.limits import Limits
 from pullqueue.tasks import count_tasks, why_in_use
@@ -143,7 +144,7 @@ def add(
     if payload == STDIN:
         file = Path(STDIN)
     data = content_of(file) if file is not None else (payload or "").encode()
-    task = {"payload_base64": b64encode(data).decode(), **given(fields)}
+    task = {"payload_base64": b64encode(data).decode(), **without_none(fields)}
     answer = client.post(queue_path(queue, "tasks"), tasks=[task])
     for name, reason in answer["refused"].items():
         in_use = why_in_use(existing=reason == "exists")
@@ -265,7 +266,7 @@ def _confirm_deletion(count: int, queue: str) -> None:
 
 def _chosen(names: tuple[str, ...], options: Json) -> Json:
     """Return which tasks are meant: either those of the names, or those that options select."""
-    filters = given(options)
+    filters = without_none(options)
     if bool(filters) == bool(names):
         raise click.UsageError("pass either names of tasks or options that select some")
     return {"tasks": list(names)} if names else filters

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from http.client import HTTPException
-from typing import Any, TypedDict, Unpack
-from urllib.error import HTTPError
+from http import HTTPStatus
+from typing import TypedDict, Unpack
 from urllib.parse import quote, urlencode
-from urllib.request import ProxyHandler, Request, build_opener
 
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE
-from pullqueue.config.text import reason_of
-
-Json = dict[str, Any]
+from pullqueue.cli.connection import (
+    BrokenResponseError,
+    Connection,
+    Json,
+    NoResponseError,
+)
 
 _TIMEOUT_SECONDS = 60
 
@@ -43,16 +44,16 @@ class TaskQueueApi:
     def __init__(self, **flags: Unpack[ApiFlags]) -> None:
         """Name the queue."""
         self._root = flags["api_host"]
-        self._url = (
-            f"{self._root}/taskqueue/{flags['service_version']}/projects/"
+        self._path = (
+            f"/taskqueue/{flags['service_version']}/projects/"
             f"{quote(flags['project_name'], safe='~:')}/taskqueues/"
             f"{quote(flags['taskqueue_name'], safe='')}"
         )
         self._queue = flags["taskqueue_name"]
         self._dumps = flags["dump_request"]
-        self._opener = build_opener(ProxyHandler({}))
-        if flags["access_token"]:
-            self._opener.addheaders.append(("Authorization", f"Bearer {flags['access_token']}"))
+        token = flags["access_token"]
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._connection = Connection(self._root, timeout=_TIMEOUT_SECONDS, headers=headers)
 
     def get_queue(self, *, stats: bool) -> Json:
         """Return the queue, with its statistics if these are asked for."""
@@ -90,24 +91,22 @@ class TaskQueueApi:
         Raises:
             ApiError: it is refused, or nothing answers.
         """
-        url = f"{self._url}{path}" + (f"?{urlencode(query)}" if query else "")
+        path = f"{self._path}{path}" + (f"?{urlencode(query)}" if query else "")
         data = None if body is None else json.dumps(body).encode()
-        headers = {} if data is None else {"Content-Type": "application/json"}
+        url = f"{self._root}{path}"
         if self._dumps:
             click.echo(f"--request-start--\n{verb} {url}\n{json.dumps(body)}\n--request-end--")
         _log.debug("%s %s", verb, url)
-        request = Request(url, data, headers, method=verb)  # noqa: S310 - http(s), see server_url
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
-                return dict(json.loads(response.read() or b"{}"))
-        except HTTPError as error:
-            with error:
-                refusal = _refusal(error)
-            raise refusal or self._unreachable(f"status {error.code} {error.reason}") from None
-        except (OSError, HTTPException, ValueError) as error:
-            why = getattr(error, "reason", error)
-            reason = reason_of(why) if isinstance(why, BaseException) else why
-            raise self._unreachable(reason) from None
+            response = self._connection.send(verb, path, data)
+            if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+                problem = f"status {response.status} {response.phrase}"
+                raise _refusal(response.body) or self._unreachable(problem)
+            return dict(json.loads(response.body or b"{}"))
+        except (NoResponseError, BrokenResponseError, ValueError) as error:
+            raise self._unreachable(str(error)) from None
+        finally:
+            self._connection.close()  # it may be long until the next call
 
     def _unreachable(self, reason: str) -> ApiError:
         return ApiError(
@@ -120,10 +119,10 @@ def _task(name: str) -> str:
     return f"/tasks/{quote(name, safe='')}"
 
 
-def _refusal(response: HTTPError) -> ApiError | None:
+def _refusal(body: bytes) -> ApiError | None:
     """Return the service's message with its details, if it was the service that responded."""
     try:
-        error = json.loads(response.read())["error"]
+        error = json.loads(body)["error"]
         details = error["errors"][0].get("debugInfo")
         return ApiError(f"{error['message']}{f' ({details})' if details else ''}")
     except (ValueError, LookupError, TypeError, AttributeError):

@@ -10,7 +10,8 @@ from typing import Any, Unpack
 import click
 from click.core import ParameterSource
 
-from pullqueue.gtaskqueue.api import ApiError, ApiFlags, Json, TaskQueueApi
+from pullqueue.cli.connection import Json
+from pullqueue.gtaskqueue.api import ApiError, ApiFlags, TaskQueueApi
 from pullqueue.gtaskqueue.flags import CONTEXT, OWN, FlagsGroup, api_flags, lease_secs_flag
 
 _task_name_flag = click.option("--task_name", required=True, help="Task.")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_ADDRESS
-from pullqueue.cli._options import server_url
+from pullqueue.cli.connection import server_url
 
 OWN = "[pullqueue's own]"
 """Marks the flags that Google's commands did not have."""

@@ -14,7 +14,8 @@ from typing import Self
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from pullqueue.gtaskqueue.api import ApiError, Json, TaskQueueApi
+from pullqueue.cli.connection import Json
+from pullqueue.gtaskqueue.api import ApiError, TaskQueueApi
 
 _TERMINATE_SECONDS = 5
 _POST_SECONDS = 60

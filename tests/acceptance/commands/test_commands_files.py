@@ -199,14 +199,18 @@ def test_seeding_from_standard_input(
         ("a.yaml", "- a\n", "1:1: the file is not a mapping: write the names of queues"),
         ("a.yaml", "[a]: []\n", "1:1: a list or mapping is used as a key: use a name"),
         ("a.yaml", "pull: a\n", '1:7: queue "pull" has no list of tasks: begin each with `- `'),
-        ("a.yaml", "pull: []\npull: []\n", '2:1: `pull` is defined twice in one mapping: put all'),
+        ("a.yaml", "pull: []\npull: []\n", "2:1: `pull` is defined twice in one mapping: put all"),
         (
             "a.yaml",
             "pull:\n- size: 1\n",
             '2:9: "size" is not a field of a task: use one of count, countdown',
         ),
         ("a.yaml", "pull:\n- [a]: 1\n", "2:3: a list or mapping is used as a key: use a name"),
-        ("a.yaml", "pull: [{tag: a, tag: b}]\n", '1:17: `tag` is defined twice in one mapping: keep one'),
+        (
+            "a.yaml",
+            "pull: [{tag: a, tag: b}]\n",
+            "1:17: `tag` is defined twice in one mapping: keep one",
+        ),
         ("a.yaml", "pull: [{count: 0}]\n", "1:16: count is 0: use a whole number, 1 or more"),
         (
             "a.yaml",
@@ -227,7 +231,11 @@ def test_seeding_from_standard_input(
         ("a.yaml", "pull: [{a: 1, payload: {b: .inf}}]\n", '1:12: "a" is not a field of a task'),
         ("a.yaml", "pull: [{payload: {a: .inf}}]\n", "1:18: the payload cannot be written as"),
         ("a.yaml", "pull: [!x a]\n", "1:8: tags, and a plain `=` or `<<`, are not supported: put"),
-        ("a.yaml", "pull: [{a: {b: 1, b: 2}}]\n", "1:19: `b` is defined twice in one mapping: keep"),
+        (
+            "a.yaml",
+            "pull: [{a: {b: 1, b: 2}}]\n",
+            "1:19: `b` is defined twice in one mapping: keep",
+        ),
         ("a.yaml", "pull: [{eta: 2026-01-01}]\n", '1:14: eta is "2026-01-01", which has no time'),
         ("a.yaml", "pull: [{eta: soon}]\n", '1:14: eta is "soon", which is not a valid time'),
         ("a.yaml", "pull: [{eta: 17}]\n", "1:14: eta is 17: use a time with its time zone, s"),
