@@ -10,13 +10,12 @@ from typing import Annotated
 from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import from_usec
 from pullqueue.config.text import quoted
 from pullqueue.control.depths import Depth
-from pullqueue.control.models import Bytes, Count, Maybe, Model, Task, Time, iso
+from pullqueue.control.models import Count, Maybe, Model, Task, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import Limit, get_task
-from pullqueue.control.request_log import LoggedRequest
+from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Event as EngineEvent
 from pullqueue.engine.events import EventKind
@@ -48,47 +47,6 @@ class TaskHistory(Model):
     events: list[Event]
     task: Task | None
     problem: str | None
-
-
-class Request(Model):
-    """One request and its response."""
-
-    number: Count
-    time: Time
-    interface: Annotated[str, Meta(description="REST, gRPC or SDK.")]
-    method: Annotated[
-        str, Meta(description="Such as `tasks.lease` or `taskqueue.BulkAdd`; empty if it has none.")
-    ]
-    queue: Annotated[str, Meta(description="Empty if it is about none.")]
-    verb: Annotated[str, Meta(description="That of HTTP; CALL for the SDK in process.")]
-    path: str
-    query: str
-    client: str
-    caller: str | None
-    status: Count
-    milliseconds: float
-    body: Bytes
-    response: Bytes
-
-    @classmethod
-    def of(cls, logged: LoggedRequest) -> Request:
-        """Return a request of the log."""
-        return cls(
-            number=logged.number,
-            time=from_usec(logged.usec).isoformat(),
-            interface=logged.interface,
-            method=logged.method,
-            queue=logged.queue,
-            verb=logged.verb,
-            path=logged.path,
-            query=logged.query,
-            client=logged.client,
-            caller=logged.caller,
-            status=logged.status,
-            milliseconds=round(logged.seconds * 1000, 3),
-            body=Bytes.of(logged.body, total=logged.body_bytes),
-            response=Bytes.of(logged.response, total=logged.response_bytes),
-        )
 
 
 class Requests(Model):
@@ -169,12 +127,12 @@ def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     requests = list(islice(matching, query.limit + 1))
     shown = requests[: query.limit]
     return Requests(
-        requests=[Request.of(logged) for logged in shown],
+        requests=shown,
         next=shown[-1].number if len(requests) > len(shown) else None,
     )
 
 
-def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
+def _matches(query: RequestQuery, logged: Request) -> bool:
     if query.before is not UNSET and logged.number >= query.before:
         return False
     status = query.status.replace("xx", "..").replace("failed", "[45]..")
@@ -186,8 +144,8 @@ def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
     shown = f"{logged.interface} {logged.method} {logged.verb} {logged.path}?{logged.query}"
     return (
         text in shown.casefold()
-        or text.encode() in logged.body.lower()
-        or text.encode() in logged.response.lower()
+        or text.encode() in logged.body.data.lower()
+        or text.encode() in logged.response.data.lower()
     )
 
 
@@ -202,7 +160,7 @@ def get_request(state: ServerState, number: str) -> Request:
     """Return one of the latest requests."""
     for logged in state.requests.latest():
         if str(logged.number) == number:
-            return Request.of(logged)
+            return logged
     raise ApiError(f"request {quoted(number)} is not recorded: only the latest are", status=404)
 
 

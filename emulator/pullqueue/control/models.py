@@ -6,7 +6,6 @@ microseconds since the epoch.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -49,7 +48,7 @@ class Bytes(Model):
     size: Count = field(name="bytes")
     truncated: bool
     text: str | None
-    base64: str
+    data: bytes = field(name="base64")
 
     @classmethod
     def of(cls, data: bytes, limit: int | None = None, *, total: int | None = None) -> Bytes:
@@ -62,7 +61,7 @@ class Bytes(Model):
             text = getincrementaldecoder("utf-8")().decode(shown, final=not truncated)
         except UnicodeDecodeError:
             text = None
-        return cls(size=size, truncated=truncated, text=text, base64=b64encode(shown).decode())
+        return cls(size=size, truncated=truncated, text=text, data=shown)
 
 
 class Queue(Model):

@@ -7,11 +7,13 @@ import re
 import threading
 from collections import Counter, deque
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 from urllib.parse import unquote_plus
 
 from flask import Response, g, request
+from msgspec import Meta
 
+from pullqueue.control.models import Bytes, Count, Model, Time
 from pullqueue.engine.emulator import Emulator
 
 _VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "CALL"})
@@ -35,37 +37,29 @@ _HIDDEN = "(hidden)"
 _log = logging.getLogger("pullqueue.requests")
 
 
-class LoggedRequest(NamedTuple):
-    """One request to an API, or one call of Google's SDK."""
+class Request(Model):
+    """One request to an API and its response, or one call of Google's SDK."""
 
-    number: int
-    """Counted from 1 since the server started."""
-    usec: int
-    """When it was answered, by the emulator's clock, in microseconds since the epoch."""
-    interface: str
-    """REST, gRPC or SDK."""
-    method: str
-    """Its name in the documentation of the API, such as `tasks.lease`; empty if it has none."""
-    queue: str
-    """The name of the queue it is about; empty if it is about none."""
-    verb: str
-    """That of HTTP; CALL within the process."""
+    number: Count
+    time: Time
+    interface: Annotated[str, Meta(description="REST, gRPC or SDK.")]
+    method: Annotated[
+        str, Meta(description="Such as `tasks.lease` or `taskqueue.BulkAdd`; empty if it has none.")
+    ]
+    queue: Annotated[str, Meta(description="Empty if it is about none.")]
+    verb: Annotated[str, Meta(description="That of HTTP; CALL for the SDK in process.")]
     path: str
     query: str
-    client: str
-    """The address it came from."""
-    caller: str | None
-    """The e-mail address of its token, where tokens are required."""
-    status: int
-    """That of HTTP; for calls of the SDK, that of the same result over REST."""
-    seconds: float
-    """Duration."""
-    body_bytes: int
-    body: bytes
-    """The first 4 KiB of what was sent, unzipped."""
-    response_bytes: int
-    response: bytes
-    """The first 4 KiB of the response, before it was zipped."""
+    client: Annotated[str, Meta(description="The address it came from.")]
+    caller: Annotated[
+        str | None, Meta(description="The owner of its token, where tokens are required.")
+    ]
+    status: Annotated[
+        Count, Meta(description="That of HTTP; for a call of the SDK, that of its result.")
+    ]
+    milliseconds: float
+    body: Annotated[Bytes, Meta(description="The first 4 KiB of what was sent, unzipped.")]
+    response: Annotated[Bytes, Meta(description="The first 4 KiB, before it was zipped.")]
 
 
 class RequestLog:
@@ -73,7 +67,7 @@ class RequestLog:
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
-        self._requests: deque[LoggedRequest] = deque(maxlen=_KEPT)
+        self._requests: deque[Request] = deque(maxlen=_KEPT)
         self._count = 0
         self._lock = threading.Lock()
         self.counts: Counter[tuple[str, int]] = Counter()
@@ -101,11 +95,14 @@ class RequestLog:
     ) -> None:
         """Record one request; `body_bytes` is its size where the body itself is not recorded."""
         secret = path.startswith(_SECRET_PATHS)
+        sizes = (len(body) if body_bytes is None else body_bytes, len(response))
+        excerpts = [b"" if secret else _excerpt(data) for data in (body, response)]
+        shown = [Bytes.of(data, total=size) for data, size in zip(excerpts, sizes, strict=True)]
         with self._lock:
             self._count += 1
-            logged = LoggedRequest(
+            logged = Request(
                 number=self._count,
-                usec=self._emulator.clock.now_usec(),
+                time=self._emulator.clock.now().isoformat(),
                 interface=interface,
                 method=method,
                 queue=queue,
@@ -115,11 +112,9 @@ class RequestLog:
                 client=client,
                 caller=caller,
                 status=status,
-                seconds=seconds,
-                body_bytes=len(body) if body_bytes is None else body_bytes,
-                body=b"" if secret else _excerpt(body),
-                response_bytes=len(response),
-                response=b"" if secret else _excerpt(response),
+                milliseconds=round(seconds * 1000, 3),
+                body=shown[0],
+                response=shown[1],
             )
             self._requests.append(logged)
             known = verb if verb in _VERBS else "other"
@@ -129,7 +124,7 @@ class RequestLog:
             "%s %s %d", verb, path, status, extra={"verb": verb, "path": path, "status": status}
         )
 
-    def latest(self) -> list[LoggedRequest]:
+    def latest(self) -> list[Request]:
         """Return the latest requests, newest first."""
         with self._lock:
             return list(reversed(self._requests))

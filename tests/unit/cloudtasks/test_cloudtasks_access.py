@@ -402,7 +402,7 @@ def test_the_request_log(server: Server) -> None:
         "pull",
     )
     assert created.client.startswith("127.0.0.1:")
-    assert b'"tag": "red"' in created.body
-    assert b'"createTime"' in created.response
-    assert (refused.status, b"PERMISSION_DENIED" in refused.response) == (403, True)
+    assert b'"tag": "red"' in created.body.data
+    assert b'"createTime"' in created.response.data
+    assert (refused.status, b"PERMISSION_DENIED" in refused.response.data) == (403, True)
     assert server.state.requests.counts["POST", 200] == 1
