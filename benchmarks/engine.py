@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -16,12 +17,24 @@ from time import process_time
 from typing import Any
 
 from benchmarks.measuring import Figure, Options, Turn, compare, timed
-from pullqueue import Emulator, NewTask, SystemClock, Task
+from pullqueue import (
+    AttemptOutcome,
+    Attempts,
+    Emulator,
+    HttpRequest,
+    NewTask,
+    SystemClock,
+    Task,
+    TaskState,
+)
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.sdk.imports import messages, taskqueue_stub
 from pullqueue.sdk.stub import EmulatorStub, seconds_of
 
-CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
+CONFIG = QueueConfig(
+    queues=(QueueSettings(name="q", mode=QueueMode.PULL), QueueSettings(name="push"))
+)
+REQUEST = HttpRequest("/work", headers=(("X-Mine", "7"),))
 CLOCK = SystemClock()
 SHALLOW = 1_000
 BATCH = 100
@@ -44,7 +57,7 @@ def measure(options: Options) -> Iterator[Figure]:
     before = resident_bytes()
     deep = EngineSide(options.depth)
     grown = resident_bytes() - before
-    yield from _growth(deep, options)
+    yield from _growth(deep, EngineSide(SHALLOW), options)
     yield Figure(
         what=f"memory of a task, {options.depth:,} tasks, without its payload",
         value=grown / options.depth - len(PAYLOAD),
@@ -52,6 +65,8 @@ def measure(options: Options) -> Iterator[Figure]:
         at_most=BYTES_PER_TASK,
     )
     del deep
+    waiting = options.depth // 10
+    yield from _growth(PushSide(waiting), PushSide(SHALLOW), options, depth=waiting)
     yield from _cycles(options)
 
 
@@ -94,15 +109,55 @@ class EngineSide:
         return timed(works, clock=process_time)
 
 
-def _growth(deep: EngineSide, options: Options) -> Iterator[Figure]:
-    shallow = EngineSide(SHALLOW)
+class PushSide:
+    """A push queue whose tasks are scheduled and wait for a retry in turn."""
+
+    def __init__(self, depth: int) -> None:
+        self.queue = Emulator(CONFIG).queue("push")
+        self._numbers = count()
+        later = self.queue.clock.now() + timedelta(days=1)
+        for place in range(depth):
+            if place % 2:
+                self.queue.add(PAYLOAD, eta=later, request=REQUEST)
+            else:
+                self._attempt(AttemptOutcome.WILL_RETRY)
+
+    def _attempt(self, outcome: AttemptOutcome) -> None:
+        added = self.queue.add(PAYLOAD, request=REQUEST)
+        started = self.queue.start_attempt(added, lease_seconds=600, attempts=Attempts())
+        attempts = Attempts(finished=1, responses=1, executions=1, status=500)
+        self.queue.finish_attempt(
+            started, attempts=attempts, outcome=outcome, backoff_seconds=3600 + next(self._numbers)
+        )
+
+    def turn(self) -> dict[str, float]:
+        """Make each kind of call; the queue keeps its depth."""
+        queue = self.queue
+        works: dict[str, tuple[int, Callable[[], object]]] = {
+            "add, attempt, succeed": (20, lambda: self._attempt(AttemptOutcome.SUCCEEDED)),
+            "list the due tasks": (20, lambda: queue.list_tasks(BATCH, state=TaskState.AVAILABLE)),
+            "list tasks to be retried": (5, lambda: queue.list_tasks(5, state=TaskState.RETRYING)),
+            "statistics": (20, queue.fetch_statistics),
+            "next change": (20, queue.next_change),
+            "last lease end": (20, queue.last_lease_end),
+        }
+        return timed(works, clock=process_time)
+
+
+def _growth(
+    deep: EngineSide | PushSide,
+    shallow: EngineSide | PushSide,
+    options: Options,
+    depth: int | None = None,
+) -> Iterator[Figure]:
+    kind = "push tasks" if isinstance(deep, PushSide) else "tasks"
     costs = compare(deep.turn, shallow.turn, rounds=options.rounds * TURNS_A_ROUND)
     for what, (value, peer_value) in costs.items():
         yield Figure(
-            what=f"{what}, {options.depth:,} tasks",
+            what=f"{what}, {depth or options.depth:,} {kind}",
             value=value * 1e6,
             unit="us",
-            peer=f"{SHALLOW:,} tasks",
+            peer=f"{SHALLOW:,} {kind}",
             peer_value=peer_value * 1e6,
             at_most=GROWTH,
         )

@@ -14,6 +14,8 @@ from shared_store import CONFIG, WrongClock, emptied, together
 from stores import wait_for_lock
 
 from pullqueue import (
+    AttemptOutcome,
+    Attempts,
     DeleteResult,
     Emulator,
     Limits,
@@ -25,6 +27,7 @@ from pullqueue import (
     SystemClock,
     Task,
     TaskLeaseExpiredError,
+    TombstonedTaskError,
     TransientError,
     UnknownQueueError,
 )
@@ -70,6 +73,34 @@ def test_no_task_is_leased_twice(servers: tuple[Queue, Queue], tag: bool) -> Non
     assert len(leased) == tasks == len({task.name for task in leased})
     assert {task.retry_count for task in leased} == {1}
     assert servers[0].fetch_statistics().leased_last_minute == tasks
+
+
+def test_no_attempt_is_started_twice(url: str, clock: ManualClock) -> None:
+    """Threads of two servers send the same push tasks; each attempt is started and ended by one."""
+    emulators = [Emulator(CONFIG, clock=clock, store=open_store(url)) for _ in range(2)]
+    queues = [emulator.queue("default") for emulator in emulators]
+    queues[0].add_many([NewTask(name=f"t{number}") for number in range(40)])
+    ended: list[Task] = []
+
+    def send(queue: Queue) -> None:
+        for task in queue.list_tasks():
+            try:
+                started = queue.start_attempt(task, lease_seconds=60, attempts=Attempts())
+                odd = int(task.name[1:]) % 2
+                outcome = AttemptOutcome.SUCCEEDED if odd else AttemptOutcome.EXHAUSTED
+                attempts = Attempts(finished=1, status=200)
+                ended.append(queue.finish_attempt(started, attempts=attempts, outcome=outcome))
+            except (TaskLeaseExpiredError, TombstonedTaskError):
+                continue
+
+    together(lambda: send(queues[0]), lambda: send(queues[1]))
+
+    assert sorted(task.name for task in ended) == sorted(f"t{number}" for number in range(40))
+    assert [len(queue.exhausted) for queue in queues] == [20, 20]
+    numbers = queues[1].fetch_statistics()
+    assert (numbers.tasks, numbers.bytes_stored, numbers.leased_last_minute) == (0, 0, 40)
+    for emulator in emulators:
+        emulator.close()
 
 
 def test_a_name_is_given_once(servers: tuple[Queue, Queue]) -> None:

@@ -76,8 +76,11 @@ class OrderedIndex(Generic[Entry]):
         position = bisect_left(self._lasts, key)
         if position == len(self._chunks):
             return 0
-        in_chunk = len(self._chunks[position]) - bisect_left(self._chunks[position], key)
-        return in_chunk + sum(map(len, islice(self._chunks, position + 1, None)))
+        chunks, chunk = self._chunks, self._chunks[position]
+        before = bisect_left(chunk, key)
+        if position < len(chunks) // 2:  # count the fewer chunks
+            return self._size - before - sum(map(len, islice(chunks, position)))
+        return len(chunk) - before + sum(map(len, islice(chunks, position + 1, None)))
 
     def add(self, run: Sequence[Entry]) -> None:
         """Add entries that are sorted and not in the index."""
@@ -261,9 +264,12 @@ class TaskIndex:
 
     def last_lease_end_usec(self, now_usec: int) -> int | None:
         """Return the end of the current lease or attempt that ends last, or None."""
-        future = takewhile(lambda task: task.eta_usec > now_usec, reversed(self._all))
-        leases = (TaskState.LEASED, TaskState.RUNNING)
-        return next((task.eta_usec for task in future if task.waiting_state in leases), None)
+        found = list(islice(reversed(self._of_state(TaskState.RUNNING)), 1))
+        others = (self._scheduled, *self._attempted.values())
+        if self._all.count_after(now_usec) > sum(index.count_after(now_usec) for index in others):
+            leased = (task for task in reversed(self._all) if task.retry_count and not task.push)
+            found.append(next(leased))
+        return max((task.eta_usec for task in found if task.eta_usec > now_usec), default=None)
 
 
 def _scheduled(run: Iterable[Task]) -> list[Task]:
