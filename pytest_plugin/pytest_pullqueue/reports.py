@@ -19,7 +19,7 @@ _PASSED = pytest.StashKey[bool]()
 _TITLE = "pullqueue"
 _HINTS = {
     rf"ScopeMismatch\b.* {_TITLE}_": (
-        "the fixtures of pullqueue are made anew for each test: in a fixture of a wider scope use "
+        "the fixtures of pullqueue are made again for each test: in a fixture of a wider scope use "
         "`with pullqueue.testing.emulation(queues=[...]) as emulated: yield emulated`"
     ),
     "time-machine cannot start when freezegun is active": (

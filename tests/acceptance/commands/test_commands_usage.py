@@ -179,7 +179,7 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
             ("clock", "move-to", "-5s"),
             'move_to is "-5s", which is not a valid time: use one such as',
         ),
-        (("faults", "add", "fail"), "call is missing: use one of add, delete_tasks"),
+        (("faults", "add", "fail"), "call is missing: use one of add, attempt, delete_tasks"),
         (("tasks", "add", "pull", "x", "--eta", "soon"), 'eta is "soon", which is not a valid'),
         (
             ("tasks", "add", "pull", "--eta", "2026-01-01T00:00:00Z", "--countdown", "5", "x"),
@@ -190,7 +190,7 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
         (("tasks", "add", "pull", "x", "--tag", "t" * 501), "tag has 501 characters"),
         (
             ("tasks", "add", "pull", "x", "--countdown", "1e300"),
-            "countdown is 1e+300, which ends",
+            "countdown: 1e+300 is not a valid duration",
         ),
     ],
 )

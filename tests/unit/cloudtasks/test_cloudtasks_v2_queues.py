@@ -147,7 +147,7 @@ def test_a_queue_that_is_not_valid(call: Call, fields: dict[str, Any], text: str
 
 
 def test_a_queue_name_in_use(call: Call) -> None:
-    """A queue that exists and one that was deleted are told apart, unlike in v2beta2."""
+    """A queue that exists and one that was deleted differ, unlike in v2beta2."""
     create(call)
     with refused("ALREADY_EXISTS"):
         create(call)
