@@ -1,4 +1,4 @@
-"""What `pullqueue lint` does with its arguments."""
+"""The run of `pullqueue lint`: read files, have them checked, print the findings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FOR_PEOPLE = frozenset({"full", "concise"})
 
 
 def run(arguments: Arguments) -> int:
-    """Check what the arguments name, print what is found and return the exit status.
+    """Check the files, print the findings and return the exit status.
 
     Raises:
         InvalidOptionError: the arguments are invalid.

@@ -1,4 +1,4 @@
-"""What the commands print: text, tables, JSON, questions; and the files that they read.
+"""Output of the commands: text, tables, JSON, questions; and the files that they read.
 
 Text may come from a server or a file that nobody trusts, so all of it is printed with control
 characters escaped: it cannot control the terminal.

@@ -1,4 +1,4 @@
-"""What `pullqueue serve` needs beside a server: logs, a secret, systemd, signals."""
+"""Helpers of `pullqueue serve`: logs, a secret, systemd, signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pullqueue tasks`: list the tasks of a running server, and do to them what a worker would."""
+"""`pullqueue tasks`: list, add, lease and change the tasks of a running server."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class CheckResult(NamedTuple):
     """In the order of the file."""
     source: Source
     view: View | None
-    """None where the file could not be read as far as a mapping."""
+    """None if the file could not be read as far as a mapping."""
 
 
 def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:

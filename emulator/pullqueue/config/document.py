@@ -76,7 +76,7 @@ class Scalar:
     style: str = ""
     """Empty for a plain scalar, else the quote or block character."""
     opaque: bool = False
-    """Whether the value is not known: a template marker, or a refused tag."""
+    """True if the value is not known: a template marker, or a refused tag."""
     kind: str = "str"
     """What YAML 1.1 makes of it: str, int, float, bool, null or timestamp."""
     value: ScalarValue = ""
@@ -84,7 +84,7 @@ class Scalar:
 
     @property
     def is_null(self) -> bool:
-        """Whether nothing is written here, or `null`."""
+        """True if nothing is written here, or `null`."""
         return self.kind == "null" and not self.opaque
 
     @property
@@ -112,7 +112,7 @@ class Mapping:
     start: int
     end: int
     flow: bool = False
-    """Whether it is written with braces."""
+    """True if it is written with braces."""
     pairs: list[Pair] = field(default_factory=list)
 
     def pair(self, key: str) -> Pair | None:
@@ -127,7 +127,7 @@ class Sequence:
     start: int
     end: int
     flow: bool = False
-    """Whether it is written with brackets."""
+    """True if it is written with brackets."""
     items: list[Node] = field(default_factory=list)
 
 

@@ -60,7 +60,7 @@ def insert_after(source: Source, pair: Pair, line: str) -> Edit:
 
 
 def delete_item(source: Source, sequence: Sequence, item: Node) -> Edit | None:
-    """Delete an entry of a block list, with its lines; None where that cannot be done in lines.
+    """Delete an entry of a block list, with its lines; None if that cannot be done in lines.
 
     None too where the list would be left empty.
     """

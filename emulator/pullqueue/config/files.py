@@ -147,7 +147,7 @@ def _replace(path: Path, data: bytes, *, private: bool) -> None:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a file that may be replaced; None where there is no file."""
+    """Return the status of a file that may be replaced; None if there is no file."""
     try:
         status = path.lstat()
     except FileNotFoundError:

@@ -20,7 +20,7 @@ class Severity(Enum):
     """Worth knowing."""
 
     def reaches(self, threshold: Severity) -> bool:
-        """Whether this severity is at least as bad as `threshold`."""
+        """Return whether this severity is at least as bad as `threshold`."""
         return _RANKS[self] >= _RANKS[threshold]
 
 
@@ -43,9 +43,9 @@ class Fix(NamedTuple):
     edits: tuple[Edit, ...] = ()
     """Replacements that do not overlap."""
     safe: bool = False
-    """Whether App Engine reads the same from the file after the fix, and no key is deleted."""
+    """True if App Engine reads the same from the file after the fix, and no key is deleted."""
     drop_bom: bool = False
-    """Whether the file's byte-order mark is removed."""
+    """True if the file's byte-order mark is removed."""
 
 
 Labels = tuple[tuple[Place, str], ...]

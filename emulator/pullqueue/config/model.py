@@ -93,7 +93,7 @@ class QueueSettings:
 
     @property
     def is_pull(self) -> bool:
-        """Whether the tasks wait for a worker to lease them."""
+        """True if the tasks wait for a worker to lease them."""
         return self.mode is QueueMode.PULL
 
     def to_json(self) -> str:
@@ -122,11 +122,11 @@ class QueueConfig:
     total_storage_limit_bytes: int | None = None
     """`total_storage_limit` in bytes."""
     resume_paused_queues: bool | None = None
-    """Whether a deployment resumes paused queues."""
+    """True if a deployment resumes paused queues."""
     application: str | None = None
     """An application id; App Engine ignores it."""
     default_queue: bool = True
-    """Whether there is a queue `default` even if none of `queues` has that name."""
+    """True if there is a queue `default` even if none of `queues` has that name."""
     file: str = "queue.yaml"
     """Where the configuration was read from, for messages."""
 

@@ -42,7 +42,7 @@ class ParseResult(NamedTuple):
 
     source: Source
     root: Mapping | None
-    """None where the file cannot be read as far as a mapping."""
+    """None if the file cannot be read as far as a mapping."""
     reports: Reports
     scalars: list[Scalar]
     """Every key and value, in the order of the file."""
@@ -129,7 +129,7 @@ def _markers(text: str) -> list[re.Match[str]]:
 def read_tree(
     source: Source, reports: Reports, *, max_depth: int = MAX_DEPTH, max_nodes: float = MAX_NODES
 ) -> Node | None:
-    """Return the tree of a text of YAML; None where there is none.
+    """Return the tree of a text of YAML; None if there is none.
 
     Raises:
         UnreadableError: what is reported leaves no tree to check.

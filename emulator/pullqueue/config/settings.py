@@ -1,4 +1,4 @@
-"""What a check looks for."""
+"""The settings of a check."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_BYTES = 1_048_576
 
 
 class Settings(NamedTuple):
-    """What is looked for."""
+    """Which rules apply to a file, and how."""
 
     profile: str = "gcloud"
     """Rules of which program to apply."""
@@ -32,10 +32,10 @@ class Settings(NamedTuple):
     at_least: Severity = Severity.INFO
     """The least severity that is looked for."""
     strict: bool = False
-    """Whether an empty `queue:` counts as a file without queues."""
+    """True to count an empty `queue:` as a file without queues."""
     loading: bool = False
-    """Whether the file is to be loaded: a comment suppresses no fault that prevents that."""
+    """True if the file is to be loaded: a comment suppresses no fault that prevents that."""
     previous_names: tuple[str, ...] = ()
     """Queues that an earlier version of the file had."""
     misnamed: bool = False
-    """Whether a search found the file, and gcloud would not accept its name."""
+    """True if a search found the file, and gcloud would not accept its name."""

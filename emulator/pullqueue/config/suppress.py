@@ -34,7 +34,7 @@ class Directive:
         """The names that suppressed something."""
 
     def hides(self, rule: Rule, *, unused: bool = False) -> bool:
-        """Whether a rule's findings are suppressed; records which names did it.
+        """Return whether a rule's findings are suppressed; record which names did it.
 
         With `unused`, that an unused comment is reported: `all` suppresses it if it is used itself.
         """
@@ -56,14 +56,14 @@ class Comments:
             self._by_line.setdefault(directive.line, []).append(directive)
 
     def hide(self, rule: Rule, line: int) -> bool:
-        """Whether a finding of a rule is suppressed on a line; records by which comment."""
+        """Return whether a finding of a rule is suppressed on a line; record by which comment."""
         return any([item.hides(rule) for item in self._near(line)])  # noqa: C419 - all are recorded
 
     def _near(self, line: int) -> list[Directive]:
         return [*self._by_line.get(line, ()), *self._by_line.get(None, ())]
 
     def unknown_rules(self) -> list[Report]:
-        """Report names in comments that no rule has."""
+        """Report unknown rule names in ignore comments."""
         return [
             Report(at=directive.place, message=no_such_rule(name))
             for directive in self._directives

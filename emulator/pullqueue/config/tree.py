@@ -55,7 +55,7 @@ _COMPLEX = "complex"
 def build_tree(
     text: str, reports: Reports, *, max_depth: int = MAX_DEPTH, max_nodes: float = MAX_NODES
 ) -> Node | None:
-    """Return the root of the first document; None where there is no document.
+    """Return the root of the first document; None if there is no document.
 
     Raises:
         UnreadableError: what is reported leaves no tree to check.
@@ -70,7 +70,7 @@ class _Open:
 
     node: Mapping | Sequence
     known: bool
-    """Whether its tag is one that has a meaning here."""
+    """True if its tag has a meaning here."""
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
     key: Scalar | None = None
     """The key whose value comes next."""

@@ -41,7 +41,7 @@ def parse_storage_limit(text: str) -> int | None:
 
 
 def is_age_limit(text: str) -> bool:
-    """Whether a text has the format of `task_age_limit`, whatever its number."""
+    """Return whether a text has the format of `task_age_limit`, whatever its number."""
     return _AGE.fullmatch(text) is not None
 
 

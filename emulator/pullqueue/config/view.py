@@ -26,7 +26,7 @@ class Entry:
         self.value = value
         self.path = path
         self.is_null = isinstance(value, Scalar) and value.is_null
-        """Whether the key has no value."""
+        """True if the key has no value."""
         self.scalar: Scalar | None = None
         """The value, if it is a single one that is set and known."""
         if isinstance(value, Scalar) and not (value.opaque or self.is_null):
@@ -52,7 +52,7 @@ class Entry:
 
     @property
     def text(self) -> str | None:
-        """The text App Engine sees; None where there is no single known value."""
+        """The text App Engine sees; None if there is no single known value."""
         return self.scalar.effective_text if self.scalar else None
 
     @property
@@ -62,12 +62,12 @@ class Entry:
 
     @property
     def integer(self) -> int | None:
-        """The whole number App Engine sees; None where there is none."""
+        """The whole number App Engine sees; None if there is none."""
         return as_integer(self.scalar) if self.scalar else None
 
     @property
     def number(self) -> float | None:
-        """The number App Engine sees; None where there is none."""
+        """The number App Engine sees; None if there is none."""
         return as_number(self.scalar) if self.scalar else None
 
 
@@ -122,7 +122,7 @@ class QueueNode(Section):
 
     @cached_property
     def name(self) -> str | None:
-        """The name App Engine sees; None where none is known."""
+        """The name App Engine sees; None if none is known."""
         entry = self.get("name")
         return entry.text if entry else None
 
@@ -181,7 +181,7 @@ class View:
 
     @cached_property
     def is_foreign(self) -> bool:
-        """Whether no key of the top level is one of the format, or looks like one."""
+        """True if no key of the top level is one of the format, or looks like one."""
         keys = list(self.top.entries)
         unknown = {key.name for key in self.shape.unknown_keys if len(key.path) == 1}
         return bool(keys) and unknown >= set(keys) and not any(meant_key(key) for key in keys)

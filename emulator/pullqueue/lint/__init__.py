@@ -1,1 +1,1 @@
-"""What the `lint` command adds to the rules: files, settings, output, fixes."""
+"""The linter, without its command: files, settings, output, fixes."""

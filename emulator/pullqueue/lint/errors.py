@@ -1,4 +1,4 @@
-"""What is wrong with a run of the linter, other than what it finds."""
+"""Errors that prevent a run of the linter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What git knows of a tree: ignored files and earlier versions, without trusting the tree.
+"""Earlier versions of files, from git or from another file, without trusting the tree.
 
 A tree that is linted may be hostile. Git obeys the configuration of whatever repository it finds,
 and several settings are commands (`core.fsmonitor`, `core.sshCommand`, filters, hooks). So git is
@@ -21,7 +21,7 @@ from pullqueue.lint.errors import InvalidOptionError
 
 
 class Earlier:
-    """What files are compared with: a revision of the user's work tree, or one file."""
+    """The earlier version of files: a revision of the user's work tree, or one file."""
 
     def __init__(self, name: str, folder: Path) -> None:
         """Find the revision in the work tree of a folder, or else the file.
@@ -43,7 +43,7 @@ class Earlier:
             )
 
     def names(self, path: Path, notes: list[str]) -> tuple[str, ...]:
-        """Return the names of the queues a file had; note where nothing can be compared.
+        """Return the names of the queues that a file had; note a file that cannot be compared.
 
         Raises:
             ConfigFileError: the file to compare with cannot be read.
@@ -57,7 +57,7 @@ class Earlier:
         return tuple(dict.fromkeys(queue.name for queue in view.queues if queue.name))
 
     def _content(self, path: Path) -> bytes:
-        """Return a file of the revision; nothing where it has none.
+        """Return a file of the revision; nothing if it has none.
 
         Nor where a link of the revision leads out of it, or a partial clone lacks the content: it
         is not fetched.
@@ -99,7 +99,7 @@ _OF_ANOTHER_REPOSITORY = frozenset(
 
 
 def _git(root: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """Return the output of a plumbing command that reads objects; nothing where it fails."""
+    """Return the output of a plumbing command that reads objects; nothing if it fails."""
     environment = {k: v for k, v in os.environ.items() if k not in _OF_ANOTHER_REPOSITORY}
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command

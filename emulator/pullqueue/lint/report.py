@@ -18,13 +18,13 @@ _QUEUE = re.compile(r"queue\[(\d+)\]")
 
 
 class LintOptions(NamedTuple):
-    """What is done with a file."""
+    """How a file is checked and fixed."""
 
     settings: Settings = Settings()
     fix: bool = False
-    """Whether safe fixes are made."""
+    """True to make safe fixes."""
     unsafe: bool = False
-    """With `fix`: whether all fixes are made."""
+    """With `fix`: True to make all fixes."""
     known: Mapping[tuple[str, str], int] = MappingProxyType({})
     """How often a finding may occur without being reported, by rule and key."""
 
@@ -39,7 +39,7 @@ class FileReport(NamedTuple):
     keys: list[str]
     """What each finding is about, whatever its line: `queue[mail].rate`."""
     before: str = ""
-    """The text before it was fixed; empty where nothing was."""
+    """The text before it was fixed; empty if nothing was."""
     after: str = ""
     """The fixed text."""
     fixed: int = 0
@@ -73,12 +73,12 @@ class RunReport(NamedTuple):
         return [finding for report in self.files for finding in report.findings]
 
     def fails(self, finding: Finding) -> bool:
-        """Whether a finding makes the run fail."""
+        """Return whether a finding makes the run fail."""
         return self.threshold is not None and finding.severity.reaches(self.threshold)
 
 
 def lint_data(data: bytes, *, file: str, options: LintOptions = LintOptions()) -> FileReport:  # noqa: B008 - immutable
-    """Check a file's content, and fix it where that is asked for."""
+    """Check a file's content, and fix it if the options say so."""
 
     def look(content: bytes | str) -> CheckResult:
         result = check(content, file=file, settings=options.settings)

@@ -34,15 +34,15 @@ class Input(NamedTuple):
 
     path: Path
     searched: bool
-    """Whether a search found it, or it was named."""
+    """True if found by a search, False if named."""
 
 
 class Inputs(NamedTuple):
-    """What there is to check."""
+    """The files to check."""
 
     files: list[Input]
     notes: list[str]
-    """What was left out, and why."""
+    """The files that are left out, and why."""
 
 
 class Patterns:
@@ -67,14 +67,14 @@ class Patterns:
             self._spec = type(specs[0])([pattern for spec in specs for pattern in spec.patterns])
 
     def decide(self, path: Path, *, folder: bool = False) -> bool | None:
-        """Whether an absolute path matches (or is negated); None where no pattern applies."""
+        """Return whether an absolute path matches; None if no pattern applies."""
         if self._spec is None or not path.is_relative_to(self._folder):
             return None
         name = path.relative_to(self._folder).as_posix()
         return self._spec.check_file(f"{name}/" if folder else name).include
 
     def match(self, path: Path) -> bool:
-        """Whether a file, or a folder it is in, matches."""
+        """Return whether a file, or a folder that contains it, matches."""
         parents = (parent for parent in path.parents if parent != self._folder)
         return bool(self.decide(path)) or any(self.decide(part, folder=True) for part in parents)
 
@@ -149,7 +149,7 @@ def find_inputs(
 
 
 def absolute(path: Path) -> Path:
-    """Return where a file is; a link that it is itself is not followed."""
+    """Return the absolute path of a file without following it if it is a link."""
     return path.parent.resolve() / path.name
 
 
@@ -202,7 +202,7 @@ def _is_in_project(link: Path) -> bool:
 
 
 def _beginning_of(path: Path) -> str:
-    """Return the beginning of a file; nothing of one that cannot be read."""
+    """Return the beginning of a file, or nothing if it cannot be read."""
     try:
         return read_bytes(path, max_bytes=_LOOKED_AT).decode(errors="replace")
     except ConfigFileError:

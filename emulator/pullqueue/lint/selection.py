@@ -18,7 +18,7 @@ from pullqueue.lint.options import Arguments, FileOptions, Options
 from pullqueue.lint.search import Patterns
 
 Levels = dict[str, Severity | None]
-"""Severities by name of rule, where they are not those of the profile; None: off."""
+"""Severities by name of rule, if they are not those of the profile; None: off."""
 
 _NAME = b"pullqueue"
 
@@ -43,7 +43,7 @@ class Project:
         ]
 
     def ignored(self, path: Path) -> Iterator[str]:
-        """Yield the rules that are ignored in a file, given by its absolute path."""
+        """Yield names of rules that are ignored in a file, given by its absolute path."""
         for pattern, names in self._per_file_ignores:
             if pattern.match(path):
                 yield from names
@@ -63,7 +63,7 @@ def project_of(folder: Path) -> Project:
 
 
 def read_project(path: Path, *, required: bool = True) -> Project | None:
-    """Read the settings in a TOML file; None where it has none and none are required.
+    """Read the settings in a TOML file; return None if it has none and none are `required`.
 
     Raises:
         InvalidSettingsError: the file has some that are not valid.
@@ -135,7 +135,7 @@ def _selected(names: Iterable[str]) -> dict[str, Rule]:
 def _levels(
     levels: Levels, options: Options, *, profile: str, ignored: Iterable[str] = ()
 ) -> Levels:
-    """Return what severities become by options, which win over those that were before.
+    """Return the severities after options are applied, which win over earlier ones.
 
     A selection turns all other rules off, and a severity turns a rule on that is off.
     """
@@ -173,7 +173,7 @@ class Selection:
             self.project.exclude,
             Patterns(folder, arguments.exclude, strict=True),
         )
-        """What is not checked."""
+        """The patterns of files that are not checked."""
         self.settings(folder / "queue.yaml")
 
     @property
@@ -191,7 +191,7 @@ class Selection:
         return None if fail_on == "never" else Severity(fail_on)
 
     def settings(self, path: Path) -> Settings:
-        """Return what is looked for in a file, given by its absolute path.
+        """Return the settings for a file, given by its absolute path.
 
         Raises:
             InvalidOptionError: an option is invalid.

@@ -38,8 +38,8 @@ def report_full(report: RunReport) -> str:
     )
 
 
-def _printed(text: str) -> str:
-    """Return a part of a line as it is printed; a tab has the width of a blank."""
+def _without_tabs(text: str) -> str:
+    """Return a part of a line, escaped, with a space for each tab."""
     return escaped(text.replace("\t", " "))
 
 
@@ -94,11 +94,13 @@ class _Painter:
             here = [mark for mark in marks if mark.line == number]
             text, cut = _window(source.line_text(number), here)
             label = self._paint("frame", f"{number:>{width}} |")
-            yield f"{label} {_printed(text)}".rstrip()
+            yield f"{label} {_without_tabs(text)}".rstrip()
             for mark in sorted(here, key=lambda mark: not mark.main):
                 start, end = mark.column - 1 - cut, mark.end_column - 1 - cut
-                blank = " " * columns_of(_printed(text[:start]))
-                sign = ("^" if mark.main else "-") * max(columns_of(_printed(text[start:end])), 1)
+                blank = " " * columns_of(_without_tabs(text[:start]))
+                sign = ("^" if mark.main else "-") * max(
+                    columns_of(_without_tabs(text[start:end])), 1
+                )
                 style = level if mark.main else "frame"
                 drawn = self._paint(style, f"{sign} {mark.text}".rstrip())
                 yield f"{' ' * width} {bar} {blank}{drawn}"
