@@ -274,13 +274,13 @@ def test_a_task_from_its_adding_to_its_deletion(site: Site, emulator: Emulator) 
     site.fill("#name", "mine")
     site.fill("#tag", "orders")
     site.press("Add")
-    site.wait_for("Task mine was added. Show it", "#status")
+    site.wait_for("Task mine was added. Show it", "#notice")
     assert emulator.queue("pull").get_task("mine").payload == b'{"order": 17}\nsecond line'
 
     site.press("Lease tasks")
     site.fill("#lease_seconds", "90")
     site.press("Lease")
-    site.wait_for("1 task is leased until 2026-01-01 00:01:30.", "#status")
+    site.wait_for("1 task is leased until 2026-01-01 00:01:30.", "#notice")
     site.wait_for("1 min 30 s left", "#tasks")
     site.wait_for("1 of 2", "#tasks")
 
@@ -288,9 +288,9 @@ def test_a_task_from_its_adding_to_its_deletion(site: Site, emulator: Emulator) 
     site.press("Extend the lease")
     site.fill("#lease_seconds", "600")
     site.press("Extend")
-    site.wait_for("The lease ends at 2026-01-01 00:10:00.", "#status")
+    site.wait_for("The lease ends at 2026-01-01 00:10:00.", "#notice")
     site.press("Release")
-    site.wait_for("Task mine was released.", "#status")
+    site.wait_for("Task mine was released.", "#notice")
     assert [line.split("\n")[0] for line in site.text("#history").split("2026-01-01 00:00:00\n")]
     site.wait_for("added", "#history")
     site.wait_for("leased, attempt 1", "#history")
@@ -306,7 +306,7 @@ def test_a_task_from_its_adding_to_its_deletion(site: Site, emulator: Emulator) 
     site.press("Delete…")
     site.wait_for("Delete mine?", "#dialog")
     site.press("Delete")
-    site.wait_for("Deleted 1 task.", "#status")
+    site.wait_for("Deleted 1 task.", "#notice")
     site.wait_for("deleted", "#history")
 
 
@@ -321,7 +321,7 @@ def test_what_is_refused_comes_back_filled_in(site: Site, emulator: Emulator) ->
     site.fill("#countdown", "soon")
     site.fill("#count", "0")
     site.press("Add")
-    site.wait_for("4 fields are wrong.", "#status")
+    site.wait_for("4 fields are wrong.", "#notice")
     for name in ("payload", "name", "countdown", "count"):
         assert site.text(f"#{name}-wrong"), name
     assert site.find("#name").get_attribute("value") == "a b"
@@ -342,7 +342,7 @@ def test_what_is_refused_comes_back_filled_in(site: Site, emulator: Emulator) ->
     site.wait_for("meanwhile", "#tasks")
     site.fill("#name", "free")
     site.press("Add")
-    site.wait_for("Task free was added.", "#status")
+    site.wait_for("Task free was added.", "#notice")
 
 
 def test_filters_and_pages(site: Site, emulator: Emulator) -> None:
@@ -401,7 +401,7 @@ def test_live(site: Site, emulator: Emulator, server: Server) -> None:
     site.wait_for("added-later", "#tasks")
 
     server.stop()
-    site.wait_for("The server does not respond", "#status")
+    site.wait_for("The server does not respond", "#notice")
     assert "lost" in str(site.find("#live").get_attribute("class"))
     site.press("Add")
     assert site.find("#payload").get_attribute("value") == "being typed"
@@ -421,7 +421,7 @@ def test_a_server_that_comes_back(site: Site, emulator: Emulator, server: Server
     port = server.port
     server.stop()
     site.press("Delete")
-    site.wait_for("The server does not respond", "#status")
+    site.wait_for("The server does not respond", "#notice")
     assert not site.find("#dialog").is_displayed()
     site.press("Add")
     site.click("#delete-gone")
@@ -429,17 +429,17 @@ def test_a_server_that_comes_back(site: Site, emulator: Emulator, server: Server
 
     with Server(emulator, port=port):
         site.click("#live")
-        WebDriverWait(site.browser, 10).until(lambda _: not site.text("#status"))
+        WebDriverWait(site.browser, 10).until(lambda _: not site.text("#notice"))
         assert site.find("#live").get_attribute("class") == "only-script"
         site.click("#delete-gone")
         site.wait_for("Delete gone?", "#dialog")
         site.press("Delete")
-        site.wait_for("Deleted 1 task.", "#status")
+        site.wait_for("Deleted 1 task.", "#notice")
         site.press("Add a task")
         site.fill("#name", "typed")
     with Server(emulator, port=port):
         site.press("Add")
-        site.wait_for("Task typed was added.", "#status")
+        site.wait_for("Task typed was added.", "#notice")
     assert [task.name for task in emulator.queue("pull").list_tasks()] == ["kept", "typed"]
 
 
@@ -500,7 +500,7 @@ def test_a_page_that_is_gone(site: Site, server: Server) -> None:
     requests.get(f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull", timeout=60)
     site.open("/requests/1")
     server.state.requests.clear()
-    site.wait_for("This page cannot be refreshed (status 404)", "#status")
+    site.wait_for("This page cannot be refreshed (status 404)", "#notice")
 
 
 def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
@@ -517,14 +517,14 @@ def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
     site.click("#bulk-delete")
     site.wait_for("Delete 2 tasks?", "#dialog")
     site.press("Delete")
-    site.wait_for("Deleted 2 tasks.", "#status")
+    site.wait_for("Deleted 2 tasks.", "#notice")
     assert site.browser.current_url.endswith("/queues/pull?tag=t0&sort=name&order=desc")
     site.wait_for_rows(2)
 
     site.click("#bulk-delete")
-    site.wait_for("No task is selected", "#status")
+    site.wait_for("No task is selected", "#notice")
     site.click("#select-page")
-    assert site.text("#status") == ""
+    assert site.text("#notice") == ""
     assert site.find("#select-n8").is_selected()
     site.click("#select-page")
     site.click("#select-all")
@@ -542,7 +542,7 @@ def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
     site.wait_for_rows(3)
     site.click("#select-all")
     site.click("#bulk-release")
-    site.wait_for("Released 2 tasks.", "#status")
+    site.wait_for("Released 2 tasks.", "#notice")
     assert queue.fetch_statistics().leased == 0
 
 
@@ -562,7 +562,7 @@ def test_exhausted_tasks(site: Site, emulator: Emulator) -> None:
     site.wait_for("of 1", ".paging")
     site.click("#select-pull-n1")
     site.press("Requeue")
-    site.wait_for("Requeued 1 task.", "#status")
+    site.wait_for("Requeued 1 task.", "#notice")
     assert queue.get_task("n1").payload == b"work 1"
     site.wait_for("No exhausted task matches the filter.")
     site.open("/queues/pull/tasks/n0")
@@ -588,7 +588,7 @@ def test_adding_files_and_copies(site: Site, emulator: Emulator, tmp_path: Path)
     site.find("#file").send_keys(str(file))
     site.fill("#count", "150")
     site.press("Add")
-    site.wait_for("Added 150 tasks.", "#status")
+    site.wait_for("Added 150 tasks.", "#notice")
     assert {task.payload for task in emulator.queue("pull").list_tasks(200)} == {b"\r\n\xff"}
 
 
@@ -632,7 +632,7 @@ def test_the_clock(site: Site, clock: ManualClock, emulator: Emulator) -> None:
     emulator.queue("pull").add(name="a")
     site.open("/clock")
     site.press("+ 1 min")
-    site.wait_for("It is 2026-01-01 00:01:00 now.", "#status")
+    site.wait_for("It is 2026-01-01 00:01:00 now.", "#notice")
     site.fill("#by", "2")
     Select(site.find("#unit")).select_by_value("h")
     site.press("Advance")
@@ -643,7 +643,7 @@ def test_the_clock(site: Site, clock: ManualClock, emulator: Emulator) -> None:
     site.wait_for("02:01:30", "#clock")
     evaluate(site.browser, "document.getElementById('move_to').value = '2026-01-02T00:00:00'")
     site.press("Move")
-    site.wait_for("It is 2026-01-02 00:00:00 now.", "#status")
+    site.wait_for("It is 2026-01-02 00:00:00 now.", "#notice")
     assert clock.now().isoformat() == "2026-01-02T00:00:00+00:00"
     evaluate(site.browser, "document.getElementById('move_to').type = 'text'")
     site.fill("#move_to", "tomorrow")
@@ -660,7 +660,7 @@ def test_faults(site: Site, emulator: Emulator) -> None:
     site.wait_for('times is "0": expected an integer >= 1', "#times-wrong")
     site.fill("#times", "3")
     site.press("Set fault")
-    site.wait_for("The fault is set.", "#status")
+    site.wait_for("The fault is set.", "#notice")
     site.wait_for("TransientError", "#faults")
     site.click("#remove-1")
     site.wait_for("No faults are set.", "#faults")
@@ -689,7 +689,7 @@ def test_requests(site: Site, server: Server) -> None:
     site.press("Delete all…")
     site.wait_for("Delete 4 requests?", "#dialog")
     site.press("Delete")
-    site.wait_for("Deleted 4 requests.", "#status")
+    site.wait_for("Deleted 4 requests.", "#notice")
     site.wait_for("No requests yet.")
 
 
@@ -704,10 +704,10 @@ def test_the_server_page(
     queue_yaml.write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
     site.open("/server")
     site.press("Reload")
-    site.wait_for("queue.yaml is applied: added new.", "#status")
+    site.wait_for("queue.yaml is applied: added new.", "#notice")
     queue_yaml.write_text("queue:\n- name: a b\n")
     site.press("Reload")
-    site.wait_for("Nothing was changed", "#status")
+    site.wait_for("Nothing was changed", "#notice")
     site.open("/")
     site.wait_for("QY201", "#problem")
 
@@ -715,7 +715,7 @@ def test_the_server_page(
     site.press("Reset…")
     site.wait_for("Reset the emulator?", "#dialog")
     site.press("Reset")
-    site.wait_for("Everything is deleted.", "#status")
+    site.wait_for("Everything is deleted.", "#notice")
     assert emulator.queue("pull").list_tasks() == []
     emulator.queue("pull").add_many([NewTask(), NewTask()])
     other = tmp_path / "other.json"
@@ -730,7 +730,7 @@ def test_the_server_page(
         assert violations(site.browser) == []
         site.find("#file").send_keys(str(file))
         site.press("Load")
-        site.wait_for(text, "#status")
+        site.wait_for(text, "#notice")
         assert len(emulator.queue("pull").list_tasks()) == left
     assert emulator.queue("pull").get_task("kept").name == "kept"
 
@@ -762,7 +762,7 @@ def test_without_a_mouse(site: Site, emulator: Emulator) -> None:
     site.wait_for("Purge pull?", "#dialog")
     assert site.browser.switch_to.active_element.text == "Purge"
     ActionChains(site.browser).send_keys(Keys.ENTER).perform()
-    site.wait_for("Deleted 1 task.", "#status")
+    site.wait_for("Deleted 1 task.", "#notice")
 
 
 def test_another_site_cannot_reach_in(

@@ -74,6 +74,7 @@ class TestDocument:
         assert [(item["id"], item["preferred"]) for item in items] == [
             ("taskqueue:v1beta1", False),
             ("taskqueue:v1beta2", True),
+            ("cloudtasks:v2", True),
             ("cloudtasks:v2beta2", True),
         ]
         for item in items:
@@ -83,7 +84,7 @@ class TestDocument:
 
     @pytest.mark.parametrize(
         ("query", "count"),
-        [("name=taskqueue", 2), ("name=drive", 0), ("preferred=true", 2), ("preferred=false", 3)],
+        [("name=taskqueue", 2), ("name=drive", 0), ("preferred=true", 3), ("preferred=false", 4)],
     )
     def test_a_narrowed_directory(self, client: Client, query: str, count: int) -> None:
         """The list can be narrowed."""

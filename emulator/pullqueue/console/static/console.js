@@ -7,7 +7,7 @@
   const KEY = "pullqueue-live";
   const TOKEN = "pullqueue_token";
   const button = document.getElementById("live");
-  const status = document.getElementById("status");
+  const status = document.getElementById("notice");
   const dialog = document.getElementById("dialog");
   const keys = document.getElementById("keys");
   const said = document.getElementById("said");
