@@ -16,7 +16,7 @@ def test_sample_suite(pytester: pytest.Pytester) -> None:
 
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
 
-    result.assert_outcomes(passed=15)
+    result.assert_outcomes(passed=18)
 
 
 def test_the_bug_of_the_sample_is_found(pytester: pytest.Pytester) -> None:
