@@ -2,8 +2,8 @@
 // folder:
 //
 //	go mod tidy && go build -o words .
-//	pullqueue serve queue.yaml &
-//	pullqueue wait
+//	pullqueue serve --port-file port.txt queue.yaml &
+//	pullqueue wait --port-file port.txt
 //	export PULLQUEUE_EMULATOR_HOST=127.0.0.1:8124
 //	pullqueue exec -- ./words add "to be or not to be"
 //	pullqueue exec -- ./words work

@@ -2,9 +2,9 @@
 
 To try it, in this folder:
 
-    pullqueue serve queue.yaml &
+    pullqueue serve --port-file port.txt queue.yaml &
     python results.py &
-    pullqueue wait
+    pullqueue wait --port-file port.txt
     pullqueue tasks add texts 'to be or not to be' --name hamlet
     gtaskqueue_puller --project my-app --taskqueue_name texts --exit_when_empty \
         --executable_binary 'python count_words.py' \

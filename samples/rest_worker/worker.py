@@ -3,8 +3,8 @@
 It follows Google's documentation of the Task Queue API, with google-auth.
 To try it, in this folder:
 
-    pullqueue serve queue.yaml --auth acl &
-    pullqueue wait
+    pullqueue serve --port-file port.txt --auth acl queue.yaml &
+    pullqueue wait --port-file port.txt
     pullqueue credentials worker@example.com --output key.json
     python worker.py --root http://127.0.0.1:8124 --key key.json add "to be or not to be"
     python worker.py --root http://127.0.0.1:8124 --key key.json work
