@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -19,6 +19,9 @@ from pullqueue.cli.connection import Json, server_url
 from pullqueue.config.text import did_you_mean, quoted
 from pullqueue.errors import ConfigFileError
 from pullqueue.limits import PRODUCTION_LEASES_PER_SECOND
+
+if TYPE_CHECKING:
+    from pullqueue.push.addresses import PushAddresses
 
 Command = Callable[..., Any]
 
@@ -196,6 +199,17 @@ task_argument = click.argument("task", shell_complete=complete_task)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
+def _push_addresses(
+    _ctx: click.Context, _parameter: click.Parameter, options: tuple[str, ...]
+) -> PushAddresses:
+    from pullqueue.push.addresses import PushAddresses  # noqa: PLC0415 - imported when it runs
+
+    try:
+        return PushAddresses(options)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def emulator_options(command: Command) -> Command:
     """Add QUEUE_YAML and the options of an emulator that is started for a command."""
     options = (
@@ -220,6 +234,15 @@ def emulator_options(command: Command) -> Command:
             metavar="HOST:PORT",
             callback=checked(is_host_and_port, "address: use HOST:PORT, such as localhost:8080"),
             help="Server for calls to App Engine's other services. Default: none.",
+        ),
+        click.option(
+            "--push-to",
+            multiple=True,
+            metavar="[TARGET=]URL",
+            callback=_push_addresses,
+            help="Address of the app that handles push tasks, such as http://localhost:8080; with "
+            "a target, only of the tasks for it. Repeatable. Default: push tasks are kept, not "
+            "delivered.",
         ),
     )
     for option in reversed(options):

@@ -21,6 +21,7 @@ from pullqueue.config.text import escaped, reason_of
 from pullqueue.errors import ConfigFileError, PullQueueError
 
 if TYPE_CHECKING:
+    from pullqueue.control.delivery import Delivery
     from pullqueue.control.state import ServerState
     from pullqueue.engine.emulator import Emulator
 
@@ -138,6 +139,8 @@ class Signals:
     def __init__(self, emulator: Emulator) -> None:
         """Handle SIGINT and SIGTERM, which stop the server, and SIGHUP, which reloads the file."""
         self._emulator = emulator
+        self.delivery: Delivery | None = None
+        """The delivery of push tasks, which stops at once."""
         # Its `put` may interrupt its own `get`, as a handler does.
         self._received: SimpleQueue[int] = SimpleQueue()
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -148,9 +151,14 @@ class Signals:
         self._received.put(number)
         if number in _STOPPING:
             # Calls of a server that does not stop may wait for a database.
-            closing = threading.Timer(_STOP_SECONDS, self._emulator.close)
-            closing.daemon = True
-            closing.start()
+            threading.Thread(target=self._stop, daemon=True).start()
+
+    def _stop(self) -> None:
+        """Stop the delivery of push tasks, and close the emulator after a while."""
+        if self.delivery is not None:
+            self.delivery.stop()
+        threading.Event().wait(_STOP_SECONDS)
+        self._emulator.close()
 
     def wait(self, state: ServerState, *, watch: bool) -> None:
         """Return once the server must stop; meanwhile sample its queues and reload its file."""

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,9 @@ from pullqueue.cli.serve import report_tasks_left
 from pullqueue.config.text import reason_of
 from pullqueue.limits import Limits
 from pullqueue.sdk.environment import variables_for
+
+if TYPE_CHECKING:
+    from pullqueue.push.addresses import PushAddresses
 
 _RESPONSE_SECONDS = 5
 _LOOK_SECONDS = 0.5
@@ -89,6 +93,7 @@ def exec(  # noqa: A001 - the command's name
     profile: str,
     leases_per_second: int | None,
     api_upstream: str | None,
+    push_to: PushAddresses,
 ) -> int:
     """Run COMMAND with its task queue calls sent to an emulator.
 
@@ -107,6 +112,11 @@ def exec(  # noqa: A001 - the command's name
                 f'the server at "{url}" has a queue.yaml of its own: leave "{queue_yaml}" out, or '
                 f"leave out --url and unset {ADDRESS_VARIABLE}"
             )
+        if push_to:
+            raise click.UsageError(
+                f'the server at "{url}" delivers push tasks: pass --push-to to it, or leave out '
+                f"--url and unset {ADDRESS_VARIABLE}"
+            )
         _check_server(url, timeout=_RESPONSE_SECONDS)
         return _run(command, url)
     hint = _hint_at_default_server()
@@ -119,7 +129,8 @@ def exec(  # noqa: A001 - the command's name
     limits = Limits(leases_per_second=leases_per_second)
     config = ConfigFile(queue_yaml or found_file(), profile=profile).read()
     emulator = Emulator(config, limits=limits)
-    with closing(emulator), Server(emulator, port=port, api_upstream=api_upstream) as server:
+    server = Server(emulator, port=port, api_upstream=api_upstream, push_to=push_to)
+    with closing(emulator), server:
         say(f"pullqueue listening on {server.url}", err=True)
         if hint:
             say(hint, err=True)

@@ -24,6 +24,7 @@ from pullqueue.tasks import count_tasks
 if TYPE_CHECKING:
     from pullqueue.engine.emulator import Emulator
     from pullqueue.engine.queue import Queue
+    from pullqueue.push.addresses import PushAddresses
     from pullqueue.server.lifecycle import Server
 
 _PORT = click.IntRange(0, 65535)
@@ -122,7 +123,7 @@ def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str) -> st
     help="Lowest level that is logged; debug includes every request.",
 )
 def serve(*, port_file: Path | None, **options: Any) -> None:  # noqa: ANN401 - as click passes them
-    """Serve the pull queues of QUEUE_YAML over HTTP.
+    """Serve the queues of QUEUE_YAML over HTTP.
 
     Default for QUEUE_YAML: queue.yaml or queue.yml of the current folder. Ctrl-C stops the server.
     """
@@ -145,6 +146,7 @@ def _serve(
     clock: str,
     leases_per_second: int | None,
     api_upstream: str | None,
+    push_to: PushAddresses,
     max_tasks: int,
     watch: bool,
     host_names: tuple[str, ...],
@@ -164,7 +166,7 @@ def _serve(
     file, acl = ConfigFile(queue_yaml or found_file(), profile=profile), auth == "acl"
     emulator = Emulator(
         file.read(),
-        clock=ManualClock() if clock == "manual" else SystemClock(),
+        clock=ManualClock(SystemClock().now()) if clock == "manual" else SystemClock(),
         limits=Limits(leases_per_second=leases_per_second, tasks_in_memory=max_tasks),
         project=project,
         store=open_store(store),
@@ -181,7 +183,9 @@ def _serve(
             api_upstream=api_upstream,
             config_file=file,
             host_names=host_names,
+            push_to=push_to,
         )
+        signals.delivery = server.state.delivery
         with server:
             write_port(server.port)
             _print_banner(server, host=host, store=store, acl=acl)

@@ -21,6 +21,8 @@ _VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", 
 _KEPT = 1_000
 _EXCERPT_BYTES = 4_096
 _OWN_PATHS = re.compile(r"/|/favicon\.ico|/(_emulator|console)(/.*)?", re.DOTALL)
+PUSH_INTERFACE = "push"
+"""The interface of attempts to send push tasks."""
 _SECRET_PATHS = ("/token", "/tokeninfo")
 """Paths whose bodies and responses are credentials."""
 _SECRET_PARAMETERS = ("access_token", "oauth_token")
@@ -42,20 +44,24 @@ class Request(Model):
 
     number: Count
     time: Time
-    interface: Annotated[str, Meta(description="REST, gRPC or SDK.")]
+    interface: Annotated[
+        str, Meta(description="REST, gRPC, SDK, or push for a task that this server has sent.")
+    ]
     method: Annotated[
         str, Meta(description="Such as `tasks.lease` or `taskqueue.BulkAdd`; empty if it has none.")
     ]
     queue: Annotated[str, Meta(description="Empty if it is about none.")]
+    task: Annotated[str, Meta(description="The push task that was sent; else empty.")]
     verb: Annotated[str, Meta(description="That of HTTP; CALL for the SDK in process.")]
     path: str
     query: str
-    client: Annotated[str, Meta(description="The address it came from.")]
+    client: Annotated[str, Meta(description="The address it came from, or was sent to.")]
     caller: Annotated[
         str | None, Meta(description="The owner of its token, where tokens are required.")
     ]
     status: Annotated[
-        Count, Meta(description="That of HTTP; for a call of the SDK, that of its result.")
+        Count,
+        Meta(description="That of HTTP; for a call of the SDK, that of its result; 0: none."),
     ]
     milliseconds: float
     body: Annotated[Bytes, Meta(description="The first 4 KiB of what was sent, unzipped.")]
@@ -88,6 +94,7 @@ class RequestLog:
         interface: str = "REST",
         method: str = "",
         queue: str = "",
+        task: str = "",
         query: str = "",
         client: str = "",
         caller: str | None = None,
@@ -106,6 +113,7 @@ class RequestLog:
                 interface=interface,
                 method=method,
                 queue=queue,
+                task=task,
                 verb=verb,
                 path=path,
                 query=_shown_query(query),
@@ -117,9 +125,10 @@ class RequestLog:
                 response=shown[1],
             )
             self._requests.append(logged)
-            known = verb if verb in _VERBS else "other"
-            self.counts[known, status] += 1
-            self.seconds += seconds
+            if interface != PUSH_INTERFACE:
+                known = verb if verb in _VERBS else "other"
+                self.counts[known, status] += 1
+                self.seconds += seconds
         _log.debug(
             "%s %s %d", verb, path, status, extra={"verb": verb, "path": path, "status": status}
         )

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable
 from pullqueue.api.tokens import Tokens
 from pullqueue.config.model import QueueMode
 from pullqueue.control.config_file import ConfigFile
+from pullqueue.control.delivery import Delivery
 from pullqueue.control.depths import DepthHistory
 from pullqueue.control.fault_registry import FaultRegistry
 from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.push.addresses import PushAddresses
 
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
@@ -29,12 +31,14 @@ class ServerState:
         tokens: Tokens | None = None,
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] | None = None,
+        push_to: PushAddresses | None = None,
     ) -> None:
         """Make the state of a server for an emulator.
 
         `tokens` are those that callers need where the acl is enforced. `config_file` is the file
         of the configuration, if it can be reloaded. `host_names` are the names in Host headers
-        that are answered, beside addresses and localhost; None answers to any.
+        that are answered, beside addresses and localhost; None answers to any. Push tasks are
+        delivered to `push_to`; None: they are not delivered.
         """
         self.emulator = emulator
         self.tokens = tokens or Tokens(emulator.clock)
@@ -45,6 +49,9 @@ class ServerState:
         self.requests = RequestLog(emulator)
         self.depths = DepthHistory(emulator)
         self.faults = FaultRegistry(emulator)
+        self.push_to = push_to or PushAddresses()
+        """Where push tasks are sent."""
+        self.delivery = None if push_to is None else Delivery(emulator, self.requests, push_to)
         self.on_reset: list[Callable[[], None]] = []
         """Called by `reset`, so that others delete what they keep beside the emulator."""
         self.token = secrets.token_urlsafe(24)

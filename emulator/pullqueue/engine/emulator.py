@@ -256,6 +256,11 @@ class Emulator:
         """The size of all tasks together: payloads, names and tags, in bytes of UTF-8."""
         return self._store.bytes_stored()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other servers may use its store at the same time."""
+        return self._store.is_shared
+
     def now_usec(self) -> int:
         """Return the time by which tasks become due, in microseconds: that of the store.
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -21,7 +22,7 @@ from pullqueue.config.model import QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors, call_deadline
 from pullqueue.engine.queue import Queue, QueueState
-from pullqueue.errors import QueueError, TaskError
+from pullqueue.errors import PullQueueError, QueueError, TaskError
 from pullqueue.push.rate import DEFAULT_CONCURRENT_REQUESTS, TokenBucket
 from pullqueue.push.request import PushRequest, PushResponse, Send, push_of, push_request
 from pullqueue.push.retry import conclude, start
@@ -221,10 +222,9 @@ class Dispatcher:
                 outcome = conclusion.outcome.value
             except (TaskError, QueueError):
                 outcome = "dropped"
-        with self._lock:
-            self._running.pop((queue.name, running.task.name), None)
-            self._counts[queue.name] -= 1
-            if self._throttle:
+        self._ended(running)
+        if self._throttle:
+            with self._lock:
                 self._bucket(queue).adapt(response.status)
         scheduled_usec = conclusion.attempts.schedule_usec or 0
         return Attempt(
@@ -235,6 +235,24 @@ class Dispatcher:
             reason=response.reason,
             outcome=outcome,
         )
+
+    def abandon(self, running: RunningAttempt) -> None:
+        """End an attempt whose result is not known: its task is due again, as after a crash."""
+        with running.lock:
+            running.is_finished = True
+            try:
+                # The lease ends by itself where the store does not respond.
+                with suppress(PullQueueError):
+                    running.queue.renew_attempt(running.task, lease_seconds=0)
+            finally:
+                self._ended(running)
+
+    def _ended(self, running: RunningAttempt) -> None:
+        key = (running.queue.name, running.task.name)
+        with self._lock:
+            if self._running.get(key) is running:
+                del self._running[key]
+                self._counts[running.queue.name] -= 1
 
     def _start(self, queue: Queue, task: Task, *, takes_token: bool) -> RunningAttempt | None:
         lease_seconds = self._lease_seconds or push_of(task).request.deadline_seconds

@@ -108,7 +108,10 @@ def _begin() -> None:
 def _finish(response: Response) -> Response:
     response.status = status_line(response.status_code)
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
-    served(ServerState).requests.record_response(response)
+    state = served(ServerState)
+    state.requests.record_response(response)
+    if state.delivery is not None and request.method != "GET":
+        state.delivery.wake()
     return response
 
 

@@ -13,6 +13,7 @@ from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
 from pullqueue.errors import PullQueueError
+from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.app import create_app
 from pullqueue.server.http import THREADS, HttpServer
 
@@ -43,6 +44,7 @@ class Server:
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] = (),
         api_upstream: str | None = None,
+        push_to: PushAddresses | None = None,
         threads: int = THREADS,
     ) -> None:
         """Make a server that does not listen yet.
@@ -52,7 +54,8 @@ class Server:
         `config_file` can be reloaded while the server runs. Requests are answered whose Host
         header has an address, localhost, this machine's name or one of `host_names`.
         See `create_app` for `api_upstream`. With a `grpc_port` (0: a free one) Cloud Tasks is
-        served over gRPC as well. `threads` requests are answered at the same time.
+        served over gRPC as well. Push tasks are delivered to `push_to`, while the server listens;
+        None: they are not delivered. `threads` requests are answered at the same time.
         """
         self.emulator = emulator
         self.tokens = Tokens(emulator.clock, secret=secret)
@@ -61,6 +64,7 @@ class Server:
             tokens=self.tokens,
             config_file=config_file,
             host_names=[host, socket.gethostname(), *host_names],
+            push_to=push_to,
         )
         self._cloud_tasks = CloudTasks(self.state, acl=acl)
         self._app = create_app(
@@ -94,6 +98,8 @@ class Server:
                 except PullQueueError:
                     self.stop()
                     raise
+            if self.state.delivery is not None:
+                self.state.delivery.start()
         return self
 
     def start_grpc(self, port: int = 0) -> str:
@@ -116,7 +122,12 @@ class Server:
         return "" if self._grpc is None else f"{self._bracketed_host}:{self._grpc.port}"
 
     def stop(self) -> None:
-        """Stop listening and close every connection; requests being answered are finished."""
+        """Stop listening and close every connection; requests being answered are finished.
+
+        Attempts to send push tasks have some seconds to end before that.
+        """
+        if self.state.delivery is not None:
+            self.state.delivery.stop()
         if self._grpc is not None:
             self._grpc.stop()
             self._grpc = None

@@ -1,0 +1,299 @@
+"""The delivery of push tasks by a server: a thread that starts attempts, and others that send."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from time import perf_counter
+
+from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.control.request_log import PUSH_INTERFACE, RequestLog
+from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.engine.queue import Queue
+from pullqueue.errors import PullQueueError
+from pullqueue.push.addresses import KEPT, PushAddresses
+from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt, is_dispatched
+from pullqueue.push.request import PushResponse
+from pullqueue.push.sending import HttpSender
+from pullqueue.tasks import Task
+
+THREADS = 64
+"""Maximum number of attempts at the same time."""
+STOP_SECONDS = 5.0
+"""Time that attempts have to end after the delivery was stopped."""
+_POLL_SECONDS = 0.1
+_SHARED_POLL_SECONDS = 0.25
+"""Interval of the looks for due tasks, in a store that other servers use as well."""
+_LEASE_SECONDS = 15.0
+"""How long the task of an attempt is leased: after a crash it runs again that much later."""
+_RENEWAL_SECONDS = 5.0
+_ACTIVE_SECONDS = 2.0
+"""How long after an attempt the next one of its queue starts to the millisecond."""
+
+_log = logging.getLogger("pullqueue.push")
+
+
+class Delivery:
+    """Sends the push tasks of an emulator to the addresses of an app.
+
+    Times of tasks are those of the store. Deadlines, and when leases are renewed, are by the
+    machine's own time.
+    """
+
+    def __init__(self, emulator: Emulator, requests: RequestLog, addresses: PushAddresses) -> None:
+        """Send to addresses, and record each attempt among the requests."""
+        self.addresses = addresses
+        self.counts: Counter[tuple[str, int]] = Counter()
+        """Ended attempts by queue and status; 0: there was no response."""
+        self._emulator = emulator
+        self._requests = requests
+        self._dispatcher = Dispatcher(
+            emulator, throttle=True, lease_seconds=_LEASE_SECONDS, missing=self._missing
+        )
+        self._sender = HttpSender()
+        self._pool = _Pool(THREADS)
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
+        self._renewed = perf_counter()
+        self._started: dict[str, float] = {}
+        """When an attempt of each queue was last started."""
+        self._logged: set[tuple[str, str]] = set()
+        self._problem = ""
+
+    def start(self) -> None:
+        """Begin to send tasks."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for due tasks at once: time was moved, or something else was changed."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Start no more attempts, and wait for those under way, but not for long.
+
+        The tasks of those that do not end in time are due again.
+        """
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+        end = perf_counter() + STOP_SECONDS
+        while self._dispatcher.running and (left := end - perf_counter()) > 0:
+            self._pool.ended.wait(min(left, _POLL_SECONDS))
+            self._pool.ended.clear()
+        self._sender.close()
+        for running in self._dispatcher.running:
+            self._dispatcher.abandon(running)
+
+    def run_now(self, queue: Queue, task_name: str) -> bool:
+        """Start an attempt of a task, past its eta, rate and pause; False: it is running already.
+
+        Raises:
+            UnknownTaskError: the queue has no such task.
+            TombstonedTaskError: the task was deleted, or exhausted.
+        """
+        with bypass_interceptors():
+            address = self.addresses.of(queue.get_task(task_name), queue.settings)
+        running = None if address is None else self._dispatcher.run_now(queue, task_name)
+        if running is None or address is None:
+            return False
+        self._pool.run(self._attempt, running, address)
+        return True
+
+    def running(self, queue: Queue) -> int:
+        """Return how many attempts of a queue this server is making."""
+        return sum(each.queue.name == queue.name for each in self._dispatcher.running)
+
+    def enforced_rate(self, queue: Queue) -> float:
+        """Return how many tasks of a queue may start in a second."""
+        return self._dispatcher.enforced_rate(queue)
+
+    def _run(self) -> None:
+        wait_seconds = 0.0
+        while True:
+            self._wake.wait(wait_seconds)
+            self._wake.clear()
+            if self._stopping.is_set():
+                return
+            wait_seconds = self._poll_seconds
+            try:
+                self._renew()
+                wait_seconds = self._start_due()
+                self._problem = ""
+            except PullQueueError as error:
+                # Once, however long the store does not respond.
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    _log.warning("push tasks cannot be delivered: %s", error)
+            except Exception:  # noqa: BLE001 - the thread goes on, whatever a task does to it
+                _log.exception("push tasks cannot be delivered")
+
+    @property
+    def _poll_seconds(self) -> float:
+        return _SHARED_POLL_SECONDS if self._emulator.is_shared else _POLL_SECONDS
+
+    def _renew(self) -> None:
+        if perf_counter() - self._renewed < _RENEWAL_SECONDS:
+            return
+        self._renewed = perf_counter()
+        for running in self._dispatcher.running:
+            self._dispatcher.renew(running)
+
+    def _start_due(self) -> float:
+        """Start the attempts that may start now; return when to look again, in seconds."""
+        queues = [queue for queue in self._emulator.queues if is_dispatched(queue)]
+        busy = Counter(each.queue.name for each in self._dispatcher.running)
+        now, wait_seconds = perf_counter(), self._poll_seconds
+        for queue in queues:
+            self._log_cap(queue)
+            limit = _share(queue.name, busy, [each.name for each in queues])
+            for task in self._dispatcher.startable(queue, limit):
+                if self._stopping.is_set():
+                    return 0
+                busy[queue.name] += self._start(queue, task)
+                self._started[queue.name] = now
+            if now - self._started.get(queue.name, -_ACTIVE_SECONDS) < _ACTIVE_SECONDS:
+                with bypass_interceptors():
+                    next_usec = self._dispatcher.next_usec(queue)
+                if next_usec is not None:
+                    left = (next_usec - self._emulator.now_usec()) / USEC_PER_SECOND
+                    wait_seconds = min(wait_seconds, max(left, 0.001))
+        return wait_seconds
+
+    def _start(self, queue: Queue, task: Task) -> int:
+        """Start one attempt; return how many were started."""
+        address = self.addresses.of(task, queue.settings)
+        running = None if address is None else self._dispatcher.start(task)
+        if running is None or address is None:
+            return 0
+        self._pool.run(self._attempt, running, address)
+        return 1
+
+    def _attempt(self, running: RunningAttempt, address: str) -> None:
+        """Send a task that was started, and apply the result."""
+        began = perf_counter()
+        try:
+            response = self._dispatcher.send(
+                running, lambda request: self._sender.send(request, address)
+            )
+            if response.status is None and self._stopping.is_set():
+                self._dispatcher.abandon(running)
+                return
+            attempt = self._dispatcher.finish(running, response)
+        except Exception as error:  # noqa: BLE001 - the task is not left running, whatever happens
+            self._dispatcher.abandon(running)
+            if isinstance(error, PullQueueError):
+                _log.warning("the result of an attempt cannot be stored: %s", error)
+            else:
+                _log.exception("an attempt failed within the server")
+            return
+        finally:
+            self._wake.set()
+        self._record(attempt, response, address, perf_counter() - began)
+
+    def _record(
+        self, attempt: Attempt, response: PushResponse, address: str, seconds: float
+    ) -> None:
+        request = attempt.request
+        path, _, query = request.url.partition("?")
+        status = response.status or 0
+        self.counts[request.queue_name, status] += 1
+        self._requests.record(
+            interface=PUSH_INTERFACE,
+            verb=request.method,
+            path=path,
+            query=query,
+            status=status,
+            seconds=seconds,
+            body=request.body,
+            response=response.body or (response.reason or "").encode(),
+            method=f"attempt {attempt.number}",
+            queue=request.queue_name,
+            task=request.task_name,
+            client=address,
+        )
+        is_power_of_2 = attempt.number & (attempt.number - 1) == 0
+        if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
+            what = f"status {status}" if status else response.reason or "no response"
+            _log.warning(
+                'attempt %d of task "%s" of queue "%s" failed (%s %s at %s: %s): %s',
+                attempt.number,
+                request.task_name,
+                request.queue_name,
+                request.method,
+                request.url,
+                address,
+                what,
+                "it is exhausted" if attempt.outcome == "exhausted" else "it will be retried",
+            )
+
+    def _missing(self, task: Task) -> str | None:
+        """Return what is missing to send a task, and log it once for each queue."""
+        settings = self._emulator.queue(task.queue_name).settings
+        missing = self.addresses.missing(task, settings)
+        if missing is not None and (task.queue_name, missing) not in self._logged:
+            self._logged.add((task.queue_name, missing))
+            _log.warning(
+                'task "%s" of queue "%s" is %s: %s', task.name, task.queue_name, KEPT, missing
+            )
+        return missing
+
+    def _log_cap(self, queue: Queue) -> None:
+        slots = queue.settings.max_concurrent_requests or 0
+        if slots > THREADS and (queue.name, "") not in self._logged:
+            self._logged.add((queue.name, ""))
+            _log.warning(
+                'queue "%s" has max_concurrent_requests %d; this server makes at most %d attempts '
+                "at the same time",
+                queue.name,
+                slots,
+                THREADS,
+            )
+
+
+def _share(name: str, busy: Counter[str], names: list[str]) -> int:
+    """Return how many more attempts of a queue may start, so that others are not held up.
+
+    Half of the threads are divided among the queues, the others are for whoever needs them.
+    """
+    free = THREADS - busy.total()
+    own = max(1, THREADS // 2 // len(names))
+    reserved = sum(max(0, own - busy[other]) for other in names if other != name)
+    return max(0, min(free, max(own - busy[name], free - reserved)))
+
+
+class _Pool:
+    """Threads that are started when they are needed, and end with the process."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._waiting = 0
+        """Jobs that no thread has begun, less the threads that wait for one."""
+        self.ended = threading.Event()
+        """Set whenever a job has ended."""
+
+    def run(self, job: Callable[..., None], *arguments: object) -> None:
+        """Run a job in one of the threads, as soon as one has time."""
+        with self._lock:
+            self._waiting += 1
+            if self._waiting > 0 and self._threads < self._size:
+                self._threads += 1
+                self._waiting -= 1
+                threading.Thread(target=self._work, name="pullqueue attempt", daemon=True).start()
+        self._jobs.put(partial(job, *arguments))
+
+    def _work(self) -> None:
+        while True:
+            self._jobs.get()()
+            with self._lock:
+                self._waiting -= 1
+            self.ended.set()

@@ -1,0 +1,124 @@
+"""Where a server sends push tasks: the addresses that its user has named, and no others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from pullqueue.address import is_loopback
+from pullqueue.config.model import QueueSettings
+from pullqueue.config.text import quoted
+from pullqueue.push.request import origin_of, push_of, target_of
+from pullqueue.tasks import Task
+
+_OPTION = re.compile(r"(?:(.+?)=)?(https?://.*)", re.IGNORECASE | re.DOTALL)
+"""`[TARGET=]URL`; a target may be an origin, which is a URL itself."""
+_TARGET = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+){0,2}|https?://[^/?#@=\s]+", re.ASCII)
+_HOST = re.compile(r"[a-z0-9_.-]+|\[[0-9a-f:.]+\]|[0-9a-f:.]+", re.ASCII | re.IGNORECASE)
+_PATH = re.compile(r"[!-~]*", re.ASCII)
+
+EXAMPLE = "--push-to http://localhost:8080"
+KEPT = "kept, not delivered"
+
+
+class PushAddresses:
+    """The addresses of an app: that of each target, and one for all other tasks of App Engine.
+
+    HTTP targets of Cloud Tasks are sent to loopback addresses, and to where their origin is named;
+    never to the default address.
+    """
+
+    def __init__(self, options: Iterable[str] = ()) -> None:
+        """Parse `[TARGET=]URL`, as in `--push-to`.
+
+        Raises:
+            ValueError: one is not valid, or two are for the same tasks.
+        """
+        self._addresses: dict[str | None, str] = {}
+        for option in options:
+            target, address = _parsed(option)
+            if target in self._addresses:
+                of = "without a target" if target is None else f"for target {quoted(target)}"
+                raise ValueError(
+                    f"two addresses {of}: {quoted(self._addresses[target])} and "
+                    f"{quoted(address)}: name one"
+                )
+            self._addresses[target] = address
+
+    def __bool__(self) -> bool:
+        return bool(self._addresses)
+
+    def __str__(self) -> str:
+        return ", ".join(
+            address if target is None else f"{target} at {address}"
+            for target, address in self._addresses.items()
+        )
+
+    def of(self, task: Task, settings: QueueSettings) -> str | None:
+        """Return the address to which a task of a queue is sent; None: it is kept."""
+        request = push_of(task).request
+        target = target_of(request, settings)
+        if origin_of(request.url) is not None:
+            return self._addresses.get(target) or _loopback(target or "")
+        if target is None:
+            return self._addresses.get(None)
+        service = target.rpartition(".")[2]
+        for name in (target, service, None):
+            if name in self._addresses:
+                return self._addresses[name]
+        return None
+
+    def missing(self, task: Task, settings: QueueSettings) -> str | None:
+        """Return what is missing to send a task; None: nothing is."""
+        if self.of(task, settings) is not None:
+            return None
+        target = target_of(push_of(task).request, settings)
+        if not self._addresses and origin_of(push_of(task).request.url) is None:
+            return f"start the server with {EXAMPLE} to deliver it"
+        if target is None:
+            return f"there is no default address: start the server with {EXAMPLE} to deliver it"
+        return (
+            f"there is no address for {quoted(target)}: start the server with "
+            f"--push-to {target}=http://localhost:8080 to deliver it"
+        )
+
+
+def _parsed(option: str) -> tuple[str | None, str]:
+    found = _OPTION.fullmatch(option)
+    if found is None:
+        raise ValueError(_invalid(option))
+    target, address = found[1], found[2]
+    if target is not None:
+        target = target.lower()
+        if not _TARGET.fullmatch(target):
+            raise ValueError(
+                f"invalid target {quoted(target)}: use the name of a service, such as worker, or "
+                "an origin, such as https://api.example.com"
+            )
+    try:
+        url = urlsplit(address)
+        port_is_valid = url.port is None or url.port > 0
+    except ValueError:
+        raise ValueError(_invalid(option)) from None
+    is_plain = not (url.query or url.fragment or url.username or "@" in url.netloc)
+    host_is_valid = _HOST.fullmatch(url.hostname or "") is not None
+    if not (port_is_valid and host_is_valid and is_plain and _PATH.fullmatch(address)):
+        raise ValueError(_invalid(option))
+    return target, address.rstrip("/")
+
+
+def _invalid(option: str) -> str:
+    return (
+        f"invalid address {quoted(option)}: use [TARGET=]URL, such as http://localhost:8080 or "
+        "worker=http://localhost:8081"
+    )
+
+
+def _loopback(origin: str) -> str | None:
+    """Return an origin that is on this machine, as an address."""
+    try:
+        host = urlsplit(origin).hostname
+    except ValueError:
+        return None
+    return origin if host is not None and is_loopback(host) else None
