@@ -19,6 +19,7 @@ from pullqueue.cli._port_file import port_file as locked_port_file
 from pullqueue.clock import ManualClock, SystemClock, from_usec
 from pullqueue.errors import StoreError
 from pullqueue.limits import SERVED_TASKS, Limits
+from pullqueue.push.addresses import KEPT, OPTION
 from pullqueue.tasks import count_tasks
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
         _print_example(server, pull, acl=acl)
     else:
         say(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
+    say(_delivery(server))
     where = "memory, until the server stops" if store == "memory" else without_password(store)
     say(f"Tasks are stored in {where}")
     if isinstance(emulator.clock, ManualClock):
@@ -242,6 +244,14 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
             "every queue",
             err=True,
         )
+
+
+def _delivery(server: Server) -> str:
+    """Return where the tasks of push queues go."""
+    push_to = server.state.push_to
+    if push_to:
+        return f"Push tasks are delivered to {push_to}"
+    return f"Push tasks are {KEPT}: pass {OPTION} to deliver them to an app"
 
 
 def _notes(queue: Queue, *, acl: bool) -> str:

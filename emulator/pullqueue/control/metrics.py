@@ -31,11 +31,11 @@ def get_metrics(state: ServerState) -> str:
 
 
 def _of_queues(state: ServerState) -> list[str]:
-    queues = [Queue.of(queue) for queue in state.pull_queues()]
+    queues = [Queue.of(queue, state.push_to) for queue in state.emulator.queues]
     by_state: list[_Sample] = [
         ({"queue": queue.name, "state": each}, getattr(queue, each))
         for queue in queues
-        for each in ("available", "leased", "scheduled")
+        for each in ("available", "leased", "scheduled", "running", "retrying")
     ]
     metrics = [_metric("tasks", "Tasks now in a queue, by state.", by_state)]
     for field, name, text in _GAUGES:
@@ -43,6 +43,20 @@ def _of_queues(state: ServerState) -> list[str]:
             ({"queue": queue.name}, getattr(queue, field) or 0) for queue in queues
         ]
         metrics.append(_metric(name, text, samples))
+    delivery = state.delivery
+    if delivery is not None:
+        attempts: list[_Sample] = [
+            ({"queue": name, "status": status}, count)
+            for (name, status), count in delivery.counts.copy().items()
+        ]
+        rates: list[_Sample] = [
+            ({"queue": queue.name}, delivery.enforced_rate(queue))
+            for queue in state.emulator.queues
+            if queue.is_push
+        ]
+        text = "Attempts to send push tasks, by status; 0: no response."
+        metrics.append(_metric("attempts_total", text, attempts, kind="counter"))
+        metrics.append(_metric("enforced_rate", "Push tasks a second that may start.", rates))
     return metrics
 
 

@@ -20,6 +20,7 @@ from pullqueue.config.text import quoted
 from pullqueue.engine import queue as engine
 from pullqueue.engine.queue import QueueState
 from pullqueue.errors import PullQueueError
+from pullqueue.push.addresses import PushAddresses
 from pullqueue.tasks import Task as EngineTask
 
 PREVIEW_BYTES: Final = 256
@@ -85,11 +86,13 @@ class Queue(Model):
     leased_last_minute: Count
     leased_last_hour: Count
     bytes_stored: Count
+    kept: str | None
+    """Of a push queue: that its tasks are not delivered, and how to deliver them."""
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, queue: engine.Queue) -> Queue:
-        """Return a queue as it is now."""
+    def of(cls, queue: engine.Queue, push_to: PushAddresses) -> Queue:
+        """Return a queue as it is now, in a server that delivers push tasks to some addresses."""
         numbers = queue.fetch_statistics()._asdict()
         oldest_usec = numbers.pop("oldest_eta_usec")
         # Before its eta a task has no age.
@@ -103,6 +106,7 @@ class Queue(Model):
             disabled=queue.disabled,
             oldest_eta=None if oldest_usec is None else iso(from_usec(oldest_usec)),
             oldest_age_seconds=age,
+            kept=push_to.kept(queue.settings) if queue.is_push else None,
             settings=asdict(queue.settings, dict_factory=_shown_settings),
             **numbers,
         )
@@ -112,6 +116,50 @@ def _shown_settings(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return what is set of some settings, except what other fields of the queue have."""
     hidden = ("name", "mode", "line", "column")
     return {name: value for name, value in fields if value is not None and name not in hidden}
+
+
+class SentRequest(Model):
+    """The HTTP request by which a push task is sent."""
+
+    url: str
+    method: str = "POST"
+    headers: list[tuple[str, str]] = []
+    target: str | None = None
+
+
+class PushState(Model):
+    """How a push task is sent, and what its attempts have left behind."""
+
+    request: SentRequest
+    attempts: Count
+    """How many attempts were started."""
+    responses: Count
+    last_status: Count | None
+    """The status of the last attempt that ended; 0: it got no response."""
+    last_reason: str | None
+    """Why it got no response."""
+    next_attempt: Time | None
+    """When the next attempt is due; None: one is running, or the task is exhausted."""
+    kept: str | None
+    """What is missing to send the task."""
+
+    @classmethod
+    def of(
+        cls, task: EngineTask, queue: engine.Queue, push_to: PushAddresses, state: ShownState
+    ) -> PushState | None:
+        """Return what a push task has, in a state; None: it is a pull task."""
+        if task.push is None:
+            return None
+        (url, method, headers, target, *_), attempts = task.push
+        return cls(
+            request=SentRequest(url=url, method=method, headers=list(headers), target=target),
+            attempts=task.retry_count,
+            responses=attempts.responses,
+            last_status=attempts.status,
+            last_reason=attempts.reason,
+            next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
+            kept=push_to.missing(task, queue.settings),
+        )
 
 
 class Task(Model):
@@ -129,11 +177,14 @@ class Task(Model):
     retry_limit: Count | None
     bytes_stored: Count
     payload: Bytes
+    push: PushState | None
+    """What a push task has that a pull task does not have."""
 
 
 def tasks_of(
     tasks: Sequence[EngineTask],
     queue: engine.Queue,
+    push_to: PushAddresses,
     *,
     payload_bytes: int | None = None,
     exhausted: bool = False,
@@ -159,6 +210,7 @@ def tasks_of(
             retry_limit=queue.retention.leases,
             bytes_stored=task.stored_bytes,
             payload=Bytes.of(task.payload, payload_bytes),
+            push=PushState.of(task, queue, push_to, state),
         )
         shown.append(one)
     return shown
@@ -175,6 +227,10 @@ class NewTask(Model):
         Maybe[Time], Meta(description="When it may be leased; at once where absent.")
     ] = UNSET
     countdown: Annotated[Maybe[float], Meta(description="The same, in seconds from now.")] = UNSET
+    request: Annotated[
+        Maybe[SentRequest],
+        Meta(description="How a push task is sent; if absent: POST /_ah/queue/QUEUE."),
+    ] = UNSET
 
 
 class NewTasks(Model):

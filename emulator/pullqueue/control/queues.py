@@ -35,7 +35,7 @@ from pullqueue.errors import (
     TombstonedTaskError,
     UnknownTaskError,
 )
-from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState, not_deleted
+from pullqueue.tasks import DeleteResult, HttpRequest, NewTask, Task, TaskState, not_deleted
 
 _QUEUE = "/queues/{queue}"
 _TASK = "/queues/{queue}/tasks/{task}"
@@ -113,22 +113,32 @@ class Changed(models.Model):
     failed: dict[str, str]
 
 
+class Started(models.Model):
+    """Whether an attempt was started; if not, one is running already."""
+
+    started: bool
+
+
 @operation("GET", "/queues", key="queues")
 def list_queues(state: ServerState) -> list[models.Queue]:
     """List all queues with their numbers and settings."""
-    return [models.Queue.of(queue) for queue in state.emulator.queues if _is_wanted(queue)]
+    return [
+        models.Queue.of(queue, state.push_to)
+        for queue in state.emulator.queues
+        if _is_wanted(queue)
+    ]
 
 
 @operation("GET", _QUEUE, key="queue")
 def get_queue(state: ServerState, queue: str) -> models.Queue:
     """Return one queue."""
-    return models.Queue.of(state.emulator.queue(queue))
+    return models.Queue.of(state.emulator.queue(queue), state.push_to)
 
 
 @operation("POST", f"{_QUEUE}/purge", key="deleted")
 def purge_queue(state: ServerState, queue: str) -> models.Count:
     """Delete all tasks of a queue."""
-    return _pull_queue(state, queue).purge()
+    return state.emulator.queue(queue).purge()
 
 
 @operation("GET", f"{_QUEUE}/tasks")
@@ -137,14 +147,14 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks
     found = state.emulator.queue(queue)
     exhausted = query.state == EXHAUSTED
     tasks, total = _page(found, query)
-    shown = tasks_of(tasks, found, payload_bytes=PREVIEW_BYTES, exhausted=exhausted)
+    shown = tasks_of(tasks, found, state.push_to, payload_bytes=PREVIEW_BYTES, exhausted=exhausted)
     return models.Tasks(tasks=shown, total=total)
 
 
 @operation("POST", f"{_QUEUE}/tasks")
 def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.AddedTasks:
     """Add up to 100 tasks; names in use are reported in `refused`, the other tasks are added."""
-    found = _pull_queue(state, queue)
+    found = state.emulator.queue(queue)
     now_usec = found.now_usec()
     tasks = [_new_task(task, now_usec, place) for place, task in enumerate(body.tasks)]
     insertion = found.insert(tasks)
@@ -152,7 +162,7 @@ def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.A
         name: "exists" if issubclass(kind, TaskAlreadyExistsError) else "tombstoned"
         for name, kind in insertion.refused.items()
     }
-    added = tasks_of(insertion.added, found, payload_bytes=PREVIEW_BYTES)
+    added = tasks_of(insertion.added, found, state.push_to, payload_bytes=PREVIEW_BYTES)
     return models.AddedTasks(tasks=added, refused=refused)
 
 
@@ -167,7 +177,7 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
         group_by_tag=tag is not None if body.group_by_tag is UNSET else body.group_by_tag,
         tag=tag,
     )
-    return models.LeasedTasks(tasks_of(lease.tasks, found), lease.rate_limited)
+    return models.LeasedTasks(tasks_of(lease.tasks, found, state.push_to), lease.rate_limited)
 
 
 @operation("GET", _TASK, key="task")
@@ -175,12 +185,18 @@ def get_task(state: ServerState, queue: str, task: str) -> models.Task:
     """Return one task with its payload, also after it was exhausted."""
     found = state.emulator.queue(queue)
     try:
-        return tasks_of([found.get_task(task)], found)[0]
+        return tasks_of([found.get_task(task)], found, state.push_to)[0]
     except (UnknownTaskError, TombstonedTaskError):
         exhausted = _exhausted_task(found, task)
         if exhausted is None:
             raise
-        return tasks_of([exhausted], found, exhausted=True)[0]
+        return tasks_of([exhausted], found, state.push_to, exhausted=True)[0]
+
+
+@operation("POST", f"{_TASK}/run")
+def run_task(state: ServerState, queue: str, task: str) -> Started:
+    """Start an attempt of a push task now, past its eta, the queue's rate and a pause."""
+    return Started(state.run_now(state.emulator.queue(queue), task))
 
 
 @operation("POST", f"{_TASK}/lease", key="task")
@@ -194,13 +210,15 @@ def change_lease(
     end_usec = found.retention.end_usec(changed)
     is_past = end_usec is not None and end_usec <= changed.eta_usec
     exhausted = body.lease_seconds == 0 and is_past
-    return tasks_of([changed], found, exhausted=exhausted)[0]
+    return tasks_of([changed], found, state.push_to, exhausted=exhausted)[0]
 
 
 @operation("POST", f"{_QUEUE}/change")
 def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
     """Delete, release or requeue tasks by name, or all that match a filter."""
-    found = _pull_queue(state, queue)
+    found = state.emulator.queue(queue)
+    if body.action == "release":
+        found.check_pull()
     exhausted = body.action == "requeue" or body.state == EXHAUSTED
     if exhausted and body.action == "release":
         raise ApiError("exhausted tasks have no lease to release: requeue or delete them")
@@ -228,22 +246,15 @@ def change_tasks(state: ServerState, queue: str, body: Change) -> Changed:
 def list_exhausted(state: ServerState, query: ExhaustedQuery) -> models.Tasks:
     """List the exhausted tasks of all queues, the latest first."""
     name = given(query.queue)
-    queues = state.pull_queues() if name is None else [state.emulator.queue(name)]
+    queues = state.emulator.queues if name is None else [state.emulator.queue(name)]
     found = [(task, queue) for queue in queues for task in _matching(queue, query, exhausted=True)]
     found.sort(key=lambda pair: pair[0].eta_usec, reverse=True)
     payload_bytes = None if query.payload == "full" else PREVIEW_BYTES
     shown = [
-        tasks_of([task], queue, payload_bytes=payload_bytes, exhausted=True)[0]
+        tasks_of([task], queue, state.push_to, payload_bytes=payload_bytes, exhausted=True)[0]
         for task, queue in found[query.offset : query.offset + query.limit]
     ]
     return models.Tasks(tasks=shown, total=len(found))
-
-
-def _pull_queue(state: ServerState, name: str) -> Queue:
-    """Return a queue whose tasks can be changed here."""
-    queue = state.emulator.queue(name)
-    queue.check_pull()
-    return queue
 
 
 def _exhausted_task(queue: Queue, name: str) -> Task | None:
@@ -366,4 +377,10 @@ def _new_task(task: models.NewTask, now_usec: int, place: int) -> NewTask:
             eta_usec = now_usec + duration_usec(task.countdown)
         except ClockError as error:
             raise InvalidEtaError(f"countdown: {error}") from None
-    return NewTask(payload or b"", given(task.name), given(task.tag), eta, eta_usec=eta_usec)
+    request = None
+    if task.request is not UNSET:
+        asked = task.request
+        request = HttpRequest(asked.url, asked.method, tuple(asked.headers), asked.target)
+    return NewTask(
+        payload or b"", given(task.name), given(task.tag), eta, request, eta_usec=eta_usec
+    )

@@ -117,7 +117,7 @@ def get_config(state: ServerState) -> Config:
         total_storage_limit=emulator.config.total_storage_limit_bytes,
         bytes_stored=emulator.bytes_stored,
         limits=emulator.limits._asdict(),
-        queues=[models.Queue.of(queue) for queue in emulator.queues],
+        queues=[models.Queue.of(queue, state.push_to) for queue in emulator.queues],
     )
 
 

@@ -15,6 +15,7 @@ from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.errors import InvalidTaskError
 from pullqueue.push.addresses import PushAddresses
 
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
@@ -60,6 +61,24 @@ class ServerState:
     def pull_queues(self) -> list[Queue]:
         """Return the queues whose tasks can be listed."""
         return [queue for queue in self.emulator.queues if queue.mode is QueueMode.PULL]
+
+    def run_now(self, queue: Queue, task_name: str) -> bool:
+        """Start an attempt of a push task, past eta, rate and pause; False: one is running.
+
+        Raises:
+            InvalidTaskError: there is no address to send it to, or it is a pull task.
+            UnknownTaskError: the queue has no such task.
+            TombstonedTaskError: the task was deleted, or exhausted.
+        """
+        with bypass_interceptors():
+            task = queue.get_task(task_name)
+        missing = self.push_to.missing(task, queue.settings)
+        if missing is not None or self.delivery is None:
+            why = missing or "this server does not deliver push tasks: use `pullqueue serve`"
+            raise InvalidTaskError(
+                f'task "{task_name}" of queue "{queue.name}" cannot be sent: {why}'
+            )
+        return self.delivery.run_now(queue, task_name)
 
     def tick(self) -> None:
         """Do what has to be done every few seconds: sample the depths of the queues."""

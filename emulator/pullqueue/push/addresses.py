@@ -18,7 +18,7 @@ _TARGET = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+){0,2}|https?://[^/?#@=\s]+", re.A
 _HOST = re.compile(r"[a-z0-9_.-]+|\[[0-9a-f:.]+\]|[0-9a-f:.]+", re.ASCII | re.IGNORECASE)
 _PATH = re.compile(r"[!-~]*", re.ASCII)
 
-EXAMPLE = "--push-to http://localhost:8080"
+OPTION = "--push-to http://localhost:8080"
 KEPT = "kept, not delivered"
 
 
@@ -69,15 +69,28 @@ class PushAddresses:
                 return self._addresses[name]
         return None
 
+    def kept(self, settings: QueueSettings) -> str | None:
+        """Return that tasks of a push queue are kept, and how to deliver them; None: they are not.
+
+        A task of the queue may have another target.
+        """
+        if None in self._addresses or settings.target in self._addresses:
+            return None
+        service = (settings.target or "").rpartition(".")[2]
+        if service in self._addresses:
+            return None
+        option = f"--push-to {settings.target}=http://localhost:8081" if settings.target else OPTION
+        return f"{KEPT}: start the server with {option}"
+
     def missing(self, task: Task, settings: QueueSettings) -> str | None:
         """Return what is missing to send a task; None: nothing is."""
         if self.of(task, settings) is not None:
             return None
         target = target_of(push_of(task).request, settings)
         if not self._addresses and origin_of(push_of(task).request.url) is None:
-            return f"start the server with {EXAMPLE} to deliver it"
+            return f"start the server with {OPTION} to deliver it"
         if target is None:
-            return f"there is no default address: start the server with {EXAMPLE} to deliver it"
+            return f"there is no default address: start the server with {OPTION} to deliver it"
         return (
             f"there is no address for {quoted(target)}: start the server with "
             f"--push-to {target}=http://localhost:8080 to deliver it"

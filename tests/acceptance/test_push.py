@@ -1,0 +1,279 @@
+"""Push tasks, delivered by `pullqueue serve` to an app."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+from push_app import PushApp, push_app, until
+from served import Served, serving, start_serve
+
+QUEUE_YAML = """\
+queue:
+- name: web
+  rate: 500/s
+  bucket_size: 500
+  retry_parameters:
+    min_backoff_seconds: 0.05
+- name: hourly
+  rate: 1/h
+  bucket_size: 1
+- name: single
+  rate: 500/s
+  max_concurrent_requests: 1
+- name: once
+  rate: 500/s
+  retry_parameters:
+    task_retry_limit: 0
+- name: patient
+  rate: 500/s
+  retry_parameters:
+    min_backoff_seconds: 1800
+- name: worker
+  rate: 500/s
+  target: worker
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a queue.yaml."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    return tmp_path
+
+
+@pytest.fixture
+def app() -> Iterator[PushApp]:
+    """Yield an app that handles push tasks."""
+    with push_app() as app:
+        yield app
+
+
+class Control:
+    """The control routes of a server."""
+
+    def __init__(self, served: Served) -> None:
+        self.root = f"{served.url}/_emulator"
+
+    def call(self, verb: str, path: str, body: object = None) -> Any:
+        """Do something."""
+        data = None if body is None else json.dumps(body).encode()
+        with urlopen(Request(self.root + path, data, method=verb), timeout=60) as response:  # noqa: S310
+            return json.load(response)
+
+    def add(self, queue: str, url: str, *, count: int = 1, **fields: object) -> None:
+        """Add push tasks."""
+        task = {"request": {"url": url}, **fields}
+        self.call("POST", f"/queues/{queue}/tasks", {"tasks": [task] * count})
+
+    def queue(self, name: str) -> Any:
+        """Return the numbers of a queue."""
+        return self.call("GET", f"/queues/{name}")["queue"]
+
+    def tasks(self, queue: str, state: str = "") -> Any:
+        """Return the tasks of a queue."""
+        query = f"?state={state}" if state else ""
+        return self.call("GET", f"/queues/{queue}/tasks{query}")["tasks"]
+
+
+def test_a_task_is_sent_as_app_engine_sends_it(folder: Path, app: PushApp) -> None:
+    """Method, headers and body arrive; those of a user that are reserved do not."""
+    headers = [["X-Mine", "7"], ["X-AppEngine-QueueName", "other"], ["Host", "evil.example"]]
+    with serving("--push-to", app.url, folder=folder) as served:
+        control = Control(served)
+        request = {"url": "/mail?x=1", "method": "PUT", "headers": headers}
+        task = {"name": "t1", "payload": "to=ada", "request": request}
+        control.call("POST", "/queues/web/tasks", {"tasks": [task]})
+        until(lambda: not control.queue("web")["tasks"])
+        [logged] = control.call("GET", "/requests")["requests"]
+        history = control.call("GET", "/queues/web/tasks/t1/history")["events"]
+
+    [received] = app.received
+    assert (received.method, received.path, received.body) == ("PUT", "/mail?x=1", b"to=ada")
+    assert received.headers["X-Mine"] == "7"
+    assert received.headers["X-AppEngine-QueueName"] == "web"
+    assert received.headers["X-AppEngine-User-IP"] == "0.1.0.2"
+    assert received.headers["Host"] == app.url.removeprefix("http://")
+    assert (logged["interface"], logged["task"], logged["status"]) == ("push", "t1", 200)
+    assert [event["kind"] for event in history] == ["added", "attempt started", "attempt succeeded"]
+
+
+def test_targets(folder: Path, app: PushApp) -> None:
+    """The target of the queue picks the address; an unknown one has the default address."""
+    with push_app() as worker:
+        options = ("--push-to", app.url, "--push-to", f"worker={worker.url}")
+        with serving(*options, folder=folder) as served:
+            control = Control(served)
+            control.add("worker", "/a")
+            for target in ("v1.worker", "other"):
+                task = {"request": {"url": f"/{target}", "target": target}}
+                control.call("POST", "/queues/web/tasks", {"tasks": [task]})
+            until(lambda: len(app.received) == 1 and len(worker.received) == 2)
+
+        assert app.paths() == ["/other"]
+        assert sorted(worker.paths()) == ["/a", "/v1.worker"]
+
+
+def test_retries(folder: Path, app: PushApp) -> None:
+    """A failed task is sent again after its backoff, until it succeeds or is exhausted."""
+    with serving("--push-to", app.url, folder=folder) as served:
+        control = Control(served)
+        control.add("web", "/fails/3")
+        control.add("once", "/status/404")
+        until(lambda: app.paths().count("/fails/3") == 4 and control.queue("once")["exhausted"])
+        [task] = control.tasks("once", "exhausted")
+        errors = stop(served)
+
+    counts = [
+        each.headers["X-AppEngine-TaskRetryCount"] for each in app.received if "fails" in each.path
+    ]
+    assert counts == ["0", "1", "2", "3"]
+    assert (task["push"]["attempts"], task["push"]["last_status"]) == (1, 404)
+    assert errors.count("/fails/3 at") == 2  # attempts 1 and 2, not 3
+    assert "it is exhausted" in errors
+
+
+def stop(served: Served) -> str:
+    """Stop a server and return what it has logged."""
+    served.process.terminate()
+    return served.process.communicate(timeout=60)[1]
+
+
+def test_rate_pause_and_run_now(folder: Path, app: PushApp) -> None:
+    """The rate and a pause keep tasks back, and `run` sends them all the same."""
+    with serving("--push-to", app.url, folder=folder) as served:
+        control = Control(served)
+        control.add("hourly", "/1")
+        until(lambda: app.paths() == ["/1"])
+        control.add("hourly", "/2", name="second")
+        control.add("web", "/flag")
+        until(lambda: "/flag" in app.paths())
+        assert control.queue("hourly")["available"] == 1
+        assert control.call("POST", "/queues/hourly/tasks/second/run", {}) == {"started": True}
+        until(lambda: "/2" in app.paths())
+
+
+def test_concurrency_and_other_queues(folder: Path, app: PushApp) -> None:
+    """Slow tasks hold up neither the tasks of other queues nor requests."""
+    with serving("--push-to", app.url, folder=folder) as served:
+        control = Control(served)
+        control.add("single", "/slow/single", count=3)
+        control.add("web", "/slow/web", count=100)
+        until(lambda: app.running["/slow/web"] > 30 and app.running["/slow/single"])
+        control.add("once", "/quick")
+        until(lambda: "/quick" in app.paths())
+        assert control.queue("single")["running"] == app.running["/slow/single"] == 1
+        app.released.set()
+        until(lambda: not control.queue("web")["tasks"] and not control.queue("single")["tasks"])
+
+    assert len(app.received) == 104
+
+
+def test_manual_clock(folder: Path, app: PushApp) -> None:
+    """A step of the clock sends what has become due, and no task that is running."""
+    with serving("--push-to", app.url, "--clock", "manual", folder=folder) as served:
+        control = Control(served)
+        control.add("patient", "/fails/1")
+        control.add("web", "/later", countdown=3600)
+        control.add("web", "/slow")
+        until(lambda: app.running["/slow"] and control.queue("patient")["retrying"])
+        control.call("POST", "/clock", {"advance": 1800})
+        until(lambda: app.paths().count("/fails/1") == 2)
+        assert "/later" not in app.paths()
+        control.call("POST", "/clock", {"advance": 1800})
+        until(lambda: "/later" in app.paths())
+        app.released.set()
+        until(lambda: not control.queue("web")["tasks"])
+
+    assert app.paths().count("/slow") == 1
+
+
+def test_watch(folder: Path, app: PushApp) -> None:
+    """A new rate in queue.yaml applies at once."""
+    with serving("--push-to", app.url, "--watch", folder=folder) as served:
+        control = Control(served)
+        control.add("hourly", "/many", count=10)
+        until(lambda: app.paths() == ["/many"])
+        (folder / "queue.yaml").write_text(QUEUE_YAML.replace("rate: 1/h", "rate: 500/s"))
+        until(lambda: len(app.received) == 10)
+
+
+def test_kill_and_restart(folder: Path, app: PushApp) -> None:
+    """After kill -9 in an attempt, the next server sends the task again within 30 s."""
+    options = ("--push-to", app.url, "--store", "sqlite:///tasks.db")
+    with serving(*options, folder=folder) as served:
+        Control(served).add("web", "/slow")
+        until(lambda: app.running["/slow"])
+        served.process.kill()
+    app.released.set()
+    with serving(*options, folder=folder) as served:
+        until(lambda: len(app.received) == 2, seconds=30)
+        until(lambda: not Control(served).queue("web")["tasks"])
+
+    assert app.received[1].headers["X-AppEngine-TaskRetryCount"] == "1"
+    assert app.received[1].headers["X-AppEngine-TaskExecutionCount"] == "0"
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_stop(folder: Path, app: PushApp, *, released: bool) -> None:
+    """An attempt can end after SIGTERM; one that does not runs again after the restart."""
+    options = ("--push-to", app.url, "--store", "sqlite:///tasks.db")
+    with serving(*options, folder=folder) as served:
+        Control(served).add("once", "/slow")
+        until(lambda: app.running["/slow"])
+        served.process.send_signal(signal.SIGTERM)
+        if released:
+            app.released.set()
+        served.process.communicate(timeout=30)
+    app.released.set()
+    with serving(*options, folder=folder) as served:
+        control = Control(served)
+        control.add("web", "/after")
+        until(lambda: "/after" in app.paths() and not control.queue("once")["tasks"])
+
+    assert app.paths().count("/slow") == (1 if released else 2)
+
+
+def test_without_an_address(folder: Path) -> None:
+    """Tasks are kept, every place says so and how to deliver them, and no attempt is used up."""
+    with serving(folder=folder) as served:
+        control = Control(served)
+        control.add("web", "/mail", name="t1")
+        until(lambda: control.queue("web")["available"])
+        kept = control.queue("web")["kept"]
+        [task] = control.tasks("web")
+        errors = stop(served)
+
+    assert kept == "kept, not delivered: start the server with --push-to http://localhost:8080"
+    assert (task["push"]["attempts"], task["state"]) == (0, "available")
+    assert task["push"]["kept"].startswith("start the server with --push-to")
+    assert "kept, not delivered" in errors
+    assert "1 task was left" in errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["http://a", "http://b"], "two addresses without a target"),
+        (["w=http://a", "w=http://b"], 'two addresses for target "w"'),
+        (["localhost:8080"], "invalid address"),
+        (["http://"], "invalid address"),
+        (["http://a:99999"], "invalid address"),
+        (["http://a/\r\nX: 1"], "invalid address"),
+        (["http://u:p@a"], "invalid address"),
+        (["no target=http://a"], "invalid target"),
+    ],
+)
+def test_usage_errors(folder: Path, options: list[str], message: str) -> None:
+    """What is wrong with an address ends the command before anything is served."""
+    arguments = [part for option in options for part in ("--push-to", option)]
+    process = start_serve("--port", "0", *arguments, folder=folder)
+    output, errors = process.communicate(timeout=60)
+
+    assert (process.returncode, output) == (2, "")
+    assert message in errors

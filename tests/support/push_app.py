@@ -1,0 +1,103 @@
+"""An app that handles push tasks over HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+_SECONDS = 60
+_pause = threading.Event()
+
+
+class Received(NamedTuple):
+    """A request that the app got."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class PushApp:
+    """Records what it gets, in order.
+
+    `/status/N` answers with this status, `/fails/N` with 500 the first N times, `/slow` once it is
+    `released`; all other paths with 200.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.received: list[Received] = []
+        self.released = threading.Event()
+        self.running: Counter[str] = Counter()
+        """Requests that are being handled, by path."""
+        self.on_request: Callable[[Received], None] = lambda _: None
+        self._failed: Counter[str] = Counter()
+
+    def paths(self) -> list[str]:
+        """Return the paths of all requests."""
+        return [received.path for received in self.received]
+
+    def handle(self, received: Received) -> int:
+        """Return the status of a request."""
+        self.received.append(received)
+        self.on_request(received)
+        _, kind, *rest = received.path.split("/")
+        if kind == "status":
+            return int(rest[0])
+        if kind == "fails" and self._failed[received.path] < int(rest[0]):
+            self._failed[received.path] += 1
+            return 500
+        if kind == "slow":
+            self.running[received.path] += 1
+            self.released.wait(_SECONDS)
+            self.running[received.path] -= 1
+        return 200
+
+
+@contextmanager
+def push_app() -> Iterator[PushApp]:
+    """Serve an app on a free port."""
+    app = PushApp()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _handle(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status = app.handle(Received(self.command, self.path, dict(self.headers), body))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST = do_PUT = do_DELETE = _handle  # noqa: N815 - the names of the library
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128
+
+        def handle_error(self, *_: object) -> None:
+            """Ignore clients that go away."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        app.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield app
+        app.released.set()
+        server.shutdown()
+
+
+def until(condition: Callable[[], object], *, seconds: float = _SECONDS) -> None:
+    """Wait until something is true; fail after a long time."""
+    for _ in range(int(seconds / 0.02)):
+        if condition():
+            return
+        _pause.wait(0.02)
+    raise AssertionError("it never became true")
