@@ -229,9 +229,12 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
         _print_example(server, pull, acl=acl)
     else:
         say(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
-    say(_delivery(server))
     where = "memory, until the server stops" if store == "memory" else without_password(store)
     say(f"Tasks are stored in {where}")
+    if server.state.push_to:
+        say(f"Push tasks are delivered to {server.state.push_to}")
+    elif any(queue.is_push and queue.settings.line for queue in emulator.queues):
+        say(f"Push tasks are {KEPT}: pass {OPTION} to deliver them to an app")
     if isinstance(emulator.clock, ManualClock):
         now = from_usec(emulator.now_usec()).isoformat()
         url = "" if server.port == DEFAULT_PORT else f" --url {server.url}"
@@ -244,14 +247,6 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
             "every queue",
             err=True,
         )
-
-
-def _delivery(server: Server) -> str:
-    """Return where the tasks of push queues go."""
-    push_to = server.state.push_to
-    if push_to:
-        return f"Push tasks are delivered to {push_to}"
-    return f"Push tasks are {KEPT}: pass {OPTION} to deliver them to an app"
 
 
 def _notes(queue: Queue, *, acl: bool) -> str:

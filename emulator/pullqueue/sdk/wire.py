@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from typing import Any
@@ -19,8 +18,6 @@ from pullqueue.sdk.transactions import TransactionalStub
 
 _UPSTREAM_SECONDS = 60.0
 _HEADERS = {"Content-Type": "application/octet-stream"}
-
-_log = logging.getLogger("pullqueue.sdk")
 
 _Rpc = remote_api.RpcError
 
@@ -79,8 +76,6 @@ class CallServer:
             logged |= logged_call(method, call, result, error)
             return _refusal(error)
         logged |= logged_call(method, call, result, None)
-        if method == "BulkAdd":
-            _warn_of_push(call)
         return _serialized(remote_api.Response(response=result.SerializeToString()))
 
 
@@ -89,12 +84,6 @@ def _deadline_usec(text: str | None) -> int:
         return round(float(text or DEADLINE_SECONDS) * USEC_PER_SECOND)
     except (ValueError, OverflowError):  # not a number, or infinite
         return round(DEADLINE_SECONDS * USEC_PER_SECOND)
-
-
-def _warn_of_push(call: Any) -> None:
-    if call.add_request and call.add_request[0].mode == messages.TaskQueueMode.PUSH:
-        name = call.add_request[0].queue_name.decode()
-        _log.warning('queue "%s" is a push queue: its tasks are kept, and not run', name)
 
 
 def _answer_alone(request: Any) -> bytes:
