@@ -36,7 +36,12 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-autodoc_type_aliases = {"Call": "str", "Error": "ErrorSource", "Seconds": "Seconds"}
+autodoc_type_aliases = {
+    "Call": "str",
+    "Error": "ErrorSource",
+    "Seconds": "Seconds",
+    "Status": "Status",
+}
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
