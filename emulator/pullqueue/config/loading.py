@@ -69,7 +69,7 @@ def _queue(queue: QueueNode, view: View) -> QueueSettings:
     line, column = view.source.position(queue.place.start)
     return QueueSettings(
         name=queue.name or "",
-        mode=QueueMode(queue.mode),
+        mode=QueueMode(str(queue.mode)),
         rate=parse_rate(_text(queue, "rate") or ""),
         bucket_size=_integer(queue, "bucket_size"),
         max_concurrent_requests=_integer(queue, "max_concurrent_requests"),

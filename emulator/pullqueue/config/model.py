@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from pullqueue.tasks import RetryParameters
 
@@ -26,7 +26,7 @@ _DEFAULT_QUEUE = "default"
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class QueueMode(Enum):
+class QueueMode(StrEnum):
     """How a queue's tasks reach their worker."""
 
     PUSH = "push"

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import cycle
 from typing import Final, NamedTuple
 
-from pullqueue.api.encoding import Json
+from pullqueue.control.depths import Depth
 from pullqueue.tasks import count_tasks
 
 WIDTH = 240
@@ -42,9 +42,9 @@ class Chart(NamedTuple):
     columns: list[Column]
 
 
-def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
+def chart_of(depths: Sequence[Depth], minutes: str = "") -> Chart:
     """Return the chart of the last `minutes`, by default of the shortest range with all depths."""
-    times = [datetime.fromisoformat(depth["time"]) for depth in depths]
+    times = [datetime.fromisoformat(depth.time) for depth in depths]
     if minutes not in RANGES:
         passed = times[-1] - times[0]
         minutes = next((m for m in RANGES if passed <= int(m) * _MINUTE), max(RANGES, key=int))
@@ -53,18 +53,18 @@ def chart_of(depths: Sequence[Json], minutes: str = "") -> Chart:
     # The last depth before the range still applies at its beginning.
     first = max((n for n, time in enumerate(times) if time <= begin), default=0)
     times, depths = times[first:], depths[first:]
-    highest = max(depth["tasks"] for depth in depths)
+    highest = max(depth.tasks for depth in depths)
     ceiling = _ceiling(highest)
     xs = [WIDTH * (max(time - begin, timedelta()) / span) for time in times]
-    leased = _steps(xs, [HEIGHT - depth["leased"] * HEIGHT / ceiling for depth in depths])
-    tasks = _steps(xs, [HEIGHT - depth["tasks"] * HEIGHT / ceiling for depth in depths])
+    leased = _steps(xs, [HEIGHT - depth.leased * HEIGHT / ceiling for depth in depths])
+    tasks = _steps(xs, [HEIGHT - depth.tasks * HEIGHT / ceiling for depth in depths])
     now = depths[-1]
     return Chart(
         tasks=" ".join(tasks),
         leased=f"{xs[0]:.1f},{HEIGHT} {' '.join(leased)} {xs[-1]:.1f},{HEIGHT}",
         ceiling=ceiling,
-        label=f"Depth over the last {RANGES[minutes]}: {count_tasks(now['tasks'])} now, "
-        f"{now['leased']} of them leased; {highest} at most",
+        label=f"Depth over the last {RANGES[minutes]}: {count_tasks(now.tasks)} now, "
+        f"{now.leased} of them leased; {highest} at most",
         minutes=minutes,
         columns=_columns(xs, times, depths),
     )
@@ -83,7 +83,7 @@ def _steps(xs: Sequence[float], ys: Sequence[float]) -> list[str]:
 
 
 def _columns(
-    xs: Sequence[float], times: Sequence[datetime], depths: Sequence[Json]
+    xs: Sequence[float], times: Sequence[datetime], depths: Sequence[Depth]
 ) -> list[Column]:
     """Return the values at up to 60 places of the chart, each for the width it applies to."""
     places = {min(int(x * _COLUMNS / WIDTH), _COLUMNS - 1): n for n, x in enumerate(xs)}
@@ -91,8 +91,8 @@ def _columns(
     for (column, place), end in zip(places.items(), [*list(places)[1:], _COLUMNS], strict=True):
         depth = depths[place]
         text = (
-            f"{times[place]:%H:%M:%S} UTC: {count_tasks(depth['tasks'])}, "
-            f"{depth['available']} available, {depth['leased']} leased"
+            f"{times[place]:%H:%M:%S} UTC: {count_tasks(depth.tasks)}, "
+            f"{depth.available} available, {depth.leased} leased"
         )
         step = WIDTH / _COLUMNS
         found.append(Column(column * step, (end - column) * step, text))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final
 
-from pullqueue.api.encoding import Json
 from pullqueue.config.text import span_of
+from pullqueue.control.models import Bytes
 
 _HEX_BYTES = 16
 _MAX_VIEW_BYTES = 64 * 1024
@@ -67,28 +66,27 @@ def number(value: int) -> str:
     return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
-def preview(payload: Json) -> str:
+def preview(payload: Bytes) -> str:
     """Return the beginning of a payload on one line."""
-    text = payload["text"]
-    shown = b64decode(payload["base64"])[:40].hex(" ") if text is None else " ".join(text.split())
-    cut = payload["truncated"] or len(shown) > _MAX_PREVIEW_CHARACTERS
+    text = payload.text
+    shown = payload.data[:40].hex(" ") if text is None else " ".join(text.split())
+    cut = payload.truncated or len(shown) > _MAX_PREVIEW_CHARACTERS
     return shown[:_MAX_PREVIEW_CHARACTERS] + ("…" if cut else "")
 
 
-def views_of(payload: Json) -> dict[str, str]:
+def views_of(payload: Bytes) -> dict[str, str]:
     """Return a payload as json, text and hex, where possible; the most readable first."""
-    data = b64decode(payload["base64"])
     views: dict[str, str] = {}
-    if payload["text"] is not None:
+    if payload.text is not None:
         try:
-            parsed = json.loads(payload["text"])
+            parsed = json.loads(payload.text)
             shown = json.dumps(parsed, indent=2, ensure_ascii=False)[:_MAX_VIEW_BYTES]
             # Half a pair of surrogates has no UTF-8 form: it stays escaped.
             views["json"] = shown.encode("utf-8", "backslashreplace").decode()
         except (ValueError, RecursionError):
             pass
-        views["text"] = payload["text"][:_MAX_VIEW_BYTES]
-    views["hex"] = hex_dump(data[:_MAX_VIEW_BYTES])
+        views["text"] = payload.text[:_MAX_VIEW_BYTES]
+    views["hex"] = hex_dump(payload.data[:_MAX_VIEW_BYTES])
     return views
 
 

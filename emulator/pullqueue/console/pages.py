@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
-from base64 import b64decode
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+import msgspec
 from flask import Response, render_template, request, url_for
-from msgspec import convert
+from msgspec import convert, to_builtins
+from msgspec.structs import asdict
 from werkzeug.exceptions import HTTPException
 
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import ManualClock, from_usec
+from pullqueue.config.model import QueueMode
 from pullqueue.console.actions import ask, changes_of_form, queue_names
 from pullqueue.console.charts import RANGES, chart_of
 from pullqueue.console.formatting import views_of
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.control.models import EXHAUSTED
+from pullqueue.control.models import EXHAUSTED, Task
+from pullqueue.control.request_log import Request
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
@@ -48,6 +50,13 @@ _MAX_LISTED = 10
 _log = logging.getLogger("pullqueue.console")
 
 
+class _Missing(NamedTuple):
+    """A task that no longer exists."""
+
+    name: str
+    queue: str
+
+
 class Pages:
     """One method for each page."""
 
@@ -62,10 +71,10 @@ class Pages:
         depths = self._ask("listDepths")["depths"]
         chosen = _chosen("search", "sort", "order")
         text, key = chosen.get("search", "").lower(), chosen.get("sort", "")
-        found = [queue for queue in queues if text in queue["name"].lower()]
+        found = [queue for queue in queues if text in queue.name.lower()]
         if key in _QUEUE_COLUMNS:
             found.sort(
-                key=lambda queue: (queue[key] is not None, queue[key]),
+                key=lambda queue: (getattr(queue, key) is not None, getattr(queue, key)),
                 reverse=chosen.get("order") == "desc",
             )
         return self._page(
@@ -81,7 +90,7 @@ class Pages:
         """Return the page of a queue and its tasks."""
         shown = self._ask("getQueue", queue=queue)["queue"]
         chosen = {"limit": _PAGE_SIZE, **_chosen(*_TASK_QUERY, "order", "range")}
-        if shown["mode"] == "push":
+        if shown.mode is QueueMode.PUSH:
             return self._page("queue", queue=shown, chosen=chosen)
         asked = _chosen(*_TASK_QUERY) | {"limit": chosen["limit"]}
         asked["descending"] = "true" if chosen.get("order") == "desc" else "false"
@@ -90,7 +99,7 @@ class Pages:
             "queue",
             queue=shown,
             chart=chart_of(depths, chosen.get("range", "")),
-            rates=self._ask("getThroughput", queue=queue)["last_minute"],
+            rates=asdict(self._ask("getThroughput", queue=queue)["last_minute"]),
             ranges=RANGES,
             chosen=chosen,
             **self._tasks(asked, "listTasks", {"queue": queue}),
@@ -99,16 +108,15 @@ class Pages:
     def task(self, queue: str, task: str) -> Response:
         """Return the page of a task and its history, which also exists after it is deleted."""
         found = self._ask("getHistory", queue=queue, task=task)
-        shown = found["task"]
-        views = views_of(shown["payload"]) if shown else {}
+        views = views_of(found.task.payload) if found.task else {}
         view = request.args.get("view", "")
         return self._page(
             "task",
             queue=self._ask("getQueue", queue=queue)["queue"],
             name=task,
-            shown=shown,
-            problem=found["problem"],
-            events=found["events"],
+            shown=found.task,
+            problem=found.problem,
+            events=found.events,
             views=views,
             view=view if view in views else next(iter(views), ""),
         )
@@ -116,7 +124,7 @@ class Pages:
     def payload(self, queue: str, task: str) -> Response:
         """Return a task's payload as a file, which browsers do not show as a page."""
         found = self._ask("getTask", queue=queue, task=task)["task"]
-        return _download(b64decode(found["payload"]["base64"]), quote(task))
+        return _download(found.payload.data, quote(task))
 
     def exhausted(self) -> Response:
         """Return the page of exhausted tasks."""
@@ -132,8 +140,8 @@ class Pages:
         """Return the exhausted tasks that match, as a file for `pullqueue seed`."""
         chosen = _chosen("queue", "tag", "search")
         query = {**chosen, "payload": "full", "limit": "100000"}  # 1,000 per queue are kept
-        tasks = self._ask("listExhausted", query)["tasks"]
-        return _download("".join(map(_seed_line, tasks)).encode(), "exhausted.jsonl")
+        tasks = self._ask("listExhausted", query).tasks
+        return _download(b"".join(map(_seed_line, tasks)), "exhausted.jsonl")
 
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
@@ -141,8 +149,8 @@ class Pages:
         listed = self._ask("listRequests", {"limit": "50", **chosen, **_chosen("before")})
         return self._page(
             "requests",
-            requests=listed["requests"],
-            following=listed["next"],
+            requests=listed.requests,
+            following=listed.next,
             is_first="before" not in request.args,
             queues=queue_names(self._ask, "pull", "push"),
             chosen=chosen,
@@ -151,7 +159,10 @@ class Pages:
     def request(self, number: str) -> Response:
         """Return the page of a request and its response."""
         found = self._ask("getRequest", number=number)["request"]
-        shown = {part: next(iter(views_of(found[part]).items())) for part in ("body", "response")}
+        shown = {
+            part: next(iter(views_of(getattr(found, part)).items()))
+            for part in ("body", "response")
+        }
         return self._page(
             "request",
             logged=found,
@@ -164,7 +175,7 @@ class Pages:
         """Return the page of the faults that are set, with the form for another."""
         return self._page(
             "faults",
-            faults=self._ask("listFaults")["faults"],
+            faults=to_builtins(self._ask("listFaults")["faults"]),
             kinds=KINDS.values(),
             options={name: schema_of(name) for name in OPTIONS},
             when=WHEN,
@@ -183,7 +194,7 @@ class Pages:
 
     def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""
-        tasks = self._ask("getQueue", queue=queue)["queue"]["tasks"]
+        tasks = self._ask("getQueue", queue=queue)["queue"].tasks
         return self._question(
             f"Purge {queue}?",
             f"This deletes {count_tasks(tasks)}: all of the queue, leased ones included.",
@@ -200,9 +211,9 @@ class Pages:
                 continue
             query = {name: change[name] for name in _FILTER if name in change}
             listed = self._ask("listTasks", query, queue=queue)
-            count += listed["total"]
-            shown += listed["tasks"]
-        what = shown[0]["name"] if count == 1 else count_tasks(count)
+            count += listed.total
+            shown += listed.tasks
+        what = shown[0].name if count == 1 else count_tasks(count)
         text = "Names of deleted tasks stay reserved for a while, as on App Engine."
         if request.values.get("state") == EXHAUSTED:
             text = "Exhausted tasks that are deleted cannot be requeued."
@@ -274,18 +285,18 @@ class Pages:
         query |= {"offset": request.args.get("offset") or "0"}
         listed = self._ask(operation_id, query, **path)
         start, size = (convert(query[name], int, strict=False) for name in ("offset", "limit"))
-        if start and not listed["tasks"]:
-            start = max(0, listed["total"] - 1) // size * size
+        if start and not listed.tasks:
+            start = max(0, listed.total - 1) // size * size
             listed = self._ask(operation_id, query | {"offset": str(start)}, **path)
-        end = start + len(listed["tasks"])
+        end = start + len(listed.tasks)
         paging = {
             "first": start + 1,
             "last": end,
-            "total": listed["total"],
+            "total": listed.total,
             "previous": max(0, start - size) if start else None,
-            "next": end if end < listed["total"] else None,
+            "next": end if end < listed.total else None,
         }
-        return {"tasks": listed["tasks"], "paging": paging}
+        return {"tasks": listed.tasks, "paging": paging}
 
     def _question(self, title: str, text: str, **values: Any) -> Response:  # noqa: ANN401
         """Return the page that asks for confirmation; the first word of its title is its button."""
@@ -295,16 +306,18 @@ class Pages:
     def _tasks_text(self) -> str:
         """Return the number of tasks in all queues, in words."""
         queues = self._ask("listQueues")["queues"]
-        tasks, exhausted = (sum(queue[name] for queue in queues) for name in ("tasks", "exhausted"))
+        tasks, exhausted = (
+            sum(getattr(queue, name) for queue in queues) for name in ("tasks", "exhausted")
+        )
         return f"{count_tasks(tasks + exhausted)} ({exhausted} exhausted)"
 
-    def _task_or_name(self, queue: str, name: str) -> Json:
+    def _task_or_name(self, queue: str, name: str) -> Task | _Missing:
         """Return a task, or only its name if it no longer exists."""
         with suppress(PullQueueError):
-            task: Json = self._ask("getTask", queue=queue, task=name)["task"]
-            if (task["state"] == EXHAUSTED) is (request.values.get("state") == EXHAUSTED):
+            task: Task = self._ask("getTask", queue=queue, task=name)["task"]
+            if (task.state == EXHAUSTED) is (request.values.get("state") == EXHAUSTED):
                 return task
-        return {"name": name, "queue": queue}
+        return _Missing(name, queue)
 
     def _page(
         self,
@@ -340,18 +353,18 @@ def _chosen(*names: str) -> dict[str, str]:
     return {name: text for name in names if (text := request.args.get(name))}
 
 
-def _curl(logged: Json) -> str:
+def _curl(logged: Request) -> str:
     """Return the curl command that repeats a request; empty if the request is not known in full."""
-    body = logged["body"]
-    if logged["interface"] != "REST" or ("json" not in views_of(body) and body["bytes"]):
+    body = logged.body
+    if logged.interface != "REST" or ("json" not in views_of(body) and body.size):
         return ""
     # curl expands brackets and braces, and the recorded path is decoded.
-    path, query = quote(logged["path"]), quote(logged["query"], safe="%=&+,:/@")
+    path, query = quote(logged.path), quote(logged.query, safe="%=&+,:/@")
     address = f"{request.host_url.rstrip('/')}{path}{'?' if query else ''}{query}"
-    method = {"GET": (), "HEAD": ("-I",)}.get(logged["verb"], ("-X", logged["verb"]))
+    method = {"GET": (), "HEAD": ("-I",)}.get(logged.verb, ("-X", logged.verb))
     parts = ["curl", *method, address]
-    if body["bytes"]:
-        parts += ["-H", "Content-Type: application/json", "-d", body["text"]]
+    if body.size:
+        parts += ["-H", "Content-Type: application/json", "-d", body.text or ""]
     return shlex.join(parts)
 
 
@@ -361,9 +374,10 @@ def _download(data: bytes, name: str) -> Response:
     return response
 
 
-def _seed_line(task: Json) -> str:
+def _seed_line(task: Task) -> bytes:
     """Return an exhausted task as a line that `pullqueue seed` reads."""
-    line = {"queue": task["queue"], "payload": task["payload"]["text"], "tag": task["tag"]}
-    if line["payload"] is None:
-        line["payload_base64"] = task["payload"]["base64"]
-    return json.dumps({name: text for name, text in line.items() if text is not None}) + "\n"
+    line: Json = {"queue": task.queue, "payload": task.payload.text, "tag": task.tag}
+    if task.payload.text is None:
+        line["payload_base64"] = task.payload.data
+    given = {name: value for name, value in line.items() if value is not None}
+    return msgspec.json.encode(given) + b"\n"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from pullqueue.clock import from_usec
 from pullqueue.tasks import Task
 
 
-class EventKind(Enum):
+class EventKind(StrEnum):
     """What happened to a task."""
 
     ADDED = "added"

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __tracebackhide__ = is_expected_error
 
 
-class QueueState(Enum):
+class QueueState(StrEnum):
     """Whether tasks can be leased from a queue, or are sent."""
 
     RUNNING = "running"

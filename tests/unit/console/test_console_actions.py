@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from io import BytesIO
@@ -210,7 +211,7 @@ def test_a_binary_payload_of_an_exhausted_task(console: Console, state: ServerSt
 
     lines = console.page("/console/exhausted.jsonl").splitlines()
 
-    assert lines == [
-        '{"queue": "once", "payload": "text"}',
-        '{"queue": "once", "payload_base64": "/w=="}',
+    assert [json.loads(line) for line in lines] == [
+        {"queue": "once", "payload": "text"},
+        {"queue": "once", "payload_base64": "/w=="},
     ]

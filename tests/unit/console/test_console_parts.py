@@ -7,7 +7,6 @@ import re
 from importlib.resources import files
 from itertools import pairwise
 
-import msgspec
 import pytest
 
 from pullqueue.console.charts import chart_of
@@ -24,6 +23,7 @@ from pullqueue.console.formatting import (
     views_of,
 )
 from pullqueue.console.forms import Notice, Notices
+from pullqueue.control.depths import Depth
 from pullqueue.control.models import Bytes
 
 TEXT_PAIRS = [
@@ -41,11 +41,6 @@ TEXT_PAIRS = [
     ("idle", "idle-ground"),
     ("bad", "bad-ground"),
 ]
-
-
-def bytes_json(data: bytes, limit: int | None) -> dict[str, object]:
-    """Return bytes as the control routes send them."""
-    return dict(msgspec.to_builtins(Bytes.of(data, limit)))
 
 
 OTHER_PAIRS = [
@@ -130,21 +125,20 @@ def test_sizes_and_numbers() -> None:
 
 def test_payload_forms() -> None:
     """JSON is indented, text is text, all can be seen as hexadecimal digits."""
-    assert list(views_of(bytes_json(b'{"a":1}', None))) == ["json", "text", "hex"]
-    assert list(views_of(bytes_json(b"text", None))) == ["text", "hex"]
-    assert list(views_of(bytes_json(b"\xff", None))) == ["hex"]
-    assert list(views_of(bytes_json(b"[" * 100_000, None))) == ["text", "hex"]
-    assert json.loads(views_of(bytes_json('{"a":"käse"}'.encode(), None))["json"])
+    assert list(views_of(Bytes.of(b'{"a":1}'))) == ["json", "text", "hex"]
+    assert list(views_of(Bytes.of(b"text"))) == ["text", "hex"]
+    assert list(views_of(Bytes.of(b"\xff"))) == ["hex"]
+    assert list(views_of(Bytes.of(b"[" * 100_000))) == ["text", "hex"]
+    assert json.loads(views_of(Bytes.of('{"a":"käse"}'.encode()))["json"])
     assert hex_dump(b"A\x00" * 9).splitlines()[1] == f"00000010  {'4100':<33}  A."
-    assert preview(bytes_json(b"a\n  b", None)) == "a b"
-    assert preview(bytes_json(b"\xff\x00", None)) == "ff 00"
-    assert preview(bytes_json(b"x" * 500, 256)).endswith("x…")
+    assert preview(Bytes.of(b"a\n  b")) == "a b"
+    assert preview(Bytes.of(b"\xff\x00")) == "ff 00"
+    assert preview(Bytes.of(b"x" * 500, 256)).endswith("x…")
 
 
-def depth(time: str, tasks: int, leased: int = 0) -> dict[str, object]:
-    """Return a depth as the control routes send it."""
-    numbers = {"tasks": tasks, "leased": leased, "available": tasks - leased}
-    return {"time": f"2026-01-01T{time}+00:00", **numbers}
+def depth(time: str, tasks: int, leased: int = 0) -> Depth:
+    """Return the depth of a queue at a time of 2026-01-01."""
+    return Depth(f"2026-01-01T{time}+00:00", tasks, tasks - leased, leased)
 
 
 DEPTHS = [depth("00:00:00", 0), depth("00:30:00", 4, 1), depth("01:00:00", 2, 1)]
