@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -254,6 +256,39 @@ def test_without_an_address(folder: Path) -> None:
     assert task["push"]["kept"].startswith("start the server with --push-to")
     assert "kept, not delivered" in errors
     assert "1 task was left" in errors
+
+
+def test_commands(folder: Path, app: PushApp) -> None:
+    """`tasks add --request`, `tasks run` and the lists work on push queues."""
+    with serving("--push-to", f"other={app.url}", folder=folder) as served:
+        url = ("--url", served.url.removeprefix("http://"))
+        request = ("--request", "PUT /mail", "--header", "X-Mine: 7")
+        pullqueue("tasks", "add", "web", "hi", "--name", "t1", *request, *url)
+        queues, kept = pullqueue("queues", *url)
+        listed, note = pullqueue("tasks", "list", "web", *url)
+        shown, advice = pullqueue("tasks", "get", "web", "t1", *url)
+        _, refused = pullqueue("tasks", "run", "web", "t1", *url)
+
+    assert "push, kept" in queues
+    assert "PUT /mail" in listed
+    assert "PUT /mail" in shown
+    for text in (kept, note, advice):
+        assert "kept, not delivered" in text
+        assert "--push-to" in text
+    assert "cannot be sent" in refused
+    assert app.received == []
+
+
+def pullqueue(*arguments: str) -> tuple[str, str]:
+    """Run a command and return its output and its errors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pullqueue", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(

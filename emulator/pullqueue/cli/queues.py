@@ -8,7 +8,7 @@ import click
 
 from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._options import Duration, complete_queue, server_options
-from pullqueue.cli._output import Table, show, wants_json
+from pullqueue.cli._output import Table, note, show, wants_json
 from pullqueue.cli.connection import Json
 from pullqueue.config.text import span_of
 
@@ -29,9 +29,15 @@ def queues(*, client: Client) -> None:
     /MIN and /HOUR: tasks leased in the last minute and hour. LIMIT: maximum number of leases of a
     task, the task_retry_limit of queue.yaml. A terminal that is too narrow shows no /HOUR, then no
     /MIN, LIMIT and SCHED.
+
+    Of a push queue, LEASED counts the tasks that are being sent, and SCHED also those that wait
+    for their next attempt.
     """
     answer = client.get("/queues")
     show(answer, _table(answer["queues"], empty="no queues"))
+    for queue in answer["queues"]:
+        if queue["kept"] and queue["tasks"]:
+            note(f"tasks of {queue['name']} are {queue['kept']}")
 
 
 @click.command
@@ -79,7 +85,11 @@ def _table(found: list[Json], *, empty: str) -> Table:
 def _row(queue: Json) -> list[object]:
     state = "" if queue["state"] == "running" else queue["state"]
     if queue["mode"] == "push":
-        return [queue["name"], *[None] * (len(_HEAD) - 2), state or "push"]
+        state = ", ".join(filter(None, ["push", state, queue["kept"] and "kept"]))
+        queue["leased"], queue["scheduled"] = (
+            queue["running"],
+            queue["scheduled"] + queue["retrying"],
+        )
     retry = queue["settings"].get("retry_parameters") or {}
     numbers = ("tasks", "available", "leased", "scheduled", "exhausted")
     oldest = queue["oldest_age_seconds"]

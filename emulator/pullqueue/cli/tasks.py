@@ -32,6 +32,7 @@ from pullqueue.cli._output import (
 from pullqueue.cli.connection import Json
 from pullqueue.config.text import span_of
 from pullqueue.limits import Limits
+from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks, why_in_use
 
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
@@ -49,7 +50,7 @@ _names_argument = click.argument(
 )
 _state_option = click.option(
     "--state",
-    type=click.Choice(["available", "leased", "scheduled", "exhausted"]),
+    type=click.Choice(["available", "leased", "scheduled", "running", "retrying", "exhausted"]),
     help="Only tasks in this state.",
 )
 
@@ -63,7 +64,7 @@ def _filter_options(command: Command) -> Command:
 
 @click.group
 def tasks() -> None:
-    """List, add, lease, extend, release, delete and requeue tasks."""
+    """List, add, lease, extend, release, run, delete and requeue tasks."""
 
 
 @tasks.command("list")
@@ -76,13 +77,17 @@ def list_(*, queue: str, limit: int, client: Client, **filters: str | None) -> N
     """List the tasks of QUEUE in order, without leasing them.
 
     ETA is the time from which a task can be leased: the end of its lease if it is leased. LEASES is
-    the number of its leases, and the maximum. Exhausted tasks are listed with --state exhausted,
+    the number of its leases, and the maximum. Of a push task, TAG is its request, and LEASES is the
+    number of its attempts. Exhausted tasks are listed with --state exhausted,
     the latest first. Of payloads, the beginning is listed; `tasks get --payload` prints all of one.
     """
     answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
     found = answer["tasks"]
-    empty = "" if found else _none_in(client, queue, matching=any(filters.values()))
+    empty = "" if found else _none_in(queue, matching=any(filters.values()))
     show(answer, _table(found, empty=empty))
+    kept = next((task["push"]["kept"] for task in found if task["push"]), None)
+    if kept:
+        note(f"tasks of {queue} are {KEPT}: {kept}")
     if found and len(found) < answer["total"]:
         note(f"these are {len(found)} of {answer['total']}: set --limit, --tag or --search")
 
@@ -113,6 +118,8 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
         for event in answer["events"]
     ]
     show(answer, *([_table([found])] if found else []), *lines)
+    if found and found["push"] and found["push"]["kept"]:
+        note(f'task "{task}" is {KEPT}: {found["push"]["kept"]}')
     if problem:
         raise RefusedError(problem)
 
@@ -127,30 +134,72 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
 )
 @click.option("--name", help="Name of the task. Default: generated.")
 @click.option("--tag", shell_complete=complete_tag, help="Tag of the task. Default: none.")
+@click.option(
+    "--request",
+    metavar="METHOD URL",
+    help='How a push task is sent, such as "PUT /mail". Default: POST to /_ah/queue/QUEUE.',
+)
+@click.option(
+    "--header", "headers", multiple=True, help='Header of --request, such as "X-Mine: 7".'
+)
 @click.option("--eta", help="Earliest time of a lease, such as 2026-01-01T00:00:00Z. Default: now.")
 @click.option(
     "--countdown", type=Duration(0), help="The same, as a delay in seconds or such as 1h."
 )
 @server_options
 def add(
-    *, queue: str, payload: str | None, file: Path | None, client: Client, **fields: str | float
+    *,
+    queue: str,
+    payload: str | None,
+    file: Path | None,
+    request: str | None,
+    headers: tuple[str, ...],
+    client: Client,
+    **fields: str | float,
 ) -> None:
     """Add one task to QUEUE.
 
-    PAYLOAD is its text; `-` reads it from standard input.
+    PAYLOAD is its text; `-` reads it from standard input. A task with --request needs none.
     """
+    if payload is None and file is None and request:
+        payload = ""
     if (payload is None) == (file is None):
         raise click.UsageError("pass either a PAYLOAD or --file")
     if payload == STDIN:
         file = Path(STDIN)
     data = content_of(file) if file is not None else (payload or "").encode()
     task = {"payload_base64": b64encode(data).decode(), **without_none(fields)}
+    if request or headers:
+        task["request"] = _request(request, headers)
     answer = client.post(queue_path(queue, "tasks"), tasks=[task])
     for name, reason in answer["refused"].items():
         in_use = why_in_use(existing=reason == "exists")
         message = f'task "{name}" of queue "{queue}" {in_use}: choose another name'
         raise click.ClickException(message)
     show(answer, _table(answer["tasks"]))
+
+
+def _request(request: str | None, headers: tuple[str, ...]) -> Json:
+    """Return the request of a push task as the server takes it."""
+    method, space, url = (request or "").partition(" ")
+    if not space:
+        raise click.UsageError('pass --request "METHOD URL", such as "POST /mail"')
+    parts = [header.partition(":") for header in headers]
+    for name, colon, _ in parts:
+        if not colon:
+            raise click.UsageError(f'--header "{name}" has no value: use one such as "X-Mine: 7"')
+    pairs = [[name.strip(), value.strip()] for name, _, value in parts]
+    return {"method": method, "url": url.strip(), "headers": pairs}
+
+
+@tasks.command
+@queue_argument
+@task_argument
+@server_options
+def run(*, queue: str, task: str, client: Client) -> None:
+    """Send the push task TASK now, whatever its eta, the rate of QUEUE and a pause say."""
+    answer = client.post(queue_path(queue, "tasks", task, "run"))
+    show(answer, f"{task} {'is sent' if answer['started'] else 'is running already'}")
 
 
 @tasks.command
@@ -281,9 +330,7 @@ def _change(client: Client, queue: str, done: str, **change: object) -> int:
     return 1 if answer["failed"] else 0
 
 
-def _none_in(client: Client, queue: str, *, matching: bool) -> str:
-    if client.get(queue_path(queue))["queue"]["mode"] == "push":
-        return f"{queue} is a push queue: only tasks of pull queues are shown"
+def _none_in(queue: str, *, matching: bool) -> str:
     return f"no tasks in {queue}{' match the options' if matching else ''}"
 
 
@@ -293,10 +340,15 @@ def _table(found: list[Json], *, empty: str = "") -> Table:
 
 def _row(task: Json) -> list[object]:
     limit, left, payload = task["retry_limit"], task["lease_seconds_left"], task["payload"]
-    text = payload["text"]
+    text, push = payload["text"], task["push"]
+    group = None if task["tag"] is None else preview(task["tag"]) or '""'
+    if push:
+        status = push["last_status"]
+        group = preview(f"{push['request']['method']} {push['request']['url']}")
+        group += "" if status is None else f" (last status {status})"
     return [
         task["name"],
-        None if task["tag"] is None else preview(task["tag"]) or '""',
+        group,
         task["state"] if left is None else f"leased, {span_of(left)} left",
         when(task["eta"]),
         task["retry_count"] if limit is None else f"{task['retry_count']} of {limit}",
