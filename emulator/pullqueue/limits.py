@@ -32,12 +32,20 @@ class Limits(NamedTuple):
     """Payload of one task (SDK: MAX_PULL_TASK_SIZE_BYTES)."""
     push_task_bytes: int = 100 * KIB
     """URL, headers and body of one push task (SDK: MAX_PUSH_TASK_SIZE_BYTES)."""
+    cloud_tasks_task_bytes: int = 1_048_569
+    """The message of one push task through Cloud Tasks (recorded from production)."""
+    http_headers_bytes: int = 80 * KIB
+    """The headers of an HTTP task have less (Cloud Tasks)."""
+    tasks_per_batch_delete: int = 1000
+    """Tasks in one BatchDeleteTasks (Cloud Tasks)."""
     url_characters: int = 2083
     """Length of the URL of a push task (SDK: MAX_URL_LENGTH)."""
     min_deadline_seconds: int = 15
     """Shortest deadline of an attempt (SDK, Cloud Tasks)."""
     max_deadline_seconds: int = DAY_SECONDS + 15
     """Longest deadline of an attempt (Cloud Tasks)."""
+    http_deadline_seconds: int = 1800
+    """Longest deadline of an attempt of an HTTP task (Cloud Tasks)."""
     eta_seconds_ahead: int = 30 * DAY_SECONDS
     """How far in the future an eta may be (guide)."""
     task_name_characters: int = 500

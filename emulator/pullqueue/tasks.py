@@ -76,6 +76,17 @@ class RetryParameters:
     """How often the pause doubles."""
 
 
+class RequestToken(NamedTuple):
+    """The token of a service account that an HTTP task carries in the header Authorization."""
+
+    kind: str
+    """`oidc_token` or `oauth_token`."""
+    email: str
+    """The e-mail address of the service account."""
+    detail: str = ""
+    """The audience of an OIDC token, or the scope of an OAuth token; empty: the URL."""
+
+
 class HttpRequest(NamedTuple):
     """How a push task is sent: `HttpRequest("/mail")`; the task's payload is the body."""
 
@@ -91,6 +102,8 @@ class HttpRequest(NamedTuple):
     """Replaces the retry parameters of the queue, all of them."""
     deadline_seconds: float = 600
     """How long an attempt can take."""
+    token: RequestToken | None = None
+    """The token to send, which only HTTP tasks of Cloud Tasks have."""
 
     @property
     def size(self) -> int:

@@ -161,4 +161,4 @@ def _methods(version: str, *methods: Method) -> tuple[Method, ...]:
 
 
 V2BETA2_METHODS: Final = _methods("v2beta2", *_SHARED, *_V2BETA2_ONLY)
-V2_METHODS: Final = _methods("v2", *_SHARED)
+V2_METHODS: Final = _methods("v2", *_SHARED, *_V2_ONLY)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pullqueue.api.auth import Authorizer
 from pullqueue.api.errors import ApiError
 from pullqueue.api.resources import Project
-from pullqueue.cloudtasks import access, queues, tasks
+from pullqueue.cloudtasks import access, batches, queues, tasks
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid
 from pullqueue.cloudtasks.messages import Message
@@ -21,7 +21,7 @@ from pullqueue.errors import PullQueueError, UnknownQueueError
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
 
-_KNOWN: Final = vars(queues) | vars(tasks) | vars(access)
+_KNOWN: Final = vars(queues) | vars(tasks) | vars(batches) | vars(access)
 _FUNCTIONS: Final[Mapping[str, Callable[[Call], Message]]] = MappingProxyType(
     {
         method.name: _KNOWN[method.function]

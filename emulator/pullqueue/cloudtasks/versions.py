@@ -89,11 +89,7 @@ V2: Final = Version(
     name="v2",
     description="App Engine's push queues, and HTTP tasks, under the API of Cloud Tasks.",
     methods=V2_METHODS,
-    unimplemented=(
-        *_NOWHERE,
-        ("batchCreate", "POST", f"{QUEUE}/tasks:batchCreate"),
-        ("batchDelete", "POST", f"{QUEUE}/tasks:batchDelete"),
-    ),
+    unimplemented=(*_NOWHERE,),
     has_pull_queues=False,
     sets_burst=False,
     deleted_queue_code="FAILED_PRECONDITION",

@@ -9,7 +9,7 @@ from typing import TypeGuard
 from pullqueue.config.text import quoted
 from pullqueue.errors import InvalidTaskError, is_expected_error
 from pullqueue.limits import Limits
-from pullqueue.tasks import HttpRequest, RetryParameters
+from pullqueue.tasks import HttpRequest, RequestToken, RetryParameters
 
 __tracebackhide__ = is_expected_error
 
@@ -50,6 +50,11 @@ def check_request(request: object, limits: Limits, *, absolute_urls: bool) -> No
         )
     _check_headers(request.headers)
     _check_retry(request.retry)
+    token: object = request.token
+    if token is not None and not (isinstance(token, RequestToken) and _is_absolute(request.url)):
+        raise InvalidTaskError(
+            f"token is {quoted(token)}: it must be a RequestToken, and url an absolute URL"
+        )
 
 
 def _check_url(url: object, limits: Limits, *, absolute_urls: bool) -> None:

@@ -101,20 +101,10 @@ def push_request(task: Task, settings: QueueSettings) -> PushRequest:
     """Return the request of the current attempt of a task, which has been started."""
     request = push_of(task).request
     origin = origin_of(request.url)
-    headers = _user_headers(request)
-    given = {name.lower(): name for name in headers}
-    if task.payload and "content-type" not in given:
-        headers["Content-Type"] = "application/octet-stream"
-    agent = headers.pop(given.get("user-agent", ""), None)
+    headers = base_headers(request, task.payload)
     if origin is None:
-        # Documented: App Engine's is appended to one that a user sets.
-        headers["User-Agent"] = (
-            f"{agent} {APP_ENGINE_USER_AGENT}" if agent else APP_ENGINE_USER_AGENT
-        )
         headers["X-AppEngine-User-IP"] = SOURCE_IP
         headers["X-AppEngine-Request-Log-Id"] = _log_id(task)
-    else:
-        headers["User-Agent"] = CLOUD_TASKS_USER_AGENT
     headers |= _service_headers(task, "X-AppEngine-" if origin is None else "X-CloudTasks-")
     return PushRequest(
         method=request.method,
@@ -127,6 +117,21 @@ def push_request(task: Task, settings: QueueSettings) -> PushRequest:
         attempt=task.retry_count,
         deadline_seconds=request.deadline_seconds,
     )
+
+
+def base_headers(request: HttpRequest, body: bytes) -> dict[str, str]:
+    """Return the headers of every attempt: those of the user, and defaults of the service."""
+    headers = _user_headers(request)
+    given = {name.lower(): name for name in headers}
+    agent = headers.pop(given.get("user-agent", ""), None)
+    if origin_of(request.url) is not None:
+        # Documented: a Content-Type is not set for HTTP tasks.
+        return headers | {"User-Agent": CLOUD_TASKS_USER_AGENT}
+    if body and "content-type" not in given:
+        headers["Content-Type"] = "application/octet-stream"
+    # Documented: App Engine's is appended to one that a user sets.
+    headers["User-Agent"] = f"{agent} {APP_ENGINE_USER_AGENT}" if agent else APP_ENGINE_USER_AGENT
+    return headers
 
 
 def push_of(task: Task) -> Push:

@@ -1,4 +1,4 @@
-"""Cloud Tasks v2beta2: who may call what with `--auth acl`, and the policies of IAM."""
+"""Cloud Tasks: who may call what with `--auth acl`, and the policies of IAM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from control_client import ControlClient
 from pullqueue import Emulator, ManualClock, SystemClock
 from pullqueue.api.tokens import SCOPES as TASKQUEUE_SCOPES
 from pullqueue.cloudtasks.access import AUDIENCE
-from pullqueue.cloudtasks.versions import V2BETA2
+from pullqueue.cloudtasks.versions import V2, V2BETA2, Version
+from pullqueue.config.model import AclEntry, QueueSettings
 from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """
@@ -28,6 +29,7 @@ queue:
 - name: closed
   mode: pull
 """
+PUSH = f"{LOCATION}/queues/push"
 CLOSED = f"{LOCATION}/queues/closed"
 LOCATION_METHODS = {"ListLocations", "GetLocation"}
 MADE = f"{LOCATION}/queues/made"
@@ -57,16 +59,16 @@ def server(emulator: Emulator) -> Iterator[Server]:
 
 
 @pytest.fixture(params=["rest", "grpc"])
-def call_as(request: pytest.FixtureRequest, server: Server) -> Iterator[CallAs]:
+def call_as(request: pytest.FixtureRequest, server: Server, version: Version) -> Iterator[CallAs]:
     """Return what calls methods as the holder of an e-mail address, or without a token."""
     channels: list[grpc.Channel] = []
 
     def call_as(email: str | None) -> Call:
         token = None if email is None else server.tokens.issue(email, PLATFORM).text
         if request.param == "rest":
-            api: RestApi | GrpcApi = RestApi(server, token)
+            api: RestApi | GrpcApi = RestApi(server, token, version=version)
         else:
-            api = GrpcApi(server, token)
+            api = GrpcApi(server, token, version=version)
             channels.append(api.channel)
         return lambda method, /, **fields: api.call(method, fields)
 
@@ -96,24 +98,28 @@ class TestAccess:
 
         assert emulator.queue("pull").list_tasks() == []
 
-    def test_a_writer(self, call_as: CallAs) -> None:
+    @pytest.mark.parametrize("version", [V2BETA2, V2], ids=["v2beta2", "v2"])
+    def test_a_writer(self, call_as: CallAs, version: Version, emulator: Emulator) -> None:
         """May create tasks, and nothing else."""
-        call = call_as(WRITER)
-        task = call("CreateTask", parent=PULL, task={}, responseView="FULL")
+        acl = (AclEntry(writer_email=WRITER),)
+        emulator.create_queue(QueueSettings(name="push", acl=acl))
+        call, queue = call_as(WRITER), PULL if version is V2BETA2 else PUSH
+        new = {} if version is V2BETA2 else {"httpRequest": {"url": "https://api.example.com"}}
+        task = call("CreateTask", parent=queue, task=new, responseView="FULL")
 
-        free = {method.name for method in V2BETA2.methods if not method.permission}
+        free = {method.name for method in version.methods if not method.permission}
         assert free == {"CreateQueue", "ListQueues", "TestIamPermissions", *LOCATION_METHODS}
-        for method in V2BETA2.methods:
-            if not method.permission or method.name == "CreateTask":
+        for method in version.methods:
+            if not method.permission or method.permission == "tasks.create":
                 continue
-            name = task["name"] if method.resource.endswith("<task>") else PULL
+            name = task["name"] if method.resource.endswith("<task>") else queue
             fields: dict[str, Any] = {method.field: name}
             if method.name == "UpdateQueue":
-                fields = {"queue": {"name": PULL}}
+                fields = {"queue": {"name": queue}}
             elif method.name == "UploadQueueYaml":
                 fields = {"appId": "app", "httpBody": _uploaded("queue: []")}
             permission = f"cloudtasks.{method.permission}"
-            with refused("PERMISSION_DENIED", f'no permission {permission} on queue "pull"'):
+            with refused("PERMISSION_DENIED", f"no permission {permission} on queue"):
                 call(method.name, **fields)
 
     def test_somebody_else(self, call_as: CallAs) -> None:
@@ -122,6 +128,18 @@ class TestAccess:
             call_as(OTHER)("CreateTask", parent=PULL, task={})
         with refused("PERMISSION_DENIED"):
             call_as(WORKER)("GetQueue", name=CLOSED)
+
+    @pytest.mark.parametrize("version", [V2], ids=["v2"])
+    def test_a_push_queue_without_a_policy(self, call_as: CallAs) -> None:
+        """Its tasks are open to every caller with a token; the queue and its policy are not."""
+        call, queue = call_as(OTHER), f"{LOCATION}/queues/default"
+        task = {"httpRequest": {"url": "https://api.example.com"}}
+
+        call("DeleteTask", name=call("CreateTask", parent=queue, task=task)["name"])
+        assert call("GetQueue", name=queue)["state"] == "RUNNING"
+        for method in ("PauseQueue", "DeleteQueue", "PurgeQueue"):
+            with refused("PERMISSION_DENIED"):
+                call(method, name=queue)
 
     def test_what_no_acl_is_about(self, call_as: CallAs) -> None:
         """Whoever has a token may list queues and locations, and create queues."""

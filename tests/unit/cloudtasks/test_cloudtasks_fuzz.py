@@ -18,7 +18,7 @@ from werkzeug.test import Client
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.methods import Method
-from pullqueue.cloudtasks.versions import V2BETA2
+from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.error_codes import RPC_CODES
 from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
@@ -48,6 +48,12 @@ GOOD: dict[str, tuple[Any, ...]] = {
     "pageSize": (0, 1, 2, 1000, "3"),
     "pageToken": ("", "MSAx"),
     "google.protobuf.FieldMask": ("name", "stats", "retryConfig.maxAttempts", "stats.tasksCount"),
+    "url": ("https://api.example.com/work", "http://localhost/x?y"),
+    "relativeUri": ("", "/mail"),
+    "httpMethod": ("POST", "PUT", 0),
+    "headers": ({}, {"X-A": "b"}),
+    "body": ("", b64encode(b"work").decode()),
+    "maxAttempts": (1, 100),
     "payload": ("", b64encode(b"work").decode()),
     "tag": ("", "red", "é"),
     "name": ("", f"{PULL}/tasks/held", f"{PULL}/tasks/one", f"{PULL}/tasks/none", "x"),
@@ -62,14 +68,21 @@ NAMES = (
 class Requests:
     """Makes requests of random methods, half of them with good values alone."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, version: Version) -> None:
         self.tidy = True
+        self._methods = version.methods
+        # Of the oneofs, what fits the queue.
+        self._left_out = {"http_target", "app_engine_http_target", "http_request"}
+        self._queue = PULL.replace("pull", "push")
+        if version.has_pull_queues:
+            self._left_out.add("app_engine_http_request")
+            self._queue = PULL
         self.random = Random(seed)  # noqa: S311 - repeatable chance
 
     def next(self) -> tuple[Method, dict[str, Any]]:
         """Return a method and the fields of its request, as JSON has them."""
         self.tidy = self.random.random() < 0.5
-        method = self.random.choice(V2BETA2.methods)
+        method = self.random.choice(self._methods)
         fields = self._message(message_class(method.version, method.request).DESCRIPTOR, 0)
         *holders, last = method.field.split(".")
         holder: Any = fields
@@ -77,7 +90,8 @@ class Requests:
             holder[name] = holder = fields.get(name) if isinstance(fields.get(name), dict) else {}
         depth = method.resource.count("<")
         fitting = [name for name in NAMES if name.count("/") == 2 * depth - 1] or ["app"]
-        holder[last] = self.random.choice(fitting if self.random.random() < 0.9 else NAMES)
+        chosen = self.random.choice(fitting if self.random.random() < 0.9 else NAMES)
+        holder[last] = chosen.replace(PULL, self._queue)
         return method, fields
 
     def _message(self, descriptor: Any, depth: int) -> dict[str, Any]:
@@ -85,7 +99,7 @@ class Requests:
             field.json_name: self._value(field, depth)
             for field in descriptor.fields
             if self.random.random() < (0.7 if depth == 0 else 0.3)
-            and not (self.tidy and field.name.endswith(("http_request", "http_target")))
+            and not (self.tidy and field.name in self._left_out)
         }
 
     def _value(self, field: Any, depth: int) -> Any:
@@ -100,6 +114,13 @@ class Requests:
         return self._message(field.message_type, depth + 1)
 
 
+@pytest.fixture(params=list(VERSIONS.values()), ids=list(VERSIONS))
+def version(request: pytest.FixtureRequest) -> Version:
+    """Return each version."""
+    version: Version = request.param
+    return version
+
+
 @pytest.fixture
 def emulator(clock: ManualClock) -> Emulator:
     """Return an emulator whose queue has a task that is held."""
@@ -110,15 +131,16 @@ def emulator(clock: ManualClock) -> Emulator:
     emulator = Emulator.from_text(text, clock=clock, limits=Limits(tasks_in_memory=500))
     emulator.queue("pull").add(b"work", name="held", tag="red")
     emulator.queue("pull").lease_tasks(60, 1)
+    emulator.queue("push").add(b"work", name="held")
     return emulator
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
-def test_rest(emulator: Emulator, seed: int) -> None:
+def test_rest(emulator: Emulator, seed: int, version: Version) -> None:
     """Every answer is JSON; a refusal has code, message and status."""
     client = Client(create_app(emulator))
-    requests = Requests(seed)
+    requests = Requests(seed, version)
     config = emulator.config
     statuses = set()
     for number in range(REQUESTS):
@@ -147,7 +169,9 @@ def rest_request(method: Method, fields: dict[str, Any], random: Random) -> tupl
     # A path with empty parts never reaches the service.
     name = holder.pop(last).strip("/") or "x"
     path = quote(
-        f"/v2beta2/{name if method.resource else ''}{method.suffix}", safe="/:", errors="replace"
+        f"/{method.version}/{name if method.resource else ''}{method.suffix}",
+        safe="/:",
+        errors="replace",
     )
     if not method.resource:
         query, body = {"appId": name}, fields.get("httpBody")
@@ -179,10 +203,10 @@ def grpc_request(method: Method, fields: dict[str, Any], requests: Requests) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
-def test_grpc(server: Server, seed: int) -> None:
+def test_grpc(server: Server, seed: int, version: Version) -> None:
     """Every status is one that the service means."""
     api = GrpcApi(server)
-    requests = Requests(seed)
+    requests = Requests(seed, version)
     config = server.emulator.config
     codes = set()
     for number in range(REQUESTS):

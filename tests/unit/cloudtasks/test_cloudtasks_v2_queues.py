@@ -147,7 +147,7 @@ def test_a_queue_that_is_not_valid(call: Call, fields: dict[str, Any], text: str
 
 
 def test_a_queue_name_in_use(call: Call) -> None:
-    """A queue that exists and one that was deleted differ, unlike in v2beta2."""
+    """The code for a queue that exists differs from that for one that was deleted."""
     create(call)
     with refused("ALREADY_EXISTS"):
         create(call)

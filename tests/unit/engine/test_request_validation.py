@@ -12,6 +12,7 @@ from pullqueue import (
     InvalidTaskError,
     Limits,
     Queue,
+    RequestToken,
     RetryParameters,
     TaskTooLargeError,
 )
@@ -82,6 +83,8 @@ def test_valid_requests(queue: Queue, request_: HttpRequest) -> None:
         ({"deadline_seconds": float("nan")}, "deadline_seconds is nan"),
         ({"deadline_seconds": None}, "deadline_seconds is None"),
         ({"deadline_seconds": True}, "deadline_seconds is"),
+        ({"token": RequestToken("oidc_token", "a@b")}, "and url an absolute URL"),
+        ({"url": "https://x", "token": "t"}, "must begin with one /"),
         ({"retry": {}}, "pass pullqueue.RetryParameters"),
         (
             {"retry": RetryParameters(task_retry_limit=-1)},

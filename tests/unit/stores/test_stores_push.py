@@ -16,8 +16,10 @@ from pullqueue import (
     EventKind,
     HttpRequest,
     ManualClock,
+    NewTask,
     OverQuotaError,
     Queue,
+    RequestToken,
     RetryParameters,
     Task,
     TaskLeaseExpiredError,
@@ -80,6 +82,16 @@ def test_a_request_is_kept(emulator: Emulator, queue: Queue) -> None:
     with pytest.raises(OverQuotaError):
         queue.add(b"x" * 900, request=HttpRequest("/" + "u" * 70))
     assert emulator.bytes_stored == size
+
+
+def test_an_http_task(queue: Queue) -> None:
+    """Its URL and its token are stored, too."""
+    token = RequestToken("oidc_token", "worker@example.com", "audience")
+    request = HttpRequest("https://api.example.com/work", token=token)
+    [added] = queue.insert([NewTask(name="one", request=request)], absolute_urls=True).added
+
+    assert queue.get_task("one") == added
+    assert added.request == request
 
 
 def test_the_default_request(queue: Queue) -> None:

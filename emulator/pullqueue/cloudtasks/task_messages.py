@@ -1,0 +1,328 @@
+"""Tasks as messages: the new task that a message describes, and what is shown of a stored one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ipaddress import ip_address
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from google.rpc import code_pb2
+
+from pullqueue.api.errors import ApiError
+from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
+from pullqueue.cloudtasks.calls import Call, ResourceName
+from pullqueue.cloudtasks.errors import invalid
+from pullqueue.cloudtasks.messages import BASIC, FULL, Message, check_range, has
+from pullqueue.cloudtasks.methods import TASK
+from pullqueue.cloudtasks.queue_messages import target_of, write_routing
+from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
+from pullqueue.engine.queue import Queue
+from pullqueue.errors import TombstonedTaskError
+from pullqueue.push.request import base_headers, origin_of
+from pullqueue.tasks import (
+    Attempts,
+    HttpRequest,
+    NewTask,
+    RequestToken,
+    Task,
+    why_in_use,
+)
+
+_PUSH_REQUESTS: Final = ("app_engine_http_request", "http_request")
+_HTTP_BODY_METHODS: Final = ("POST", "PUT", "PATCH")
+_APP_ENGINE_BODY_METHODS: Final = ("POST", "PUT")
+_DEFAULT_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+_HTTP_CODES: Final[Mapping[int, int]] = MappingProxyType(
+    {
+        400: code_pb2.INVALID_ARGUMENT,
+        401: code_pb2.UNAUTHENTICATED,
+        403: code_pb2.PERMISSION_DENIED,
+        404: code_pb2.NOT_FOUND,
+        409: code_pb2.ALREADY_EXISTS,
+        429: code_pb2.RESOURCE_EXHAUSTED,
+        500: code_pb2.INTERNAL,
+        501: code_pb2.UNIMPLEMENTED,
+        503: code_pb2.UNAVAILABLE,
+        504: code_pb2.DEADLINE_EXCEEDED,
+    }
+)
+"""The status that is shown for the HTTP status of an attempt; UNKNOWN for every other one."""
+_SECONDS: Final = range(-62_135_596_800, LAST_USEC // USEC_PER_SECOND + 1)
+"""What a timestamp may hold: the years 1 to 9999."""
+_unprintable = re.compile(r"[^!-~]+")
+
+
+def time_usec(message: Message, field: str) -> int:
+    """Return the microseconds since the epoch in a field; what is finer is cut off."""
+    time = getattr(message, field)
+    if time.seconds not in _SECONDS or not 0 <= time.nanos < 10**9:
+        raise invalid(
+            f"{field} is not a valid time: it must be in the years 1 to 9999", field=field
+        )
+    return int(time.ToMicroseconds())
+
+
+def new_task(call: Call, queue: Queue, task: Message) -> NewTask:
+    """Return the task that a message describes.
+
+    Raises:
+        ApiError: INVALID_ARGUMENT: a value is not valid, or is for the other mode of a queue.
+    """
+    name = None
+    if task.name:
+        parent = call.name._replace(task="")
+        name = ResourceName.parse(task.name, TASK, field="task.name", parent=parent).task
+    eta_usec = time_usec(task, "schedule_time") if task.HasField("schedule_time") else None
+    if eta_usec is not None and eta_usec <= queue.now_usec():
+        eta_usec = None  # a time that has passed means now, which the store decides
+    if not queue.is_push:
+        if any(task.HasField(field) for field in _PUSH_REQUESTS):
+            raise invalid(
+                f'queue "{queue.name}" is a pull queue: set pull_message, no other payload',
+                field="task",
+            )
+        message = task.pull_message
+        return NewTask(message.payload, name, message.tag or None, eta_usec=eta_usec)
+    body, request = _push_request(call, queue, task)
+    return NewTask(body, name, request=request, eta_usec=eta_usec)
+
+
+def insert_tasks(call: Call, queue: Queue, tasks: Sequence[NewTask]) -> list[Task | ApiError]:
+    """Add tasks, and return each as it is stored, or why its name cannot be used."""
+    most = call.emulator.limits.cloud_tasks_task_bytes
+    inserted = queue.insert(tasks, absolute_urls=True, push_task_bytes=most)
+    added = iter(inserted.added)
+    results: list[Task | ApiError] = []
+    for task in tasks:
+        error = inserted.refused.get(task.name) if task.name else None
+        if error is None:
+            results.append(next(added))
+            continue
+        state = why_in_use(existing=error is not TombstonedTaskError)
+        message = f'task "{task.name}" of queue "{queue.name}" {state}'
+        results.append(
+            ApiError(f"{message}: choose another name, or omit it", rpc_code="ALREADY_EXISTS")
+        )
+    return results
+
+
+def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -> None:
+    """Write tasks into the messages that `add` returns; their payloads only in the FULL view.
+
+    Messages that are built on their own and copied into a response take half as long again.
+    """
+    queue = str(call.name._replace(task=""))
+    full = call.request.response_view == FULL
+    for task in tasks:
+        message = add()
+        message.name = f"{queue}/tasks/{task.name}"
+        message.view = FULL if full else BASIC
+        eta_usec = task.eta_usec
+        if task.push is None:
+            _write_pull_message(message, task, full=full)
+        else:
+            _write_request(call, message, task, task.push.request)
+            eta_usec = _write_attempts(call, message, task, task.push.attempts)
+        message.create_time.seconds = task.enqueued_usec // USEC_PER_SECOND
+        _write_time(message.schedule_time, eta_usec)
+
+
+def _push_request(call: Call, queue: Queue, task: Message) -> tuple[bytes, HttpRequest]:
+    if not any(task.HasField(field) for field in _PUSH_REQUESTS):
+        raise invalid(
+            f'queue "{queue.name}" is a push queue: set app_engine_http_request or http_request '
+            "in the task",
+            field="task",
+        )
+    size, most = task.ByteSize(), call.emulator.limits.cloud_tasks_task_bytes
+    if size > most:
+        raise invalid(f"the task has {size} bytes; the maximum is {most}", field="task")
+    read = _http_request if task.HasField("http_request") else _app_engine_request
+    body, request = read(call, task)
+    if has(task, "retry_config") and task.HasField("retry_config"):
+        request = request._replace(retry=read_retry(task.retry_config, "task.retry_config"))
+    return body, request
+
+
+def _app_engine_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
+    message, version = task.app_engine_http_request, call.version
+    field = "task.app_engine_http_request"
+    url = getattr(message, version.relative_url) or "/"
+    if not url.startswith("/"):
+        name = f"{field}.{version.relative_url}"
+        raise invalid(f'{name} is "{url:.200}": it must begin with /', field=name)
+    body: bytes = getattr(message, version.payload)
+    method = _method(message, body, _APP_ENGINE_BODY_METHODS, f"{field}.{version.payload}")
+    most = call.emulator.limits.max_deadline_seconds
+    request = HttpRequest(
+        url,
+        method,
+        tuple(sorted(message.headers.items())),
+        target_of(message.app_engine_routing),
+        deadline_seconds=_deadline_seconds(call, task, most),
+    )
+    return body, request
+
+
+def _http_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
+    message, field, limits = task.http_request, "task.http_request", call.emulator.limits
+    url = _unprintable.sub(lambda match: quote(match[0]), message.url)
+    if origin_of(url) is None:
+        problem = f'is "{url:.200}"' if url else "is missing"
+        raise invalid(
+            f"{field}.url {problem}: use an http:// or https:// URL", field=f"{field}.url"
+        )
+    method = _method(message, message.body, _HTTP_BODY_METHODS, f"{field}.body")
+    size = sum(len(name.encode()) + len(text.encode()) for name, text in message.headers.items())
+    if size >= limits.http_headers_bytes:
+        raise invalid(
+            f"{field}.headers have {size} bytes: they must have less than "
+            f"{limits.http_headers_bytes}",
+            field=f"{field}.headers",
+        )
+    request = HttpRequest(
+        url,
+        method,
+        tuple(sorted(message.headers.items())),
+        deadline_seconds=_deadline_seconds(call, task, limits.http_deadline_seconds),
+        token=_token(message, url),
+    )
+    return message.body, request
+
+
+def _method(message: Message, body: bytes, with_body: tuple[str, ...], field: str) -> str:
+    values = message.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_number
+    number = message.http_method
+    if number not in values:
+        raise invalid(f"http_method is {number}: use a name of HttpMethod", field="http_method")
+    method = str(values[number].name) if number else "POST"
+    if body and method not in with_body:
+        allowed = ", ".join(with_body)
+        raise invalid(f"{field} is set, and http_method is {method}: use {allowed}", field=field)
+    return method
+
+
+def _deadline_seconds(call: Call, task: Message, most: int) -> float:
+    default = HttpRequest("/").deadline_seconds
+    if not has(task, "dispatch_deadline") or not task.HasField("dispatch_deadline"):
+        return default
+    duration = task.dispatch_deadline
+    seconds = duration.seconds + duration.nanos // 1_000_000 / 1000
+    if seconds == 0 and task.HasField("app_engine_http_request"):
+        return default
+    least = call.emulator.limits.min_deadline_seconds
+    check_range(seconds, least, most, "task.dispatch_deadline", " seconds")
+    return float(seconds)
+
+
+def _token(message: Message, url: str) -> RequestToken | None:
+    """Return the token that a request asks for, which must not be sent to others in clear text."""
+    kind = message.WhichOneof("authorization_header")
+    if kind is None:
+        return None
+    given, field = getattr(message, kind), f"task.http_request.{kind}"
+    if not given.service_account_email:
+        raise invalid(
+            f"{field}.service_account_email is missing", field=f"{field}.service_account_email"
+        )
+    if url[:5].lower() == "http:" and not _is_loopback(url):
+        raise invalid(
+            f'task.http_request.url is "{url:.200}": with {field} it must begin with https:// or '
+            "name this machine, such as http://localhost",
+            field="task.http_request.url",
+        )
+    detail = given.scope or _DEFAULT_SCOPE if kind == "oauth_token" else given.audience
+    return RequestToken(kind, given.service_account_email, detail)
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or host.endswith(".localhost") or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _write_request(call: Call, message: Message, task: Task, request: HttpRequest) -> None:
+    full = message.view == FULL
+    if origin_of(request.url) is None:
+        shown = message.app_engine_http_request
+        setattr(shown, call.version.relative_url, request.url)
+        target = call.queue.settings.target or request.target
+        write_routing(shown.app_engine_routing, target, call.name.project)
+        if full:
+            setattr(shown, call.version.payload, task.payload)
+        if task.payload:
+            shown.headers["Content-Length"] = str(len(task.payload))
+    else:
+        shown = message.http_request
+        shown.url = request.url
+        if full:
+            shown.body = task.payload
+        _write_token(shown, request.token)
+    number = shown.DESCRIPTOR.fields_by_name["http_method"].enum_type.values_by_name
+    shown.http_method = number[request.method].number
+    for name, text in base_headers(request, task.payload).items():
+        shown.headers[name] = text
+    if has(message, "dispatch_deadline"):
+        message.dispatch_deadline.FromMilliseconds(int(request.deadline_seconds * 1000))
+    if request.retry is not None and has(message, "retry_config"):
+        write_retry(message.retry_config, request.retry)
+
+
+def _write_token(shown: Message, token: RequestToken | None) -> None:
+    if token is None:
+        return
+    written = getattr(shown, token.kind)
+    written.service_account_email = token.email
+    setattr(written, "scope" if token.kind == "oauth_token" else "audience", token.detail)
+
+
+def _write_pull_message(message: Message, task: Task, *, full: bool) -> None:
+    message.pull_message.SetInParent()
+    if full:
+        message.pull_message.payload = task.payload
+    if task.tag:
+        message.pull_message.tag = task.tag
+    if task.retry_count:
+        message.status.attempt_dispatch_count = task.retry_count
+
+
+def _write_attempts(call: Call, message: Message, task: Task, attempts: Attempts) -> int:
+    """Write what the attempts of a task have left behind, and return its schedule time."""
+    if not task.retry_count:
+        return task.eta_usec
+    version = call.version
+    holder = getattr(message, version.attempts) if version.attempts else message
+    dispatches, responses, first, last = version.attempt_fields
+    setattr(holder, dispatches, task.retry_count)
+    setattr(holder, responses, attempts.responses)
+    _write_time(getattr(holder, first).dispatch_time, attempts.first_usec)
+    shown = getattr(holder, last)
+    _write_time(shown.schedule_time, attempts.schedule_usec)
+    _write_time(shown.dispatch_time, attempts.dispatched_usec)
+    if attempts.finished < task.retry_count:
+        # While an attempt is under way, the eta is the end of its lease.
+        return task.eta_usec if attempts.schedule_usec is None else attempts.schedule_usec
+    _write_time(shown.response_time, attempts.ended_usec)
+    shown.response_status.code, shown.response_status.message = _outcome(attempts)
+    return task.eta_usec
+
+
+def _outcome(attempts: Attempts) -> tuple[int, str]:
+    """Return code and message of `google.rpc.Status` for the last attempt that ended."""
+    if attempts.status:
+        code = _HTTP_CODES.get(attempts.status, code_pb2.UNKNOWN)
+        return code, f"HTTP status code {attempts.status}"
+    reason = attempts.reason or "no response before the deadline"
+    lost = reason.startswith("connection")
+    return code_pb2.UNAVAILABLE if lost else code_pb2.DEADLINE_EXCEEDED, reason
+
+
+def _write_time(message: Message, usec: int | None) -> None:
+    if usec is not None:
+        message.seconds, rest = divmod(usec, USEC_PER_SECOND)
+        message.nanos = rest * 1000
