@@ -35,7 +35,7 @@ def queues(*, client: Client) -> None:
     """
     answer = client.get("/queues")
     show(answer, _table(answer["queues"], empty="no queues"))
-    for queue in answer["queues"]:
+    for queue in () if wants_json() else answer["queues"]:
         if queue["kept"] and queue["tasks"]:
             note(f"tasks of {queue['name']} are {queue['kept']}")
 

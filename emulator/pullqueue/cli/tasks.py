@@ -64,7 +64,7 @@ def _filter_options(command: Command) -> Command:
 
 @click.group
 def tasks() -> None:
-    """List, add, lease, extend, release, run, delete and requeue tasks."""
+    """List, add, lease, run, delete and requeue tasks."""
 
 
 @tasks.command("list")
@@ -197,7 +197,10 @@ def _request(request: str | None, headers: tuple[str, ...]) -> Json:
 @task_argument
 @server_options
 def run(*, queue: str, task: str, client: Client) -> None:
-    """Send the push task TASK now, whatever its eta, the rate of QUEUE and a pause say."""
+    """Send the push task TASK now.
+
+    Neither its eta nor the rate of QUEUE nor a pause holds it back.
+    """
     answer = client.post(queue_path(queue, "tasks", task, "run"))
     show(answer, f"{task} {'is sent' if answer['started'] else 'is running already'}")
 
