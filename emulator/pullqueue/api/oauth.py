@@ -1,4 +1,4 @@
-"""Google's token endpoint: access tokens for the keys of service accounts."""
+"""Google's token endpoint, and what proves the ID tokens that HTTP tasks carry."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from flask import Blueprint, Response, request
 
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.requests import Parameters, as_json, read_body, served
-from pullqueue.api.tokens import GrantError, Tokens
+from pullqueue.api.tokens import GrantError, Tokens, missing_extra
 from pullqueue.clock import USEC_PER_SECOND
+from pullqueue.push.tokens import ALGORITHM, TokenSigner, key_set
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -42,6 +43,31 @@ def describe_token() -> Response:
             "email": found.email,
             "email_verified": "true",
             "access_type": "offline",
+        }
+    )
+
+
+@blueprint.get("/oauth2/v3/certs")
+def describe_key() -> Response:
+    """Return the key that signs the ID tokens of HTTP tasks."""
+    try:
+        return _response(key_set())
+    except ImportError:
+        raise missing_extra() from None
+
+
+@blueprint.get("/.well-known/openid-configuration")
+def describe_issuer() -> Response:
+    """Return who issues ID tokens, and where the key is."""
+    issuer = served(TokenSigner).issuer
+    return _response(
+        {
+            "issuer": issuer,
+            "token_endpoint": f"{request.host_url}token",
+            "jwks_uri": f"{request.host_url}oauth2/v3/certs",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [ALGORITHM],
         }
     )
 

@@ -134,7 +134,7 @@ class Tokens:
             from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow
             from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415
         except ImportError:
-            raise _missing_extra() from None
+            raise missing_extra() from None
 
         private = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
         pem = private.private_bytes(
@@ -211,7 +211,7 @@ class Tokens:
         try:
             import jwt  # noqa: PLC0415 - slow to import
         except ImportError:
-            raise _missing_extra() from None
+            raise missing_extra() from None
         try:
             unverified = jwt.decode_complete(assertion, options={"verify_signature": False})
             claims = unverified["payload"]
@@ -253,8 +253,10 @@ class Tokens:
             ) from None
 
 
-def _missing_extra() -> ApiError:
+def missing_extra() -> ApiError:
+    """Return the error where the extra `auth` is not installed."""
     return ApiError(
-        f"keys of service accounts need an extra where the server runs: {install_command('auth')}",
+        "keys of service accounts and ID tokens need an extra where the server runs: "
+        f"{install_command('auth')}",
         status=501,
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from google.rpc import code_pb2
 
@@ -188,7 +187,7 @@ def _http_request(call: Call, task: Message) -> tuple[bytes, HttpRequest]:
         method,
         tuple(sorted(message.headers.items())),
         deadline_seconds=_deadline_seconds(call, task, limits.http_deadline_seconds),
-        token=_token(message, url),
+        token=_token(call, message, url),
     )
     return message.body, request
 
@@ -218,7 +217,7 @@ def _deadline_seconds(call: Call, task: Message, most: int) -> float:
     return float(seconds)
 
 
-def _token(message: Message, url: str) -> RequestToken | None:
+def _token(call: Call, message: Message, url: str) -> RequestToken | None:
     """Return the token that a request asks for, which must not be sent to others in clear text."""
     kind = message.WhichOneof("authorization_header")
     if kind is None:
@@ -228,22 +227,14 @@ def _token(message: Message, url: str) -> RequestToken | None:
         raise invalid(
             f"{field}.service_account_email is missing", field=f"{field}.service_account_email"
         )
-    if url[:5].lower() == "http:" and not _is_loopback(url):
+    if url[:5].lower() == "http:" and call.state.push_to.of_url(url) is None:
         raise invalid(
-            f'task.http_request.url is "{url:.200}": with {field} it must begin with https:// or '
-            "name this machine, such as http://localhost",
+            f'task.http_request.url is "{url:.200}": with {field} it must begin with https://, or '
+            "name this machine or an origin of --push-to",
             field="task.http_request.url",
         )
     detail = given.scope or _DEFAULT_SCOPE if kind == "oauth_token" else given.audience
     return RequestToken(kind, given.service_account_email, detail)
-
-
-def _is_loopback(url: str) -> bool:
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or host.endswith(".localhost") or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _write_request(call: Call, message: Message, task: Task, request: HttpRequest) -> None:

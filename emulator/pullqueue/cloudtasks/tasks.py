@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Final
 
 from pullqueue.api.errors import ApiError
@@ -20,6 +21,7 @@ from pullqueue.cloudtasks.messages import (
 from pullqueue.cloudtasks.task_messages import insert_tasks, new_task, time_usec, write_tasks
 from pullqueue.engine.store import fitting
 from pullqueue.engine.task_errors import unknown_task
+from pullqueue.errors import InvalidTaskError, TaskError
 from pullqueue.tasks import DeleteResult, Task
 
 _MAX_LISTED: Final = 1000
@@ -115,11 +117,17 @@ def cancel_lease(call: Call) -> Message:
 
 def run_task(call: Call) -> Message:
     """RunTask: send a push task now."""
-    queue = call.queue
-    queue.get_task(call.name.task)
+    queue, name = call.queue, call.name.task
+    task = queue.get_task(name)
     if not queue.is_push:
-        raise invalid(f'task "{call.name.task}" is a pull task: lease it instead', field="name")
-    raise ApiError("this server does not send push tasks", rpc_code="FAILED_PRECONDITION")
+        raise invalid(f'task "{name}" is a pull task: lease it instead', field="name")
+    try:
+        call.state.run_now(queue, name)
+    except InvalidTaskError as error:
+        raise ApiError(str(error), rpc_code="FAILED_PRECONDITION") from None
+    with suppress(TaskError):  # the attempt may have ended already
+        task = queue.get_task(name)
+    return _task_message(task, call)
 
 
 def _modified(call: Call, lease_seconds: int) -> Message:

@@ -18,8 +18,9 @@ from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import KEPT, PushAddresses
 from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt, is_dispatched
-from pullqueue.push.request import PushResponse
+from pullqueue.push.request import PushResponse, push_of
 from pullqueue.push.sending import HttpSender
+from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task
 
 THREADS = 64
@@ -45,16 +46,28 @@ class Delivery:
     machine's own time.
     """
 
-    def __init__(self, emulator: Emulator, requests: RequestLog, addresses: PushAddresses) -> None:
-        """Send to addresses, and record each attempt among the requests."""
+    def __init__(
+        self,
+        emulator: Emulator,
+        requests: RequestLog,
+        addresses: PushAddresses,
+        *,
+        signer: TokenSigner,
+    ) -> None:
+        """Send to addresses, with tokens of `signer`; record each attempt among the requests."""
         self.addresses = addresses
         self.counts: Counter[tuple[str, int]] = Counter()
         """Ended attempts by queue and status; 0: there was no response."""
         self._emulator = emulator
         self._requests = requests
         self._dispatcher = Dispatcher(
-            emulator, throttle=True, lease_seconds=_LEASE_SECONDS, missing=self._missing
+            emulator,
+            throttle=True,
+            lease_seconds=_LEASE_SECONDS,
+            missing=self._missing,
+            signer=signer,
         )
+        self._signer = signer
         self._sender = HttpSender()
         self._pool = _Pool(THREADS)
         self._wake = threading.Event()
@@ -237,6 +250,7 @@ class Delivery:
         """Return what is missing to send a task, and log it once for each queue."""
         settings = self._emulator.queue(task.queue_name).settings
         missing = self.addresses.missing(task, settings)
+        missing = missing or self._signer.missing(push_of(task).request)
         if missing is not None and (task.queue_name, missing) not in self._logged:
             self._logged.add((task.queue_name, missing))
             _log.warning(

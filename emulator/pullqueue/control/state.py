@@ -17,6 +17,7 @@ from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidTaskError
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.tokens import TokenSigner
 
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
@@ -52,7 +53,13 @@ class ServerState:
         self.faults = FaultRegistry(emulator)
         self.push_to = push_to or PushAddresses()
         """Where push tasks are sent."""
-        self.delivery = None if push_to is None else Delivery(emulator, self.requests, push_to)
+        self.signer = TokenSigner(lambda email, scopes: self.tokens.issue(email, scopes).text)
+        """Makes the tokens that HTTP tasks carry."""
+        self.delivery = (
+            None
+            if push_to is None
+            else Delivery(emulator, self.requests, push_to, signer=self.signer)
+        )
         self.on_reset: list[Callable[[], None]] = []
         """Called by `reset`, so that others delete what they keep beside the emulator."""
         self.token = secrets.token_urlsafe(24)

@@ -60,7 +60,7 @@ class PushAddresses:
         request = push_of(task).request
         target = target_of(request, settings)
         if origin_of(request.url) is not None:
-            return self._addresses.get(target) or _loopback(target or "")
+            return self.of_url(request.url)
         if target is None:
             return self._addresses.get(None)
         service = target.rpartition(".")[2]
@@ -68,6 +68,11 @@ class PushAddresses:
             if name in self._addresses:
                 return self._addresses[name]
         return None
+
+    def of_url(self, url: str) -> str | None:
+        """Return the address to which an HTTP task is sent; None: it is kept."""
+        origin = origin_of(url)
+        return self._addresses.get(origin) or _loopback(origin or "")
 
     def kept(self, settings: QueueSettings) -> str | None:
         """Return that tasks of a push queue are kept, and how to deliver them; None: they are not.

@@ -26,6 +26,7 @@ from pullqueue.errors import PullQueueError, QueueError, TaskError
 from pullqueue.push.rate import DEFAULT_CONCURRENT_REQUESTS, TokenBucket
 from pullqueue.push.request import PushRequest, PushResponse, Send, push_of, push_request
 from pullqueue.push.retry import conclude, start
+from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task, TaskState
 
 _PAGE = 200
@@ -74,11 +75,11 @@ class Attempt:
 class RunningAttempt:
     """An attempt that has started and has not been finished."""
 
-    def __init__(self, queue: Queue, task: Task) -> None:
+    def __init__(self, queue: Queue, task: Task, authorization: str | None) -> None:
         self.queue = queue
         self.task = task
         """The task as it was started; its eta is the end of its lease."""
-        self.request = push_request(task, queue.settings)
+        self.request = push_request(task, queue.settings, authorization=authorization)
         self.lock = threading.Lock()
         """Of its lease: whoever renews or finishes it."""
         self.is_finished = False
@@ -98,19 +99,21 @@ class Dispatcher:
         throttle: bool = False,
         lease_seconds: float | None = None,
         missing: Callable[[Task], str | None] | None = None,
+        signer: TokenSigner | None = None,
     ) -> None:
         """Use the queues of an emulator.
 
         `rates`: respect rate, bucket_size and max_concurrent_requests. `throttle`: slow a queue
         down after status 503. `lease_seconds`: how long a task is leased while it runs; None: its
         deadline. `missing` returns what is missing to send a task; unless that is None the task
-        waits, and tasks after it do not.
+        waits, and tasks after it do not. `signer` makes the tokens that tasks ask for.
         """
         self._emulator = emulator
         self._rates = rates
         self._throttle = throttle
         self._lease_seconds = lease_seconds
         self._missing = missing
+        self._signer = signer or TokenSigner()
         self._lock = threading.Lock()
         self._running: dict[tuple[str, str], RunningAttempt] = {}
         self._counts: Counter[str] = Counter()
@@ -256,12 +259,14 @@ class Dispatcher:
 
     def _start(self, queue: Queue, task: Task, *, takes_token: bool) -> RunningAttempt | None:
         lease_seconds = self._lease_seconds or push_of(task).request.deadline_seconds
+        # Before the start: it can fail.
+        authorization = self._signer.authorization(push_of(task).request)
         attempts = start(task, self._emulator.now_usec())
         try:
             started = queue.start_attempt(task, lease_seconds=lease_seconds, attempts=attempts)
         except (TaskError, QueueError):
             return None
-        running = RunningAttempt(queue, started)
+        running = RunningAttempt(queue, started, authorization)
         with self._lock:
             if takes_token:
                 self._bucket(queue).take()

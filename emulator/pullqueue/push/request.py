@@ -97,8 +97,13 @@ Send: TypeAlias = Callable[[PushRequest], PushResponse]
 """Sends a request and returns what came back."""
 
 
-def push_request(task: Task, settings: QueueSettings) -> PushRequest:
-    """Return the request of the current attempt of a task, which has been started."""
+def push_request(
+    task: Task, settings: QueueSettings, *, authorization: str | None = None
+) -> PushRequest:
+    """Return the request of the current attempt of a task, which has been started.
+
+    `authorization` replaces the header of this name.
+    """
     request = push_of(task).request
     origin = origin_of(request.url)
     headers = base_headers(request, task.payload)
@@ -106,6 +111,9 @@ def push_request(task: Task, settings: QueueSettings) -> PushRequest:
         headers["X-AppEngine-User-IP"] = SOURCE_IP
         headers["X-AppEngine-Request-Log-Id"] = _log_id(task)
     headers |= _service_headers(task, "X-AppEngine-" if origin is None else "X-CloudTasks-")
+    if authorization is not None:
+        others = {k: v for k, v in headers.items() if k.lower() != "authorization"}
+        headers = others | {"Authorization": authorization}
     return PushRequest(
         method=request.method,
         url=request.url,

@@ -22,6 +22,7 @@ from pullqueue.control import routes as control
 from pullqueue.control.request_log import start_timing
 from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
+from pullqueue.push.tokens import TokenSigner
 from pullqueue.sdk import bridge
 from pullqueue.sdk.bridge import Bridge
 from pullqueue.server import origins
@@ -56,6 +57,7 @@ def create_app(
         Emulator: emulator,
         ServerState: state,
         Tokens: state.tokens,
+        TokenSigner: state.signer,
         Authorizer: Authorizer(state.tokens, enforced=acl),
         CloudTasks: cloud_tasks or CloudTasks(state, acl=acl),
         Bridge: calls,

@@ -98,6 +98,7 @@ class Server:
                 except PullQueueError:
                     self.stop()
                     raise
+            self.state.signer.issuer = self.url
             if self.state.delivery is not None:
                 self.state.delivery.start()
         return self

@@ -78,7 +78,7 @@ class TestGrant:
 
         assert refused.status_code == 501
         assert refused.get_json()["error"]["message"] == (
-            "keys of service accounts need an extra where the server runs: "
+            "keys of service accounts and ID tokens need an extra where the server runs: "
             f"{install_command('auth')}"
         )
         assert guarded.get("/_emulator/token?email=a@b").status_code == 200

@@ -7,12 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cloudtasks_api import LOCATION, Call, refused
+from cloudtasks_api import LOCATION, Call, RestApi, refused
+from push_app import push_app, until
 
-from pullqueue import Emulator, HttpRequest, Limits, ManualClock, RetryParameters
+from pullqueue import (
+    Emulator,
+    HttpRequest,
+    Limits,
+    ManualClock,
+    RequestToken,
+    RetryParameters,
+    Task,
+    TaskState,
+)
 from pullqueue.cloudtasks.versions import V2, V2BETA2, VERSIONS, Version
+from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import conclude, start
-from pullqueue.tasks import RequestToken, Task
+from pullqueue.server.lifecycle import Server
 
 PUSH = f"{LOCATION}/queues/push"
 ONE = f"{PUSH}/tasks/one"
@@ -409,6 +420,41 @@ class TestAttempts:
                 call(method, name=ONE)
         with refused("ALREADY_EXISTS"):
             create(call, http())
+
+
+class TestRunTask:
+    def test_a_server_that_sends_nothing(self, call: Call, emulator: Emulator) -> None:
+        """It is refused, and uses up no attempt."""
+        create(call, http())
+
+        with refused("FAILED_PRECONDITION", "cannot be sent"):
+            call("RunTask", name=ONE)
+        assert emulator.queue("push").list_tasks()[0].retry_count == 0
+
+    def test_past_schedule_time_and_pause(
+        self, version: Version, emulator: Emulator, clock: ManualClock
+    ) -> None:
+        """The task is sent at once; after a failure it waits for its retry."""
+        with push_app() as app, Server(emulator, push_to=PushAddresses()) as server:
+            api = RestApi(server, version=version)
+
+            def call(method: str, /, **fields: Any) -> dict[str, Any]:
+                return api.call(method, fields)
+
+            create(call, http(f"{app.url}/fails/1") | {"scheduleTime": "2026-01-02T00:00:00Z"})
+            call("PauseQueue", name=PUSH)
+            ran = call("RunTask", name=ONE)
+            until(lambda: emulator.queue("push").list_tasks(state=TaskState.RETRYING))
+            waiting = call("GetTask", name=ONE)
+            call("RunTask", name=ONE)
+            until(lambda: not emulator.queue("push").list_tasks())
+
+            assert ran["name"] == ONE
+            assert waiting["scheduleTime"] == "2026-01-01T00:00:00.500Z"
+            assert [received.path for received in app.received] == ["/fails/1"] * 2
+            assert app.received[1].headers["X-CloudTasks-TaskRetryCount"] == "1"
+            with refused("NOT_FOUND"):
+                call("RunTask", name=ONE)
 
 
 def _camel(name: str) -> str:

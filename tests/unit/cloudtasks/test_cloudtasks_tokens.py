@@ -1,0 +1,104 @@
+"""The tokens that HTTP tasks carry, as a handler verifies them with google-auth."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from cloudtasks_api import LOCATION, RestApi
+from google.auth.transport.requests import Request
+from google.oauth2 import id_token
+from jwt import InvalidAudienceError
+
+from pullqueue import Emulator, HttpRequest, PullQueueError, RequestToken
+from pullqueue.cloudtasks.versions import V2, Version
+from pullqueue.push.request import PushRequest
+from pullqueue.server.lifecycle import Server
+from pullqueue.testing import run_tasks
+
+PUSH = f"{LOCATION}/queues/push"
+URL = "https://api.example.com/work?a=b"
+WORKER = "worker@app.iam.gserviceaccount.com"
+
+
+@pytest.fixture
+def version() -> Version:
+    """Return the version that is tested here."""
+    return V2
+
+
+def sent(rest: RestApi, emulator: Emulator, **request: Any) -> PushRequest:
+    """Create an HTTP task, send it, and return the request."""
+    rest.call("CreateTask", {"parent": PUSH, "task": {"httpRequest": {"url": URL, **request}}})
+    [attempt] = run_tasks(emulator, send=lambda _: 200)
+    return attempt.request
+
+
+def fetched(server: Server, path: str) -> dict[str, Any]:
+    """Return the JSON at a path."""
+    with urlopen(f"{server.url}{path}") as response:  # noqa: S310
+        return dict(json.load(response))
+
+
+@pytest.mark.parametrize(("given", "audience"), [({}, URL), ({"audience": "me"}, "me")])
+def test_an_id_token(
+    rest: RestApi, server: Server, emulator: Emulator, given: dict[str, str], audience: str
+) -> None:
+    """It is signed with the server's key, for the audience or else the URL of the task."""
+    token = {"serviceAccountEmail": WORKER, **given}
+    request = sent(rest, emulator, oidcToken=token, headers={"authorization": "Basic mine"})
+    keys = fetched(server, "/.well-known/openid-configuration")["jwks_uri"]
+    kind, _, text = request.headers["Authorization"].partition(" ")
+
+    claims = id_token.verify_token(text, Request(), audience, keys)
+
+    assert kind == "Bearer"
+    assert "authorization" not in request.headers
+    assert (claims["email"], claims["email_verified"]) == (WORKER, True)
+    assert claims["exp"] - claims["iat"] == 3600
+    assert claims["iss"] == "https://accounts.google.com"
+    with pytest.raises(InvalidAudienceError):
+        id_token.verify_token(text, Request(), "somebody else", keys)
+
+
+def test_the_issuer(server: Server) -> None:
+    """The tokens of a server name its own address."""
+    configuration = fetched(server, "/.well-known/openid-configuration")
+
+    assert configuration["issuer"] == server.url == server.state.signer.issuer
+    assert configuration["jwks_uri"] == f"{server.url}/oauth2/v3/certs"
+
+
+def test_an_access_token(rest: RestApi, server: Server, emulator: Emulator) -> None:
+    """It is opaque; that of a server is valid there, for its scope."""
+    request = sent(rest, emulator, oauthToken={"serviceAccountEmail": WORKER})
+    task = HttpRequest(URL, token=RequestToken("oauth_token", WORKER, "scope"))
+    of_server = server.state.signer.authorization(task)
+    found = server.tokens.find((of_server or "").removeprefix("Bearer "))
+
+    assert request.headers["Authorization"].startswith("Bearer ")
+    assert found is not None
+    assert (found.email, found.scopes) == (WORKER, frozenset({"scope"}))
+
+
+def test_a_header_of_the_user(rest: RestApi, emulator: Emulator) -> None:
+    """Without a token it is passed on."""
+    request = sent(rest, emulator, headers={"Authorization": "Basic mine"})
+
+    assert request.headers["Authorization"] == "Basic mine"
+
+
+def test_without_the_extra(
+    rest: RestApi, server: Server, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task stays, and the message says what to install."""
+    monkeypatch.setitem(sys.modules, "jwt", None)
+
+    with pytest.raises(PullQueueError, match=r"its token needs an extra: pip install"):
+        sent(rest, emulator, oidcToken={"serviceAccountEmail": WORKER})
+    [task] = emulator.queue("push").list_tasks()
+    assert task.retry_count == 0
+    assert server.state.signer.missing(task.request) is not None  # type: ignore[arg-type]
