@@ -147,7 +147,7 @@ def stop(served: Served) -> str:
 
 
 def test_rate_pause_and_run_now(folder: Path, app: PushApp) -> None:
-    """The rate and a pause keep tasks back, and `run` sends them all the same."""
+    """The rate and a pause keep tasks back, and `run` sends them regardless."""
     with serving("--push-to", app.url, folder=folder) as served:
         control = Control(served)
         control.add("hourly", "/1")
