@@ -119,10 +119,6 @@ class Delivery:
         self._pool.run(self._attempt, running, address)
         return True
 
-    def running(self, queue: Queue) -> int:
-        """Return how many attempts of a queue this server is making."""
-        return sum(each.queue.name == queue.name for each in self._dispatcher.running)
-
     def enforced_rate(self, queue: Queue) -> float:
         """Return how many tasks of a queue may start in a second."""
         return self._dispatcher.enforced_rate(queue)

@@ -25,9 +25,10 @@ from pullqueue.errors import (
     TombstonedTaskError,
     UnknownTaskError,
 )
+from pullqueue.push.rate import DEFAULT_RATE
 from pullqueue.sdk.imports import messages
 from pullqueue.sdk.protocol import text_of
-from pullqueue.sdk.task_messages import rate_of, request_of
+from pullqueue.sdk.task_messages import request_of
 from pullqueue.tasks import DeleteResult, NewTask, Task
 
 _log = logging.getLogger("pullqueue.sdk")
@@ -163,7 +164,7 @@ def fetch_queue_stats(queue: Queue | None, response: Any) -> None:
     scanner.sampling_duration_seconds = 60.0
     scanner.requests_in_flight = numbers.leased + numbers.running
     if queue.is_push:
-        scanner.enforced_rate = rate_of(queue.settings).per_second
+        scanner.enforced_rate = rate.per_second if (rate := queue.settings.rate) else DEFAULT_RATE
 
 
 def prepare_transactional(

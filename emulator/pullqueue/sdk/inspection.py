@@ -11,6 +11,7 @@ from pullqueue.clock import from_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
+from pullqueue.push.rate import DEFAULT_BUCKET_SIZE
 from pullqueue.sdk.calls import DELETE_CODES
 from pullqueue.sdk.imports import messages, taskqueue, taskqueue_stub
 from pullqueue.sdk.operators import acl_message, rate_text
@@ -19,7 +20,6 @@ from pullqueue.sdk.task_messages import RETRY_FIELDS, fill_retry, fill_task
 from pullqueue.tasks import Task
 
 _TIME_FORMAT = "%Y/%m/%d %H:%M:%S"
-_BUCKET_SIZE = 5
 
 
 class Names:
@@ -130,7 +130,7 @@ def _queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
     settings = queue.settings
     shown: dict[str, Any] = {
         "name": queue.name,
-        "bucket_size": settings.bucket_size or _BUCKET_SIZE,
+        "bucket_size": settings.bucket_size or DEFAULT_BUCKET_SIZE,
         "max_rate": rate_text(settings.rate) if settings.rate else "",
         "mode": queue.mode.value,
         "acl": None if settings.acl is None else acl_message(settings.acl),

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.config.model import QueueSettings, Rate
 from pullqueue.errors import InvalidTaskError
 from pullqueue.sdk.environment import default_hostname
 from pullqueue.sdk.imports import messages
@@ -20,9 +19,6 @@ RETRY_FIELDS = {
     "max_doublings": "max_doublings",
 }
 """The fields of `RetryParameters`, and of the protocol's message."""
-
-DEFAULT_RATE = Rate(count=5)
-"""That of a push queue whose entry in queue.yaml has none."""
 
 _MESSAGE = messages.TaskQueueAddRequest
 _APPSPOT = re.compile(r"(?:(?P<target>.+)\.)?[^.]+(?:\.[a-z]+\.r)?\.appspot\.com", re.DOTALL)
@@ -107,11 +103,6 @@ def _fill_push(message: Any, task: Task, push: Push, now_usec: int) -> None:
         message.runlog.dispatched_usec = dispatched_usec
         message.runlog.lag_usec = dispatched_usec - scheduled_usec
         message.runlog.elapsed_usec = ended_usec - dispatched_usec
-
-
-def rate_of(settings: QueueSettings) -> Rate:
-    """Return the rate of a push queue."""
-    return settings.rate or DEFAULT_RATE
 
 
 def fill_retry(message: Any, retry: RetryParameters) -> None:

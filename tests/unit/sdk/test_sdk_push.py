@@ -31,7 +31,7 @@ def pull(payload: bytes = b"work", **options: Any) -> Any:
 
 class TestPush:
     def test_push_tasks(self, stub: Any) -> None:
-        """Push tasks are stored, listed, deleted and purged by Google's stub."""
+        """Push tasks are stored, listed, deleted and purged."""
         push = taskqueue.Queue("push")
         push.add([taskqueue.Task(url="/a", name="a"), taskqueue.Task(url="/b")])
 
