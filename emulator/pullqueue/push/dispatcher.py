@@ -186,11 +186,22 @@ class Dispatcher:
         if not queue.interceptors:
             return send(request)
         call = QueueCall(queue, "attempt", (request,), {})
+        misuse: list[Exception] = []
+
+        def forward() -> PushResponse:
+            try:
+                return send(request)
+            except Exception as error:
+                misuse.append(error)
+                raise
+
         try:
             with call_deadline(round(request.deadline_seconds * USEC_PER_SECOND)):
-                response = queue.interceptors.intercept(call, lambda: send(request))
-        except Exception as error:  # noqa: BLE001 - of a fault: `send` returns those of the app
-            return PushResponse(None, reason=str(error))
+                response = queue.interceptors.intercept(call, forward)
+        except Exception as error:
+            if error in misuse:  # `send` returns the errors of the app, and raises its user's
+                raise
+            return PushResponse(None, reason=str(error))  # of a fault
         return (
             PushResponse(response) if isinstance(response, int) else cast("PushResponse", response)
         )

@@ -234,8 +234,13 @@ class TestSend:
         assert requests == [attempt.request]
 
     @pytest.mark.parametrize("result", [None, "200", True, 7, SimpleNamespace(status_code="200")])
-    def test_invalid_results(self, emulator: Emulator, web: Queue, result: object) -> None:
-        """They are errors of the test, not of the task."""
+    @pytest.mark.parametrize("interceptors", [0, 1])
+    def test_invalid_results(
+        self, emulator: Emulator, web: Queue, result: object, interceptors: int
+    ) -> None:
+        """They are errors of the test, not of the task, whether or not calls are intercepted."""
+        for _ in range(interceptors):
+            emulator.interceptors.add(lambda _, call_next: call_next())
         web.add()
 
         with pytest.raises(TypeError, match="it must return a status, such as 200"):
