@@ -127,6 +127,8 @@ class ServerOfFile:
         """The file as an earlier server may have left it."""
         self._seen: os.stat_result | None = None
         """The file as it was while its server ran."""
+        self._listens = False
+        """True if the file had a port then."""
 
     def look(self) -> tuple[str | None, str | None]:
         """Return where the server listens, or else why that is not known yet.
@@ -138,7 +140,8 @@ class ServerOfFile:
         try:
             with open_regular(self._path) as file:
                 runs = not _lock(file, shared=True)
-                status, content = os.fstat(file.fileno()), file.read(_MAX_DIGITS + 1)
+                # In this order: what has a port is not written again.
+                content, status = file.read(_MAX_DIGITS + 1), os.fstat(file.fileno())
         except FileNotFoundError:
             if self._seen is not None:
                 raise _ended(shown) from None
@@ -146,15 +149,24 @@ class ServerOfFile:
             return None, f'there is no port file "{shown}": start a server with --port-file'
         except OSError as error:
             raise FailedError(f'cannot read "{shown}": {reason_of(error)}') from None
-        if not runs or (self._seen and not os.path.samestat(status, self._seen)):
+        if not runs or self._is_another(status):
             left_over = self._seen is None and stamp_of(self._path) == self._left_over
             if not left_over or monotonic() - self._begin >= _LEFT_OVER_SECONDS:
                 raise _ended(shown)
             return None, f'the server of "{shown}" has ended, and no other has started'
         self._seen = status
-        if not content.strip().isdigit():
+        self._listens = content.strip().isdigit()
+        if not self._listens:
             return None, f'the server of "{shown}" does not listen yet'
         return f"http://127.0.0.1:{int(content)}", None
+
+    def _is_another(self, status: os.stat_result) -> bool:
+        """Return whether a file is not the one that was seen, but that of another server."""
+        if self._seen is None:
+            return False
+        # A new file may get the inode of one that was deleted.
+        is_written_again = self._listens and status.st_mtime_ns != self._seen.st_mtime_ns
+        return is_written_again or not os.path.samestat(status, self._seen)
 
 
 def _ended(shown: str) -> FailedError:
