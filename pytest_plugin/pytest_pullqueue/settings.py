@@ -143,7 +143,7 @@ def _ini_file(config: pytest.Config) -> str:
 
 def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
     if marker.args:
-        shown = _shown(marker.args[0])
+        shown = _format_value(marker.args[0])
         raise SettingsError(f"{_WHERE} takes no positional arguments, but got {shown}")
     for name in marker.kwargs:
         if name not in _MARKER_ARGUMENTS:
@@ -162,7 +162,7 @@ def _marker_arguments(marker: pytest.Mark) -> dict[str, object]:
 
 def _checked(where: str, name: str, value: object) -> object:
     """Return a setting in the type that it has in `Settings`."""
-    wrong = f"{where} is {_shown(value)}: "
+    wrong = f"{where} is {_format_value(value)}: "
     if name in FLAGS:
         if str(value).lower() not in (*_TRUE, *_FALSE):
             raise SettingsError(f"{wrong}use true or false")
@@ -178,7 +178,7 @@ def _checked(where: str, name: str, value: object) -> object:
     return value
 
 
-def _shown(value: object) -> object:
+def _format_value(value: object) -> object:
     return f'"{value}"' if isinstance(value, str) else value
 
 

@@ -111,8 +111,8 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
             caller=caller,
             status=refused.status if refused else HTTPStatus.OK,
             seconds=perf_counter() - started,
-            body=_shown(message, data),
-            response=encode(envelope(refused)) if refused else _shown(response, encoded),
+            body=_format_message(message, data),
+            response=encode(envelope(refused)) if refused else _format_message(response, encoded),
         )
         if refused:
             context.abort(grpc.StatusCode[refused.rpc_code], _shortened(str(refused)))
@@ -133,7 +133,7 @@ def deadline_usec(remaining_seconds: float | None) -> int:
     return math.ceil(remaining_seconds * USEC_PER_SECOND / step_usec) * step_usec
 
 
-def _shown(message: Message, data: bytes) -> bytes:
+def _format_message(message: Message, data: bytes) -> bytes:
     """Return a message for the request log: as JSON, unless it is long or has none."""
     if len(data) <= _SHOWN_BYTES:
         # A time outside the years 1 to 9999 has none.

@@ -23,7 +23,7 @@ from pullqueue.console.actions import ask, changes_of_form, queue_names
 from pullqueue.console.charts import RANGES, chart_of
 from pullqueue.console.formatting import views_of
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.control.models import EXHAUSTED, Task
+from pullqueue.control.models import EXHAUSTED, TaskResource
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.errors import PullQueueError
@@ -311,10 +311,10 @@ class Pages:
         )
         return f"{count_tasks(tasks + exhausted)} ({exhausted} exhausted)"
 
-    def _task_or_name(self, queue: str, name: str) -> Task | _Missing:
+    def _task_or_name(self, queue: str, name: str) -> TaskResource | _Missing:
         """Return a task, or only its name if it no longer exists."""
         with suppress(PullQueueError):
-            task: Task = self._ask("getTask", queue=queue, task=name)["task"]
+            task: TaskResource = self._ask("getTask", queue=queue, task=name)["task"]
             if (task.state == EXHAUSTED) is (request.values.get("state") == EXHAUSTED):
                 return task
         return _Missing(name, queue)
@@ -374,7 +374,7 @@ def _download(data: bytes, name: str) -> Response:
     return response
 
 
-def _seed_line(task: Task) -> bytes:
+def _seed_line(task: TaskResource) -> bytes:
     """Return an exhausted task as a line that `pullqueue seed` reads."""
     line: Json = {"queue": task.queue, "payload": task.payload.text, "tag": task.tag}
     if task.payload.text is None:

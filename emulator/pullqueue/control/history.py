@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.config.text import quoted
 from pullqueue.control.depths import Depth
-from pullqueue.control.models import Count, Maybe, Model, Task, Time, iso
+from pullqueue.control.models import Count, Maybe, Model, TaskResource, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import Limit, get_task
 from pullqueue.control.request_log import Request
@@ -45,7 +45,7 @@ class TaskHistory(Model):
     """The history of a task, with the task, or the reason why it does not exist."""
 
     events: list[Event]
-    task: Task | None
+    task: TaskResource | None
     problem: str | None
 
 

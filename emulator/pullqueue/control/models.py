@@ -21,7 +21,7 @@ from pullqueue.engine import queue as engine
 from pullqueue.engine.queue import QueueState
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import PushAddresses
-from pullqueue.tasks import Task as EngineTask
+from pullqueue.tasks import Task
 
 PREVIEW_BYTES: Final = 256
 
@@ -65,7 +65,7 @@ class Bytes(Model):
         return cls(size=size, truncated=truncated, text=text, data=shown)
 
 
-class Queue(Model):
+class QueueResource(Model):
     """A queue with its numbers and settings."""
 
     name: str
@@ -91,7 +91,7 @@ class Queue(Model):
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, queue: engine.Queue, push_to: PushAddresses) -> Queue:
+    def of(cls, queue: engine.Queue, push_to: PushAddresses) -> QueueResource:
         """Return a queue as it is now, in a server that delivers push tasks to some addresses."""
         numbers = queue.fetch_statistics()._asdict()
         oldest_usec = numbers.pop("oldest_eta_usec")
@@ -107,12 +107,12 @@ class Queue(Model):
             oldest_eta=None if oldest_usec is None else iso(from_usec(oldest_usec)),
             oldest_age_seconds=age,
             kept=push_to.kept(queue.settings) if queue.is_push else None,
-            settings=asdict(queue.settings, dict_factory=_shown_settings),
+            settings=asdict(queue.settings, dict_factory=_present_settings),
             **numbers,
         )
 
 
-def _shown_settings(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+def _present_settings(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return what is set of some settings, except what other fields of the queue have."""
     hidden = ("name", "mode", "line", "column")
     return {name: value for name, value in fields if value is not None and name not in hidden}
@@ -145,7 +145,7 @@ class PushState(Model):
 
     @classmethod
     def of(
-        cls, task: EngineTask, queue: engine.Queue, push_to: PushAddresses, state: ShownState
+        cls, task: Task, queue: engine.Queue, push_to: PushAddresses, state: ShownState
     ) -> PushState | None:
         """Return what a push task has, in a state; None: it is a pull task."""
         if task.push is None:
@@ -162,7 +162,7 @@ class PushState(Model):
         )
 
 
-class Task(Model):
+class TaskResource(Model):
     """A task as it is now."""
 
     name: str
@@ -182,13 +182,13 @@ class Task(Model):
 
 
 def tasks_of(
-    tasks: Sequence[EngineTask],
+    tasks: Sequence[Task],
     queue: engine.Queue,
     push_to: PushAddresses,
     *,
     payload_bytes: int | None = None,
     exhausted: bool = False,
-) -> list[Task]:
+) -> list[TaskResource]:
     """Return tasks of a queue as they are now, or as they were when they were exhausted.
 
     Of each payload they have the first `payload_bytes`, or all.
@@ -197,7 +197,7 @@ def tasks_of(
     for task in tasks:
         state: ShownState = EXHAUSTED if exhausted else task.state_at(now_usec).value
         left = (task.eta_usec - now_usec) / USEC_PER_SECOND
-        one = Task(
+        one = TaskResource(
             name=task.name,
             queue=task.queue_name,
             tag=task.tag,
@@ -262,7 +262,7 @@ class LeaseChange(Model):
 class Tasks(Model):
     """A page of tasks."""
 
-    tasks: list[Task]
+    tasks: list[TaskResource]
     total: Count
     """How many tasks match."""
 
@@ -270,14 +270,14 @@ class Tasks(Model):
 class AddedTasks(Model):
     """The tasks that were added, and why others were refused, by name."""
 
-    tasks: list[Task]
+    tasks: list[TaskResource]
     refused: dict[str, Refusal]
 
 
 class LeasedTasks(Model):
     """The tasks that were leased."""
 
-    tasks: list[Task]
+    tasks: list[TaskResource]
     rate_limited: bool
 
 

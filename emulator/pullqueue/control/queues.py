@@ -120,19 +120,19 @@ class Started(models.Model):
 
 
 @operation("GET", "/queues", key="queues")
-def list_queues(state: ServerState) -> list[models.Queue]:
+def list_queues(state: ServerState) -> list[models.QueueResource]:
     """List all queues with their numbers and settings."""
     return [
-        models.Queue.of(queue, state.push_to)
+        models.QueueResource.of(queue, state.push_to)
         for queue in state.emulator.queues
         if _is_wanted(queue)
     ]
 
 
 @operation("GET", _QUEUE, key="queue")
-def get_queue(state: ServerState, queue: str) -> models.Queue:
+def get_queue(state: ServerState, queue: str) -> models.QueueResource:
     """Return one queue."""
-    return models.Queue.of(state.emulator.queue(queue), state.push_to)
+    return models.QueueResource.of(state.emulator.queue(queue), state.push_to)
 
 
 @operation("POST", f"{_QUEUE}/purge", key="deleted")
@@ -181,7 +181,7 @@ def lease_tasks(state: ServerState, queue: str, body: models.LeaseRequest) -> mo
 
 
 @operation("GET", _TASK, key="task")
-def get_task(state: ServerState, queue: str, task: str) -> models.Task:
+def get_task(state: ServerState, queue: str, task: str) -> models.TaskResource:
     """Return one task with its payload, also after it was exhausted."""
     found = state.emulator.queue(queue)
     try:
@@ -202,7 +202,7 @@ def run_task(state: ServerState, queue: str, task: str) -> Started:
 @operation("POST", f"{_TASK}/lease", key="task")
 def change_lease(
     state: ServerState, queue: str, task: str, body: models.LeaseChange
-) -> models.Task:
+) -> models.TaskResource:
     """Change the end of the current lease of a task, or release it."""
     found = state.emulator.queue(queue)
     expected = given(body.eta_usec)

@@ -116,7 +116,7 @@ class RequestLog:
                 task=task,
                 verb=verb,
                 path=path,
-                query=_shown_query(query),
+                query=_without_secrets(query),
                 client=client,
                 caller=caller,
                 status=status,
@@ -172,7 +172,7 @@ def start_timing() -> None:
     g.started = perf_counter()
 
 
-def _shown_query(query: str) -> str:
+def _without_secrets(query: str) -> str:
     """Return a query without the values of its credentials."""
     parts = []
     for part in query.split("&"):

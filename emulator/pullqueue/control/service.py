@@ -49,10 +49,10 @@ class Config(Model):
     total_storage_limit: Count | None
     bytes_stored: Count
     limits: dict[str, Any]
-    queues: list[models.Queue]
+    queues: list[models.QueueResource]
 
 
-class Clock(Model):
+class ClockResource(Model):
     """The time, and when something changes by itself."""
 
     now: Time
@@ -117,7 +117,7 @@ def get_config(state: ServerState) -> Config:
         total_storage_limit=emulator.config.total_storage_limit_bytes,
         bytes_stored=emulator.bytes_stored,
         limits=emulator.limits._asdict(),
-        queues=[models.Queue.of(queue, state.push_to) for queue in emulator.queues],
+        queues=[models.QueueResource.of(queue, state.push_to) for queue in emulator.queues],
     )
 
 
@@ -142,9 +142,9 @@ def reset(state: ServerState) -> bool:
 
 
 @operation("GET", "/clock")
-def get_clock(state: ServerState) -> Clock:
+def get_clock(state: ServerState) -> ClockResource:
     """Return the time, and whether it can be moved."""
-    return Clock(
+    return ClockResource(
         now=from_usec(state.emulator.now_usec()).isoformat(),
         manual=isinstance(state.emulator.clock, ManualClock),
         next_change=iso(state.emulator.next_change()),
@@ -152,7 +152,7 @@ def get_clock(state: ServerState) -> Clock:
 
 
 @operation("POST", "/clock")
-def move_clock(state: ServerState, body: ClockMove) -> Clock:
+def move_clock(state: ServerState, body: ClockMove) -> ClockResource:
     """Move a manual clock forward."""
     clock = state.emulator.clock
     if not isinstance(clock, ManualClock):

@@ -66,12 +66,12 @@ def logged_call(method: str, request: Any, response: Any, error: Any) -> dict[st
         # Statistics are those of several queues.
         "queue": text_of(name if isinstance(name, bytes) else next(iter(name), b"")),
         "status": status,
-        "body": _shown(request),
-        "response": _shown(response) if error is None else str(error).encode(),
+        "body": _format_message(request),
+        "response": _format_message(response) if error is None else str(error).encode(),
     }
 
 
-def _shown(message: Any) -> bytes:
+def _format_message(message: Any) -> bytes:
     """Return a message as text, or, where it is long, as it is on the wire."""
     if message.ByteSize() > _SHOWN_BYTES:
         data: bytes = message.SerializeToString()

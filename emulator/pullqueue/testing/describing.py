@@ -65,8 +65,8 @@ def describe_queue(queue: Queue) -> Iterator[str]:
     for state in TaskState:
         found = queue.list_tasks(limit=_TASKS_SHOWN + 1, state=state)
         tasks = [task for task in found if task.state_at(now_usec) is state]
-        yield from _shown(f"  {state.value:<9}", (_task_line(queue, t, now_usec) for t in tasks))
-    yield from _shown("  exhausted", (_task_line(queue, t, now_usec) for t in exhausted))
+        yield from _labelled(f"  {state.value:<9}", (_task_line(queue, t, now_usec) for t in tasks))
+    yield from _labelled("  exhausted", (_task_line(queue, t, now_usec) for t in exhausted))
     for record in records_of(queue):
         if times := record.early_lease(queue.name):
             early, added = (from_usec(usec).isoformat() for usec in times)
@@ -165,7 +165,7 @@ def _lessee(queue: Queue, task_name: str, lease_number: int) -> str:
     return ""
 
 
-def _shown(label: str, lines: Iterable[str]) -> Iterator[str]:
+def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
     rest = list(lines)
     yield from (f"{label} {line}" for line in rest[:_TASKS_SHOWN])
     if len(rest) > _TASKS_SHOWN:
