@@ -107,6 +107,30 @@ def test_no_server_is_started_with_a_link_out_of_the_project(project: Path, comm
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    "command", ["lint queue.yaml", "lint -", "lint", "lint sub", "convert secret.txt", "serve"]
+)
+@pytest.mark.parametrize("below", ["", "/sub"])
+def test_working_directory_outside_of_the_project_is_refused(
+    project: Path, command: str, below: str
+) -> None:
+    """A shell that changes to a folder through a link keeps the link in `$PWD`."""
+    write("../outside/sub/queue.yaml", GOOD)
+    change = ("sh", "-c", 'cd "$0" && exec "$@"', f"folder{below}")
+    done = subprocess.run(
+        [*change, sys.executable, "-c", MAIN, *command.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stderr == (
+        f'pullqueue: cannot use the working directory "{project}/folder{below}": a symbolic link '
+        f'leads out of the project "{project}": change to the folder with `cd -P`\n'
+    )
+    assert SECRET not in done.stdout
+
+
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("path", ["queue.yaml", "config.yaml", "environ.yaml", "folder", "."])
 def test_no_format_shows_what_a_link_leads_to(

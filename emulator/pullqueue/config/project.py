@@ -26,7 +26,8 @@ def real_path(path: str | PathLike[str]) -> Path:
     is the working directory, and for a file elsewhere the folder of the file. The path itself is
     trusted, with its `..`, and so are links above a project, such as `/tmp` on macOS. A link in a
     project may lead to files of the same project or of the working directory's, but not into
-    `.git`, which contains credentials.
+    `.git`, which contains credentials. The path of the working directory is the shell's: somebody
+    may have changed to it through a link of a project.
 
     Raises:
         ConfigFileError: a link leads out of the project.
@@ -34,29 +35,49 @@ def real_path(path: str | PathLike[str]) -> Path:
     folder = Path.cwd()
     whole = folder / path
     inside = whole.is_relative_to(folder)
+    shown = _shown_folder(folder)
+    if inside and shown != folder:
+        walk = _Walk(Path(shown.anchor))
+        if not all(walk.step(part) for part in shown.parts[1:]):
+            name = f'the working directory "{escaped(str(shown))}"'
+            raise _leads_out(name, walk, "change to the folder with `cd -P`")
     walk = _Walk(folder.resolve() if inside else Path(whole.anchor), home=folder.resolve())
     parts = whole.relative_to(folder).parts if inside else whole.parts[1:]
     for index, part in enumerate(parts, 1):
         if not walk.step(part, last=index == len(parts)):
-            project = escaped(str(walk.project or walk.place))
-            raise ConfigFileError(
-                f'cannot use "{escaped(str(path))}": a symbolic link leads out of the project '
-                f'"{project}": pass the path of the file itself'
-            )
+            raise _leads_out(f'"{escaped(str(path))}"', walk, "pass the path of the file itself")
     return walk.place
+
+
+def _leads_out(name: str, walk: _Walk, advice: str) -> ConfigFileError:
+    project = escaped(str(walk.project or walk.place))
+    return ConfigFileError(
+        f'cannot use {name}: a symbolic link leads out of the project "{project}": {advice}'
+    )
+
+
+def _shown_folder(folder: Path) -> Path:
+    """Return the path of the working directory that a shell shows, with its links."""
+    shown = Path(os.environ.get("PWD", ""))
+    if not shown.is_absolute() or ".." in shown.parts:
+        return folder
+    try:
+        return shown if shown.samefile(folder) else folder
+    except OSError:
+        return folder
 
 
 class _Walk:
     """The way along a path, and the project it has come to."""
 
-    def __init__(self, start: Path, *, home: Path) -> None:
+    def __init__(self, start: Path, *, home: Path | None = None) -> None:
         self.place = start
         self.project = _project_at(start)
-        self._home = _project_at(home)
+        self._home = _project_at(home) if home else None
         self._followed = False
         """True if a link of a project was followed: then `..` no longer means what it reads."""
 
-    def step(self, part: str, *, last: bool) -> bool:
+    def step(self, part: str, *, last: bool = False) -> bool:
         """Go one part of the path further, unless it leads out of the project."""
         if part == "..":
             return self._leave()

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 from pullqueue.config.files import read_project_file
 from pullqueue.config.findings import Severity
+from pullqueue.config.project import real_path
 from pullqueue.config.rules import Rule, all_rules, no_such_rule, rules_named
 from pullqueue.config.settings import PROFILES, Settings
 from pullqueue.config.text import escaped
@@ -163,7 +164,7 @@ class Selection:
             InvalidSettingsError: a setting is.
             ConfigFileError: a file with settings cannot be read.
         """
-        folder = Path.cwd()
+        folder = real_path(Path())
         self._arguments = arguments
         self._config = read_project(Path(arguments.config)) if arguments.config else None
         self._project_of = cache(project_of)

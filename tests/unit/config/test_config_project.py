@@ -145,3 +145,40 @@ def test_without_git_the_working_directory_is_the_project(
     os.chdir("/")
     with pytest.raises(ConfigFileError):
         read_project_file(tmp_path / "config/out.yaml")
+
+
+def test_shells_path_of_the_working_directory_counts(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links of a project lead no shell out of it; links above a project do not matter, nor does a
+    path of another folder.
+    """
+    above, outside = project.parent / "above", project.parent / "outside"
+    above.symlink_to(project)
+    Path("inside").symlink_to("app")
+    Path("link").symlink_to(outside)
+    for folder, shown in (("app", "inside"), ("app", above / "inside"), (outside, outside)):
+        monkeypatch.chdir(project / folder)
+        monkeypatch.setenv("PWD", str(project / shown))
+        assert real_path("queue.yaml") == project / folder / "queue.yaml"
+    for shown in ("", "link", f"{project}/app/../link", str(project), f"{project}/nothing"):
+        monkeypatch.setenv("PWD", shown)
+        assert real_path("queue.yaml") == outside / "queue.yaml"
+    for shown in (project / "link", above / "link"):
+        monkeypatch.setenv("PWD", str(shown))
+        with pytest.raises(ConfigFileError, match=r'^cannot use the working directory ".+/link"'):
+            real_path("queue.yaml")
+
+
+def test_without_git_a_linked_folder_is_a_working_directory_like_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing shows where a project ends, and `/tmp` may be a link."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    monkeypatch.chdir(tmp_path / "folder")
+    monkeypatch.setenv("PWD", str(tmp_path / "link"))
+    assert real_path("queue.yaml") == tmp_path / "folder/queue.yaml"
+    Path("queue.yaml").symlink_to("../queue.yaml")
+    with pytest.raises(ConfigFileError):
+        real_path("queue.yaml")
