@@ -89,6 +89,7 @@ class TestCommand:
         assert (
             reported["PULLQUEUE_EMULATOR_HOST"]
             == reported["LOCAL_API_HOSTPORT"]  # what Java's runtime reads
+            == reported["CLOUD_TASKS_EMULATOR_HOST"]  # what firebase-admin reads
             == f"{reported['API_HOST']}:{reported['API_PORT']}"
         )
         assert reported["HTTP_X_APPENGINE_API_TICKET"]

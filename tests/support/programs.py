@@ -25,7 +25,13 @@ def npm_packages(folder: Path, scratch: Path) -> Path:
     installed = folder / "node_modules"
     if not installed.exists():
         shutil.copy(folder / "package.json", scratch)
-        flags = ("--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock")
+        flags = (
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--no-package-lock",
+            "--omit=optional",
+        )
         subprocess.run(
             [program("npm", package="npm"), "install", *flags], cwd=scratch, check=True, timeout=300
         )

@@ -18,6 +18,7 @@ from pullqueue.api.discovery import Api
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import as_json, read_body, served
+from pullqueue.cloudtasks import firebase
 from pullqueue.cloudtasks.errors import envelope, invalid, service_error
 from pullqueue.cloudtasks.methods import LOCATIONS_SERVICE, NAME, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
@@ -98,6 +99,11 @@ def blueprint() -> Blueprint:
     routes = Blueprint("cloudtasks", __name__)
     for version in VERSIONS.values():
         _add_routes(routes, version)
+    for method in firebase.METHODS:
+        view = _view(method, of_firebase=True)
+        routes.add_url_rule(
+            f"/{method.path}", f"firebase {method.name}", view, methods=[method.verb]
+        )
     routes.register_error_handler(PullQueueError, _refusal)
     return routes
 
@@ -125,7 +131,7 @@ def _prefixes(method: Method) -> tuple[str, ...]:
     return (own,) if method.resource else (own, "")
 
 
-def _view(method: Method) -> Callable[..., Response]:
+def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Response]:
     # What follows a colon in a path is part of the pattern, so that all values are names.
     pattern = re.sub("<(.*?)>", r"{\1}", method.resource)
 
@@ -137,10 +143,13 @@ def _view(method: Method) -> Callable[..., Response]:
             token or bearer_text(request.headers.get("Authorization", ""))
         )
         message = _message(method, pattern.format(**parts))
+        if of_firebase:
+            firebase.set_url(message, parts)
         # Before the call: one that is refused changes nothing.
         numbers, mask = _numbers_for_enums(), _response_mask(method)
         response = service.call(method, message, caller=g.caller)
-        return _json(fields.apply_mask(_as_json(response, numbers=numbers), mask), 200)
+        body = fields.apply_mask(_as_json(response, numbers=numbers), mask)
+        return _json(firebase.response(body) if of_firebase else body, 200)
 
     return view
 

@@ -13,6 +13,7 @@ BRIDGE_PATH = "/rpc_http"
 
 _DEFAULT_PROJECT = "my-app"
 
+_FIREBASE_VARIABLE = "CLOUD_TASKS_EMULATOR_HOST"
 _CLOUD_TASKS_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 
 
@@ -21,13 +22,15 @@ def variables_for(address: str) -> dict[str, str]:
 
     They are to be merged over the environment of this process, and contain its own values of
     PYTHONPATH and of the names that begin with `GAE_`. Workers find the server by
-    PULLQUEUE_EMULATOR_HOST, apps on App Engine's SDK by the others.
+    PULLQUEUE_EMULATOR_HOST, firebase-admin by CLOUD_TASKS_EMULATOR_HOST, apps on App Engine's SDK
+    by the others.
     """
     host, _, port = address.rpartition(":")
     folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
     local_app = _local_app(os.environ.get("GOOGLE_CLOUD_PROJECT", _DEFAULT_PROJECT))
     return {
         ADDRESS_VARIABLE: address,
+        _FIREBASE_VARIABLE: address,
         "API_HOST": host.strip("[]"),
         "API_PORT": port,
         # What Java's runtime reads in place of these where GAE_PARTITION is dev.
