@@ -250,13 +250,17 @@ def test_waiting_for_a_server_that_ends(folder: Path, end: signal.Signals) -> No
         server.look()
 
 
-@pytest.mark.parametrize("cause", ["queue.yaml", "port", "before"])
+@pytest.mark.parametrize("cause", ["queue.yaml", "port", "before", "option", "value"])
 def test_waiting_for_a_server_that_does_not_start(folder: Path, cause: str) -> None:
     """It fails without its timeout, whoever else listens at the port."""
     options = ["--port", "0"]
     with serving(folder) as other:
         if cause == "port":
             options = ["--port", other.url.rpartition(":")[2]]
+        elif cause == "option":
+            options = ["--prot", "0"]
+        elif cause == "value":
+            options = ["--port", "http"]
         else:
             (folder / "queue.yaml").write_text("queue: 1\n")
         command = [str(PROGRAM), "serve", *options, "--port-file", "port"]
@@ -284,6 +288,9 @@ def test_waiting_for_a_server_that_was_never_started(folder: Path) -> None:
             1,
             'pullqueue: after 0 s, there is no port file "port": start a server with --port-file\n',
         )
+    with waiting(folder, "--port-file", "no/port", "--timeout", "1000") as wait:
+        message = 'pullqueue: cannot read "no/port": its folder does not exist\n'
+        assert ended(wait) == (3, message)
     (folder / "port").write_text("1\n")
     with waiting(folder, "--timeout", "0") as wait:
         assert 'the server of "port" has ended, and no other has started' in ended(wait)[1]

@@ -220,7 +220,7 @@ class DocumentRunner:
         with subprocess.Popen(
             ["bash", "-e", "-c", script],
             cwd=self.folder,
-            env=self._environment(),
+            env={**self._environment(), "RUNNER_TEMP": str(self.folder)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

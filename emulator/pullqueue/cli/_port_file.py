@@ -145,6 +145,8 @@ class ServerOfFile:
         except FileNotFoundError:
             if self._seen is not None:
                 raise _ended(shown) from None
+            if not self._path.parent.exists():
+                raise FailedError(f'cannot read "{shown}": its folder does not exist') from None
             self._left_over = None
             return None, f'there is no port file "{shown}": start a server with --port-file'
         except OSError as error:

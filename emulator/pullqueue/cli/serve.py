@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from pullqueue.cli._options import checked, emulator_options, found_file
 from pullqueue.cli._output import say
 from pullqueue.cli._port_file import port_file as locked_port_file
 from pullqueue.clock import ManualClock, SystemClock, from_usec
-from pullqueue.errors import StoreError
+from pullqueue.errors import ConfigFileError, StoreError
 from pullqueue.limits import SERVED_TASKS, Limits
 from pullqueue.push.addresses import KEPT, OPTION
 from pullqueue.tasks import count_tasks
@@ -45,7 +45,28 @@ def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str) -> st
     return url
 
 
-@click.command
+class _Serve(click.Command):
+    """A command whose port file shows that it has failed, also if its options are not valid."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options; those that are not valid fail while the port file is locked."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError:
+            lenient = self.make_context(
+                ctx.info_name,
+                given,
+                resilient_parsing=True,
+                ignore_unknown_options=True,
+                allow_extra_args=True,
+            )
+            with suppress(ConfigFileError), locked_port_file(lenient.params.get("port_file")):
+                raise
+            raise
+
+
+@click.command(cls=_Serve)
 @emulator_options
 @click.option("--host", default=DEFAULT_HOST, help="Address to listen on.")
 @click.option(
@@ -109,7 +130,8 @@ def _store_url(_ctx: click.Context, _parameter: click.Parameter, url: str) -> st
 @click.option(
     "--port-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File that contains the port while the server runs.",
+    help="File that contains the port while the server runs, for `wait` and scripts. One server "
+    "uses it at a time.",
 )
 @click.option(
     "--log-format",
