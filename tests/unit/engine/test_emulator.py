@@ -22,7 +22,6 @@ from pullqueue import (
     StoreFullError,
     SystemClock,
     Task,
-    TombstonedTaskError,
     UnknownQueueError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
@@ -34,9 +33,9 @@ CONFIG = QueueConfig(queues=(PULL, OTHER))
 
 
 @pytest.fixture
-def emulator() -> Emulator:
+def emulator(clock: ManualClock) -> Emulator:
     """Return an emulator of two pull queues."""
-    return Emulator(CONFIG, clock=ManualClock())
+    return Emulator(CONFIG, clock=clock)
 
 
 def limited(leases: int) -> QueueConfig:
@@ -100,11 +99,6 @@ class SharedStore(MemoryStore):
 
 
 class TestSharedStore:
-    @pytest.fixture
-    def clock(self) -> ManualClock:
-        """Return the clock of both emulators."""
-        return ManualClock()
-
     @pytest.fixture
     def emulators(self, clock: ManualClock) -> list[Emulator]:
         """Return two emulators that share a store."""
@@ -182,13 +176,6 @@ class TestSharedStore:
         assert emulators[1].queue("made").settings.tombstone_seconds == 7
 
 
-def test_two_emulators_share_nothing(emulator: Emulator) -> None:
-    """A task of one is not seen in another."""
-    emulator.queue("other").add()
-
-    assert Emulator(CONFIG).queue("other").list_tasks() == []
-
-
 def test_reset(emulator: Emulator) -> None:
     """Tasks, tombstones, records and arrival numbers are deleted; queues and time stay."""
     queue = emulator.queue("other")
@@ -202,10 +189,8 @@ def test_reset(emulator: Emulator) -> None:
     assert emulator.queue("other") is queue
 
 
-def test_times_over_all_queues() -> None:
+def test_times_over_all_queues(emulator: Emulator, clock: ManualClock) -> None:
     """The nearest change and the last lease end of any queue."""
-    clock = ManualClock()
-    emulator = Emulator(CONFIG, clock=clock)
     assert emulator.next_change() is emulator.last_lease_end() is None
     for name, seconds in (("other", 10), ("pull-queue", 20)):
         emulator.queue(name).add()
@@ -248,10 +233,10 @@ class TestReconfigure:
         assert emulator.config is config
         assert emulator.queue("new").add().queue_name == "new"
 
-    def test_a_lower_retry_limit_holds_for_tasks_already_there(self, emulator: Emulator) -> None:
+    def test_a_lower_retry_limit_holds_for_tasks_already_there(
+        self, emulator: Emulator, clock: ManualClock
+    ) -> None:
         """A task with more leases than it is exhausted; a leased one when its lease ends."""
-        clock = emulator.clock
-        assert isinstance(clock, ManualClock)
         queue = emulator.queue("pull-queue")
         queue.add(name="used-up")
         queue.lease_tasks(1, 1)
@@ -266,10 +251,8 @@ class TestReconfigure:
         clock.advance(59)
         assert [task.name for task in queue.list_tasks()] == ["fresh"]
 
-    def test_a_lifted_retry_limit(self, emulator: Emulator) -> None:
+    def test_a_lifted_retry_limit(self, emulator: Emulator, clock: ManualClock) -> None:
         """A task in its last lease stays when the limit goes."""
-        clock = emulator.clock
-        assert isinstance(clock, ManualClock)
         emulator.reconfigure(limited(1))
         queue = emulator.queue("pull-queue")
         queue.add(name="one")
@@ -318,35 +301,6 @@ def test_threads_never_lease_one_task_at_the_same_time() -> None:
     assert {task.retry_count for held in leased for task in held} == {1}
     deleted = sum(1 for event in queue.events() if event.kind.value == "deleted")
     assert queue.fetch_statistics().tasks == tasks - deleted
-
-
-def test_contents_outlive_their_emulator() -> None:
-    """What one emulator exports, another takes: tasks, leases, names, exhausted, statistics."""
-    clock = ManualClock()
-    first = Emulator(limited(1), clock=clock)
-    queue = first.queue("pull-queue")
-    queue.add_many([NewTask(name="lost"), NewTask(name="gone"), NewTask(name="held", tag="t")])
-    queue.lease_tasks(10, 1)
-    queue.delete_tasks("gone")
-    clock.advance(10)
-    queue.lease_tasks_by_tag(60, 1, "t")
-    second = Emulator(limited(1), clock=clock)
-    second.queue("pull-queue").add(b"is replaced")
-
-    second.restore(first.export())
-
-    copy = second.queue("pull-queue")
-    assert copy.list_tasks() == queue.list_tasks()
-    assert [task.name for task in copy.exhausted] == ["lost"]
-    assert copy.fetch_statistics() == queue.fetch_statistics()
-    assert second.export() == first.export()
-    with pytest.raises(TombstonedTaskError):
-        copy.add(name="gone")
-    assert copy.add(b"new").sequence > 3
-    clock.advance(60)
-    assert [task.name for task in copy.exhausted] == ["lost", "held"]
-    clock.advance(Limits().tombstone_seconds)
-    assert copy.add(name="gone").name == "gone"
 
 
 def test_contents_of_an_unknown_queue() -> None:
@@ -409,22 +363,6 @@ def test_names_can_be_generated_in_another_way(emulator: Emulator) -> None:
 
     assert len(first.name) == 16
     assert [queue.add().name for _ in range(2)] == ["task1", "task2"]
-
-
-def test_names_can_be_freed(emulator: Emulator) -> None:
-    """Some, or all, before their seven days are over."""
-    queue = emulator.queue("other")
-    for name in ("a", "b", "c"):
-        queue.add(name=name)
-    queue.purge()
-
-    queue.free_names(["a", "unknown"])
-    queue.add(name="a")
-    with pytest.raises(TombstonedTaskError):
-        queue.add(name="b")
-    queue.free_names()
-
-    assert queue.add(name="b").name == "b"
 
 
 def test_a_full_store() -> None:

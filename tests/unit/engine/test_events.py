@@ -40,32 +40,6 @@ def test_a_lease_that_was_changed_does_not_run_out() -> None:
     assert [(event.task_name, event.usec, event.retry_count) for event in expired] == [("a", 9, 1)]
 
 
-def test_events_of_one_task() -> None:
-    """A task's own events can be picked out."""
-    log = EventLog(10)
-    log.record(EventKind.ADDED, 1, [task("a"), task("b")])
-    log.record(EventKind.DELETED, 2, [task("b")])
-
-    assert [event.kind for event in log.read(9, "b")] == [EventKind.ADDED, EventKind.DELETED]
-
-
-def test_the_latest_are_kept() -> None:
-    """The oldest operations go first when there are too many events."""
-    log = EventLog(3)
-    for usec in range(5):
-        log.record(EventKind.ADDED, usec, [task(f"t{usec}"), task(f"u{usec}")])
-
-    assert [event.task_name for event in log.read(9)] == ["t4", "u4"]
-
-
-def test_a_single_operation_is_kept_whole() -> None:
-    """One operation on more tasks than are kept is still remembered."""
-    log = EventLog(2)
-    log.record(EventKind.PURGED, 1, [task(str(number)) for number in range(5)])
-
-    assert len(log.read(9)) == 5
-
-
 def test_times_are_aware_datetimes() -> None:
     """What happened when, and until when a lease is to last."""
     log = EventLog(2)

@@ -1,104 +1,70 @@
-"""pullqueue.engine.memory.index."""
+"""pullqueue.engine.memory.index: every question is answered as by a sorted list."""
 
 from __future__ import annotations
 
+import random
 from itertools import islice
 
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+import pytest
 
 from pullqueue.engine.memory import index
 from pullqueue.engine.memory.index import OrderedIndex
 
 Entry = tuple[int, int]
 
-entries = st.sets(st.tuples(st.integers(0, 50), st.integers(0, 40)), max_size=200)
 
-
-def index_of(content: set[Entry]) -> OrderedIndex[Entry]:
-    """Return an index with some entries."""
+@pytest.mark.parametrize("chunk", [3, 4, 512])
+@pytest.mark.parametrize("longest", [1, 4, 90])
+def test_it_does_what_a_sorted_list_does(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, longest: int
+) -> None:
+    """Whatever runs are added and removed, with chunks that split and empty all the time or not."""
+    monkeypatch.setattr(index, "_CHUNK", chunk)
+    chance = random.Random(chunk * longest)  # noqa: S311 - the same at each run
     made: OrderedIndex[Entry] = OrderedIndex()
-    made.add(sorted(content))
-    return made
+    model: list[Entry] = []
+    compare(made, model, chance)
+    for step in range(120):
+        run = sorted((usec, step) for usec in chance.sample(range(100), chance.randint(1, longest)))
+        made.add(run)
+        model = sorted([*model, *run])
+        if step % 3 == 0:
+            gone = sorted(chance.sample(model, chance.randint(1, min(longest, len(model)))))
+            made.remove(gone)
+            model = sorted({*model} - {*gone})
+        if step % 5 == 0:
+            start = chance.randrange(len(model) + 1)
+            made.remove(model[start : start + longest])
+            del model[start : start + longest]
+        compare(made, model, chance)
+        assert max(map(len, made._chunks), default=0) <= 2 * chunk
 
 
-class IndexMachine(RuleBasedStateMachine):
-    """An index does what a sorted list does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.index: OrderedIndex[Entry] = OrderedIndex()
-        self.model: list[Entry] = []
-
-    @rule(run=entries)
-    def add(self, run: set[Entry]) -> None:
-        """A run goes in wherever its entries belong."""
-        new = sorted(run - set(self.model))
-        self.index.add(new)
-        self.model = sorted([*self.model, *new])
-
-    @precondition(lambda self: self.model)
-    @rule(data=st.data())
-    def remove_some(self, data: st.DataObject) -> None:
-        """Any entries can be removed."""
-        gone = sorted(data.draw(st.sets(st.sampled_from(self.model), max_size=60)))
-        self.index.remove(gone)
-        self.model = [entry for entry in self.model if entry not in set(gone)]
-
-    @precondition(lambda self: self.model)
-    @rule(data=st.data())
-    def remove_neighbours(self, data: st.DataObject) -> None:
-        """A slice can be removed."""
-        start = data.draw(st.integers(0, len(self.model) - 1))
-        end = data.draw(st.integers(start, len(self.model)))
-        self.index.remove(self.model[start:end])
-        del self.model[start:end]
-
-    @rule(usec=st.integers(-1, 51), sequence=st.integers(-1, 41), count=st.integers(1, 300))
-    def ask(self, usec: int, sequence: int, count: int) -> None:
-        """Every question is answered as by a sorted list."""
-        due = [entry for entry in self.model if entry[0] <= usec]
-        assert self.index.due(usec, count) == due[:count]
-        assert list(self.index.after(usec)) == self.model[len(due) :]
-        assert self.index.count_after(usec) == len(self.model) - len(due)
-        behind = [entry for entry in self.model if entry > (usec, sequence)]
-        assert list(islice(self.index.after(usec, sequence), count)) == behind[:count]
-
-    @invariant()
-    def same_content(self) -> None:
-        """It has the same entries in the same order."""
-        assert list(self.index) == self.model
-        assert list(reversed(self.index)) == self.model[::-1]
-        assert len(self.index) == len(self.model)
-        assert self.index.first() == (self.model[0] if self.model else None)
+def compare(made: OrderedIndex[Entry], model: list[Entry], chance: random.Random) -> None:
+    """Ask both the same."""
+    usec, sequence = chance.randrange(-1, 101), chance.randrange(-1, 121)
+    due = [entry for entry in model if entry[0] <= usec]
+    assert list(made) == model
+    assert list(reversed(made)) == model[::-1]
+    assert (len(made), bool(made)) == (len(model), bool(model))
+    assert made.first() == (model[0] if model else None)
+    for count in (1, 3, len(model)):
+        assert made.due(usec, count) == due[:count]
+    assert list(made.after(usec)) == model[len(due) :]
+    assert made.count_after(usec) == len(model) - len(due)
+    behind = [entry for entry in model if entry > (usec, sequence)]
+    assert list(made.after(usec, sequence)) == behind
+    assert list(islice(made.after(usec, sequence), 3)) == behind[:3]
 
 
-class SmallChunks(IndexMachine):
-    """The same, with chunks so small that they split and empty all the time."""
+def test_chunks_stay_large_enough() -> None:
+    """A chunk is split into halves, not into crumbs."""
+    made: OrderedIndex[Entry] = OrderedIndex()
+    for sequence in range(5000):
+        made.add([(0, sequence)])
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.usual = index._CHUNK
-        index._CHUNK = 3
-
-    def teardown(self) -> None:
-        """Put the size back."""
-        index._CHUNK = self.usual
-
-
-TestIndex = IndexMachine.TestCase
-TestIndexOfSmallChunks = SmallChunks.TestCase
-
-
-@given(entries)
-def test_chunks_stay_small(content: set[Entry]) -> None:
-    """No chunk grows beyond twice its size, so that no operation shifts more."""
-    made = index_of(content)
-    for sequence in range(1000, 5000):
-        made.add([(25, sequence)])
-
-    assert max(len(chunk) for chunk in made._chunks) <= 2 * index._CHUNK
+    assert len(made._chunks) <= 10
+    assert [len(chunk) for chunk in made._chunks[:-1]] == [512] * (len(made._chunks) - 1)
 
 
 def test_an_empty_run_changes_nothing() -> None:

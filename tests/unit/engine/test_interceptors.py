@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+import pytest
+
 from pullqueue import Emulator, ManualClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.engine.interceptors import (
@@ -16,6 +18,25 @@ from pullqueue.engine.interceptors import (
 )
 
 CONFIG = QueueConfig(queues=(QueueSettings(name="q", mode=QueueMode.PULL),))
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Emulator:
+    """Return an emulator of one pull queue."""
+    return Emulator(CONFIG, clock=clock)
+
+
+@pytest.fixture
+def calls(emulator: Emulator) -> list[QueueCall]:
+    """Return the calls of that emulator, as an interceptor sees them."""
+    seen: list[QueueCall] = []
+
+    def note(call: QueueCall, proceed: Callable[[], object]) -> object:
+        seen.append(call)
+        return proceed()
+
+    emulator.interceptors.add(note)
+    return seen
 
 
 class Watcher:
@@ -32,29 +53,21 @@ class Watcher:
         return answer
 
 
-def test_an_interceptor_sees_the_calls_of_its_emulator() -> None:
+def test_an_interceptor_sees_the_calls_of_its_emulator(
+    emulator: Emulator, calls: list[QueueCall]
+) -> None:
     """An interceptor sees a call with its arguments, and the caller its answer."""
-    emulator = Emulator(CONFIG, clock=ManualClock())
-    calls: list[QueueCall] = []
-
-    def note(call: QueueCall, proceed: Callable[[], object]) -> object:
-        calls.append(call)
-        return proceed()
-
-    emulator.interceptors.add(note)
     queue = emulator.queue("q")
     queue.add(name="one")
     leased = queue.lease(60, 5, group_by_tag=True)
 
     assert [task.name for task in leased.tasks] == ["one"]
     assert [call.method for call in calls] == ["insert", "lease"]
-    assert calls[1].arguments == (60, 5)
-    assert calls[1].options == {"group_by_tag": True}
+    assert (calls[1].arguments, calls[1].options) == ((60, 5), {"group_by_tag": True})
 
 
-def test_verbs_and_deadlines() -> None:
+def test_verbs_and_deadlines(emulator: Emulator) -> None:
     """An acknowledgement is a delete; a call has the deadline of the block in which it is made."""
-    emulator = Emulator(CONFIG, clock=ManualClock())
     queue = emulator.queue("q")
     queue.add()
     (task,) = queue.lease_tasks(60, 1)
@@ -73,16 +86,8 @@ def test_verbs_and_deadlines() -> None:
     assert seen == [("delete_tasks", None), ("add", 5), ("add", None)]
 
 
-def test_the_calls_that_can_be_intercepted() -> None:
+def test_the_calls_that_can_be_intercepted(emulator: Emulator, calls: list[QueueCall]) -> None:
     """Each of `VERBS` is what a call of a queue is known by; an attempt is made by `push/`."""
-    emulator = Emulator(CONFIG, clock=ManualClock())
-    verbs: list[str] = []
-
-    def note(call: QueueCall, proceed: Callable[[], object]) -> object:
-        verbs.append(call.verb)
-        return proceed()
-
-    emulator.interceptors.add(note)
     queue = emulator.queue("q")
     queue.add(name="one")
     queue.lease_tasks(60, 1)
@@ -94,12 +99,11 @@ def test_the_calls_that_can_be_intercepted() -> None:
     queue.list_tasks()
     queue.purge()
 
-    assert sorted([*verbs, "attempt"]) == sorted(VERBS)
+    assert sorted([*(call.verb for call in calls), "attempt"]) == sorted(VERBS)
 
 
-def test_the_last_that_was_added_is_passed_first() -> None:
+def test_the_last_that_was_added_is_passed_first(emulator: Emulator) -> None:
     """Each is passed before those that were there, and sees their answer."""
-    emulator = Emulator(CONFIG, clock=ManualClock())
     seen: list[str] = []
     for name in "ab":
         emulator.interceptors.add(Watcher(seen, name))
@@ -122,9 +126,8 @@ def test_one_that_was_removed_sees_nothing_more() -> None:
     assert list(interceptors) == [second]
 
 
-def test_calls_that_bypass() -> None:
+def test_calls_that_bypass(emulator: Emulator) -> None:
     """Only an interceptor that is not to be bypassed sees them."""
-    emulator = Emulator(CONFIG, clock=ManualClock())
     seen: list[str] = []
     emulator.interceptors.add(Watcher(seen, "fault"))
     emulator.interceptors.add(Watcher(seen, "record"), bypassed=False)

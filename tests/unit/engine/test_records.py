@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from pullqueue import Limits, Task
-from pullqueue.engine.memory.exhaustion import ExhaustedTasks
+from pullqueue import Task
 from pullqueue.engine.memory.name_index import NameIndex
 from pullqueue.engine.memory.rates import LeaseCounter, RateLimiter
 from pullqueue.engine.name_source import random_names
@@ -86,40 +85,6 @@ class TestNameIndex:
         assert sys.getrefcount(payload) == unused
 
 
-class TestExhaustedTasks:
-    def kept(self, tasks: ExhaustedTasks) -> list[tuple[str, int]]:
-        """Return the name and the payload's size of each."""
-        return [(task.name, len(task.payload)) for task in tasks]
-
-    def test_the_latest_are_kept(self) -> None:
-        """The oldest are dropped when there are too many."""
-        tasks = ExhaustedTasks(Limits(exhausted_kept=2))
-        tasks.extend(map(a_task, "abc"))
-
-        assert self.kept(tasks) == [("b", 0), ("c", 0)]
-
-    def test_their_payloads_are_bounded(self) -> None:
-        """The oldest are dropped when the payloads together are too large."""
-        tasks = ExhaustedTasks(Limits(exhausted_payload_bytes=10))
-        tasks.extend([a_task("a", b"x" * 5), a_task("b", b"x" * 5)])
-        assert self.kept(tasks) == [("a", 5), ("b", 5)]
-
-        tasks.extend([a_task("c", b"x" * 3)])
-        assert self.kept(tasks) == [("b", 5), ("c", 3)]
-        tasks.extend([a_task("d", b"x" * 11), a_task("e", b"x" * 10)])
-        assert self.kept(tasks) == [("e", 10)]
-
-    def test_payloads_can_be_dropped(self) -> None:
-        """Without their payloads there is space for others."""
-        tasks = ExhaustedTasks(Limits(exhausted_payload_bytes=10))
-        tasks.extend([a_task("a", b"x" * 10)])
-
-        tasks.drop_payloads()
-        tasks.extend([a_task("b", b"x" * 10)])
-
-        assert self.kept(tasks) == [("a", 0), ("b", 10)]
-
-
 class TestLeaseCounter:
     def test_minute_and_hour(self) -> None:
         """Leases count for a minute in one number and for an hour in the other."""
@@ -142,7 +107,7 @@ class TestLeaseCounter:
             counter.add(second * SECOND, 1)
 
         assert counter.count(9_999 * SECOND, 3600) == 3600
-        assert len(counter._seconds) == 3600
+        assert len(counter.seconds()) == 3600
 
 
 class TestRateLimiter:

@@ -177,13 +177,6 @@ def test_a_number_of_tasks() -> None:
     assert [validation.max_tasks(count, LIMITS) for count in (1, 1000)] == [1, 1000]
 
 
-def test_the_longest_tag_to_lease_by() -> None:
-    """A tag has up to 500 characters, however many bytes these are."""
-    validation.check_tag("ä" * 500, LIMITS)
-    with pytest.raises(InvalidTagError, match="tag has 501 characters"):
-        validation.check_tag("x" * 501, LIMITS)
-
-
 @pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", None, True])
 def test_another_number_of_tasks_to_list(count: object) -> None:
     """All stores refuse invalid requests with the same errors."""

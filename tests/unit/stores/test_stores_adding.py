@@ -29,15 +29,15 @@ def test_a_batch_with_names_in_use(queue: Queue) -> None:
     queue.delete_tasks("gone")
     queue._store._names = map("task{}".format, count(1)).__next__  # type: ignore[attr-defined]
 
-    batch = [NewTask(), NewTask(name="gone"), NewTask(), NewTask(name="task2"), NewTask(name="x")]
-    with pytest.raises(TombstonedTaskError) as excinfo:
+    batch = [NewTask(), NewTask(name="task2"), NewTask(), NewTask(name="gone"), NewTask(name="x")]
+    with pytest.raises(TaskAlreadyExistsError) as excinfo:
         queue.add_many(batch)
 
-    assert {task.name for task in excinfo.value.added} == {"task1", "task3", "x"}
-    assert excinfo.value.refused == {
-        "gone": TombstonedTaskError,
-        "task2": TaskAlreadyExistsError,
-    }
+    error = excinfo.value
+    assert str(error) == 'task "task2" of queue "pull" exists: choose another name, or omit it'
+    assert (error.queue_name, error.task_name) == ("pull", "task2")
+    assert {task.name for task in error.added} == {"task1", "task3", "x"}
+    assert error.refused == {"task2": TaskAlreadyExistsError, "gone": TombstonedTaskError}
 
 
 def test_generated_names_that_are_in_use(queue: Queue, emulator: Emulator) -> None:
@@ -84,20 +84,6 @@ def test_nothing_is_added_to_what_is_too_much(url: str, clock: ManualClock) -> N
     emulator.close()
 
 
-def test_the_name_of_a_task_whose_end_has_come(emulator: Emulator, clock: ManualClock) -> None:
-    """It is reserved by a tombstone, even if the queue was not read since."""
-    queue = emulator.queue("limited")
-    clock.advance(300)
-    queue.add(name="one")
-    for _ in range(2):
-        queue.lease_tasks(200, 1)
-        clock.advance(200)
-
-    with pytest.raises(TombstonedTaskError):
-        queue.add(name="one")
-    assert [task.name for task in queue.exhausted] == ["one"]
-
-
 @pytest.mark.parametrize("name", ["a\0b", "ü", "\ud800", "x" * 600, ""])
 def test_a_name_that_no_task_can_have(queue: Queue, name: str) -> None:
     """It is unknown, whatever a database thinks of it."""
@@ -131,7 +117,12 @@ def test_an_add_that_is_refused_changes_nothing(url: str, clock: ManualClock) ->
     with pytest.raises(OverQuotaError) as excinfo:
         queue.add_many([NewTask(payload=b"12", name="b"), NewTask(payload=b"12", name="c")])
 
+    assert str(excinfo.value) == (
+        "adding 2 tasks would make 11 bytes stored, over the total_storage_limit of 10: "
+        "delete tasks first, or raise the limit"
+    )
     assert (excinfo.value.needed_bytes, excinfo.value.limit_bytes) == (11, 10)
+    assert [event.task_name for event in queue.events()] == ["a"]
     assert emulator.bytes_stored == 5
     assert queue.fetch_statistics().tasks == 1
     assert queue.add(b"1234", name="b").name == "b"

@@ -188,22 +188,6 @@ def test_one_holder_extends(servers: tuple[Queue, Queue]) -> None:
         servers[0].modify_task_lease(held, 90)
 
 
-def test_the_leases_of_a_server_that_is_gone(url: str, clock: ManualClock) -> None:
-    """They expire as any other, without a call."""
-    gone, other = (Emulator(CONFIG, clock=clock, store=open_store(url)) for _ in range(2))
-    gone.queue("pull").add(name="one")
-    gone.queue("pull").lease_tasks(60, 1)
-    gone.close()
-
-    clock.advance(59.999999)
-    early = other.queue("pull").lease_tasks(60, 1)
-    clock.advance(0.000001)
-
-    assert early == []
-    assert [task.retry_count for task in other.queue("pull").lease_tasks(60, 1)] == [2]
-    other.close()
-
-
 def test_a_task_is_exhausted_once(url: str, clock: ManualClock) -> None:
     """The first server that reads it makes it available; all servers see the same."""
     emulators = [Emulator(CONFIG, clock=clock, store=open_store(url)) for _ in range(2)]

@@ -16,11 +16,13 @@ from pullqueue import (
     ManualClock,
     NewTask,
     Queue,
+    QueueStatistics,
     TaskAlreadyExistsError,
     TaskState,
     TombstonedTaskError,
     UnknownTaskError,
 )
+from pullqueue.clock import to_usec
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.stores import open_store
 
@@ -35,13 +37,8 @@ def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
     queue.add_many([NewTask(name="one"), NewTask(name="other")])
     queue.lease_tasks(10, 1)
     clock.advance(10)
-    (held,) = queue.lease_tasks(
-        10,
-        1,
-    )[:1]
-    queue.lease_tasks(10, 1)
-    (held,) = [task for task in queue.list_tasks() if task.name == "one"]
-    queue.modify_task_lease(held, 20)
+    queue.lease_tasks(10, 2)
+    queue.modify_lease("one", 20)
     queue.modify_lease("one", 0)
     queue.delete_tasks("one")
     queue.purge()
@@ -50,7 +47,9 @@ def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
         "added", "leased", "lease expired", "leased", "extended", "released", "deleted",
     ]  # fmt: skip
     assert steps(queue, "other")[-1] == "purged"
-    assert [event.retry_count for event in queue.history("one")][-1] == 2
+    history = queue.history("one")
+    assert [event.retry_count for event in history] == [0, 1, 1, 2, 2, 2, 2]
+    assert (history[-2].until, queue.history("unknown")) == (None, [])
 
 
 def test_the_record_is_bounded(queue: Queue) -> None:
@@ -247,59 +246,69 @@ def test_exhausted_tasks_are_requeued(emulator: Emulator, clock: ManualClock) ->
     assert [task.name for task in queue.lease_tasks(300, 10)] == [task.name for task in added]
 
 
-def test_a_check_changes_nothing(emulator: Emulator, queue: Queue) -> None:
-    """It can be repeated, and what it wrote is not seen."""
-    queue.add(name="one")
-    before = emulator.export()
-
-    emulator.check()
-    emulator.check()
-
-    assert emulator.export() == before
-    assert [task.name for task in queue.lease_tasks(60, 5)] == ["one"]
-
-
 def test_lists(queue: Queue, clock: ManualClock) -> None:
     """Tasks are listed by state and tag, page by page."""
     queue.add_many([NewTask(name=f"n{n}", tag="red" if n % 2 else None) for n in range(6)])
     queue.lease_tasks(10, 2)
     queue.add(name="later", eta=clock.now() + timedelta(seconds=5))
 
-    def names(**options: object) -> list[str]:
-        return [task.name for task in queue.list_tasks(**options)]  # type: ignore[arg-type]
+    def names(*limit: int, **options: object) -> list[str]:
+        return [task.name for task in queue.list_tasks(*limit, **options)]  # type: ignore[arg-type]
 
-    assert names(state=TaskState.AVAILABLE) == ["n2", "n3", "n4", "n5"]
-    assert names(state=TaskState.LEASED) == ["n0", "n1"]
-    assert names(state=TaskState.SCHEDULED) == ["later"]
+    available, leased, scheduled = TaskState.AVAILABLE, TaskState.LEASED, TaskState.SCHEDULED
+    assert names(state=available) == ["n2", "n3", "n4", "n5"]
+    assert names(state=leased) == ["n0", "n1"]
+    assert names(state=scheduled) == ["later"]
     assert names(tag="red") == ["n3", "n5", "n1"]
+    assert names(tag="blue") == []
     page = queue.list_tasks(4)
-    assert names(after=page[-1]) == ["later", "n0", "n1"]
+    assert names(2, after=page[-1]) == ["later", "n0"]
+    after_later = queue.get_task("later")
+    assert names(after=after_later, state=leased) == names(after=after_later) == ["n0", "n1"]
+    assert names(after=after_later, state=scheduled) == []
+    clock.advance(10)
+    assert names(state=available)[-3:] == ["later", "n0", "n1"]
 
 
 def test_next_change_and_last_lease_end(queue: Queue, clock: ManualClock) -> None:
-    """The next change and the end of the last lease."""
+    """The next change is the next eta or lease end; the last lease end skips waiting tasks."""
+    start = clock.now()
     assert queue.next_change() is queue.last_lease_end() is None
-    queue.add(eta=clock.now() + timedelta(seconds=5))
-    queue.add()
-    queue.lease_tasks(10, 1)
+    for seconds in (10, 20):
+        queue.add()
+        queue.lease_tasks(seconds, 1)
+    for seconds in (5, 90):
+        queue.add(eta=start + timedelta(seconds=seconds))
 
-    assert queue.next_change() == clock.now() + timedelta(seconds=5)
-    assert queue.last_lease_end() == clock.now() + timedelta(seconds=10)
+    assert queue.next_change() == start + timedelta(seconds=5)
+    assert queue.last_lease_end() == start + timedelta(seconds=20)
+    clock.advance(5)
+    assert queue.next_change() == start + timedelta(seconds=10)
+    clock.advance(15)
+    assert queue.next_change() == start + timedelta(seconds=90)
+    assert queue.last_lease_end() is None
 
 
-def test_the_statistics_of_an_hour(queue: Queue, clock: ManualClock) -> None:
-    """Leases count for a minute and for an hour."""
-    queue.add_many([NewTask() for _ in range(3)])
-    queue.lease_tasks(0, 3)
-    clock.advance(60)
-    queue.lease_tasks(0, 1)
+def test_statistics(queue: Queue, clock: ManualClock) -> None:
+    """Counts of one time; leases count for a minute and for an hour."""
+    start = clock.now()
+    queue.add(b"12345", name="a")
+    queue.add(name="b", eta=start + timedelta(hours=1))
+    queue.add(name="c")
+    queue.lease_tasks(60, 1)
+    clock.advance(59)
 
-    first = queue.fetch_statistics()
+    numbers = QueueStatistics(
+        tasks=3, available=1, leased=1, scheduled=1, running=0, retrying=0, exhausted=0,
+        oldest_eta_usec=to_usec(start), leased_last_minute=1, leased_last_hour=1, bytes_stored=8,
+    )  # fmt: skip
+    assert queue.fetch_statistics() == numbers
+    clock.advance(1)
+    minute_later = numbers._replace(available=2, leased=0, leased_last_minute=0)
+    assert queue.fetch_statistics() == minute_later
     clock.advance(3540)
-    second = queue.fetch_statistics()
-
-    assert (first.leased_last_minute, first.leased_last_hour) == (1, 4)
-    assert (second.leased_last_minute, second.leased_last_hour) == (0, 1)
+    hour_later = minute_later._replace(available=3, scheduled=0, leased_last_hour=0)
+    assert queue.fetch_statistics() == hour_later
 
 
 def test_a_freed_name(queue: Queue, clock: ManualClock) -> None:
@@ -369,6 +378,7 @@ def test_export_and_restore(emulator: Emulator, url: str, clock: ManualClock) ->
     queue.lease_tasks(20, 2)
     contents = emulator.export()
     target = Emulator(config_of(2), clock=clock, limits=LIMITS)
+    target.queue("pull").add(name="is-replaced")
 
     target.restore(contents)
     emulator.restore(target.export())
