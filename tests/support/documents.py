@@ -33,7 +33,7 @@ _QUEUE_YAML = Path(__file__).parents[2] / "samples" / "quickstart" / "queue.yaml
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?$")
 _READY = "pullqueue listening on "
-_PORTS = ("8124", "8125", "8126", "8127")
+_PORTS = ("8124", "8125", "8126", "8127", "8080")
 """The ports that documents show; the first is the default one."""
 _SHOWN_PORT = re.compile(rf"\b({'|'.join(_PORTS)})\b")
 _PROGRAMS = {

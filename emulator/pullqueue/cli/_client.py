@@ -131,15 +131,3 @@ def queue_path(*names: str) -> str:
         if not name or "/" in name:
             raise click.UsageError(f'"{name}" is not a valid name of a queue or task')
     return "/".join(["/queues", *(quote(name, safe="") for name in names)])
-
-
-def pull_queue(client: Client, name: str) -> Json:
-    """Return a pull queue with its numbers.
-
-    Raises:
-        RefusedError: the server has no such queue, or it is a push queue.
-    """
-    queue: Json = client.get(queue_path(name))["queue"]
-    if queue["mode"] == "push":
-        raise RefusedError(f'queue "{name}" is a push queue: name a pull queue')
-    return queue

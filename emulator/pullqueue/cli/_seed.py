@@ -30,6 +30,7 @@ from pullqueue.errors import (
     PullQueueError,
 )
 from pullqueue.limits import Limits
+from pullqueue.tasks import HttpRequest
 from pullqueue.tasks import NewTask as EngineTask
 
 _LIMITS = Limits()
@@ -52,6 +53,7 @@ _ADVICE: Final = {
     "name": "use text; put it in quotes",
     "payload": "use text",
     "payload_base64": "use base64",
+    "request": "use `{url: /mail}`, with method, headers and target if needed",
     "tag": "use text; put it in quotes",
 }
 """The fields of a task in a file, and what to write there."""
@@ -61,7 +63,7 @@ _FIELDS: Final[MappingOf[type[PullQueueError], str]] = {
     InvalidTagError: "tag",
     InvalidTaskNameError: "name",
 }
-"""The fields that the engine's errors are about; others are about the payload."""
+"""The fields that the engine's errors are about; others are about payload or request."""
 
 
 class SeedTask(NewTask, omit_defaults=True):
@@ -214,11 +216,11 @@ def _checked(seed: Seed) -> Seed:
         task = msgspec.convert(fields, SeedTask)
         _check(task)
     except msgspec.ValidationError as error:
-        field = str(error).partition("$.")[2].rstrip("`")
+        field = str(error).partition("$.")[2].rstrip("`").partition(".")[0]
         value = quoted(fields[field], limit=60)
         raise refusal(seed.places[field], f"{field} is {value}: {_ADVICE[field]}") from None
     except PullQueueError as error:
-        field = _FIELDS.get(type(error), "payload")
+        field = _FIELDS.get(type(error), "request" if "request" in fields else "payload")
         raise refusal(seed.places.get(field, seed.place), str(error)) from None
     sent: Json = msgspec.to_builtins(task)
     return seed._replace(copies=sent.pop("count", 1), fields=sent)
@@ -231,4 +233,8 @@ def _check(task: SeedTask) -> None:
     if isinstance(task.countdown, float):
         duration_usec(task.countdown)
     payload = given(task.payload_base64) or given(task.payload) or b""
-    check_new_tasks([EngineTask(payload, given(task.name), given(task.tag))], _LIMITS, lambda: 0)
+    request = None
+    if (sent := given(task.request)) is not None:
+        request = HttpRequest(sent.url, sent.method, tuple(sent.headers), sent.target)
+    new = EngineTask(payload, given(task.name), given(task.tag), request=request)
+    check_new_tasks([new], _LIMITS, lambda: 0)

@@ -12,7 +12,7 @@ from time import monotonic
 
 import click
 
-from pullqueue.cli._client import Client, FailedError, RefusedError, pull_queue
+from pullqueue.cli._client import Client, FailedError, RefusedError, queue_path
 from pullqueue.cli._options import (
     DURATION_ADVICE,
     Duration,
@@ -93,10 +93,11 @@ def _missing(client: Client, queues: tuple[str, ...]) -> str | None:
     try:
         client.get("/ready")
         for queue in queues:
-            numbers = pull_queue(client, queue)
+            numbers = client.get(queue_path(queue))["queue"]
             if numbers["tasks"]:
                 left = count_tasks(numbers["tasks"])
-                return f'queue "{queue}" has {left}, {numbers["leased"]} of them leased'
+                busy = "running" if numbers["mode"] == "push" else "leased"
+                return f'queue "{queue}" has {left}, {numbers[busy]} of them {busy}'
     except FailedError as error:
         return error.message
     return None

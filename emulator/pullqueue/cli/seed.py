@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pullqueue.cli._client import Client, FailedError, RefusedError, pull_queue, queue_path
+from pullqueue.cli._client import Client, FailedError, RefusedError, queue_path
 from pullqueue.cli._options import server_options
 from pullqueue.cli._output import content_of, show
 from pullqueue.error_codes import EXIT_REFUSED
@@ -42,10 +42,14 @@ def seed(*, file: Path, client: Client) -> int:
           - payload: {order: 17}     # becomes JSON
             countdown: 60
             count: 1000              # adds 1000 of them
+        push-queue:
+          - payload: to=ada
+            request: {url: /mail}
 
-    A task can have payload or payload_base64, name, tag, eta, countdown and count. FILE can also
-    have one JSON object per line (.jsonl): a task with its `queue`. If anything in FILE is not
-    valid, nothing is added. Tasks whose names are in use are left out; the exit status is then 1.
+    A task can have payload or payload_base64, name, tag, eta, countdown, request and count. FILE
+    can also have one JSON object per line (.jsonl): a task with its `queue`. If anything in FILE is
+    not valid, nothing is added. Tasks whose names are in use are left out; the exit status is then
+    1.
     """  # noqa: D301 - the mark is click's
     from pullqueue.cli._seed import seeds_of  # noqa: PLC0415 - imports YAML
 
@@ -81,7 +85,7 @@ def seed(*, file: Path, client: Client) -> int:
 def _check_queues(client: Client, seeds: list[Seed]) -> None:
     for queue, tasks in groupby(seeds, attrgetter("queue")):
         try:
-            pull_queue(client, queue)
+            client.get(queue_path(queue))
         except (RefusedError, click.UsageError) as error:
             raise _in_file(error, f"{next(tasks).queue_place}: {error.message}") from None
 

@@ -13,7 +13,7 @@ import pytest
 from commands import Done, Run, shown_on_terminal
 from odd_servers import always_answering, answering
 
-from pullqueue import Emulator
+from pullqueue import Emulator, HttpRequest
 from pullqueue.server.lifecycle import Server
 
 ALIAS_BOMB = (
@@ -106,6 +106,19 @@ def test_seeding(run: Run, tmp_path: Path, emulator: Emulator) -> None:
     assert queue.get_task("a").payload == b"2026-13-01"
     assert queue.get_task("digits").payload == b"9" * 5000
     assert emulator.queue("other").list_tasks()[0].payload == b"\xff"
+
+
+def test_seeding_push_tasks(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """A task of a push queue can have a request; without one it has the default one."""
+    file = tmp_path / "seed.yaml"
+    request = "{url: /mail, method: PUT, headers: [[X-Mine, '7']], target: worker}"
+    file.write_text(f"push:\n- {{payload: to=ada, request: {request}}}\n- work\n")
+
+    assert run("seed", str(file)) == Done(0, "2 tasks added\n", "")
+    assert [task.request for task in emulator.queue("push").list_tasks()] == [
+        HttpRequest("/mail", "PUT", (("X-Mine", "7"),), "worker"),
+        HttpRequest("/_ah/queue/push"),
+    ]
 
 
 def test_a_snapshot_that_breaks_off(run: Run, tmp_path: Path) -> None:
@@ -263,7 +276,9 @@ def test_seeding_from_standard_input(
         ),
         ("a.jsonl", f"\n{'[' * 99_999}", "2:1: nested too deeply: use flatter data"),
         ("a.yaml", "pull: [a]\nnope: [a]\n", '2:1: queue "nope" is not in'),
-        ("a.yaml", "push: [a]\n", '1:1: queue "push" is a push queue: name a pull queue'),
+        ("a.yaml", "push: [{request: /mail}]\n", '1:18: request is "/mail": use `{url: /mail}`'),
+        ("a.yaml", "push: [{request: {url: /, head: a}}]\n", "1:18: request is "),
+        ("a.yaml", "push: [{request: {url: mail}}]\n", '1:18: url is "mail": it must begin'),
     ],
 )
 def test_seeds_that_make_no_sense(

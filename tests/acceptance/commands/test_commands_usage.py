@@ -35,8 +35,9 @@ def test_waiting(run: Run, emulator: Emulator) -> None:
     assert away.status == 1
     assert "no pullqueue responds at http://127.0.0.1:9" in away.err
     assert run("wait", "--empty", "nope").status == 1
-    push = run("wait", "--empty", "push")
-    assert push == Done(1, "", 'pullqueue: queue "push" is a push queue: name a pull queue\n')
+    emulator.queue("push").add(b"to=ada")
+    push = run("wait", "--empty", "push", "--timeout", "0.1")
+    assert 'queue "push" has 1 task, 0 of them running' in push.err
 
 
 def test_waiting_keeps_no_connections(run: Run, emulator: Emulator) -> None:
