@@ -1,20 +1,29 @@
-"""Push tasks: `run_tasks` beside bare calls of werkzeug's test client, and beside itself.
+"""Push tasks: `run_tasks` beside bare calls of werkzeug's test client, and a server beside a loop.
 
-Costs are seconds of the processor, of an app of Flask whose handler does nothing.
+The app is one of Flask whose handler does nothing. Costs of `run_tasks` are seconds of the
+processor; those of a server, and of the loop of http.client beside it, are seconds on the wall.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from http.client import HTTPConnection
 from time import process_time
 
 import flask
 from werkzeug.test import Client
 
-from benchmarks.measuring import Figure, Options, compare, timed
+from benchmarks.measuring import Figure, Options, Turn, compare, timed
+from benchmarks.servers import emulator_and_empty_views
 from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
+from pullqueue.address import DEFAULT_HOST as HOST
+from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
 
 QUEUE_YAML = "queue:\n- name: web\n  rate: 5/s\n"
@@ -26,10 +35,17 @@ BODY = b"to=ada"
 FORM = "application/x-www-form-urlencoded"
 REQUEST = HttpRequest("/mail", headers=(("content-type", FORM),))
 
+EMPTY_VIEW = HttpRequest("/constant/0", headers=(("content-type", FORM),))
+AS_FAST_AS_POSSIBLE = QueueSettings(
+    name="web", mode=QueueMode.PUSH, rate=Rate(count=1_000_000, unit="s"), bucket_size=TASKS
+)
+
 AT_MOST_A_CALL = 2.0
 GROWTH = 1.5
+SPEED_OF_A_LOOP = 0.5
 
 app = flask.Flask(__name__)
+pause = threading.Event()
 
 
 @app.post("/mail")
@@ -39,7 +55,24 @@ def handle() -> str:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """Measure a run, and its growth."""
+    """Measure runs and a server, and the growth of both."""
+    yield from _run_tasks(options)
+    with emulator_and_empty_views() as views:
+        for waiting, suffix in ((0, ""), (DEEP, f", {DEEP:,} waiting")):
+            with served(views.empty_port, waiting) as deliver:
+                loop = partial(bare_loop, views.empty_port)
+                for value, peer_value in compare(deliver, loop, rounds=options.rounds).values():
+                    yield Figure(
+                        what="a task delivered by a server" + suffix,
+                        value=value * 1e6,
+                        unit="us",
+                        peer="a loop of http.client",
+                        peer_value=peer_value * 1e6,
+                        at_least=SPEED_OF_A_LOOP,
+                    )
+
+
+def _run_tasks(options: Options) -> Iterator[Figure]:
     shallow, deep = Queue(SHALLOW), Queue(DEEP)
     what = f"run_tasks of {TASKS:,} tasks"
     sides = (
@@ -89,3 +122,43 @@ def bare_calls() -> Mapping[str, float]:
             client.post("/mail", data=BODY, content_type=FORM).close()
 
     return timed({"run": (1, call)}, clock=process_time)
+
+
+@contextmanager
+def served(port: int, waiting: int) -> Iterator[Turn]:
+    """Yield what delivers tasks to a port; others wait for their eta meanwhile."""
+    emulator = Emulator(QueueConfig(queues=(AS_FAST_AS_POSSIBLE,)))
+    queue = emulator.queue("web")
+    later = NewTask(BODY, eta=emulator.clock.now() + timedelta(days=1), request=EMPTY_VIEW)
+    for _ in range(waiting // BATCH):
+        queue.add_many([later] * BATCH)
+    with Server(emulator, push_to=PushAddresses([f"http://{HOST}:{port}"])) as server:
+        delivery = server.state.delivery
+        assert delivery is not None
+
+        def deliver() -> None:
+            queue.resume()
+            delivery.wake()
+            while queue.fetch_statistics().tasks > waiting:
+                pause.wait(0.01)
+
+        def turn() -> Mapping[str, float]:
+            queue.pause()
+            for _ in range(TASKS // BATCH):
+                queue.add_many([NewTask(BODY, request=EMPTY_VIEW)] * BATCH)
+            return {"task": timed({"all": (1, deliver)})["all"] / TASKS}
+
+        yield turn
+
+
+def bare_loop(port: int) -> Mapping[str, float]:
+    """Send the same requests one after the other."""
+    connection = HTTPConnection(HOST, port)
+
+    def send() -> None:
+        connection.request("POST", EMPTY_VIEW.url, BODY, {"Content-Type": FORM})
+        connection.getresponse().read()
+
+    costs = timed({"task": (TASKS, send)})
+    connection.close()
+    return costs

@@ -27,6 +27,8 @@ THREADS = 64
 """Maximum number of attempts at the same time."""
 STOP_SECONDS = 5.0
 """Time that attempts have to end after the delivery was stopped."""
+_INTERVAL_SECONDS = 0.002
+"""Between two looks for due tasks: no queue sends more than 500 tasks a second."""
 _POLL_SECONDS = 0.1
 _SHARED_POLL_SECONDS = 0.25
 """Interval of the looks for due tasks, in a store that other servers use as well."""
@@ -127,9 +129,9 @@ class Delivery:
         wait_seconds = 0.0
         while True:
             self._wake.wait(wait_seconds)
-            self._wake.clear()
-            if self._stopping.is_set():
+            if self._stopping.wait(_INTERVAL_SECONDS):
                 return
+            self._wake.clear()
             wait_seconds = self._poll_seconds
             try:
                 self._renew()
@@ -159,6 +161,7 @@ class Delivery:
         queues = [queue for queue in self._emulator.queues if is_dispatched(queue)]
         busy = Counter(each.queue.name for each in self._dispatcher.running)
         now, wait_seconds = perf_counter(), self._poll_seconds
+        started = 0
         for queue in queues:
             self._log_cap(queue)
             limit = _share(queue.name, busy, [each.name for each in queues])
@@ -167,6 +170,10 @@ class Delivery:
                     return 0
                 busy[queue.name] += self._start(queue, task)
                 self._started[queue.name] = now
+                started += 1
+        if started:
+            return 0
+        for queue in queues:
             if now - self._started.get(queue.name, -_ACTIVE_SECONDS) < _ACTIVE_SECONDS:
                 with bypass_interceptors():
                     next_usec = self._dispatcher.next_usec(queue)

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from inspect import iscoroutinefunction
 from io import BytesIO
+from math import inf
+from time import perf_counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -158,10 +160,14 @@ class HttpSender:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._idle: defaultdict[str, list[_Connection]] = defaultdict(list)
-        self._busy: set[_Connection] = set()
+        self._busy: dict[_Connection, float] = {}
+        """The deadlines of requests under way, by `perf_counter`."""
+        self._watch_at = inf
+        """When the deadlines are looked at next."""
         self._closed = False
+        self._watcher: threading.Thread | None = None
 
     def send(self, request: PushRequest, address: str) -> PushResponse:
         """Send a request to the address of a server, such as `http://localhost:8080`.
@@ -169,14 +175,10 @@ class HttpSender:
         The request's deadline is for everything, from the connection to the last byte of the
         response. A response with a status whose body is cut is complete.
         """
-        connection = self._take(address)
-        timer = threading.Timer(request.deadline_seconds, connection.abort)
-        timer.daemon = True
-        timer.start()
+        connection = self._take(address, perf_counter() + request.deadline_seconds)
         try:
             response = connection.exchange(request)
         finally:
-            timer.cancel()
             self._return(address, connection)
         if response.status is None and connection.aborted:
             return PushResponse(None, reason=self._why_aborted(request))
@@ -184,8 +186,9 @@ class HttpSender:
 
     def close(self) -> None:
         """End all requests under way, without a response, and close all connections."""
-        with self._lock:
+        with self._changed:
             self._closed = True
+            self._changed.notify()
             idle = [connection for kept in self._idle.values() for connection in kept]
             self._idle.clear()
             busy = list(self._busy)
@@ -199,8 +202,20 @@ class HttpSender:
             return "the server stopped"
         return f"no response within {request.deadline_seconds:g} s"
 
-    def _take(self, address: str) -> _Connection:
-        with self._lock:
+    def _watch(self) -> None:
+        """Abort the requests whose deadline has passed, until the sender is closed."""
+        with self._changed:
+            while not self._closed:
+                now = perf_counter()
+                for connection in [each for each, end in self._busy.items() if end <= now]:
+                    del self._busy[connection]
+                    connection.abort()
+                self._watch_at = min(self._busy.values(), default=inf)
+                left = self._watch_at - now
+                self._changed.wait(None if left == inf else min(left, threading.TIMEOUT_MAX))
+
+    def _take(self, address: str, deadline: float) -> _Connection:
+        with self._changed:
             connection = None
             kept = self._idle[address]
             while kept and connection is None:
@@ -209,14 +224,20 @@ class HttpSender:
                     connection.close()
                     connection = None
             connection = connection or _Connection(address)
-            self._busy.add(connection)
+            self._busy[connection] = deadline
             if self._closed:
                 connection.abort()
+            elif self._watcher is None:
+                name = "pullqueue deadlines"
+                self._watcher = threading.Thread(target=self._watch, name=name, daemon=True)
+                self._watcher.start()
+            elif deadline < self._watch_at:
+                self._changed.notify()
         return connection
 
     def _return(self, address: str, connection: _Connection) -> None:
-        with self._lock:
-            self._busy.discard(connection)
+        with self._changed:
+            self._busy.pop(connection, None)
             if connection.is_kept and not self._closed:
                 self._idle[address].append(connection)
                 return
@@ -233,6 +254,7 @@ class _Connection:
         self._prefix = url.path.rstrip("/")
         self._socket: socket.socket | None = None
         """The connection drops its own reference at the end of a response."""
+        self._selector = selectors.DefaultSelector()
         self.aborted = False
         self.is_kept = False
         """Whether the connection can be used for another request."""
@@ -259,6 +281,7 @@ class _Connection:
             connection.timeout = request.deadline_seconds
             connection.connect()
             self._socket = connection.sock
+            self._selector.register(self._socket, selectors.EVENT_READ)
         if self.aborted:  # while it connected
             raise TimeoutError
         self._socket.settimeout(request.deadline_seconds)
@@ -296,12 +319,11 @@ class _Connection:
         """Return whether the server has not closed the connection meanwhile."""
         if self._socket is None:
             return False
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._socket, selectors.EVENT_READ)
-            return not selector.select(0)
+        return not self._selector.select(0)
 
     def close(self) -> None:
         """Close the connection."""
+        self._selector.close()
         self._connection.close()
         if self._socket is not None:
             self._socket.close()
