@@ -37,27 +37,29 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
     if report.failed:
         error = None if call.excinfo is None else call.excinfo.value
         message = "" if error is None else str(error)
-        shown = [hint for pattern, hint in _HINTS.items() if re.match(pattern, message)]
-        shown += filter(None, _states(item, message))
-        report.sections += [(_TITLE, text) for text in shown]
+        hints = [hint for pattern, hint in _HINTS.items() if re.match(pattern, message)]
+        report.sections += [(_TITLE, hint) for hint in hints]
+        states = [(name, state) for name, state in _states(item, message) if state]
+        several = len(states) > 1
+        report.sections += [(f"{_TITLE}: {name}" if several else _TITLE, s) for name, s in states]
     if "pullqueue.testing.emulation" in sys.modules:
         from pullqueue.testing.emulation import latest  # noqa: PLC0415 - is loaded
 
         latest[:] = [emulation for emulation in latest if not emulation.has_ended]
 
 
-def _states(item: pytest.Item, message: str) -> Iterator[str]:
-    """Yield the state of each emulator of a test, without what its message shows."""
+def _states(item: pytest.Item, message: str) -> Iterator[tuple[str, str]]:
+    """Yield name and state of each emulator of a test, without what the message shows."""
     emulator = item.stash.get(EMULATOR, None)
     if emulator is not None:
         from pullqueue.testing.describing import describe_rest  # noqa: PLC0415 - is loaded
 
-        yield describe_rest(emulator, message)
+        yield "pullqueue_emulator", describe_rest(emulator, message)
     if "pullqueue.testing.emulation" in sys.modules:
         from pullqueue.testing.emulation import latest  # noqa: PLC0415 - is loaded
 
-        for emulation in latest:
-            yield emulation.describe(message)
+        for number, emulation in enumerate(latest, 1):
+            yield f"emulation {number}", emulation.describe(message)
 
 
 def check_triggered(item: pytest.Item, faults: Faults) -> None:

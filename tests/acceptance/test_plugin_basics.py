@@ -371,6 +371,10 @@ def test_failure_shows_emulations(run: Run) -> None:
             with emulation(queues=["of-block"]):
                 assert 0
 
+        def test_sdk(pullqueue_sdk):
+            with emulation(queues=["inner"]):
+                assert 0
+
         def test_passes():
             with emulation(queues=["elsewhere"]):
                 pass
@@ -379,7 +383,7 @@ def test_failure_shows_emulations(run: Run) -> None:
             assert 0
     """)
 
-    result.assert_outcomes(passed=1, failed=3)
+    result.assert_outcomes(passed=1, failed=4)
     result.stdout.fnmatch_lines(
         [
             "*- pullqueue -*",
@@ -387,12 +391,18 @@ def test_failure_shows_emulations(run: Run) -> None:
             '*"one" leased until 2026-01-01T00:01:00+00:00, by Python in thread MainThread',
             'fault fail("lease_tasks", TransientError, after=1): triggered on 0 of 1 calls',
             "*_ test_fixture _*",
+            "*- pullqueue: emulation 1 -*",
             'queue "of-module": empty',
-            "*- pullqueue -*",
+            "*- pullqueue: emulation 2 -*",
             'queue "of-block": empty',
+            "*_ test_sdk _*",
+            "*- pullqueue: pullqueue_emulator -*",
+            "*- pullqueue: emulation * -*",
+            "App Engine's SDK uses another emulator: Emulator(file='*/queue.yaml', *",
+            'queue "inner": empty',
         ]
     )
-    assert result.stdout.str().count('queue "of-') == 4
+    assert result.stdout.str().count('queue "of-') == 5
     result.stdout.no_fnmatch_line("*elsewhere*")
 
 

@@ -99,14 +99,16 @@ def not_json(error: Exception) -> str:
 
 
 class Parameters:
-    """The parameters of one request, by name. Where one is given twice, the first counts."""
+    """The parameters of one request, by name. One with two values is refused when it is read."""
 
     def __init__(self, *encoded: bytes) -> None:
         """Parse URL-encoded parameters: the query first, then a form."""
         self._values: dict[str, str] = {}
+        self._repeated: set[str] = set()
         for text in filter(None, encoded):
             for name, value in _parse(text):
-                self._values.setdefault(name, value)
+                if self._values.setdefault(name, value) != value:
+                    self._repeated.add(name)
 
     @classmethod
     def of_json(cls, values: Json) -> Parameters:
@@ -117,6 +119,8 @@ class Parameters:
 
     def text(self, name: str) -> str | None:
         """Return a parameter as it is, or None."""
+        if name in self._repeated:
+            raise ApiError.parameter(f"{name} is set to two values: set it once", name)
         return self._values.get(name)
 
     def integer(self, name: str, *, minimum: int, maximum: int, alias: str = "") -> int:
@@ -124,7 +128,7 @@ class Parameters:
         if name in self._values and alias in self._values:
             message = f"{name} and {alias} are both set, and mean the same: leave out {alias}"
             raise ApiError.parameter(message, alias)
-        value = self._values.get(name, self._values.get(alias))
+        value = self.text(alias if alias in self._values else name)
         if value is None:
             message = messages.REQUIRED_PARAMETER.format(name=name)
             raise ApiError.parameter(message, name, reason="required")
@@ -138,15 +142,15 @@ class Parameters:
 
     def boolean(self, name: str, *, default: bool = False) -> bool:
         """Return a parameter that is true or false."""
-        value = self._values.get(name, str(default))
+        value = str(default) if (given := self.text(name)) is None else given
         if value not in _TRUE + _FALSE:
             raise ApiError.parameter(messages.INVALID_BOOLEAN.format(value=value), name)
         return value in _TRUE
 
     def check_format(self) -> None:
         """Refuse every response format but plain JSON, that is `alt` and `callback`."""
-        alt = self._values.get("alt", "json")
-        if alt != "json":
+        alt = self.text("alt")
+        if alt not in (None, "json"):
             message = messages.INVALID_ENUM.format(value=alt, allowed="json")
             raise ApiError.parameter(message, "alt")
         if "callback" in self._values:

@@ -30,6 +30,11 @@ _installed: list[Emulator] = []
 """The emulator that the SDK uses, once for each block that has installed it."""
 
 
+def emulator_in_use() -> Emulator | None:
+    """Return the emulator that the SDK uses; None: none is installed."""
+    return _installed[-1] if _installed else None
+
+
 @contextmanager
 def install(emulator: Emulator) -> Iterator[EmulatorStub]:
     """Make `google.appengine.api.taskqueue` use the emulator's queues inside the block.

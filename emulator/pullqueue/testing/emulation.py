@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -143,7 +144,17 @@ class Emulation:
         with ExitStack() as stack:
             for record in self._records if self.has_ended else ():
                 stack.enter_context(self.emulator.interceptors.installed(record))
-            return describe_rest(self.emulator, message, self._last_faults)
+            state = describe_rest(self.emulator, message, self._last_faults)
+        return "\n".join(filter(None, (self._sdk_elsewhere(), state)))
+
+    def _sdk_elsewhere(self) -> str:
+        """Return which other emulator the SDK uses; empty if none."""
+        if self._sdk is not None or "pullqueue.sdk.installation" not in sys.modules:
+            return ""
+        from pullqueue.sdk.installation import emulator_in_use  # noqa: PLC0415 - is loaded
+
+        other = emulator_in_use()
+        return "" if other is None else f"App Engine's SDK uses another emulator: {other!r}"
 
 
 latest: list[Emulation] = []

@@ -194,6 +194,21 @@ class TestLease:
         )
         assert leased["leaseTimestamp"] == str(NOW_USEC + 60_000_000)
 
+    @pytest.mark.parametrize(
+        ("name", "query"),
+        [("leaseSecs", "leaseSecs=9"), ("numTasks", "numTasks=1"), ("tag", "tag=9&tag=5")],
+    )
+    def test_parameter_with_two_values(self, call: Call, name: str, query: str) -> None:
+        """Nothing is leased; the same value twice is one."""
+        call("POST", "pull/tasks", json={"payloadBase64": ""})
+        lease = "pull/tasks/lease?numTasks=5&leaseSecs=5&groupByTag=true"
+        refused = call("POST", f"{lease}&{query}")
+        leased = call("POST", f"{lease}&leaseSecs=5")
+
+        message = f"{name} is set to two values: set it once"
+        assert refusal(refused) == (400, "invalidParameter", message)
+        assert len(answer(leased)["items"]) == 1
+
     def test_nothing_to_lease(self, call: Call) -> None:
         """Where there is nothing, items is absent."""
         empty = answer(call("POST", "pull/tasks/lease?numTasks=5&leaseSecs=60"))
