@@ -22,9 +22,11 @@ import pytest
 import yaml
 from documents import blocks_of
 from programs import program
+from push_app import push_app, until
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "containers.md").read_text("utf-8")
+CONTAINERS = ROOT / "docs" / "how-to" / "containers.md"
+PAGE = CONTAINERS.read_text("utf-8")
 SAMPLE = ROOT / "samples" / "compose"
 UNIT = ROOT / "samples" / "systemd" / "pullqueue.service"
 PROGRAM = Path(sys.executable).with_name("pullqueue")
@@ -121,6 +123,27 @@ def test_app_and_worker_of_the_compose_file(tmp_path: Path) -> None:
                 [PROGRAM, "wait", "--url", url, "--empty", "pictures"], check=False
             )
             assert done.returncode == 0
+
+
+def test_two_services_of_the_documented_compose_file(tmp_path: Path) -> None:
+    """Its server sends each service the push tasks with its target."""
+    (block,) = (b for b in blocks_of(CONTAINERS) if b.file_name == "compose.yaml")
+    services = yaml.safe_load(block.text)["services"]
+    assert services["app"]["environment"] == services["worker"]["environment"]
+    with push_app() as app, push_app() as worker:
+        command = [
+            argument.replace("http://app:8080", app.url).replace("http://worker:8080", worker.url)
+            for argument in here(services["pullqueue"]["command"], tmp_path)
+        ]
+        with running(PROGRAM, *command, "--port=0") as (_, line):
+            for target in (None, "worker"):
+                task = {"request": {"url": f"/{target}", "target": target}}
+                tasks = json.dumps({"tasks": [task]}).encode()
+                add = f"{line.split()[-1]}/_emulator/queues/default/tasks"
+                urlopen(Request(add, tasks), timeout=60).close()  # noqa: S310
+            until(lambda: app.received and worker.received)
+
+    assert (app.paths(), worker.paths()) == (["/None"], ["/worker"])
 
 
 def documented(program: str) -> list[list[str]]:
