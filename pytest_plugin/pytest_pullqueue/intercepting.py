@@ -15,7 +15,6 @@ from werkzeug.test import Client
 from pullqueue.address import is_loopback
 from pullqueue.api.tokens import Tokens
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import Caller, called_by
 from pullqueue.server.app import create_app
 from pullqueue.testing.live_server import Identities, errors_raised
 
@@ -80,16 +79,15 @@ class InterceptedRequests(Identities):
 
     def _ask(self, request: PreparedRequest, path: str | None) -> _Response:
         url = urlsplit(str(request.url))
-        with called_by(Caller(str(request.headers.get("User-Agent", "requests")))):
-            response = self._client.open(
-                path or url.path,
-                base_url=f"{url.scheme}://{url.netloc}/",
-                query_string=url.query,
-                method=request.method,
-                headers=list(request.headers.items()),
-                data=_body(request),
-                environ_overrides={"wsgi.input_terminated": True},  # also with no Content-Length
-            )
+        response = self._client.open(
+            path or url.path,
+            base_url=f"{url.scheme}://{url.netloc}/",
+            query_string=url.query,
+            method=request.method,
+            headers=list(request.headers.items()),
+            data=_body(request),
+            environ_overrides={"wsgi.input_terminated": True},  # also with no Content-Length
+        )
         return response.status_code, dict(response.headers), response.get_data()
 
 

@@ -11,6 +11,7 @@ from pullqueue.api import messages
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import Parameters
 from pullqueue.api.tokens import SCOPES, Token, Tokens
+from pullqueue.engine.interceptors import amend_origin
 from pullqueue.engine.queue import Queue
 
 ACCEPTED_SCOPES: Final = frozenset(
@@ -62,6 +63,8 @@ class Authorizer:
             return None
         token = self._tokens.find(text := _token_text(request, parameters))
         g.caller = token.email if token else None
+        if token:
+            amend_origin(client=token.email)
         return self.authenticate(text)
 
     def authenticate(self, text: str) -> Token:

@@ -34,6 +34,8 @@ MAX_RESPONSE_BYTES: Final = 64 * MIB
 _MAX_HEAD_BYTES = 64 * KIB
 """Headers of a part, or of the request within it."""
 
+_OF_ALL_PARTS = ("HTTP_HOST", "HTTP_USER_AGENT", SERVED_KEY)
+"""What each part has from the request that is answered."""
 _END_OF_HEAD = re.compile(rb"(?:\A|\r?\n)\r?\n")
 
 
@@ -139,7 +141,7 @@ def _environ(verb: str, target: str, headers: dict[str, str], body: bytes) -> WS
     kept = {
         name: value
         for name, value in request.environ.items()
-        if name.startswith(("wsgi.", "SERVER_", "REMOTE_")) or name in ("HTTP_HOST", SERVED_KEY)
+        if name.startswith(("wsgi.", "SERVER_", "REMOTE_")) or name in _OF_ALL_PARTS
     }
     named = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
     return {

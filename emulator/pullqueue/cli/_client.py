@@ -38,7 +38,8 @@ class Client:
     def __init__(self, url: str, *, timeout: float = _TIMEOUT_SECONDS) -> None:
         """Take the server's URL, and how many seconds it may be silent."""
         self.url = url
-        self._connection = Connection(url, timeout=timeout)
+        headers = {"User-Agent": "pullqueue command"}
+        self._connection = Connection(url, timeout=timeout, headers=headers)
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""

@@ -112,16 +112,24 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
         return
     answer = client.get(f"{path}/history")
     found, problem = answer["task"], answer["problem"]
-    lines = [
-        f"  {when(event['time'])}  {event['kind']}"
-        + (f", until {when(event['until'])}" if event["until"] else "")
-        for event in answer["events"]
-    ]
+    lines = map(_event_line, answer["events"])
     show(answer, *([_table([found])] if found else []), *lines)
     if found and found["push"] and found["push"]["kept"]:
         note(f'task "{task}" is {KEPT}: {found["push"]["kept"]}')
     if problem:
         raise RefusedError(problem)
+
+
+def _event_line(event: Json) -> str:
+    """Return an event of a task, and which call it was part of."""
+    line = f"  {when(event['time'])}  {event['kind']}"
+    if event["status"] is not None:
+        line += f", status {event['status']}"
+    if event["until"]:
+        line += f", until {when(event['until'])}"
+    number = event["request"] and f"request {event['request']}"
+    origin = ", ".join(filter(None, [event["interface"], number, event["client"]]))
+    return f"{line}  ({origin})" if origin else line
 
 
 @tasks.command

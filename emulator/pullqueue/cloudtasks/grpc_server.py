@@ -24,7 +24,14 @@ from pullqueue.cloudtasks.messages import Message, message_class
 from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.service import Service
 from pullqueue.cloudtasks.versions import VERSIONS
-from pullqueue.engine.interceptors import Caller, ConnectionCut, call_deadline, called_by
+from pullqueue.engine.events import Interface
+from pullqueue.engine.interceptors import (
+    Caller,
+    ConnectionCut,
+    Touched,
+    call_deadline,
+    called_by,
+)
 from pullqueue.errors import PullQueueError, ServerAddressError
 
 _WORKERS: Final = 20
@@ -84,17 +91,20 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
     def handle(data: bytes, context: Any) -> bytes:  # noqa: ANN401 - grpc has no types
         started = perf_counter()
         refused = caller = None
+        touched = Touched()
+        metadata = {name: str(value) for name, value in context.invocation_metadata()}
+        agent = metadata.get("user-agent", "")
+        origin = service.requests.origin(Interface.CLOUD_TASKS_GRPC, agent)
         message, response = request_class(), empty_pb2.Empty()
         try:
-            metadata = dict(context.invocation_metadata())
-            caller = service.authenticate(bearer_text(str(metadata.get("authorization", ""))))
+            caller = service.authenticate(bearer_text(metadata.get("authorization", "")))
+            origin = origin._replace(client=caller or origin.client)
             try:
                 message.ParseFromString(data)
             except DecodeError:
                 raise invalid(f"the request is not a valid {method.request}") from None
-            agent = str(metadata.get("user-agent", "a client over gRPC"))
-            client = Caller(agent, context.peer().rpartition(":")[2])
-            with call_deadline(deadline_usec(context.time_remaining())), called_by(client):
+            calling = called_by(Caller(origin, context.peer().rpartition(":")[2], touched))
+            with call_deadline(deadline_usec(context.time_remaining())), calling:
                 response = service.call(method, message, caller=caller)
         except PullQueueError as error:
             refused = service_error(error)
@@ -102,7 +112,9 @@ def _handler(service: Service, method: Method) -> Callable[[bytes, Any], bytes]:
             context.abort(grpc.StatusCode.UNAVAILABLE, str(cut))
         encoded: bytes = response.SerializeToString()
         service.requests.record(
-            interface="gRPC",
+            origin=origin,
+            touched=touched,
+            agent=agent,
             method=method.method_id,
             queue=f"{method.resource_of(message)}/////".split("/")[5],
             verb="POST",

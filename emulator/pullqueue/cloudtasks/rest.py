@@ -23,6 +23,7 @@ from pullqueue.cloudtasks.errors import envelope, invalid, service_error
 from pullqueue.cloudtasks.methods import LOCATIONS_SERVICE, NAME, Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.config.text import quoted
+from pullqueue.engine.interceptors import amend_origin
 from pullqueue.errors import PullQueueError
 from pullqueue.extras import install_command
 
@@ -142,6 +143,8 @@ def _view(method: Method, *, of_firebase: bool = False) -> Callable[..., Respons
         g.caller = service.authenticate(
             token or bearer_text(request.headers.get("Authorization", ""))
         )
+        if g.caller:
+            amend_origin(client=g.caller)
         message = _message(method, pattern.format(**parts))
         if of_firebase:
             firebase.set_url(message, parts)

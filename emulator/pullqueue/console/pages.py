@@ -26,6 +26,7 @@ from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.models import EXHAUSTED, TaskResource
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import TOKEN_FIELD, ServerState
+from pullqueue.engine.events import Interface
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
 from pullqueue.tasks import count_tasks
@@ -356,7 +357,8 @@ def _chosen(*names: str) -> dict[str, str]:
 def _curl(logged: Request) -> str:
     """Return the curl command that repeats a request; empty if the request is not known in full."""
     body = logged.body
-    if logged.interface != "REST" or ("json" not in views_of(body) and body.size):
+    is_rest = logged.interface in (Interface.REST, Interface.CLOUD_TASKS_REST)
+    if not is_rest or ("json" not in views_of(body) and body.size):
         return ""
     # curl expands brackets and braces, and the recorded path is decoded.
     path, query = quote(logged.path), quote(logged.query, safe="%=&+,:/@")

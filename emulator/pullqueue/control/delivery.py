@@ -11,9 +11,10 @@ from queue import SimpleQueue
 from time import perf_counter
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.control.request_log import PUSH_INTERFACE, RequestLog
+from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.interceptors import Caller, Touched, bypass_interceptors, called_by
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import KEPT, PushAddresses
@@ -115,10 +116,14 @@ class Delivery:
         """
         with bypass_interceptors():
             address = self.addresses.of(queue.get_task(task_name), queue.settings)
-        running = None if address is None else self._dispatcher.run_now(queue, task_name)
-        if running is None or address is None:
+        if address is None:
             return False
-        self._pool.run(self._attempt, running, address)
+        origin = self._requests.origin(Interface.PUSH, address)
+        with called_by(Caller(origin)):
+            running = self._dispatcher.run_now(queue, task_name)
+        if running is None:
+            return False
+        self._pool.run(self._attempt, running, address, origin)
         return True
 
     def enforced_rate(self, queue: Queue) -> float:
@@ -185,13 +190,17 @@ class Delivery:
     def _start(self, queue: Queue, task: Task) -> int:
         """Start one attempt; return how many were started."""
         address = self.addresses.of(task, queue.settings)
-        running = None if address is None else self._dispatcher.start(task)
-        if running is None or address is None:
+        if address is None:
             return 0
-        self._pool.run(self._attempt, running, address)
+        origin = self._requests.origin(Interface.PUSH, address)
+        with called_by(Caller(origin)):
+            running = self._dispatcher.start(task)
+        if running is None:
+            return 0
+        self._pool.run(self._attempt, running, address, origin)
         return 1
 
-    def _attempt(self, running: RunningAttempt, address: str) -> None:
+    def _attempt(self, running: RunningAttempt, address: str, origin: Origin) -> None:
         """Send a task that was started, and apply the result."""
         began = perf_counter()
         try:
@@ -201,7 +210,8 @@ class Delivery:
             if response.status is None and self._stopping.is_set():
                 self._dispatcher.abandon(running)
                 return
-            attempt = self._dispatcher.finish(running, response)
+            with called_by(Caller(origin)):
+                attempt = self._dispatcher.finish(running, response)
         except Exception as error:  # noqa: BLE001 - the task is not left running, whatever happens
             self._dispatcher.abandon(running)
             if isinstance(error, PullQueueError):
@@ -211,17 +221,20 @@ class Delivery:
             return
         finally:
             self._wake.set()
-        self._record(attempt, response, address, perf_counter() - began)
+        self._record(attempt, response, origin, perf_counter() - began)
 
     def _record(
-        self, attempt: Attempt, response: PushResponse, address: str, seconds: float
+        self, attempt: Attempt, response: PushResponse, origin: Origin, seconds: float
     ) -> None:
         request = attempt.request
         path, _, query = request.url.partition("?")
         status = response.status or 0
         self.counts[request.queue_name, status] += 1
+        touched = Touched()
+        touched.add(request.queue_name, [request.task_name])
         self._requests.record(
-            interface=PUSH_INTERFACE,
+            origin=origin,
+            touched=touched,
             verb=request.method,
             path=path,
             query=query,
@@ -231,8 +244,7 @@ class Delivery:
             response=response.body or (response.reason or "").encode(),
             method=f"attempt {attempt.number}",
             queue=request.queue_name,
-            task=request.task_name,
-            client=address,
+            client=origin.client,
         )
         is_power_of_2 = attempt.number & (attempt.number - 1) == 0
         if attempt.outcome == "exhausted" or (attempt.outcome == "will retry" and is_power_of_2):
@@ -244,7 +256,7 @@ class Delivery:
                 request.queue_name,
                 request.method,
                 request.url,
-                address,
+                origin.client,
                 what,
                 "it is exhausted" if attempt.outcome == "exhausted" else "it will be retried",
             )

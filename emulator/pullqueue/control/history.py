@@ -15,10 +15,10 @@ from pullqueue.control.depths import Depth
 from pullqueue.control.models import Count, Maybe, Model, TaskResource, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import Limit, get_task
-from pullqueue.control.request_log import Request
+from pullqueue.control.request_log import LoggedRequest, Request
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Event as EngineEvent
-from pullqueue.engine.events import EventKind
+from pullqueue.engine.events import EventKind, Interface
 from pullqueue.errors import TombstonedTaskError, UnknownTaskError
 
 
@@ -29,15 +29,35 @@ class Event(Model):
     time: Time
     until: Time | None
     retry_count: Count
+    status: Annotated[
+        Count | None, Meta(description="That of an attempt that has ended; 0: no response.")
+    ]
+    interface: Annotated[
+        Interface | None,
+        Meta(description="How the call came; null: time has passed, or it is not known."),
+    ]
+    client: Annotated[
+        str,
+        Meta(description="Who called: the e-mail address of its credentials, or its User-Agent."),
+    ]
+    request: Annotated[
+        Count | None,
+        Meta(description="The number of the request, as in `/requests`; null: it has none here."),
+    ]
 
     @classmethod
-    def of(cls, event: EngineEvent) -> Event:
-        """Return an event of the engine."""
+    def of(cls, event: EngineEvent, server: str) -> Event:
+        """Return an event of the engine, as a server shows it that has its own request log."""
+        origin = event.origin
         return cls(
             kind=event.kind,
             time=event.time.isoformat(),
             until=iso(event.until),
             retry_count=event.retry_count,
+            status=event.status,
+            interface=None if origin is None else origin.interface,
+            client="" if origin is None else origin.client,
+            request=origin.request if origin is not None and origin.server == server else None,
         )
 
 
@@ -72,11 +92,21 @@ class RequestQuery(Model):
     limit: Limit = 100
     before: Annotated[Maybe[Count], Meta(description="`next` of the page before.")] = UNSET
     queue: Annotated[str, Meta(description="Only requests on this queue.")] = ""
+    task: Annotated[str, Meta(description="Only requests about this task.")] = ""
+    interface: Annotated[
+        Maybe[Interface], Meta(description="Only requests through this interface.")
+    ] = UNSET
+    method: Annotated[
+        str, Meta(description="Only requests with this in their method, such as `lease`.")
+    ] = ""
+    client: Annotated[
+        str, Meta(description="Only requests with this in client, agent or caller.")
+    ] = ""
     status: Annotated[
         str,
         Meta(
             pattern="^(|failed|[1-5](xx|[0-9]{2}))$",
-            description="Only this status: 404, 4xx, or `failed` for all from 400 on.",
+            description="Only this status: 404, 4xx, or `failed` for all from 400 on, and 0.",
         ),
     ] = ""
     search: Annotated[
@@ -96,7 +126,7 @@ _ENDS = {
 def get_history(state: ServerState, queue: str, task: str) -> TaskHistory:
     """Return a task and its history; only the history, and the reason, if it was deleted."""
     history = state.emulator.queue(queue).history(task)
-    events = [Event.of(event) for event in history]
+    events = [Event.of(event, state.requests.server) for event in history]
     try:
         return TaskHistory(events=events, task=get_task(state, queue, task), problem=None)
     except (UnknownTaskError, TombstonedTaskError) as error:
@@ -127,25 +157,36 @@ def list_requests(state: ServerState, query: RequestQuery) -> Requests:
     requests = list(islice(matching, query.limit + 1))
     shown = requests[: query.limit]
     return Requests(
-        requests=shown,
+        requests=[logged.resource for logged in shown],
         next=shown[-1].number if len(requests) > len(shown) else None,
     )
 
 
-def _matches(query: RequestQuery, logged: Request) -> bool:
+def _matches(query: RequestQuery, logged: LoggedRequest) -> bool:
     if query.before is not UNSET and logged.number >= query.before:
         return False
-    status = query.status.replace("xx", "..").replace("failed", "[45]..")
+    status = query.status.replace("xx", "..").replace("failed", "[45]..|0")
     if status and not re.fullmatch(status, str(logged.status)):
         return False
-    if query.queue not in ("", logged.queue):
-        return False
-    text = query.search.casefold()
+    client = f"{logged.client} {logged.agent} {logged.caller or ''}"
+    return (
+        query.queue in ("", logged.queue)
+        and query.interface in (UNSET, logged.interface)
+        and (not query.task or query.task in logged.tasks)
+        and query.method.casefold() in logged.method.casefold()
+        and query.client.casefold() in client.casefold()
+        and _contains(logged, query.search.casefold())
+    )
+
+
+def _contains(logged: LoggedRequest, text: str) -> bool:
+    if not text:
+        return True
     shown = f"{logged.interface} {logged.method} {logged.verb} {logged.path}?{logged.query}"
     return (
         text in shown.casefold()
-        or text.encode() in logged.body.data.lower()
-        or text.encode() in logged.response.data.lower()
+        or text.encode() in logged.body.lower()
+        or text.encode() in logged.response.lower()
     )
 
 
@@ -158,9 +199,9 @@ def clear_requests(state: ServerState) -> Count:
 @operation("GET", "/requests/{number}", key="request")
 def get_request(state: ServerState, number: str) -> Request:
     """Return one of the latest requests."""
-    for logged in state.requests.latest():
-        if str(logged.number) == number:
-            return logged
+    is_number = number.isdecimal() and len(number) < 19
+    if is_number and (logged := state.requests.get(int(number))):
+        return logged.resource
     raise ApiError(f"request {quoted(number)} is not recorded: only the latest are", status=404)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+import secrets
+import sys
 import threading
 from collections import Counter, deque
+from itertools import count
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote_plus
 
 from flask import Response, g, request
@@ -15,14 +18,23 @@ from msgspec import Meta
 
 from pullqueue.control.models import Bytes, Count, Model, Time
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.interceptors import Touched, amend_origin, current_caller
+from pullqueue.limits import MIB
 
 _VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "CALL"})
 """Those that are counted by name: a client can make up any number of others."""
-_KEPT = 1_000
+_KEPT = 10_000
+_KEPT_BYTES = 16 * MIB
+"""Size of all requests together; beyond it bodies are dropped, the oldest first."""
+_ENTRY_BYTES = 700
+"""Size of a request without its texts (measured)."""
 _EXCERPT_BYTES = 4_096
+_SHOWN_CHARACTERS = 2_000
+"""How much of a path or a query is recorded."""
+_CLIENT_CHARACTERS = 200
+"""How much is recorded of what a client calls itself."""
 _OWN_PATHS = re.compile(r"/|/favicon\.ico|/(_emulator|console)(/.*)?", re.DOTALL)
-PUSH_INTERFACE = "push"
-"""The interface of attempts to send push tasks."""
 _SECRET_PATHS = ("/token", "/tokeninfo")
 """Paths whose bodies and responses are credentials."""
 _SECRET_PARAMETERS = ("access_token", "oauth_token")
@@ -36,6 +48,8 @@ _CREDENTIALS = re.compile(
 _HIDDEN = "(hidden)"
 """Replaces a credential."""
 
+_UNKNOWN = Origin(Interface.REST)
+
 _log = logging.getLogger("pullqueue.requests")
 
 
@@ -45,17 +59,26 @@ class Request(Model):
     number: Count
     time: Time
     interface: Annotated[
-        str, Meta(description="REST, gRPC, SDK, or push for a task that this server has sent.")
+        Interface, Meta(description="How it came; push: a task that this server has sent.")
     ]
     method: Annotated[
         str, Meta(description="Such as `tasks.lease` or `taskqueue.BulkAdd`; empty if it has none.")
     ]
     queue: Annotated[str, Meta(description="Empty if it is about none.")]
-    task: Annotated[str, Meta(description="The push task that was sent; else empty.")]
+    tasks: Annotated[
+        list[str], Meta(description="The first 20 tasks of the queue that it was about.")
+    ]
+    task_count: Annotated[
+        Count,
+        Meta(description="How many tasks it has added, leased, changed, deleted or read."),
+    ]
     verb: Annotated[str, Meta(description="That of HTTP; CALL for the SDK in process.")]
     path: str
     query: str
     client: Annotated[str, Meta(description="The address it came from, or was sent to.")]
+    agent: Annotated[
+        str, Meta(description="What the client calls itself (User-Agent); empty: unknown.")
+    ]
     caller: Annotated[
         str | None, Meta(description="The owner of its token, where tokens are required.")
     ]
@@ -68,64 +91,119 @@ class Request(Model):
     response: Annotated[Bytes, Meta(description="The first 4 KiB, before it was zipped.")]
 
 
+class LoggedRequest(NamedTuple):
+    """A request as it is recorded."""
+
+    number: int
+    time: str
+    interface: Interface
+    method: str
+    queue: str
+    tasks: tuple[str, ...]
+    task_count: int
+    verb: str
+    path: str
+    query: str
+    client: str
+    agent: str
+    caller: str | None
+    status: int
+    milliseconds: float
+    body: bytes
+    body_bytes: int
+    response: bytes
+    response_bytes: int
+
+    @property
+    def size(self) -> int:
+        """How much memory it takes, approximately."""
+        texts = len(self.path) + len(self.query) + sum(map(len, self.tasks)) + 60 * len(self.tasks)
+        return _ENTRY_BYTES + texts + len(self.body) + len(self.response)
+
+    @property
+    def resource(self) -> Request:
+        """The request as the control routes show it."""
+        fields = self._asdict()
+        sizes = fields.pop("body_bytes"), fields.pop("response_bytes")
+        fields["tasks"] = list(self.tasks)
+        fields["body"] = Bytes.of(self.body, total=sizes[0])
+        fields["response"] = Bytes.of(self.response, total=sizes[1])
+        return Request(**fields)
+
+
 class RequestLog:
-    """The latest thousand requests, but for those to the control routes and the console."""
+    """The latest ten thousand requests, but for those to the control routes and the console."""
 
     def __init__(self, emulator: Emulator) -> None:
+        self.server = secrets.token_hex(4)
+        """Identifies this log among those of all servers: each has its own numbers."""
         self._emulator = emulator
-        self._requests: deque[Request] = deque(maxlen=_KEPT)
-        self._count = 0
+        self._numbers = count(1)
+        self._requests: dict[int, LoggedRequest] = {}
+        """By number, in the order in which they ended."""
+        self._with_bodies: deque[int] = deque()
+        self._bytes = 0
         self._lock = threading.Lock()
         self.counts: Counter[tuple[str, int]] = Counter()
         """Requests by verb and status."""
         self.seconds = 0.0
         """Duration of all of them together."""
-        emulator.call_logs.append(self.record)
+        emulator.call_logs.append(self)
+
+    def origin(self, interface: Interface, client: str = "") -> Origin:
+        """Return the origin of a request that begins, with a number of its own."""
+        return Origin(interface, _named(client), next(self._numbers), self.server)
 
     def record(
         self,
         *,
+        origin: Origin = _UNKNOWN,
+        touched: Touched | None = None,
         verb: str,
         path: str,
         status: int,
         seconds: float,
         body: bytes,
         response: bytes,
-        interface: str = "REST",
         method: str = "",
         queue: str = "",
-        task: str = "",
         query: str = "",
         client: str = "",
+        agent: str = "",
         caller: str | None = None,
         body_bytes: int | None = None,
     ) -> None:
-        """Record one request; `body_bytes` is its size where the body itself is not recorded."""
+        """Record a request that has ended; `body_bytes` is its size if its body is not recorded."""
+        number = origin.request
+        if number is None or origin.server != self.server:
+            number = next(self._numbers)
         secret = path.startswith(_SECRET_PATHS)
-        sizes = (len(body) if body_bytes is None else body_bytes, len(response))
         excerpts = [b"" if secret else _excerpt(data) for data in (body, response)]
-        shown = [Bytes.of(data, total=size) for data, size in zip(excerpts, sizes, strict=True)]
+        touched = touched or Touched()
+        logged = LoggedRequest(
+            number=number,
+            time=self._emulator.clock.now().isoformat(),
+            interface=origin.interface,
+            method=method,
+            queue=queue or touched.queue_name,
+            tasks=tuple(touched.names),
+            task_count=touched.count,
+            verb=verb,
+            path=path[:_SHOWN_CHARACTERS],
+            query=_without_secrets(query)[:_SHOWN_CHARACTERS],
+            client=client,
+            agent=_named(agent),
+            caller=caller,
+            status=status,
+            milliseconds=round(seconds * 1000, 3),
+            body=excerpts[0],
+            body_bytes=len(body) if body_bytes is None else body_bytes,
+            response=excerpts[1],
+            response_bytes=len(response),
+        )
         with self._lock:
-            self._count += 1
-            logged = Request(
-                number=self._count,
-                time=self._emulator.clock.now().isoformat(),
-                interface=interface,
-                method=method,
-                queue=queue,
-                task=task,
-                verb=verb,
-                path=path,
-                query=_without_secrets(query),
-                client=client,
-                caller=caller,
-                status=status,
-                milliseconds=round(seconds * 1000, 3),
-                body=shown[0],
-                response=shown[1],
-            )
-            self._requests.append(logged)
-            if interface != PUSH_INTERFACE:
+            self._keep(logged)
+            if origin.interface is not Interface.PUSH:
                 known = verb if verb in _VERBS else "other"
                 self.counts[known, status] += 1
                 self.seconds += seconds
@@ -133,21 +211,53 @@ class RequestLog:
             "%s %s %d", verb, path, status, extra={"verb": verb, "path": path, "status": status}
         )
 
-    def latest(self) -> list[Request]:
-        """Return the latest requests, newest first."""
+    def _keep(self, logged: LoggedRequest) -> None:
+        """Add a request, and drop what is too old or too much."""
+        requests, with_bodies = self._requests, self._with_bodies
+        requests[logged.number] = logged
+        self._bytes += logged.size
+        if logged.body or logged.response:
+            with_bodies.append(logged.number)
+        while self._bytes > _KEPT_BYTES and with_bodies:
+            oldest = requests.get(with_bodies.popleft())
+            if oldest is not None:
+                requests[oldest.number] = bare = oldest._replace(body=b"", response=b"")
+                self._bytes += bare.size - oldest.size
+        while len(requests) > _KEPT or self._bytes > _KEPT_BYTES:
+            self._bytes -= requests.pop(next(iter(requests))).size
+
+    def latest(self) -> list[LoggedRequest]:
+        """Return the latest requests that have ended, the one that began last first."""
         with self._lock:
-            return list(reversed(self._requests))
+            found = list(self._requests.values())
+        return sorted(found, key=lambda logged: logged.number, reverse=True)
+
+    def get(self, number: int) -> LoggedRequest | None:
+        """Return a request; None: it is not recorded, or has not ended."""
+        return self._requests.get(number)
 
     def clear(self) -> int:
         """Delete the requests, but not their counts; return how many there were."""
         with self._lock:
             known = len(self._requests)
             self._requests.clear()
+            self._with_bodies.clear()
+            self._bytes = 0
             return known
+
+    def begin(self, interface: Interface) -> None:
+        """Make the current call a request of HTTP, with a number unless it is to own routes."""
+        g.started = perf_counter()
+        agent = request.headers.get("User-Agent", "")
+        if _OWN_PATHS.fullmatch(request.path):
+            amend_origin(interface=interface, client=_named(agent))
+        else:
+            amend_origin(**self.origin(interface, agent)._asdict())
 
     def record_response(self, response: Response) -> None:
         """Record the current request, unless it is to the emulator's own routes."""
-        if _OWN_PATHS.fullmatch(request.path):
+        caller = current_caller()
+        if caller is None or _OWN_PATHS.fullmatch(request.path):
             return
         sent = g.get("response_body")
         if sent is None:
@@ -157,6 +267,7 @@ class RequestLog:
             "path": request.path,
             "query": request.query_string.decode("utf-8", "replace"),
             "client": request.remote_addr or "",
+            "agent": request.headers.get("User-Agent", ""),
             "caller": g.get("caller"),
             "status": response.status_code,
             "seconds": perf_counter() - g.started,
@@ -164,12 +275,13 @@ class RequestLog:
             "response": sent,
             "body_bytes": None if "body" in g else g.get("zipped_bytes"),
         }
-        self.record(**recorded | g.get("logged", {}))  # what the view knows better
+        recorded |= g.get("logged", {})  # what the view knows better
+        self.record(origin=caller.origin, touched=caller.touched, **recorded)
 
 
-def start_timing() -> None:
-    """Measure the duration of the current request from now on."""
-    g.started = perf_counter()
+def _named(client: str) -> str:
+    """Return what a client calls itself, cut; many events and requests share it."""
+    return sys.intern(client[:_CLIENT_CHARACTERS])
 
 
 def _without_secrets(query: str) -> str:

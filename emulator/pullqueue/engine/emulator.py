@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from pullqueue import config as queue_yaml
 from pullqueue.clock import USEC_PER_SECOND, Clock, SystemClock
 from pullqueue.config.text import closest, quoted
 from pullqueue.engine import task_errors, validation
-from pullqueue.engine.interceptors import Interceptors
+from pullqueue.engine.interceptors import CallLog, Interceptors
 from pullqueue.engine.memory.store import MemoryStore
 from pullqueue.engine.name_source import NameSource, random_names
 from pullqueue.engine.queue import Queue
@@ -59,7 +59,7 @@ class Emulator:
         self.project = project
         self.interceptors = Interceptors()
         self.names = names or random_names()
-        self.call_logs: list[Callable[..., None]] = []
+        self.call_logs: list[CallLog] = []
         """Record the calls of Google's SDK in this process; servers add their request logs."""
         self._store = store(
             clock=self.clock,

@@ -32,6 +32,32 @@ class EventKind(StrEnum):
     ATTEMPT_FAILED = "attempt failed"
 
 
+class Interface(StrEnum):
+    """How a call reached the queues."""
+
+    REST = "REST"
+    CLOUD_TASKS_REST = "Cloud Tasks REST"
+    CLOUD_TASKS_GRPC = "Cloud Tasks gRPC"
+    SDK = "SDK"
+    PYTHON = "Python"
+    CONTROL = "control"
+    CONSOLE = "console"
+    PUSH = "push"
+    """An attempt to send a push task."""
+
+
+class Origin(NamedTuple):
+    """Which call an operation was part of. Stores keep it and do not look into it."""
+
+    interface: Interface = Interface.PYTHON
+    client: str = ""
+    """The e-mail address of its credentials, or what the client calls itself; empty: unknown."""
+    request: int | None = None
+    """Its number in the request log of a server."""
+    server: str = ""
+    """Which server that is."""
+
+
 class Event(NamedTuple):
     """One event in the history of one task."""
 
@@ -47,6 +73,8 @@ class Event(NamedTuple):
     ends at the latest; when a task is tried again whose attempt has failed."""
     status: int | None = None
     """The status of an attempt that has ended; 0: there was no response."""
+    origin: Origin | None = None
+    """The call that it was part of; None: time has passed, or it is not known."""
 
     @property
     def time(self) -> datetime:
@@ -68,6 +96,7 @@ class Operation(NamedTuple):
     retry_counts: tuple[int, ...]
     until_usec: int | None
     status: int | None = None
+    origin: Origin | None = None
 
 
 class EventLog:
@@ -85,13 +114,17 @@ class EventLog:
         usec: int,
         tasks: Sequence[Task],
         until_usec: int | None = None,
+        *,
         status: int | None = None,
+        origin: Origin | None = None,
     ) -> None:
         """Record that one operation did `kind` to `tasks`."""
         # Names only, so that payloads are not kept alive.
         names = tuple(task.name for task in tasks)
         retry_counts = tuple(task.retry_count for task in tasks)
-        self._operations.append(Operation(usec, kind, names, retry_counts, until_usec, status))
+        self._operations.append(
+            Operation(usec, kind, names, retry_counts, until_usec, status, origin)
+        )
         self._count += len(names)
         while self._count > self._kept and len(self._operations) > 1:
             self._count -= len(self._operations.popleft().names)
@@ -132,10 +165,10 @@ def events_of(
 
 
 def _recorded(operations: Iterable[Operation], task_name: str | None) -> Iterator[Event]:
-    for usec, kind, names, retry_counts, until_usec, status in operations:
+    for usec, kind, names, retry_counts, until_usec, status, origin in operations:
         for name, retry_count in zip(names, retry_counts, strict=True):
             if task_name is None or name == task_name:
-                yield Event(usec, kind, name, retry_count, until_usec, status)
+                yield Event(usec, kind, name, retry_count, until_usec, status, origin)
 
 
 def _expiry(lease: Event, by_usec: int) -> list[Event]:

@@ -8,13 +8,15 @@ a call and how long the caller waits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
+from pullqueue.engine.events import Interface, Origin
 from pullqueue.errors import is_expected_error
+from pullqueue.tasks import Task
 
 if TYPE_CHECKING:
     from pullqueue.engine.queue import Queue
@@ -41,6 +43,9 @@ VERBS = (
 request by which a push task is sent.
 """
 
+_NAMED_TASKS = 20
+"""How many tasks of a request are recorded by name."""
+
 LEASE_VERBS = frozenset({"lease_tasks", "lease_tasks_by_tag"})
 
 _VERB_OF_METHOD = {
@@ -52,15 +57,51 @@ _VERB_OF_METHOD = {
 """The methods of `Queue` whose calls have another verb; the verbs are the SDK's."""
 
 
+class Touched:
+    """The tasks that the calls of one request are about: first names, and how many there are."""
+
+    __slots__ = ("count", "names", "queue_name")
+
+    def __init__(self) -> None:
+        self.queue_name = ""
+        """The queue of the first call; the names are those of its tasks."""
+        self.names: list[str] = []
+        self.count = 0
+
+    def add(self, queue_name: str, tasks: Sequence[Task | str]) -> None:
+        """Add the tasks of one call, or their names."""
+        self.queue_name = self.queue_name or queue_name
+        self.count += len(tasks)
+        if queue_name == self.queue_name and len(self.names) < _NAMED_TASKS:
+            added = tasks[: _NAMED_TASKS - len(self.names)]
+            self.names += [task if isinstance(task, str) else task.name for task in added]
+
+
 class Caller(NamedTuple):
     """Who makes the current call."""
 
-    client: str
-    """What the client calls itself (User-Agent), or its interface."""
+    origin: Origin
+    """Interface, client and request, as events record them."""
     port: str | None = None
     """The port of a client of a server, which identifies its connection; None if this thread calls,
     through an interface that needs no server.
     """
+    touched: Touched | None = None
+    """The tasks that its calls are about; None: nobody asks."""
+
+    def __str__(self) -> str:
+        return self.origin.client or self.origin.interface
+
+
+class CallLog(Protocol):
+    """Records calls that reach the queues without a server: those of the SDK in process."""
+
+    def origin(self, interface: Interface, client: str = "") -> Origin:
+        """Return the origin of a call that begins, with a number of its own."""
+
+    @property
+    def record(self) -> Callable[..., None]:
+        """Records a call that has ended."""
 
 
 class ConnectionCut(BaseException):
@@ -101,6 +142,7 @@ It may call that function or not, or twice; it returns its result, or another, o
 _bypassing: ContextVar[bool] = ContextVar("bypassing", default=False)
 _deadline_usec: ContextVar[int | None] = ContextVar("deadline_usec", default=None)
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+_PYTHON = Origin()
 
 
 @contextmanager
@@ -136,6 +178,26 @@ def called_by(caller: Caller) -> Iterator[None]:
 def current_caller() -> Caller | None:
     """Return who makes the current call; None if this thread does, in Python."""
     return _caller.get()
+
+
+def current_origin() -> Origin:
+    """Return which call the current operation is part of."""
+    caller = _caller.get()
+    return _PYTHON if caller is None else caller.origin
+
+
+def amend_origin(**changes: Any) -> None:  # noqa: ANN401 - fields of an origin
+    """Change what is known of the current call, until `called_by` ends."""
+    caller = _caller.get()
+    if caller is not None:
+        _caller.set(caller._replace(origin=caller.origin._replace(**changes)))
+
+
+def touch(queue_name: str, tasks: Sequence[Task | str]) -> None:
+    """Record that the current call is about tasks of a queue, given as such or by name."""
+    caller = _caller.get()
+    if caller is not None and caller.touched is not None:
+        caller.touched.add(queue_name, tasks)
 
 
 class Interceptors:

@@ -13,7 +13,7 @@ from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
 from pullqueue.config.text import quoted
 from pullqueue.engine import task_errors, validation
 from pullqueue.engine.events import Event, EventKind
-from pullqueue.engine.interceptors import Interceptors, interceptable
+from pullqueue.engine.interceptors import Interceptors, interceptable, touch
 from pullqueue.engine.retention import Retention, retention_of
 from pullqueue.engine.store import (
     Insertion,
@@ -234,13 +234,15 @@ class Queue:
         limits = self._limits
         if push_task_bytes is not None:
             limits = limits._replace(push_task_bytes=push_task_bytes)
-        return self._store.insert(
+        insertion = self._store.insert(
             self.name,
             self._checked(tasks, limits, absolute_urls=absolute_urls),
             created=self.created,
             retention=self._retention,
             storage_limit_bytes=self._storage_limit_bytes,
         )
+        touch(self.name, insertion.added)
+        return insertion
 
     def check(self, tasks: Sequence[NewTask]) -> None:
         """Raise what `add_many` would raise for the whole batch, except for the storage limit.
@@ -323,6 +325,7 @@ class Queue:
                 calls_per_second=self._limits.leases_per_second,
             ),
         )
+        touch(self.name, lease.tasks)
         if lease.rate_limited:
             self._warn_of_rate()
         return lease
@@ -359,6 +362,7 @@ class Queue:
             InvalidLeaseTimeError: `lease_seconds` is out of range.
         """
         self.check_pull()
+        touch(self.name, [task_name])
         return self._store.modify_lease(
             self.name,
             task_name,
@@ -381,6 +385,7 @@ class Queue:
             names = [name_of(tasks)]
         else:
             names = list(map(name_of, tasks))
+        touch(self.name, names)
         return self._store.delete(self.name, names)
 
     @interceptable
@@ -393,6 +398,7 @@ class Queue:
             TombstonedTaskError: the task was deleted, or exhausted.
         """
         self.check_pull()
+        touch(self.name, [task_name])
         self._store.acknowledge(self.name, task_name, expected_eta_usec=expected_eta_usec)
 
     def start_attempt(self, task: Task, *, lease_seconds: float, attempts: Attempts) -> Task:
@@ -516,6 +522,7 @@ class Queue:
             UnknownTaskError: the queue has no such task.
             TombstonedTaskError: the task was deleted, or exhausted.
         """
+        touch(self.name, [task_name])
         return self._store.get(self.name, task_name)
 
     @interceptable

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.engine.interceptors import Caller, call_deadline, called_by, current_caller
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.interceptors import (
+    Caller,
+    CallLog,
+    Touched,
+    call_deadline,
+    called_by,
+    current_caller,
+)
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import DeadlineExceededError, OverQuotaError, PullQueueError
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_rpc
 
 _SHOWN_BYTES = 64 * 1024
+_UNLOGGED = Caller(Origin(Interface.SDK))
 DEADLINE_SECONDS = 60.0
 """The deadline of a call that names none, as in the SDK's client on App Engine."""
 
@@ -27,12 +37,15 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
         self._state = apiproxy_rpc.RPC.RUNNING
         started = perf_counter()
         usec = round((self.deadline or DEADLINE_SECONDS) * USEC_PER_SECOND)
-        with call_deadline(usec), called_by(current_caller() or Caller("SDK")):
+        logs = self.stub.call_logs
+        caller = current_caller() or _caller(logs)
+        with call_deadline(usec), called_by(caller):
             self._CaptureTrace(self._SendRequest)
-        if logs := self.stub.call_logs:
+        if logs:
             call = logged_call(self.call, self.request, self.response, self.exception)
-            for record in logs:
-                record(**call, verb="CALL", path=self.call, seconds=perf_counter() - started)
+            call |= {"verb": "CALL", "path": self.call, "seconds": perf_counter() - started}
+            for log in logs:
+                log.record(origin=caller.origin, touched=caller.touched, **call)
 
     def _WaitImpl(self) -> bool:
         self._state = apiproxy_rpc.RPC.FINISHING
@@ -41,6 +54,13 @@ class EagerRPC(apiproxy_rpc.RPC):  # type: ignore[misc]  # the SDK is not typed
             # to carry this call: what the SDK's method of that name sees to.
             self._CaptureTraceAndReraise(self.callback)
         return True
+
+
+def _caller(logs: Sequence[CallLog]) -> Caller:
+    """Return the caller of a call in process, with a number of the first log."""
+    if not logs:
+        return _UNLOGGED
+    return Caller(logs[0].origin(Interface.SDK), touched=Touched())
 
 
 def text_of(data: bytes | str) -> str:
@@ -61,7 +81,6 @@ def logged_call(method: str, request: Any, response: Any, error: Any) -> dict[st
         is_ours = isinstance(cause, PullQueueError)
         status = codes_of(cause).http_status if is_ours else HTTPStatus.BAD_REQUEST
     return {
-        "interface": "SDK",
         "method": f"taskqueue.{method}",
         # Statistics are those of several queues.
         "queue": text_of(name if isinstance(name, bytes) else next(iter(name), b"")),

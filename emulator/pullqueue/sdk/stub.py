@@ -12,7 +12,7 @@ from typing import Any
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import bypass_interceptors
+from pullqueue.engine.interceptors import CallLog, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError, UnknownQueueError
 from pullqueue.sdk import calls, inspection, operators
@@ -103,7 +103,7 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
     # -- what the apiproxy asks ------------------------------------------------------------------
 
     @property
-    def call_logs(self) -> list[Callable[..., None]]:
+    def call_logs(self) -> list[CallLog]:
         """What records the calls."""
         return self._emulator.call_logs
 

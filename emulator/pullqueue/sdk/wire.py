@@ -47,7 +47,7 @@ class CallServer:
         if request is None:
             return _failure(_Rpc.PARSE_ERROR, "the body is not a remote_api Request")
         name = f"{request.service_name}.{request.method}"
-        logged |= {"interface": "SDK", "method": name, "path": f"{BRIDGE_PATH} {name}"}
+        logged |= {"method": name, "path": f"{BRIDGE_PATH} {name}"}
         if request.service_name == SERVICE:
             with call_deadline(_deadline_usec(deadline)):
                 return self._answer(request.method, request.request, logged)

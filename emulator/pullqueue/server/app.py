@@ -19,9 +19,10 @@ from pullqueue.cloudtasks import rest as cloudtasks
 from pullqueue.cloudtasks.rest import CloudTasks
 from pullqueue.console import blueprint as console
 from pullqueue.control import routes as control
-from pullqueue.control.request_log import start_timing
 from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.interceptors import Caller, Touched, called_by
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.sdk import bridge
 from pullqueue.sdk.bridge import Bridge
@@ -30,6 +31,13 @@ from pullqueue.server import origins
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+_INTERFACES = {
+    "bridge": Interface.SDK,
+    "cloudtasks": Interface.CLOUD_TASKS_REST,
+    "console": Interface.CONSOLE,
+    "control": Interface.CONTROL,
+}
+"""Interfaces by blueprint; all other routes belong to REST."""
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 
 
@@ -81,7 +89,7 @@ def flask_app() -> Flask:
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
-    app.wsgi_app = _MethodOverride(app.wsgi_app)  # type: ignore[method-assign]  # as documented
+    app.wsgi_app = _Requests(app.wsgi_app)  # type: ignore[method-assign]  # as documented
     app.before_request(_begin)
     app.after_request(_finish)
     apis = [*discovery.task_queue_apis(), *cloudtasks.APIS]
@@ -102,7 +110,8 @@ def flask_app() -> Flask:
 
 
 def _begin() -> None:
-    start_timing()
+    interface = _INTERFACES.get(request.blueprint or "", Interface.REST)
+    served(ServerState).requests.begin(interface)
     request.max_content_length = served(Emulator).limits.rest_body_bytes
     origins.check(served(ServerState))
 
@@ -117,8 +126,11 @@ def _finish(response: Response) -> Response:
     return response
 
 
-class _MethodOverride:
-    """Replaces the verb of a POST by that in the header X-HTTP-Method-Override."""
+class _Requests:
+    """Makes each request the call of its client; in a batch each part is a request.
+
+    Replaces the verb of a POST by that in the header X-HTTP-Method-Override.
+    """
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app
@@ -128,4 +140,5 @@ class _MethodOverride:
         if environ["REQUEST_METHOD"] == "POST" and _VERB.fullmatch(verb):
             # The response to a POST has a body, whatever its verb is replaced with.
             environ["REQUEST_METHOD"] = "GET" if verb == "HEAD" else verb
-        return self._app(environ, start_response)
+        with called_by(Caller(Origin(), environ.get("REMOTE_PORT"), Touched())):
+            return self._app(environ, start_response)

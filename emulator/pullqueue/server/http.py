@@ -13,7 +13,7 @@ from waitress.channel import ClientDisconnected
 from waitress.server import create_server
 from waitress.wasyncore import dispatcher
 
-from pullqueue.engine.interceptors import Caller, ConnectionCut, called_by
+from pullqueue.engine.interceptors import ConnectionCut
 from pullqueue.errors import ServerAddressError
 from pullqueue.limits import KIB, MIB
 
@@ -89,9 +89,7 @@ class HttpServer:
 
     def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
-            agent = environ.get("HTTP_USER_AGENT", "a client over HTTP")
-            with called_by(Caller(agent, environ["REMOTE_PORT"])):
-                return self._app(environ, start_response)
+            return self._app(environ, start_response)
         except ConnectionCut:
             raise ClientDisconnected from None
 

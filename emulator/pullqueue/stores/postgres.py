@@ -15,6 +15,7 @@ import psycopg
 from pullqueue.clock import Clock, SystemClock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
+from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
@@ -148,6 +149,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             etas_usec=[new.eta_usec for new in named],
             sizes=[new.stored_bytes for new in named],
             requests=[new.request and encode(new.request) for new in named],
+            origin=encode(current_origin()),
             **target._asdict(),
         )
         if not rows and not session.rows("find_queue", queue=queue_name, created=target.created):
@@ -177,6 +179,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 lease_usec=request.lease_usec,
                 payload_bytes=request.payload_bytes,
                 calls_per_second=request.calls_per_second,
+                origin=encode(current_origin()),
                 **limit._asdict(),
             )
             if rows and limit.leases == 0:
@@ -197,6 +200,7 @@ class PostgresStore(SqlStore[PostgresSession]):
                 now_usec=session.now_usec,
                 tombstone_usec=self._tombstone_usec,
                 events=max(1, self._limits.events_kept),
+                origin=encode(current_origin()),
             )
             self._record_purge(session, queue_name)
             session.change("drop_exhausted_payloads", queue=queue_name)
@@ -257,6 +261,7 @@ class PostgresStore(SqlStore[PostgresSession]):
             attempts=encode(attempts),
             exhausted=exhausted,
             tombstone_usec=self._tombstone_usec,
+            origin=encode(current_origin()),
         )
 
     def _restored(self, session: PostgresSession) -> None:

@@ -132,9 +132,9 @@ stored AS (
     RETURNING eta_usec, sequence, name, enqueued_usec, stored_bytes
 ),
 recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin)
     SELECT %(queue)s, {now_usec}, 'added', NULL, count(*),
-        string_agg(name, ',' ORDER BY sequence), string_agg('0', ',') FROM stored
+        string_agg(name, ',' ORDER BY sequence), string_agg('0', ','), %(origin)s::text FROM stored
     HAVING count(*) > 0
 ),
 counted AS (
@@ -196,11 +196,11 @@ leased_now AS (
     RETURNING {task}
 ),
 recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin)
     SELECT %(queue)s, {now_usec}, 'leased',
         {now_usec} + %(lease_usec)s, count(*),
         string_agg(name, ',' ORDER BY place, sequence),
-        string_agg(CAST(retry_count AS text), ',' ORDER BY place, sequence)
+        string_agg(CAST(retry_count AS text), ',' ORDER BY place, sequence), %(origin)s::text
     FROM leased_now JOIN fitting USING (sequence) HAVING count(*) > 0
 ),
 counted AS (
@@ -277,9 +277,10 @@ changed AS (
     RETURNING {task}
 ),
 recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin)
     SELECT queue, {now_usec}, %(kind)s,
-        CASE WHEN %(lease_usec)s > 0 THEN eta_usec END, 1, name, CAST(retry_count AS text)
+        CASE WHEN %(lease_usec)s > 0 THEN eta_usec END, 1, name, CAST(retry_count AS text),
+        %(origin)s::text
     FROM changed
 )
 SELECT {task} FROM changed
@@ -298,9 +299,10 @@ moved AS (
     RETURNING {task}
 ),
 recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, status)
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, status,
+        origin)
     SELECT queue, {now_usec}, %(kind)s::text, eta_usec, 1, name, CAST(retry_count AS text),
-        %(status)s::integer
+        %(status)s::integer, %(origin)s::text
     FROM moved WHERE %(kind)s::text IS NOT NULL
 ),
 counted AS (
@@ -331,8 +333,10 @@ tombstoned AS (
     WHERE sequence = ANY(ARRAY(SELECT sequence FROM ended))
 ),
 recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, status)
-    SELECT queue, {now_usec}, kind, NULL, 1, name, CAST(retry_count AS text), status
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, status,
+        origin)
+    SELECT queue, {now_usec}, kind, NULL, 1, name, CAST(retry_count AS text), status,
+        %(origin)s::text
     FROM ended CROSS JOIN (VALUES (1, %(kind)s::text, %(status)s::integer), (2, 'exhausted', NULL))
         AS happened (place, kind, status)
     WHERE place = 1 OR %(exhausted)s::boolean ORDER BY place
@@ -358,9 +362,9 @@ deleted AS (
     RETURNING name, retry_count, stored_bytes
 ),
 recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin)
     SELECT %(queue)s, {now_usec}, 'deleted', NULL, count(*), string_agg(name, ','),
-        string_agg(CAST(retry_count AS text), ',')
+        string_agg(CAST(retry_count AS text), ','), %(origin)s::text
     FROM deleted HAVING count(*) > 0
 ),
 counted AS (
@@ -377,9 +381,9 @@ WITH deleted AS (
     RETURNING name, retry_count, stored_bytes
 ),
 recorded AS (
-    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts)
+    INSERT INTO events (queue, usec, kind, until_usec, size, names, retry_counts, origin)
     SELECT %(queue)s, %(now_usec)s, 'purged', NULL, count(*), string_agg(name, ','),
-        string_agg(CAST(retry_count AS text), ',')
+        string_agg(CAST(retry_count AS text), ','), %(origin)s::text
     FROM (SELECT * FROM deleted LIMIT %(events)s) AS first HAVING count(*) > 0
 ),
 counted AS (
@@ -552,7 +556,8 @@ SELECT count(*) FROM exhausted WHERE queue = %(queue)s
 SELECT {task} FROM exhausted WHERE queue = %(queue)s ORDER BY id
 
 -- name: events
-SELECT usec, kind, names, retry_counts, until_usec, status FROM events WHERE queue = %(queue)s ORDER BY id
+SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
+WHERE queue = %(queue)s ORDER BY id
 
 -- name: count_events
 -- How many events of each kind there were after a time.

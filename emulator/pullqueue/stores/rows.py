@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pullqueue.engine.events import EventKind, Operation
+from pullqueue.engine.events import EventKind, Operation, Origin
 from pullqueue.tasks import Attempts, HttpRequest, Push, Task
 
 Row = Sequence[Any]
@@ -19,6 +19,7 @@ _TAG_MARK = b"="
 # Arrays of JSON. What is appended to these tuples later has its default in rows of today.
 _request_of = msgspec.json.Decoder(HttpRequest).decode
 _attempts_of = msgspec.json.Decoder(Attempts).decode
+_origin_of = msgspec.json.Decoder(Origin).decode
 
 
 def encode_tag(tag: str | None) -> bytes:
@@ -26,8 +27,8 @@ def encode_tag(tag: str | None) -> bytes:
     return _NO_TAG if tag is None else _TAG_MARK + tag.encode()
 
 
-def encode(part: HttpRequest | Attempts) -> str:
-    """Return a part of a push task as it is stored."""
+def encode(part: HttpRequest | Attempts | Origin) -> str:
+    """Return a part of a push task, or the origin of an operation, as it is stored."""
     return msgspec.json.encode(part).decode()
 
 
@@ -56,10 +57,17 @@ def finished_of(task: Task) -> int | None:
 
 
 def operation_of(row: Row) -> Operation:
-    """Return the operation of a row `usec, kind, names, retry_counts, until_usec, status`."""
-    usec, kind, names, retry_counts, until_usec, status = row
-    counts = tuple(map(int, retry_counts.split(",")))
-    return Operation(usec, EventKind(kind), tuple(names.split(",")), counts, until_usec, status)
+    """Return the operation of a row with its fields, in their order."""
+    usec, kind, names, retry_counts, until_usec, status, origin = row
+    return Operation(
+        usec=usec,
+        kind=EventKind(kind),
+        names=tuple(names.split(",")),
+        retry_counts=tuple(map(int, retry_counts.split(","))),
+        until_usec=until_usec,
+        status=status,
+        origin=None if origin is None else _origin_of(origin),
+    )
 
 
 def is_storable(name: str) -> bool:

@@ -19,6 +19,7 @@ from uuid import uuid4
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import Event, EventKind, Operation, events_of
+from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
@@ -421,6 +422,7 @@ class SqlStore(TaskStore, Generic[S]):
                 expected_eta_usec=expected_eta_usec,
                 lease_usec=lease_usec,
                 kind=kind.value,
+                origin=encode(current_origin()),
                 **retention._asdict(),
             )
             if not row:
@@ -533,6 +535,7 @@ class SqlStore(TaskStore, Generic[S]):
                 finished=None if attempts is None else attempts.finished,
                 kind=None if kind is None else kind.value,
                 status=status,
+                origin=encode(current_origin()),
             )
             if not row:
                 raise self._attempt_lost(session, which)
@@ -557,6 +560,7 @@ class SqlStore(TaskStore, Generic[S]):
             names=session.listed(names),
             expected_eta_usec=expected_eta_usec,
             tombstone_usec=self._tombstone_usec,
+            origin=encode(current_origin()),
         )
         self._removed(session, EventKind.DELETED, queue_name, rows)
         return {row[0] for row in rows}

@@ -17,6 +17,7 @@ from pathlib import Path
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import EventKind
+from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.memory.rates import RateLimiter
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
@@ -30,7 +31,7 @@ from pullqueue.engine.store import (
 )
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
-from pullqueue.stores.rows import Row, encode_tag, finished_of, row_of, task_of
+from pullqueue.stores.rows import Row, encode, encode_tag, finished_of, row_of, task_of
 from pullqueue.stores.sql import AttemptedTask, Session, SqlStore, Target
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
@@ -378,6 +379,7 @@ class SqliteStore(SqlStore[SqliteSession]):
             names=",".join(names),
             retry_counts=",".join(map(str, retry_counts)),
             status=status,
+            origin=encode(current_origin()),
         )
 
 

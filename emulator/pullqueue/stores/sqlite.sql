@@ -164,8 +164,8 @@ WHERE queue = :queue AND name IN (SELECT value FROM json_each(:names)) AND +eta_
 DELETE FROM tasks WHERE queue || '' = :queue AND free_usec IS NOT NULL
 
 -- name: record
-INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts, status)
-VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts, :status)
+INSERT INTO events (queue, id, usec, kind, until_usec, size, names, retry_counts, status, origin)
+VALUES (:queue, :id, :usec, :kind, :until_usec, :size, :names, :retry_counts, :status, :origin)
 
 -- name: last_event
 SELECT coalesce(max(id), 0) FROM events
@@ -311,7 +311,8 @@ SELECT count(*) FROM exhausted WHERE queue = :queue
 SELECT {task} FROM exhausted WHERE queue = :queue ORDER BY id
 
 -- name: events
-SELECT usec, kind, names, retry_counts, until_usec, status FROM events WHERE queue = :queue ORDER BY id
+SELECT usec, kind, names, retry_counts, until_usec, status, origin FROM events
+WHERE queue = :queue ORDER BY id
 
 -- name: count_events
 -- How many events of each kind there were after a time.

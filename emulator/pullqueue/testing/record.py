@@ -62,7 +62,7 @@ class CallRecord:
 
 def _current_client() -> str:
     caller = current_caller()
-    client = "Python" if caller is None else caller.client
+    client = "Python" if caller is None else str(caller)
     if caller is not None and caller.port is not None:
         return f"{client} from port {caller.port}"
     return f"{client} in thread {threading.current_thread().name}"

@@ -285,7 +285,7 @@ class TestAccess:
 
         assert (status, client.caller, client.query) == (200, WORKER, "access_token=(hidden)")
         assert (client.interface, client.method, client.queue) == (
-            *("REST", "projects.locations.queues.get"),
+            *("Cloud Tasks REST", "projects.locations.queues.get"),
             "pull",
         )
 
@@ -416,11 +416,11 @@ def test_the_request_log(server: Server) -> None:
         WORKER,
     )
     assert (created.interface, created.method, created.queue) == (
-        *("gRPC", "projects.locations.queues.tasks.create"),
+        *("Cloud Tasks gRPC", "projects.locations.queues.tasks.create"),
         "pull",
     )
     assert created.client.startswith("127.0.0.1:")
-    assert b'"tag": "red"' in created.body.data
-    assert b'"createTime"' in created.response.data
-    assert (refused.status, b"PERMISSION_DENIED" in refused.response.data) == (403, True)
+    assert b'"tag": "red"' in created.body
+    assert b'"createTime"' in created.response
+    assert (refused.status, b"PERMISSION_DENIED" in refused.response) == (403, True)
     assert server.state.requests.counts["POST", 200] == 1

@@ -14,6 +14,7 @@ from werkzeug.test import Client
 from pullqueue import Emulator, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.control.state import ServerState
+from pullqueue.engine.events import Interface, Origin
 from pullqueue.server.app import create_app
 from pullqueue.stores import open_store
 
@@ -235,7 +236,7 @@ def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) ->
     assert "?access_token=(hidden)" in called
     assert token not in called
     assert "<dt>As</dt>" not in granted
-    assert granted.count("(not recorded: it may contain credentials)") == 2
+    assert granted.count("(not recorded: it may contain credentials, or was dropped") == 2
 
 
 def test_payload_views(client: Client, state: ServerState) -> None:
@@ -322,9 +323,9 @@ def test_curl_is_offered_where_it_works(client: Client, state: ServerState) -> N
     client.post(path, json={"payloadBase64": "YQ=="})
     client.post(path, json={"payloadBase64": "A" * 5000})
     client.post("/batch", data=b"--b--", content_type="multipart/mixed; boundary=b")
-    for interface in ("SDK", "gRPC"):
+    for interface in (Interface.SDK, Interface.CLOUD_TASKS_GRPC):
         state.requests.record(
-            interface=interface,
+            origin=Origin(interface),
             verb="POST",
             path="/x",
             status=200,

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -340,16 +341,22 @@ def test_json_stays_json_where_credentials_are_hidden(
 
 
 def test_the_request_log_is_bounded(control: ControlClient, server: Server) -> None:
-    """The latest thousand stay, four KiB of each."""
-    session = requests.Session()
-    session.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "A" * 8000}, timeout=60)
+    """The latest ten thousand stay, four KiB of each; where that is too much, without bodies."""
+    requests.post(f"{server.url}{QUEUE}/tasks", json={"payloadBase64": "A" * 8000}, timeout=60)
     long = control.get("/requests").body["requests"][0]["body"]
-    for _ in range(1005):
-        session.get(f"{server.url}{QUEUE}", timeout=60)
-    session.close()
+    call: Any = {"verb": "POST", "path": "/x", "status": 200, "seconds": 0, "response": b""}
+    for _ in range(10_005):
+        server.state.requests.record(**call, body=b"A" * 8000)
+    latest = server.state.requests.latest()
 
     assert (long["bytes"], long["truncated"], len(long["text"])) == (8021, True, 4096)
-    assert control.call("DELETE", "/requests").body == {"deleted": 1000}
+    assert (latest[0].number, latest[-1].number, len(latest)) == (10_006, 7, 10_000)
+    assert [(len(logged.body), logged.body_bytes) for logged in (latest[0], latest[-1])] == [
+        (4096, 8000),
+        (0, 8000),
+    ]
+    assert sum(logged.size for logged in latest) <= 16 * 2**20
+    assert control.call("DELETE", "/requests").body == {"deleted": 10_000}
 
 
 def test_credentials_are_not_remembered(control: ControlClient, server: Server) -> None:

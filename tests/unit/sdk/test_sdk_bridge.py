@@ -121,10 +121,10 @@ def test_calls_are_in_the_request_log(server: Server) -> None:
     refused, added = server.state.requests.latest()
     assert (added.interface, added.method, added.queue) == ("SDK", "taskqueue.BulkAdd", "pull")
     assert (added.verb, added.status, added.client) == ("POST", 200, "127.0.0.1")
-    assert b'task_name: "mine"' in added.body.data
-    assert b"taskresult" in added.response.data
+    assert b'task_name: "mine"' in added.body
+    assert b"taskresult" in added.response
     assert (refused.queue, refused.status) == ("nowhere", 404)
-    assert b'queue "nowhere" is not in' in refused.response.data
+    assert b'queue "nowhere" is not in' in refused.response
 
 
 @pytest.mark.usefixtures("stub")
@@ -142,8 +142,8 @@ def test_calls_in_process_are_in_the_request_log(server: Server) -> None:
         *("SDK", "taskqueue.QueryAndOwnTasks", "pull"),
         *("CALL", 200),
     )
-    assert leased.body.data.startswith(b'queue_name: "pull"\nlease_seconds: 60')
-    assert (added.method, len(added.body.data), added.body.size > 5000) == (
+    assert leased.body.startswith(b'queue_name: "pull"\nlease_seconds: 60')
+    assert (added.method, len(added.body), added.body_bytes > 5000) == (
         *("taskqueue.BulkAdd", 4096),
         True,
     )

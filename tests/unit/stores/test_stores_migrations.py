@@ -91,6 +91,7 @@ def test_everything_is_kept(url: str) -> None:
     assert [event.kind.value for event in limited.history("exhausted")] == [
         *("added", "leased", "lease expired", "leased", "lease expired", "exhausted"),
     ]
+    assert {event.origin for event in limited.history("exhausted")} == {None}
     with pytest.raises(TombstonedTaskError):
         pull.add(name="deleted")
     assert pull.add(name="new").sequence > max(t.sequence for t in limited.list_tasks())

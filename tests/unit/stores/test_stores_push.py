@@ -28,6 +28,8 @@ from pullqueue import (
     UnknownTaskError,
 )
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.interceptors import Caller, called_by
 from pullqueue.stores import open_store
 
 CONFIG = QueueConfig(
@@ -281,3 +283,17 @@ def test_a_queue_that_gets_the_other_mode(emulator: Emulator, clock: ManualClock
     web.delete_tasks(leased)
     assert states(web) == {}
     assert states(emulator.queue("pull")) == {"available": 1}
+
+
+@pytest.mark.parametrize("outcome", AttemptOutcome)
+def test_attempts_have_the_origin_of_who_sends(queue: Queue, outcome: AttemptOutcome) -> None:
+    """Start and end of an attempt are events with the caller's origin, however it ends."""
+    origin = Origin(Interface.PUSH, "http://localhost:8080", 3, "server")
+    task = queue.add(name="one")
+    with called_by(Caller(origin)):
+        started = queue.start_attempt(task, lease_seconds=60, attempts=Attempts())
+        queue.finish_attempt(started, attempts=Attempts(status=500), outcome=outcome)
+
+    added, *attempt = queue.history("one")
+    assert added.origin == Origin()
+    assert {event.origin for event in attempt} == {origin}

@@ -24,6 +24,8 @@ from pullqueue import (
 )
 from pullqueue.clock import to_usec
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.interceptors import Caller, called_by
 from pullqueue.stores import open_store
 
 
@@ -205,6 +207,34 @@ def test_exhausted_tasks_are_counted(emulator: Emulator, clock: ManualClock) -> 
     assert queue.remove_exhausted(["first"]) == 1
     assert counts() == (0, 1)
     assert emulator.queue("pull").fetch_statistics().exhausted == 0
+
+
+def test_events_have_the_origin_of_their_call(queue: Queue, clock: ManualClock) -> None:
+    """Interface, client and request of the caller are stored; time passes without a caller."""
+    origin = Origin(Interface.REST, 'wörker "1"', 7, "server")
+    with called_by(Caller(origin)):
+        for name in ("one", "two", "three"):
+            queue.add(name=name)
+        queue.lease_tasks(60, 3)
+        queue.modify_lease("one", 30)
+        queue.modify_lease("two", 0)
+        queue.delete_tasks("two")
+        queue.acknowledge("three", expected_eta_usec=queue.get_task("three").eta_usec)
+    clock.advance(30)
+    queue.purge()
+
+    events = [(event.kind.value, event.origin) for event in queue.events()]
+    assert events[:8] == [
+        *[("added", origin)] * 3,
+        *[("leased", origin)] * 3,
+        ("extended", origin),
+        ("released", origin),
+    ]
+    assert events[8:] == [
+        *[("deleted", origin)] * 2,
+        ("lease expired", None),
+        ("purged", Origin()),
+    ]
 
 
 def test_events_are_counted_by_kind(emulator: Emulator, clock: ManualClock) -> None:

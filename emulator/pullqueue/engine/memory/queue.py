@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import EventKind, EventLog
+from pullqueue.engine.events import EventKind, EventLog, Origin
+from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.memory.exhaustion import ExhaustedTasks, ExhaustionSchedule
 from pullqueue.engine.memory.index import TaskIndex
 from pullqueue.engine.memory.name_index import NameIndex
@@ -124,7 +125,7 @@ class MemoryQueue:
         self.tasks.add(tasks)
         self.names.put(tasks)
         self.bytes_stored += sum(task.stored_bytes for task in tasks)
-        self.events.record(EventKind.ADDED, now_usec, tasks)
+        self.events.record(EventKind.ADDED, now_usec, tasks, origin=current_origin())
         self.schedule.schedule(tasks, retention)
 
     def replace(self, old: Sequence[Task], new: Sequence[Task]) -> None:
@@ -133,7 +134,13 @@ class MemoryQueue:
         self.names.put(new)
 
     def remove(
-        self, tasks: Sequence[Task], kind: EventKind, now_usec: int, status: int | None = None
+        self,
+        tasks: Sequence[Task],
+        kind: EventKind,
+        now_usec: int,
+        status: int | None = None,
+        *,
+        origin: Origin | None = None,
     ) -> None:
         """Remove tasks, record why, and reserve their names."""
         if not tasks:
@@ -143,7 +150,7 @@ class MemoryQueue:
         self.schedule.cancel(names)
         self.names.tombstone(names, now_usec)
         self.bytes_stored -= sum(task.stored_bytes for task in tasks)
-        self.events.record(kind, now_usec, tasks, status=status)
+        self.events.record(kind, now_usec, tasks, status=status, origin=origin)
 
     def exhaust(self, tasks: Sequence[Task], end_usec: int) -> None:
         """Move tasks to the exhausted ones."""

@@ -11,6 +11,7 @@ from typing import Any
 from pullqueue.clock import Clock
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import Event, EventKind
+from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.memory.queue import MemoryQueue
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
@@ -93,7 +94,9 @@ class MemoryStore(TaskStore):
             queue.replace(due, leased)
             queue.schedule.schedule(leased, request.retention)
             queue.leased.add(now_usec, len(leased))
-            queue.events.record(EventKind.LEASED, now_usec, leased, until_usec)
+            queue.events.record(
+                EventKind.LEASED, now_usec, leased, until_usec, origin=current_origin()
+            )
             return Lease(leased)
 
     def modify_lease(
@@ -111,10 +114,9 @@ class MemoryStore(TaskStore):
             changed = task._replace(eta_usec=now_usec + lease_usec)
             queue.replace([task], [changed])
             queue.schedule.schedule([changed], retention)
-            if lease_usec:
-                queue.events.record(EventKind.EXTENDED, now_usec, [changed], changed.eta_usec)
-            else:
-                queue.events.record(EventKind.RELEASED, now_usec, [changed])
+            kind = EventKind.EXTENDED if lease_usec else EventKind.RELEASED
+            until_usec = changed.eta_usec if lease_usec else None
+            queue.events.record(kind, now_usec, [changed], until_usec, origin=current_origin())
             return changed
 
     def delete(self, queue_name: str, task_names: Iterable[str]) -> list[DeleteResult]:
@@ -131,14 +133,15 @@ class MemoryStore(TaskStore):
                 else:
                     deleted[name] = entry
                     results.append(DeleteResult.DELETED)
-            queue.remove(list(deleted.values()), EventKind.DELETED, now_usec)
+            kind = EventKind.DELETED
+            queue.remove(list(deleted.values()), kind, now_usec, origin=current_origin())
         return results
 
     def acknowledge(self, queue_name: str, task_name: str, *, expected_eta_usec: int) -> None:
         with self._lock:
             queue, now_usec = self._now(queue_name)
             task = queue.get_leased(task_name, expected_eta_usec, now_usec)
-            queue.remove([task], EventKind.DELETED, now_usec)
+            queue.remove([task], EventKind.DELETED, now_usec, origin=current_origin())
 
     def start_attempt(
         self,
@@ -157,8 +160,8 @@ class MemoryStore(TaskStore):
             )
             queue.replace([task], [started])
             queue.leased.add(now_usec, 1)
-            kind = EventKind.ATTEMPT_STARTED
-            queue.events.record(kind, now_usec, [started], started.eta_usec)
+            kind, origin = EventKind.ATTEMPT_STARTED, current_origin()
+            queue.events.record(kind, now_usec, [started], started.eta_usec, origin=origin)
             return started
 
     def renew_attempt(
@@ -181,20 +184,24 @@ class MemoryStore(TaskStore):
         outcome: AttemptOutcome,
         backoff_usec: int,
     ) -> Task:
-        kind, status = EventKind.ATTEMPT_FAILED, attempts.status
+        kind, status, origin = EventKind.ATTEMPT_FAILED, attempts.status, current_origin()
         with self._lock:
             queue, now_usec = self._now(queue_name)
             task = queue.get_attempted(task_name, expected_eta_usec)
             finished = with_attempts(task, attempts)
             if outcome is AttemptOutcome.SUCCEEDED:
-                queue.remove([task], EventKind.ATTEMPT_SUCCEEDED, now_usec, status)
+                kind = EventKind.ATTEMPT_SUCCEEDED
+                queue.remove([task], kind, now_usec, status, origin=origin)
             elif outcome is AttemptOutcome.WILL_RETRY:
                 finished = finished._replace(eta_usec=now_usec + backoff_usec)
                 queue.replace([task], [finished])
-                queue.events.record(kind, now_usec, [finished], finished.eta_usec, status)
+                until_usec = finished.eta_usec
+                queue.events.record(
+                    kind, now_usec, [finished], until_usec, status=status, origin=origin
+                )
             else:
-                queue.events.record(kind, now_usec, [finished], status=status)
-                queue.remove([task], EventKind.EXHAUSTED, now_usec)
+                queue.events.record(kind, now_usec, [finished], status=status, origin=origin)
+                queue.remove([task], EventKind.EXHAUSTED, now_usec, origin=origin)
                 queue.exhausted.extend([finished])
             return finished
 
@@ -203,7 +210,7 @@ class MemoryStore(TaskStore):
             queue, now_usec = self._now(queue_name)
             self._change_record(queue_name, purged_usec=now_usec)
             purged = list(queue.tasks)
-            queue.remove(purged, EventKind.PURGED, now_usec)
+            queue.remove(purged, EventKind.PURGED, now_usec, origin=current_origin())
             queue.exhausted.drop_payloads()
             return len(purged)
 
