@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from cloudtasks_interface import cloudtasks_grpc_interface, cloudtasks_rest_interface
-from interfaces import Interface, InterfaceMaker, python_interface
+from interfaces import Interface, InterfaceMaker, PushInterface, python_interface
 from rest_interface import rest_interface
 from sdk_interface import bridge_interface, sdk_interface
 
@@ -27,4 +27,12 @@ INTERFACES: dict[str, InterfaceMaker] = {
 def interface(request: pytest.FixtureRequest) -> Iterator[Interface]:
     """Yield an interface to a fresh emulator."""
     with INTERFACES[request.param]() as interface:
+        yield interface
+
+
+@pytest.fixture(params=[name for name in INTERFACES if name != "rest"])
+def push(request: pytest.FixtureRequest) -> Iterator[PushInterface]:
+    """Yield an interface that has push queues."""
+    with INTERFACES[request.param]() as interface:
+        assert isinstance(interface, PushInterface)
         yield interface

@@ -5,7 +5,19 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from interfaces import STORAGE_LIMIT_BYTES, Held, Interface, Refusal, Refused
+from interfaces import (
+    PUSH,
+    STORAGE_LIMIT_BYTES,
+    URL,
+    Held,
+    Interface,
+    Listed,
+    PushInterface,
+    Refusal,
+    Refused,
+)
+
+from pullqueue.clock import to_usec
 
 MINUTE = 60
 
@@ -441,3 +453,101 @@ class TestQueues:
         interface.delete("same")
 
         assert [task.payload for task in interface.lease(MINUTE, 9, queue="limited")] == [b"2"]
+
+
+class TestPush:
+    def test_what_is_added_is_there_as_it_was(self, push: PushInterface) -> None:
+        """A task is shown with its request and its eta, and is counted."""
+        eta = push.emulator.clock.now() + timedelta(seconds=10)
+        push.add_push(b"\x00a=1\xff", name="one", eta=eta)
+
+        task = Listed("one", b"\x00a=1\xff", "POST", URL, to_usec(eta))
+        assert push.get("one") == task
+        assert push.listed() == [task]
+        assert push.count(queue=PUSH) == 1
+
+    def test_order_is_eta(self, push: PushInterface) -> None:
+        """Tasks are in order of their etas, and without an eta are due at once."""
+        now = push.emulator.clock.now()
+        later = push.add_push(eta=now + timedelta(seconds=1))
+        generated = push.add_push()
+
+        assert [task.name for task in push.listed()] == [generated, later]
+        assert push.get(generated).eta_usec == to_usec(now)
+
+    def test_a_name_in_use_is_refused(self, push: PushInterface) -> None:
+        """It is in use while the task is there, and for 7 days after the task was deleted."""
+        push.add_push(b"first", name="same")
+        with pytest.raises(Refused) as exists:
+            push.add_push(b"second", name="same")
+        assert [task.payload for task in push.listed()] == [b"first"]
+
+        push.delete("same", queue=PUSH)
+        push.advance(7 * 86_400 - 1)
+        with pytest.raises(Refused) as tombstoned:
+            push.add_push(name="same")
+        push.advance(1)
+
+        assert refusal_of(exists) is refusal_of(tombstoned) is Refusal.NAME_TAKEN
+        assert push.add_push(name="same") == "same"
+
+    @pytest.mark.parametrize(
+        ("payload", "name", "days", "refusal"),
+        [
+            (b"", "a b", 0, Refusal.INVALID),
+            (b"", None, 31, Refusal.INVALID),
+            (b"x" * (STORAGE_LIMIT_BYTES + 1), None, 0, Refusal.OVER_QUOTA),
+        ],
+    )
+    def test_what_is_not_valid_is_refused(
+        self, push: PushInterface, payload: bytes, name: str | None, days: int, refusal: Refusal
+    ) -> None:
+        """Names, etas and the storage limit have the rules of pull tasks; nothing is stored."""
+        eta = push.emulator.clock.now() + timedelta(days=days)
+
+        with pytest.raises(Refused) as refused:
+            push.add_push(payload, name=name, eta=eta)
+
+        assert refusal_of(refused) is refusal
+        assert push.count(queue=PUSH) == 0
+
+    def test_delete(self, push: PushInterface) -> None:
+        """A deleted task is gone, once; others stay."""
+        push.add_push(name="one")
+        push.add_push(name="two")
+
+        assert [push.delete("one", queue=PUSH) for _ in range(2)] == [True, False]
+        with pytest.raises(Refused) as refused:
+            push.get("one")
+
+        assert refusal_of(refused) is Refusal.UNKNOWN_TASK
+        assert [task.name for task in push.listed()] == ["two"]
+
+    def test_purge(self, push: PushInterface) -> None:
+        """It deletes the tasks of this queue, due or not, and the queue can be used."""
+        push.add(b"")
+        push.add_push()
+        push.add_push(eta=push.emulator.clock.now() + timedelta(days=1))
+
+        push.purge()
+
+        assert push.listed() == []
+        assert (push.count(queue=PUSH), push.count()) == (0, 1)
+        push.add_push()
+        assert push.count(queue=PUSH) == 1
+
+    def test_leases_are_refused(self, push: PushInterface) -> None:
+        """A push task can neither be leased nor have its eta changed."""
+        push.add_push(name="one")
+        (before,) = push.listed()
+        held = Held(name="one", payload=b"", tag=None, eta_usec=before.eta_usec, retry_count=0)
+
+        for lease in (push.lease, push.lease_by_tag):
+            with pytest.raises(Refused) as refused:
+                lease(MINUTE, 1, queue=PUSH)
+            assert refusal_of(refused) is Refusal.WRONG_MODE
+        with pytest.raises(Refused) as refused:
+            push.modify(held, MINUTE, queue=PUSH)
+
+        assert refusal_of(refused) is Refusal.WRONG_MODE
+        assert push.listed() == [before]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Unpack
 
 import grpc
@@ -12,7 +12,18 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2beta2
 from google.cloud.tasks_v2beta2.services.cloud_tasks.transports import CloudTasksGrpcTransport
-from interfaces import Held, Interface, Refusal, Refused, TaskFields, manual_emulator
+from interfaces import (
+    PUSH,
+    URL,
+    Held,
+    Interface,
+    Listed,
+    PushInterface,
+    Refusal,
+    Refused,
+    TaskFields,
+    manual_emulator,
+)
 from requests import Response
 
 from pullqueue import Emulator
@@ -32,7 +43,7 @@ _REFUSALS: tuple[tuple[str, str, Refusal], ...] = (
 )
 
 
-class CloudTasksInterface(Interface):
+class CloudTasksInterface(PushInterface):
     """Google's client for Cloud Tasks v2beta2."""
 
     zero_tasks_means_one = True
@@ -42,14 +53,8 @@ class CloudTasksInterface(Interface):
         self._client = client
 
     def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
-        task: dict[str, Any] = {"pull_message": {"payload": payload, "tag": fields.get("tag")}}
-        task["schedule_time"] = fields.get("eta")
-        if (name := fields.get("name")) is not None:
-            task["name"] = _task_path(queue, name)
-        with _refusals():
-            request = {"parent": _queue_path(queue), "task": task}
-            added = self._client.create_task(request=request)
-        return str(added.name.rpartition("/")[2])
+        message = {"payload": payload, "tag": fields.get("tag")}
+        return self._add(queue, fields.get("name"), fields.get("eta"), pull_message=message)
 
     def lease(self, seconds: float, count: int, *, queue: str = "pull") -> list[Held]:
         return self._lease(queue, seconds, count, "")
@@ -86,6 +91,35 @@ class CloudTasksInterface(Interface):
         request = {"name": _queue_path(queue), "read_mask": "stats"}
         with _refusals():
             return int(self._client.get_queue(request=request).stats.tasks_count)
+
+    def add_push(
+        self, payload: bytes = b"", *, name: str | None = None, eta: datetime | None = None
+    ) -> str:
+        message = {"relative_url": URL, "payload": payload}
+        return self._add(PUSH, name, eta, app_engine_http_request=message)
+
+    def get(self, name: str) -> Listed:
+        request = {"name": _task_path(PUSH, name), "response_view": "FULL"}
+        with _refusals():
+            return _listed(self._client.get_task(request=request))
+
+    def listed(self) -> list[Listed]:
+        request = {"parent": _queue_path(PUSH), "response_view": "FULL"}
+        with _refusals():
+            return [_listed(task) for task in self._client.list_tasks(request=request)]
+
+    def purge(self) -> None:
+        with _refusals():
+            self._client.purge_queue(name=_queue_path(PUSH))
+
+    def _add(self, queue: str, name: str | None, eta: datetime | None, **message: Any) -> str:
+        task = {"schedule_time": eta, **message}
+        if name is not None:
+            task["name"] = _task_path(queue, name)
+        with _refusals():
+            request = {"parent": _queue_path(queue), "task": task}
+            added = self._client.create_task(request=request)
+        return str(added.name.rpartition("/")[2])
 
     def _lease(self, queue: str, seconds: float, count: int, chosen: str) -> list[Held]:
         request = {
@@ -169,3 +203,10 @@ def _held(task: tasks_v2beta2.Task) -> Held:
         eta_usec=to_usec(task.schedule_time),
         retry_count=task.status.attempt_dispatch_count,
     )
+
+
+def _listed(task: tasks_v2beta2.Task) -> Listed:
+    request = task.app_engine_http_request
+    name = task.name.rpartition("/")[2]
+    method = request.http_method.name
+    return Listed(name, request.payload, method, request.relative_url, to_usec(task.schedule_time))

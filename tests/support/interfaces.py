@@ -11,12 +11,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 from stores import store_url
 
 from pullqueue import (
     Emulator,
+    HttpRequest,
     InvalidQueueModeError,
     Limits,
     ManualClock,
@@ -88,6 +89,16 @@ class Held:
     retry_count: int
 
 
+class Listed(NamedTuple):
+    """A push task as a call that does not run it shows it."""
+
+    name: str
+    payload: bytes
+    method: str
+    url: str
+    eta_usec: int
+
+
 class TaskFields(TypedDict, total=False):
     """What a new task can have besides its payload."""
 
@@ -143,8 +154,35 @@ class Interface(ABC):
 
 InterfaceMaker = Callable[[], AbstractContextManager[Interface]]
 
+PUSH = "push"
+"""The push queue of the suite."""
+URL = "/work"
+"""Where the tasks of the suite are posted to."""
 
-class PythonInterface(Interface):
+
+class PushInterface(Interface):
+    """One way to use push queues as well; the REST API of pull queues is none."""
+
+    @abstractmethod
+    def add_push(
+        self, payload: bytes = b"", *, name: str | None = None, eta: datetime | None = None
+    ) -> str:
+        """Add a push task and return its name."""
+
+    @abstractmethod
+    def get(self, name: str) -> Listed:
+        """Return a push task."""
+
+    @abstractmethod
+    def listed(self) -> list[Listed]:
+        """Return all push tasks, in order of eta."""
+
+    @abstractmethod
+    def purge(self) -> None:
+        """Delete all push tasks."""
+
+
+class PythonInterface(PushInterface):
     """The Python interface."""
 
     def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
@@ -176,6 +214,25 @@ class PythonInterface(Interface):
     def count(self, *, queue: str = "pull") -> int:
         with _refusals():
             return self._queue(queue).fetch_statistics().tasks
+
+    def add_push(
+        self, payload: bytes = b"", *, name: str | None = None, eta: datetime | None = None
+    ) -> str:
+        with _refusals():
+            request = HttpRequest(URL)
+            return self._queue(PUSH).add(payload, name=name, eta=eta, request=request).name
+
+    def get(self, name: str) -> Listed:
+        with _refusals():
+            return _listed(self._queue(PUSH).get_task(name))
+
+    def listed(self) -> list[Listed]:
+        with _refusals():
+            return [_listed(task) for task in self._queue(PUSH).list_tasks()]
+
+    def purge(self) -> None:
+        with _refusals():
+            self._queue(PUSH).purge()
 
     def _queue(self, name: str) -> Queue:
         return self.emulator.queue(name)
@@ -220,3 +277,8 @@ def _held(task: Task) -> Held:
         eta_usec=task.eta_usec,
         retry_count=task.retry_count,
     )
+
+
+def _listed(task: Task) -> Listed:
+    request = task.request or HttpRequest("")
+    return Listed(task.name, task.payload, request.method, request.url, task.eta_usec)

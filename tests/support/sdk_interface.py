@@ -6,16 +6,28 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Unpack
 
 import pytest
 from google.appengine.runtime import context
-from interfaces import Held, Interface, Refusal, Refused, TaskFields, manual_emulator
+from interfaces import (
+    PUSH,
+    URL,
+    Held,
+    Interface,
+    Listed,
+    PushInterface,
+    Refusal,
+    Refused,
+    TaskFields,
+    manual_emulator,
+)
 
 from pullqueue.clock import from_usec
 from pullqueue.sdk import connect, install
-from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, taskqueue
+from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, messages, taskqueue
 from pullqueue.sdk.startup import sitecustomize
 from pullqueue.server.lifecycle import Server
 
@@ -26,9 +38,13 @@ _REFUSALS: dict[type[Exception], Refusal] = {
     taskqueue.InvalidQueueModeError: Refusal.WRONG_MODE,
     apiproxy_errors.OverQuotaError: Refusal.OVER_QUOTA,
 }
+_CODES: dict[int, Refusal] = {
+    messages.TaskQueueServiceError.UNKNOWN_TASK: Refusal.UNKNOWN_TASK,
+    messages.TaskQueueServiceError.TOMBSTONED_TASK: Refusal.UNKNOWN_TASK,
+}
 
 
-class SdkInterface(Interface):
+class SdkInterface(PushInterface):
     """`google.appengine.api.taskqueue`."""
 
     def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
@@ -66,6 +82,37 @@ class SdkInterface(Interface):
     def count(self, *, queue: str = "pull") -> int:
         with _refusals():
             return int(taskqueue.Queue(queue).fetch_statistics().tasks)
+
+    def add_push(
+        self, payload: bytes = b"", *, name: str | None = None, eta: datetime | None = None
+    ) -> str:
+        with _refusals(tombstoned=Refusal.NAME_TAKEN):
+            task = taskqueue.Task(url=URL, payload=payload, name=name, eta=eta)
+            return str(task.add(PUSH).name)
+
+    def get(self, name: str) -> Listed:
+        request = messages.TaskQueueFetchTaskRequest(
+            queue_name=PUSH.encode(), task_name=name.encode()
+        )
+        response = messages.TaskQueueFetchTaskResponse()
+        with _refusals():
+            try:
+                apiproxy_stub_map.MakeSyncCall("taskqueue", "FetchTask", request, response)
+            except apiproxy_errors.ApplicationError as error:
+                raise Refused(_CODES[error.application_error]) from error
+        return _listed(response.task.task[0])
+
+    def listed(self) -> list[Listed]:
+        request = messages.TaskQueueQueryTasksRequest(
+            queue_name=PUSH.encode(), start_eta_usec=0, max_rows=100
+        )
+        response = messages.TaskQueueQueryTasksResponse()
+        apiproxy_stub_map.MakeSyncCall("taskqueue", "QueryTasks", request, response)
+        return [_listed(task) for task in response.task]
+
+    def purge(self) -> None:
+        with _refusals():
+            taskqueue.Queue(PUSH).purge()
 
 
 @contextmanager
@@ -132,3 +179,8 @@ def _held(task: Any, *, retry_count: int | None = None) -> Held:
         eta_usec=task._eta_usec,
         retry_count=task.retry_count if retry_count is None else retry_count,
     )
+
+
+def _listed(task: Any) -> Listed:
+    method = type(task).RequestMethod.Name(task.method)
+    return Listed(task.task_name.decode(), task.body, method, task.url.decode(), task.eta_usec)

@@ -237,11 +237,6 @@ class TestLeaseTasks:
 
         assert counts == [1, 2]
 
-    def test_a_push_queue(self, call: Call) -> None:
-        """It has nothing to lease."""
-        with refused("FAILED_PRECONDITION", "is a push queue"):
-            lease(call, parent=f"{LOCATION}/queues/push")
-
     @pytest.mark.parametrize("limits", [Limits(leases_per_second=10)])
     def test_ten_calls_a_second(self, call: Call, emulator: Emulator, clock: ManualClock) -> None:
         """The eleventh is refused, through whatever interface the others were made."""

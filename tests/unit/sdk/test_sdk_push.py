@@ -30,18 +30,6 @@ def pull(payload: bytes = b"work", **options: Any) -> Any:
 
 
 class TestPush:
-    def test_push_tasks(self, stub: Any) -> None:
-        """Push tasks are stored, listed, deleted and purged."""
-        push = taskqueue.Queue("push")
-        push.add([taskqueue.Task(url="/a", name="a"), taskqueue.Task(url="/b")])
-
-        (shown, _) = stub.GetTasks("push")
-        assert (shown["name"], shown["url"], shown["method"]) == ("a", "/a", "POST")
-        assert push.fetch_statistics().tasks == 2
-        assert push.delete_tasks_by_name("a").was_deleted
-        push.purge()
-        assert stub.GetTasks("push") == []
-
     def test_deferred(self, stub: Any, sdk: Any) -> None:
         """`deferred.defer` works while pull queues are the emulator's."""
         sdk.deferred.defer(sorted, [2, 1])
@@ -49,11 +37,6 @@ class TestPush:
 
         (task,) = stub.get_filtered_tasks(queue_names="default")
         assert sdk.deferred.run(task.payload) == [1, 2]
-
-    def test_leasing_push_tasks(self, stub: Any) -> None:
-        """Leasing from a push queue is the SDK's error for the wrong mode."""
-        with pytest.raises(taskqueue.InvalidQueueModeError, match="is a push queue"):
-            taskqueue.Queue("push").lease_tasks(60, 1)
 
     def test_a_reconfigured_push_queue(self, stub: Any, emulator: Emulator) -> None:
         """Push queues follow the emulator's configuration, as pull queues do."""
