@@ -48,6 +48,30 @@ except taskqueue.DatastoreError as error:
 """
 
 
+CLOUD_TASKS = """
+from google.appengine.api import taskqueue
+from google.appengine.ext import db, deferred
+
+class Note(db.Model):
+    pass
+
+def add():
+    Note(key_name="note").put()
+    queue.add(taskqueue.Task(url="/c"), transactional=True)
+    return queue.fetch_statistics().tasks
+
+queue = taskqueue.Queue("default")
+queue.add(taskqueue.Task(url="/a", name="a"))
+queue.add([taskqueue.Task(url="/b"), taskqueue.Task(url="/b")])
+deferred.defer(sorted, [2, 1])
+before = db.run_in_transaction_options(db.create_transaction_options(xg=True), add)
+queue.delete_tasks_by_name("a")
+print(before, queue.fetch_statistics().tasks)
+cloudtask = getattr(taskqueue.taskqueue, "cloudtask", None)  # since 3.1.0
+print(not cloudtask or sorted(version for version, _ in cloudtask._CLIENTS) == ["v2", "v2beta3"])
+"""
+
+
 class TestApp:
     @pytest.mark.parametrize("mode", ["true", "false"])
     def test_a_thread_outside_any_request(self, folder: Path, mode: str) -> None:
@@ -171,3 +195,17 @@ class TestApp:
         first, refusal = reported.splitlines()
         assert first.strip() == output
         assert refusal.endswith("Too many messages, maximum allowed 5")
+
+    @pytest.mark.parametrize("connect", ["", "from pullqueue.sdk import connect; connect()\n"])
+    def test_the_switch_to_cloud_tasks(self, folder: Path, connect: str) -> None:
+        """The SDK's own code for it adds, defers, counts and deletes tasks on the server."""
+        with serving_datastore("app") as upstream:
+            status, reported, errors = run(
+                *("--api-upstream", upstream, *python(connect + CLOUD_TASKS)),
+                folder=folder,
+                APPLICATION_ID="app",
+                APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="True",
+            )
+
+        assert status == 0, errors
+        assert reported == "4 4\nTrue\n"

@@ -100,7 +100,7 @@ class Call(NamedTuple):
             InvalidQueueModeError: it is a pull queue, and the version has none.
         """
         queue = self.emulator.queue(self.name.queue)
-        if not self.shows(queue):
+        if not self.shows(queue) and not self.method.any_mode:
             raise InvalidQueueModeError(
                 f'queue "{queue.name}" is a pull queue, which {self.version.name} does not have: '
                 "use v2beta2",

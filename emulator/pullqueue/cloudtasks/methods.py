@@ -52,6 +52,8 @@ class Method(NamedTuple):
     """The service that defines it; empty: Cloud Tasks itself."""
     version: str = ""
     """The version of the API that it is a method of."""
+    any_mode: bool = False
+    """Whether it is for pull queues, too, in a version that does not show them."""
 
     @property
     def service(self) -> str:
@@ -98,7 +100,10 @@ _SHARED = (
         creates=True,
     ),
     Method("DeleteQueue", "DELETE", "name", QUEUE, "", "", "Empty", "queues.delete"),
-    Method("PurgeQueue", "POST", "name", QUEUE, ":purge", "*", "Queue", "queues.purge"),
+    Method(
+        *("PurgeQueue", "POST", "name", QUEUE, ":purge", "*", "Queue", "queues.purge"),
+        any_mode=True,
+    ),
     Method("PauseQueue", "POST", "name", QUEUE, ":pause", "*", "Queue", "queues.pause"),
     Method("ResumeQueue", "POST", "name", QUEUE, ":resume", "*", "Queue", "queues.resume"),
     Method(
@@ -152,8 +157,10 @@ _V2_ONLY = (
     Method(
         *("BatchDeleteTasks", "POST", "parent", QUEUE, "/tasks:batchDelete", "*", "Operation"),
         permission="tasks.delete",
+        any_mode=True,
     ),
 )
+"""App Engine's SDK deletes pull tasks with BatchDeleteTasks, and purges their queues."""
 
 
 def _methods(version: str, *methods: Method) -> tuple[Method, ...]:
@@ -162,3 +169,4 @@ def _methods(version: str, *methods: Method) -> tuple[Method, ...]:
 
 V2BETA2_METHODS: Final = _methods("v2beta2", *_SHARED, *_V2BETA2_ONLY)
 V2_METHODS: Final = _methods("v2", *_SHARED, *_V2_ONLY)
+V2BETA3_METHODS: Final = _methods("v2beta3", *(m for m in _SHARED if m.name == "GetQueue"))

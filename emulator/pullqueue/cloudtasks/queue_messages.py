@@ -48,12 +48,14 @@ def queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> M
     message.state = message.State.Value(queue.state.name)
     if queue.purged is not None:
         message.purge_time.FromDatetime(queue.purged)
+    if has(message, "type_"):
+        message.type_ = message.Type.Value(settings.mode.name)
     if has(message, "task_ttl"):
         _write_ttls(message, settings, call.emulator.limits.tombstone_seconds)
     if paths is None:
         return message
     if any(path.split(".")[0] == "stats" for path in paths):
-        _write_statistics(message.stats, queue)
+        _write_statistics(call, message.stats, queue)
     chosen = call.message("Queue")
     FieldMask(paths=["name", *paths]).MergeMessage(message, chosen)
     return chosen
@@ -162,7 +164,8 @@ def _pull_retry(message: Message, field: str) -> RetryParameters | None:
 
 
 def _write_pull_settings(call: Call, message: Message, settings: QueueSettings) -> None:
-    message.pull_target.SetInParent()
+    if has(message, "pull_target"):
+        message.pull_target.SetInParent()
     setattr(message.rate_limits, call.version.dispatch_rate, _MAX_RATE)
     setattr(message.rate_limits, call.version.max_concurrent, -1)
     retry = settings.retry_parameters or RetryParameters()
@@ -186,7 +189,7 @@ def _ttl(message: Message, field: str, least: int, most: int) -> int | None:
     return whole_seconds(getattr(message, field), f"queue.{field}", least=least, most=most)
 
 
-def _write_statistics(message: Message, queue: Queue) -> None:
+def _write_statistics(call: Call, message: Message, queue: Queue) -> None:
     statistics = queue.fetch_statistics()
     message.SetInParent()
     message.tasks_count = statistics.tasks
@@ -194,3 +197,12 @@ def _write_statistics(message: Message, queue: Queue) -> None:
     message.concurrent_dispatches_count = statistics.running
     if statistics.oldest_eta is not None:
         message.oldest_estimated_arrival_time.FromDatetime(statistics.oldest_eta)
+    if queue.is_push:
+        delivery, rate = call.state.delivery, queue.settings.rate
+        message.effective_execution_rate = (
+            delivery.enforced_rate(queue)
+            if delivery is not None
+            else _YAML_RATE
+            if rate is None
+            else rate.per_second
+        )

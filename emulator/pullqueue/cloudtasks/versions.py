@@ -6,7 +6,7 @@ another place or another default is here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pullqueue.cloudtasks.methods import (
@@ -15,6 +15,7 @@ from pullqueue.cloudtasks.methods import (
     TASK,
     V2_METHODS,
     V2BETA2_METHODS,
+    V2BETA3_METHODS,
     Method,
 )
 
@@ -102,4 +103,14 @@ V2: Final = Version(
     attempts="",
     attempt_fields=("dispatch_count", "response_count", "first_attempt", "last_attempt"),
 )
-VERSIONS: Final = {version.name: version for version in (V2, V2BETA2)}
+V2BETA3: Final = replace(
+    V2,
+    name="v2beta3",
+    description="The statistics of App Engine's queues, under the API of Cloud Tasks.",
+    methods=V2BETA3_METHODS,
+    unimplemented=(),
+    has_pull_queues=True,
+    routing_override="app_engine_http_queue.app_engine_routing_override",
+)
+"""What App Engine's SDK calls where it uses v2 for its tasks: v2 has no statistics."""
+VERSIONS: Final = {version.name: version for version in (V2, V2BETA2, V2BETA3)}

@@ -71,7 +71,7 @@ def connect(address: str | None = None) -> None:
         ServerAddressError: that is not a valid address.
         SdkMissingError: App Engine's SDK is not installed.
     """
-    from pullqueue.sdk import imports  # noqa: F401, PLC0415 - imports the SDK
+    from pullqueue.sdk.imports import cloudtask  # noqa: PLC0415 - imports the SDK
 
     given = address or os.environ.get(ADDRESS_VARIABLE)
     if given:
@@ -84,6 +84,8 @@ def connect(address: str | None = None) -> None:
         host, _, port = given.rpartition(":")
         sitecustomize.variables.update(API_HOST=host.strip("[]"), API_PORT=port)
     sitecustomize.grant_tickets()
+    if cloudtask is not None:
+        sitecustomize.use_cloud_tasks(cloudtask)
 
 
 def local_request(app: WSGIApplication) -> WSGIApplication:

@@ -14,7 +14,6 @@ BRIDGE_PATH = "/rpc_http"
 _DEFAULT_PROJECT = "my-app"
 
 _FIREBASE_VARIABLE = "CLOUD_TASKS_EMULATOR_HOST"
-_CLOUD_TASKS_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
 
 
 def variables_for(address: str) -> dict[str, str]:
@@ -37,11 +36,19 @@ def variables_for(address: str) -> dict[str, str]:
         "LOCAL_API_HOSTPORT": address,
         sitecustomize.TICKET_VARIABLE: sitecustomize.TICKET,
         sitecustomize.HOST_VARIABLE: default_hostname(),
-        # If it were on, the SDK would send some of its calls to the real Cloud Tasks.
-        _CLOUD_TASKS_VARIABLE: "false",
+        # The SDK would send calls to the real Cloud Tasks until its clients are replaced. That is
+        # done when Python imports it; then it gets the value that the user has set.
+        sitecustomize.SWITCH_VARIABLE: "false",
+        sitecustomize.WANTED_VARIABLE: _wanted_switch(),
         "PYTHONPATH": os.pathsep.join(filter(None, folders)),
         **{name: os.environ.get(name, value) for name, value in local_app.items()},
     }
+
+
+def _wanted_switch() -> str:
+    """Return whether the SDK is to use Cloud Tasks; inside `pullqueue exec` as outside."""
+    names = (sitecustomize.SWITCH_VARIABLE, sitecustomize.WANTED_VARIABLE)
+    return str(any(os.environ.get(name, "").lower() == "true" for name in names)).lower()
 
 
 def default_hostname() -> str:

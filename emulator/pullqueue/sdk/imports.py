@@ -34,6 +34,9 @@ except ModuleNotFoundError as error:
         raise
     raise SdkMissingError from error
 
+cloudtask = getattr(taskqueue.taskqueue, "cloudtask", None)
+"""The SDK's use of Cloud Tasks, since 3.1.0."""
+
 __all__ = [
     "DecodeError",
     "api_base_pb2",
@@ -41,6 +44,7 @@ __all__ = [
     "apiproxy_rpc",
     "apiproxy_stub_map",
     "app_identity",
+    "cloudtask",
     "context",
     "messages",
     "remote_api",

@@ -12,9 +12,11 @@ from unittest.mock import patch
 from pullqueue.clock import SystemClock
 from pullqueue.engine.emulator import Emulator
 from pullqueue.sdk import SdkInUseError
+from pullqueue.sdk.cloud_tasks import cloud_tasks
 from pullqueue.sdk.imports import (
     apiproxy_stub_map,
     app_identity,
+    cloudtask,
     context,
     taskqueue,
     taskqueue_stub,
@@ -54,6 +56,8 @@ def install(emulator: Emulator) -> Iterator[EmulatorStub]:
         stack.enter_context(_configuration_restored(emulator))
         for owner, name, value in _replacements(emulator):
             stack.enter_context(patch.object(owner, name, value))
+        if cloudtask is not None:
+            stack.enter_context(cloud_tasks(cloudtask, emulator))
         stub = stack.enter_context(_stub(emulator))
         apiproxy_stub_map.apiproxy.ReplaceStub(SERVICE, stub)
         yield stub
@@ -72,11 +76,6 @@ def _replacements(emulator: Emulator) -> Iterator[tuple[Any, str, Any]]:
     with_host = _changed_copy(context, get=sitecustomize.with_host(context.get))
     yield client, "context", with_host
     yield app_identity, "context", with_host
-    # Since 3.1.0 some calls go to Cloud Tasks if APPENGINE_USE_CLOUDTASK_PUSH_QUEUE says so. It is
-    # read at every call, inside a request from a copy of the environment that may be older.
-    cloudtask = getattr(client, "cloudtask", None)
-    if cloudtask is not None:
-        yield cloudtask, "is_cloudtask_push_queue_enabled", lambda: False
     yield _GoogleStub, "__init__", _adopting_init(emulator)
 
 

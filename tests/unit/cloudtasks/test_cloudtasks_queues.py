@@ -77,7 +77,8 @@ class TestGetQueue:
                 "executedLastMinuteCount": "1",
             },
         }
-        assert call("GetQueue", name=f"{LOCATION}/queues/push", readMask="stats")["stats"] == {}
+        push = call("GetQueue", name=f"{LOCATION}/queues/push", readMask="stats")
+        assert push["stats"] == {"effectiveExecutionRate": 5.0}
 
     @pytest.mark.parametrize(
         ("mask", "fields"),

@@ -8,7 +8,7 @@ import pytest
 from cloudtasks_api import LOCATION, PULL, Call, refused
 
 from pullqueue import Emulator, ManualClock, NewTask
-from pullqueue.cloudtasks.versions import V2, Version
+from pullqueue.cloudtasks.versions import V2, V2BETA3, Version
 
 PUSH = f"{LOCATION}/queues/push"
 MADE = f"{LOCATION}/queues/made"
@@ -191,10 +191,26 @@ def test_names_of_tasks_are_free_after_a_day(
 
 
 def test_pull_queues(call: Call) -> None:
-    """They are not listed, and using one says where they are."""
+    """They are not listed, and using one says where they are; but they can be purged."""
     queues = call("ListQueues", parent=LOCATION, filter="state: RUNNING")["queues"]
 
     assert [queue["name"].rpartition("/")[2] for queue in queues] == ["default", "push"]
-    for method in ("GetQueue", "PurgeQueue", "DeleteQueue"):
+    for method in ("GetQueue", "PauseQueue", "DeleteQueue"):
         with refused("FAILED_PRECONDITION", '"pull" is a pull queue, .* use v2beta2'):
             call(method, name=PULL)
+    assert call("PurgeQueue", name=PULL)["state"] == "RUNNING"
+
+
+@pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
+@pytest.mark.parametrize(("name", "kind", "rate"), [("pull", "PULL", None), ("push", "PUSH", 5)])
+def test_statistics(
+    call: Call, emulator: Emulator, name: str, kind: str, rate: float | None
+) -> None:
+    """v2 has none; GetQueue of v2beta3 shows them, of queues of both kinds."""
+    emulator.queue(name).add(b"work")
+    path = f"{LOCATION}/queues/{name}"
+    stats = call("GetQueue", name=path, readMask="stats")["stats"]
+    queue = call("GetQueue", name=path)
+
+    assert (stats["tasksCount"], stats.get("effectiveExecutionRate")) == ("1", rate)
+    assert (queue["type"], queue["state"]) == (kind, "RUNNING")

@@ -17,6 +17,7 @@ with warnings.catch_warnings():
     # The SDK's own modules warn while they are imported.
     warnings.simplefilter("ignore")
     from google.appengine.api import datastore
+    from google.appengine.datastore import datastore_rpc
     from google.appengine.ext import deferred, ndb, testbed
 
 
@@ -55,7 +56,13 @@ def stub(emulator: Emulator) -> Iterator[Any]:
 @pytest.fixture
 def sdk() -> SimpleNamespace:
     """Modules of the SDK that warn when they are imported."""
-    return SimpleNamespace(datastore=datastore, deferred=deferred, ndb=ndb, testbed=testbed)
+    return SimpleNamespace(
+        datastore=datastore,
+        datastore_rpc=datastore_rpc,
+        deferred=deferred,
+        ndb=ndb,
+        testbed=testbed,
+    )
 
 
 @pytest.fixture

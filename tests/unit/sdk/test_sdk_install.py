@@ -23,8 +23,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from google.appengine.api import module_testutil
 
-SWITCH = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
-
 
 def registered() -> Any:
     """Return the stub that is registered for the task queue service, or None."""
@@ -154,25 +152,6 @@ class TestEnvironment:
             assert pull().headers["Host"] == "mine.example.com"
 
         assert os.environ["HTTP_HOST"] == "mine.example.com"
-
-    def test_the_switch_to_cloud_tasks(
-        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """With the SDK's switch to Cloud Tasks on, no call leaves the emulator."""
-        monkeypatch.setenv(SWITCH, "true")
-        with install(emulator):
-            queue = taskqueue.Queue("pull")
-            queue.add([pull(), pull()])
-            (task,) = queue.lease_tasks(60, 1)
-            queue.delete_tasks_by_name(task.name)
-
-            assert queue.delete_tasks([]) == []
-            assert queue.fetch_statistics().tasks == 1
-            queue.purge()
-            assert queue.fetch_statistics().tasks == 0
-            taskqueue.add(url="/work")
-            assert taskqueue.Queue("default").fetch_statistics().tasks == 1
-        assert os.environ[SWITCH] == "true"
 
 
 WRAPPED = """

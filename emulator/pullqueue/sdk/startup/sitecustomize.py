@@ -13,23 +13,31 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType, TracebackType
+    from types import TracebackType
 
 TICKET_VARIABLE = "HTTP_X_APPENGINE_API_TICKET"
 TICKET = "pullqueue"
 HOST_VARIABLE = "DEFAULT_VERSION_HOSTNAME"
 HOST = "localhost"
 """The host of an app where nothing else is set."""
+
+SWITCH_VARIABLE = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
+"""With "true" the SDK sends push tasks to Cloud Tasks."""
+WANTED_VARIABLE = "PULLQUEUE_USE_CLOUDTASK_PUSH_QUEUE"
+"""What the switch becomes once the SDK's clients of Cloud Tasks are those of the emulator."""
+_REGION = "us-central1"
 
 variables: dict[str, str] = {}
 """What is set in the environment at each call.
@@ -41,6 +49,7 @@ _ADDRESS_VARIABLES = ("API_HOST", "API_PORT")
 
 _STUB_MAP = "google.appengine.api.apiproxy_stub_map"
 _DEFAULT_STUB = "google.appengine.runtime.default_api_stub"
+_CLOUD_TASKS = "google.appengine.api.taskqueue.cloudtask"
 _SDK_PACKAGES = ("google", "google.appengine")
 
 
@@ -61,6 +70,46 @@ def grant_tickets() -> None:
     if vars(stub_map)["_APIProxyStubMap__default_stub"] is None:
         # Otherwise only `wrap_wsgi_app` does that, which a worker does not need.
         default_api_stub.Register(default_api_stub.DefaultApiStub())
+
+
+def use_cloud_tasks(cloudtask: Any) -> None:
+    """Make the SDK's clients of Cloud Tasks call the server; doing so again changes nothing."""
+    if hasattr(cloudtask, "has_pullqueue_clients"):
+        return
+    cloudtask.has_pullqueue_clients = True
+    address = {name: os.environ[name] for name in _ADDRESS_VARIABLES if name in os.environ}
+    for name, value in cloud_tasks_replaced(cloudtask, lambda m: _client(m, address)).items():
+        setattr(cloudtask, name, value)
+    if WANTED_VARIABLE in os.environ:
+        os.environ[SWITCH_VARIABLE] = os.environ[WANTED_VARIABLE]
+
+
+def cloud_tasks_replaced(cloudtask: Any, client: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return what to replace in the SDK's `cloudtask`: `client(module)` makes its clients.
+
+    The SDK makes them without arguments, and asks the metadata server for the region if it has none
+    in its cache.
+    """
+    replaced = {"_CLIENTS": {}, "_CACHED_REGION": _REGION}
+    for name in ("tasks_v2", "tasks_v2beta3"):
+        if getattr(cloudtask, name) is not None:  # google-cloud-tasks is installed
+            module = import_module(f"google.cloud.{name}")
+            copy = ModuleType(name)
+            vars(copy).update(vars(module), CloudTasksClient=partial(client, module))
+            replaced[name] = copy
+    return replaced
+
+
+def _client(module: Any, address: dict[str, str]) -> Any:
+    from google.auth.credentials import AnonymousCredentials  # noqa: PLC0415 - there with the SDK
+
+    host, port = (variables.get(name) or address[name] for name in _ADDRESS_VARIABLES)
+    endpoint = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return module.CloudTasksClient(
+        transport="rest",
+        client_options={"api_endpoint": endpoint},
+        credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
+    )
 
 
 def with_host(get: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +154,7 @@ def _have_ticket(context: Any) -> None:
 
 
 class _AfterImport(MetaPathFinder):
-    """Finds two modules of the SDK as usual, and acts when they are loaded.
+    """Finds some modules of the SDK as usual, and acts when they are loaded.
 
     Any program that uses bundled services imports the first. The second imports the first, so it
     may be half loaded when the first is there: it can be changed only when it is complete.
@@ -115,6 +164,7 @@ class _AfterImport(MetaPathFinder):
         self._actions: dict[str, Callable[[], object]] = {
             _STUB_MAP: lambda: import_module(_DEFAULT_STUB),
             _DEFAULT_STUB: grant_tickets,
+            _CLOUD_TASKS: lambda: use_cloud_tasks(sys.modules[_CLOUD_TASKS]),
         }
 
     def find_spec(

@@ -1,0 +1,114 @@
+"""The SDK's switch to Cloud Tasks: its own code for that, on the emulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pullqueue import Emulator
+from pullqueue.sdk import install
+from pullqueue.sdk.imports import apiproxy_stub_map, cloudtask, taskqueue
+from pullqueue.testing import run_tasks
+
+SWITCH = "APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"
+
+
+@pytest.fixture(autouse=True)
+def _switched_on(monkeypatch: pytest.MonkeyPatch, stub: Any) -> None:
+    monkeypatch.setenv(SWITCH, "true")
+
+
+def push(url: str = "/work", **options: Any) -> Any:
+    """Make a push task."""
+    return taskqueue.Task(url=url, **options)
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_added(emulator: Emulator, count: int) -> None:
+    """One task goes in a CreateTask, several go in a BatchCreateTasks."""
+    options = taskqueue.TaskRetryOptions(task_retry_limit=0)
+    tasks = [push(f"/{n}", name=f"n{n}", retry_options=options) for n in range(count)]
+    taskqueue.Queue("push").add(tasks)
+
+    attempts = run_tasks(emulator, send=lambda _: 500)
+    assert [attempt.request.url for attempt in attempts] == [task.url for task in tasks]
+    assert {attempt.outcome for attempt in attempts} == {"exhausted"}
+
+
+def test_a_name_in_use() -> None:
+    """The task of a batch that has it is refused, and the others are added."""
+    queue = taskqueue.Queue("push")
+    queue.add(push(name="one"))
+    tasks = [push(name="one"), push(name="two")]
+
+    with pytest.raises(taskqueue.TaskAlreadyExistsError):
+        queue.add(tasks)
+    with pytest.raises(taskqueue.TaskAlreadyExistsError):
+        queue.add(tasks[0])
+    assert [task.was_enqueued for task in tasks] == [False, True]
+
+
+@pytest.mark.parametrize("name", ["push", "pull"])
+def test_a_queue(name: str) -> None:
+    """Its statistics are those of v2beta3; tasks are deleted in a batch, and purged."""
+    queue = taskqueue.Queue(name)
+    method = {"method": "PULL"} if name == "pull" else {}
+    queue.add([taskqueue.Task(payload=b"work", name=n, **method) for n in ("a", "b", "c")])
+
+    assert [task.was_deleted for task in queue.delete_tasks_by_name(["a", "x"])] == [True, False]
+    statistics = queue.fetch_statistics()
+    assert (statistics.tasks, statistics.in_flight) == (2, 0)
+    assert name == "pull" or statistics.enforced_rate == 5
+    queue.purge()
+    assert queue.fetch_statistics().tasks == 0
+
+
+def test_a_missing_queue() -> None:
+    """The SDK's error says so, for each method."""
+    queue = taskqueue.Queue("missing")
+    for call in (lambda: queue.add(push()), queue.fetch_statistics, queue.purge):
+        with pytest.raises(taskqueue.UnknownQueueError, match=r"is not in queue\.yaml"):
+            call()
+
+
+def test_deferred(emulator: Emulator, sdk: Any) -> None:
+    """`deferred.defer` adds its call, which is made."""
+    sdk.deferred.defer(sorted, [2, 1])
+
+    [attempt] = run_tasks(emulator, deferred=True)
+    assert attempt.outcome == "succeeded"
+
+
+@pytest.mark.parametrize("library", ["ndb", "datastore"])
+def test_a_transaction(emulator: Emulator, bed: Any, stub: Any, sdk: Any, library: str) -> None:
+    """Its tasks are kept in the datastore, and added when it commits."""
+    bed.init_datastore_v3_stub()
+    bed.init_memcache_stub()
+    apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
+    queue = taskqueue.Queue("push")
+
+    def work() -> int:
+        queue.add([push("/a"), push("/b")], transactional=True)
+        return int(queue.fetch_statistics().tasks)
+
+    if library == "ndb":
+        before = sdk.ndb.transaction(work, xg=True)
+    else:
+        options = sdk.datastore_rpc.TransactionOptions(xg=True)
+        before = sdk.datastore.RunInTransactionOptions(options, work)
+
+    assert before == 0
+    attempts = run_tasks(emulator, send=lambda _: 200)
+    assert sorted(attempt.request.url for attempt in attempts) == ["/a", "/b"]
+
+
+def test_its_clients(emulator: Emulator) -> None:
+    """Each installation has its own, and those of before are back at the end."""
+    taskqueue.add(url="/work")
+    with install(emulator):
+        taskqueue.add(url="/work")
+    taskqueue.add(url="/work")
+
+    assert emulator.queue("default").fetch_statistics().tasks == 3
+    assert cloudtask is None or {version for version, _ in cloudtask._CLIENTS} == {"v2"}
