@@ -18,7 +18,8 @@ import pytest
 import yaml
 from linting import pullqueue
 
-from pullqueue.config.schema import draft_7, schema_bytes, schema_errors
+from pullqueue.config.schema import draft_7, schema_bytes
+from pullqueue.config.shape import validator
 
 CASES = Path(__file__).parents[1] / "lint_cases"
 Json = dict[str, Any]
@@ -185,12 +186,12 @@ def test_editor_completes_and_explains(server: LanguageServer) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("pull_rate_first", "rate is not allowed on a pull queue: remove it, or set mode: push"),
-        ("pull_max_doublings", "max_doublings is not allowed on a pull queue: remove it, or"),
-        ("name_underscore", "invalid queue name: use letters, digits and hyphens"),
-        ("rate_long_unit", "invalid rate: use a number, a slash and s, m, h or d"),
-        ("bucket_word", "bucket_size must be a whole number from 0 to 500"),
-        ("mode_typo", "mode must be push or pull"),
+        ("pull_rate_first", "not allowed on a pull queue: remove it, or set `mode: push`"),
+        ("pull_max_doublings", "not allowed on a pull queue: remove it, or"),
+        ("name_underscore", "use letters, digits and hyphens"),
+        ("rate_long_unit", "use a number, a slash and s, m, h or d"),
+        ("bucket_word", "use a whole number, for example `10`"),
+        ("mode_typo", "use `pull` or `push`"),
         (
             "acl_list_of_strings",
             "each acl entry must be user_email or writer_email with an address",
@@ -206,7 +207,7 @@ def test_editor_shows_what_to_do(server: LanguageServer, name: str, message: str
 STRICT = """
 const Ajv = require(process.argv[1] === "7" ? "ajv" : "ajv/dist/2020").default;
 const ajv = new Ajv({ strict: true, allowUnionTypes: true });
-ajv.addKeyword("errorMessage");
+ajv.addVocabulary(["errorMessage", "x-rules"]);
 const [schema, files] = JSON.parse(require("fs").readFileSync(0));
 const validate = ajv.compile(schema);
 console.log(JSON.stringify(files.map((file) => validate(file))));
@@ -231,7 +232,7 @@ def test_ajv_accepts_the_schema_in_strict_mode(node_modules: Path, draft: str) -
         check=False,
     )
     assert done.stderr == ""
-    assert json.loads(done.stdout) == [not schema_errors(file) for file in files]
+    assert json.loads(done.stdout) == [validator().is_valid(file) for file in files]
 
 
 def test_sarif_is_valid_by_its_schema(node_modules: Path) -> None:

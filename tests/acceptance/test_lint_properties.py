@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from lint_agreement import errors_of, refused_for, schema_agrees
 from linting import run
 
 from pullqueue.config import loads
@@ -37,6 +38,7 @@ ANYTHING = st.one_of(
     st.tuples(SHUFFLED, st.text(max_size=5), SHUFFLED).map("".join),
 )
 
+Strategy = st.SearchStrategy[str]
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,20}x", fullmatch=True)
 RATES = st.builds("{}/{}".format, st.integers(1, 500), st.sampled_from("smhd"))
 AGES = st.builds("{}{}".format, st.integers(1, 1000), st.sampled_from("smhd"))
@@ -94,6 +96,67 @@ def right_files(draw: st.DrawFn) -> tuple[str, list[str]]:
                 lines.append(f"{indent}  {key}:")
                 lines += [f"{indent}  - user_email: {grant['user_email']}" for grant in value]
     return newline.join(lines) + draw(st.sampled_from(["", newline])), names
+
+
+WRONG = (
+    "",
+    "~",
+    "null",
+    "[]",
+    "{}",
+    "[5/s]",
+    "{a: b}",
+    "5 s",
+    '"5/s\\n"',
+    "PULL",
+    "a_b",
+    "{{ x }}",
+)
+NUMBERS = ("0", "010", "-1", "+7", "500", "501", "2147483648", "1.5", ".5", "1e2", "1:30", '"7"')
+RETRY_VALUES = {
+    "task_retry_limit": (*NUMBERS, "yes"),
+    "task_age_limit": ("2d", "1s", "0.5s", "0s", ".5h", "1e1d", "2D", "1 week"),
+    "min_backoff_seconds": (*NUMBERS, ".nan", "10s"),
+    "max_backoff_seconds": (*NUMBERS, ".inf", "10s"),
+    "max_doublings": (*NUMBERS, "no"),
+    "rate": ("5/s",),
+    "unknown": ("1",),
+}
+VALUES = {
+    "name": ("jobs", "mail", '"0123"', "0123", "yes", "1.5", "a" * 101, "a" * 500),
+    "mode": ("push", "pull", "pul", "no"),
+    "rate": ("5/s", "500/s", "501/s", "30000/m", "30001/m", "0", "0.0/d", ".5/s", "5/w", "5"),
+    "bucket_size": (*NUMBERS, "ten"),
+    "max_concurrent_requests": (*NUMBERS, "5001"),
+    "target": ("worker", "v2.worker", "a.b.c", "1.5", "-x"),
+    "task_retry_limit": ("7",),
+    "unknown": ("1",),
+    "acl": ("[{user_email: a@my-app.com}]", "[{}]", "[a@my-app.com]", "[{writer_email: [a]}]"),
+}
+TOP_VALUES = {
+    "total_storage_limit": ("120M", "1.5G", "5", "120MB", "-1", "1e3"),
+    "resume_paused_queues": ("true", "off", '"false"', "1"),
+    "application": ("my-app", "s~my-app", "My_App", "12"),
+}
+
+
+def mappings(values: dict[str, tuple[str, ...]], **more: Strategy) -> Strategy:
+    """Return a strategy for mappings in braces; each with a name, if they can have one."""
+    keys = {key: st.sampled_from(texts + WRONG) for key, texts in values.items()}
+    named = {"name": keys.pop("name")} if "name" in keys else {}
+    drawn = st.fixed_dictionaries(named, optional=keys | more)
+    return drawn.map(lambda drawn: f"{{ {', '.join(f'{k}: {v}' for k, v in drawn.items())} }}")
+
+
+QUEUE = mappings(VALUES, retry_parameters=mappings(RETRY_VALUES) | st.sampled_from(WRONG))
+
+
+@given(st.lists(QUEUE | st.sampled_from(WRONG), max_size=3), mappings(TOP_VALUES))
+def test_linter_loader_and_schema_agree(queues: list[str], top: str) -> None:
+    """What the linter calls an error is not loaded, and not allowed by the schema."""
+    text = f"{{ queue: [{', '.join(queues)}],{top.removeprefix('{')}".encode()
+    assert refused_for(text) == errors_of(text), text
+    assert schema_agrees(text), text
 
 
 @given(ANYTHING, st.sampled_from(PROFILES), st.sampled_from(sorted(FORMATS)))

@@ -1,50 +1,48 @@
-"""The shape of a file: what the JSON Schema says of its data, as faults of the rules.
+"""The shape of a file: where its tree does not conform to the JSON Schema.
 
-The data that are validated are those App Engine would see: a value is converted to the type its
-key needs, as App Engine's library does it, before it is validated.
+jsonschema validates the tree itself. Each value is of the type that App Engine would convert it
+to, and each violation has its node, and the code of the rule that the schema names for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
 
-from pullqueue.config.dialects import (
-    BACKOFFS,
-    INTEGERS,
-    RETRY_INTEGERS,
-    keys_at,
-    level_of,
-    path_text,
+from jsonschema import Draft202012Validator, ValidationError, validators
+from jsonschema.protocols import Validator
+
+from pullqueue.config.dialects import BACKOFFS, INTEGERS, RETRY_INTEGERS, path_text
+from pullqueue.config.document import (
+    Mapping,
+    Node,
+    Pair,
+    Place,
+    Scalar,
+    ScalarValue,
+    Sequence,
+    place_of,
 )
-from pullqueue.config.document import Mapping, Node, Pair, Place, Scalar, Sequence, place_of
 from pullqueue.config.findings import Fix, Report
-from pullqueue.config.schema import Json, SchemaError, schema_errors
-from pullqueue.config.values import (
-    as_boolean,
-    as_integer,
-    as_number,
-    is_age_limit,
-    parse_rate,
-)
+from pullqueue.config.schema import Schema, queue_schema
+from pullqueue.config.values import as_boolean, as_integer, as_number
 
 _CONVERTERS: dict[str, Callable[[Scalar], float | None]] = {
     **dict.fromkeys((*INTEGERS, *RETRY_INTEGERS), as_integer),
     **dict.fromkeys(BACKOFFS, as_number),
     "resume_paused_queues": as_boolean,
 }
-_FORMATS = {
-    "name": "name-format",
-    "mode": "mode-value",
-    "rate": "rate-format",
-    "target": "target-format",
-    "task_age_limit": "age-limit-format",
-    "total_storage_limit": "storage-limit-format",
-    "application": "application-format",
-    "resume_paused_queues": "resume-paused-value",
-    **dict.fromkeys((*INTEGERS, *RETRY_INTEGERS), "integer-format"),
-    **dict.fromkeys(BACKOFFS, "backoff-format"),
-}
+"""How App Engine converts the values of some keys."""
+_TYPES_OF_SCALARS = ("string", "integer", "number", "boolean", "null")
+_KEYWORDS_OF_SCALARS = ("const", "enum", "maximum", "minimum")
+
+
+def advice_in(schema: Schema) -> tuple[str, str]:
+    """Return what a part of the schema says to do: the format of a value, and its limit."""
+    advice, _, limit = schema["errorMessage"].partition("; ")
+    return advice, limit
 
 
 class Violation(NamedTuple):
@@ -55,6 +53,27 @@ class Violation(NamedTuple):
     key: Scalar | None
     """The value's key; None for the root and for items of a list."""
     path: tuple[str | int, ...]
+    keyword: str
+    """The keyword of the schema that is not satisfied."""
+    schema: Schema
+    """The part of the schema with that keyword."""
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of the rules that may report it: which one does depends on the value."""
+        rules = queue_schema()["x-rules"] | self.schema.get("x-rules", {})
+        codes: str | list[str] = rules[self.keyword]
+        return [codes] if isinstance(codes, str) else codes
+
+    @property
+    def advice(self) -> str:
+        """What the schema says to do: the format of the value."""
+        return advice_in(self.schema)[0]
+
+    @property
+    def limit(self) -> str:
+        """The limit that the schema adds to the format."""
+        return advice_in(self.schema)[1]
 
     @property
     def where(self) -> str:
@@ -98,76 +117,121 @@ class Shape(NamedTuple):
     """What the schema objects to in a file."""
 
     violations: dict[str, list[Violation]]
-    """By the rule they belong to."""
+    """By the code of their rule."""
     unknown_keys: list[UnknownKey]
 
 
 def check_shape(root: Mapping) -> Shape:
-    """Validate a file's data and return what is wrong."""
+    """Validate a file's tree and return what is wrong."""
     shape = Shape({}, [])
-    for error in schema_errors(_as_json(root)):
-        node, key = _locate(root, error.path)
-        if error.keyword == "additionalProperties" and isinstance(node, Mapping):
-            shape.unknown_keys.extend(_unknown_keys(node, error.path))
+    for error in validator().iter_errors(_Mapping(root, None)):
+        value: Any = error.instance
+        schema: Any = error.schema
+        node: Node = value.node
+        path = tuple(error.absolute_path)
+        if error.validator == "additionalProperties" and isinstance(node, Mapping):
+            shape.unknown_keys.extend(
+                UnknownKey(node, pair, (*path, pair.key.text))
+                for pair in node.pairs
+                if pair.key.text not in schema["properties"] and not pair.key.opaque
+            )
         elif not (isinstance(node, Scalar) and node.opaque):
-            violation = Violation(node, key, error.path)
-            shape.violations.setdefault(_rule_of(error, violation), []).append(violation)
+            found = Violation(node, value.key, path, str(error.validator), schema)
+            for code in found.codes:
+                shape.violations.setdefault(code, []).append(found)
     return shape
 
 
-def _as_json(node: Node, key: str = "") -> Json:
-    """Return a node as data of the types that App Engine would convert it to."""
-    if isinstance(node, Mapping):
-        return {pair.key.text: _as_json(pair.value, pair.key.text) for pair in node.pairs}
-    if isinstance(node, Sequence):
-        return [_as_json(item) for item in node.items]
-    if node.is_null:
-        return None
-    converted = _CONVERTERS[key](node) if key in _CONVERTERS else None
-    return node.effective_text if converted is None else converted
+class _Mapping(dict[str, Any]):
+    """A mapping, as jsonschema sees it."""
+
+    def __init__(self, node: Mapping, key: Scalar | None) -> None:
+        """Convert the values."""
+        super().__init__((pair.key.text, _value(pair.value, pair.key)) for pair in node.pairs)
+        self.node, self.key = node, key
 
 
-def _locate(root: Mapping, path: tuple[str | int, ...]) -> tuple[Node, Scalar | None]:
-    """Follow a path of the root's own data."""
-    node: Node = root
-    key: Scalar | None = None
-    for part in path:
-        if isinstance(node, Sequence):
-            node, key = node.items[int(part)], None
-        else:
-            pairs = node.pairs if isinstance(node, Mapping) else []
-            key, node = next(pair for pair in pairs if pair.key.text == part)
-    return node, key
+class _Sequence(list[Any]):
+    """A list, as jsonschema sees it."""
+
+    def __init__(self, node: Sequence, key: Scalar | None) -> None:
+        """Convert the items."""
+        super().__init__(_value(item, None) for item in node.items)
+        self.node, self.key = node, key
 
 
-def _unknown_keys(mapping: Mapping, path: tuple[str | int, ...]) -> list[UnknownKey]:
-    known = keys_at(level_of((*path, "")))
-    return [
-        UnknownKey(mapping, pair, (*path, pair.key.text))
-        for pair in mapping.pairs
-        if pair.key.text not in known and not pair.key.opaque
-    ]
+class _Scalar:
+    """A single value, as jsonschema sees it: what App Engine makes of it."""
+
+    __slots__ = ("data", "key", "node")
+
+    def __init__(self, node: Scalar, key: Scalar | None) -> None:
+        """Convert the value."""
+        self.node, self.key = node, key
+        convert = _CONVERTERS.get(key.text) if key else None
+        converted: ScalarValue = convert(node) if convert else None
+        if converted is None and not node.is_null:
+            converted = node.effective_text
+        self.data = converted
 
 
-def _rule_of(error: SchemaError, violation: Violation) -> str:
-    """Return the rule that a violation belongs to."""
-    name, node = violation.name, violation.node
-    if error.keyword in {"required", "not"}:
-        return "push-without-rate" if error.branch else "missing-name"
-    if error.branch and name != "retry_parameters":
-        return "push-key-on-pull"
-    if isinstance(node, Scalar) and not node.is_null:
-        return _rule_of_value(name, error.keyword, node.effective_text)
-    if name == "name" and isinstance(node, Scalar):
-        return "missing-name"
-    return "too-many-queues" if error.keyword == "maxItems" else "wrong-type"
+def _value(node: Node, key: Scalar | None) -> _Mapping | _Sequence | _Scalar:
+    if isinstance(node, Scalar):
+        return _Scalar(node, key)
+    return _Mapping(node, key) if isinstance(node, Mapping) else _Sequence(node, key)
 
 
-def _rule_of_value(name: str, keyword: str, text: str) -> str:
-    if keyword in {"minimum", "maximum"}:
-        return "bucket-size-range" if name == "bucket_size" else "retry-range"
-    if name == "rate" and parse_rate(text):
-        return "rate-too-high"
-    if name == "task_age_limit" and is_age_limit(text):
-        return "age-limit-range"
-    return _FORMATS.get(name, "wrong-type")
+@cache
+def validator() -> Validator:
+    """Return the validator of the published schema, for trees and for JSON."""
+    kind: type[Validator] = validators.extend(  # type: ignore[no-untyped-call]
+        Draft202012Validator,
+        {"pattern": _pattern} | {name: _on_data(name) for name in _KEYWORDS_OF_SCALARS},
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
+            {name: _is_type(name) for name in _TYPES_OF_SCALARS}
+        ),
+    )
+    return kind(_inlined(queue_schema(), queue_schema()["$defs"]))
+
+
+def _inlined(schema: Any, definitions: Schema) -> Any:  # noqa: ANN401 - a part of the schema
+    """Return a schema with definitions in place of references, which are followed at each value."""
+    if isinstance(schema, list):
+        return [_inlined(part, definitions) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inlined = {name: _inlined(part, definitions) for name, part in schema.items()}
+    for part in (schema, *schema.get("allOf", ())):
+        if "$ref" in part:
+            del inlined["$ref" if part is schema else "allOf"]
+            inlined |= definitions[part["$ref"].rpartition("/")[2]]
+    return inlined
+
+
+def _data(value: Any) -> Any:  # noqa: ANN401 - a tree's, or JSON
+    return value.data if isinstance(value, _Scalar) else value
+
+
+def _is_type(name: str) -> Callable[..., bool]:
+    is_type = Draft202012Validator.TYPE_CHECKER.is_type
+    return lambda _, value: is_type(value.data if type(value) is _Scalar else value, name)
+
+
+def _on_data(keyword: str) -> Callable[..., Any]:
+    check = Draft202012Validator.VALIDATORS[keyword]
+    return lambda own, expected, value, schema: check(own, expected, _data(value), schema)
+
+
+def _pattern(_: Validator, expected: str, value: object, __: Schema) -> Iterator[ValidationError]:
+    text = _data(value)
+    if isinstance(text, str) and not _compiled(expected).search(text):
+        yield ValidationError("does not match")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern of JSON Schema (ECMA-262).
+
+    There `$` is the very end of the text; in Python it also matches before a line break.
+    """
+    return re.compile(pattern.replace("$", r"\Z"))

@@ -201,11 +201,11 @@ class View:
         """What the schema objects to."""
         return check_shape(self.root)
 
-    def violations(self, rule: str) -> list[Violation]:
-        """Return the values the schema objects to, of one rule."""
-        return self.shape.violations.get(rule, [])
+    def violations(self, code: str) -> list[Violation]:
+        """Return the values the schema objects to by the rule of a code."""
+        return self.shape.violations.get(code, [])
 
-    def wrong_scalars(self, rule: str) -> Iterator[tuple[Violation, Scalar]]:
-        """Return the single values the schema objects to, of one rule."""
-        violations = self.violations(rule)
+    def wrong_scalars(self, code: str) -> Iterator[tuple[Violation, Scalar]]:
+        """Return the single values the schema objects to by the rule of a code."""
+        violations = self.violations(code)
         return ((one, one.node) for one in violations if isinstance(one.node, Scalar))

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from lint_agreement import errors_of, refused_for, schema_agrees
 
-from pullqueue.config import loads
-from pullqueue.config.findings import Severity
-from pullqueue.config.schema import Json, schema_errors
-from pullqueue.errors import InvalidQueueConfigError
 from pullqueue.lint.report import FileReport, LintOptions, RunReport, lint_data
 from pullqueue.lint.reporters import FORMATS, reporter
 
@@ -38,23 +32,6 @@ SHOWN = [
 
 
 EXPECTED = re.compile(rb"# expect: (\S+)(?: line (\d+))?")
-BEYOND_A_SCHEMA = {
-    "age-limit-range": "an exponent can make an age limit infinite",
-    "backoff-order": "two values are compared",
-    "backoff-format": "JSON has no infinite numbers",
-    "duplicate-key": "data have one of them",
-    "duplicate-queue-name": "the names of two queues are compared",
-    "integer-format": "an exponent is a number to some readers",
-    "storage-limit-format": "a number of any length is a number",
-    "too-many-queues": "`default` is not counted",
-    "unknown-rule": "data have no comments",
-}
-"""Rules of severity error that need more than a schema can say."""
-UNREADABLE = {
-    "anchor-or-alias", "complex-key", "control-character", "encoding", "multiple-documents",
-    "other-program", "tab-indent", "unrendered-template", "yaml-syntax", "yaml-tag",
-}  # fmt: skip
-"""Rules on files that are not read as data, or not by every reader."""
 
 
 def _lint(case: Path, *, fix: bool = False) -> FileReport:
@@ -91,48 +68,18 @@ def test_report_and_fix_of_each_case(case: Path) -> None:
         assert not (CASES / "expected" / f"{case.stem}.txt").exists()
 
 
-def _errors(text: bytes) -> list[tuple[str, int]]:
-    findings = lint_data(text, file="queue.yaml", options=LintOptions()).findings
-    return [(each.rule, each.line) for each in findings if each.severity is Severity.ERROR]
-
-
-def _refused_for(text: bytes) -> list[tuple[str, int]]:
-    try:
-        loads(text)
-    except InvalidQueueConfigError as error:
-        return [(problem.rule, problem.line) for problem in error.problems]
-    return []
-
-
 def test_loading_refuses_what_the_linter_calls_an_error() -> None:
     """`loads` refuses a case for its errors, and only for these."""
     texts = {case.name: case.read_bytes() for case in FILES}
 
-    assert [name for name, text in texts.items() if _refused_for(text) != _errors(text)] == []
-
-
-def _schema_agrees(text: bytes) -> bool:
-    rules = {rule for rule, _ in _errors(text)}
-    if rules & UNREADABLE:
-        return True
-    refused = schema_errors(_as_json(yaml.safe_load(text)))
-    return bool(rules) if refused else rules <= BEYOND_A_SCHEMA.keys()
-
-
-def _as_json(data: Any) -> Json:
-    """Return dates as text, as tools do that have no type for them."""
-    if isinstance(data, dict):
-        return {str(key): _as_json(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_as_json(item) for item in data]
-    return data.isoformat() if isinstance(data, date) else data
+    assert [name for name, text in texts.items() if refused_for(text) != errors_of(text)] == []
 
 
 def test_schema_refuses_what_the_linter_calls_an_error() -> None:
     """The schema refuses a case for its errors, as far as it can, and only for these."""
     texts = {case.name: case.read_bytes().replace(b"queue-lint", b"no more") for case in FILES}
 
-    assert [name for name, text in texts.items() if not _schema_agrees(text)] == []
+    assert [name for name, text in texts.items() if not schema_agrees(text)] == []
 
 
 def test_nothing_is_kept_of_cases_that_are_gone() -> None:

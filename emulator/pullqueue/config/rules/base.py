@@ -7,17 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from pullqueue.config.dialects import BACKOFFS
 from pullqueue.config.document import Scalar
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.text import shorten
-from pullqueue.config.values import (
-    suggested_age_limit,
-    suggested_mode,
-    suggested_rate,
-    suggested_seconds,
-    suggested_storage_limit,
-)
 from pullqueue.config.view import View
 
 Check = Callable[[View], Iterable[Report] | None]
@@ -85,53 +77,35 @@ class Rule:
         return self.levels.get(profile, None if self.opt_in else self.severity)
 
 
-_FORMATS: Mapping[str, tuple[str, Callable[[str], str | None] | None]] = {
-    "mode": ("use `pull` or `push`", suggested_mode),
-    "rate": ("use a number, a slash and s, m, h or d, for example `5/s`", suggested_rate),
-    "target": (
-        "use `service` or `version.service` in lower-case letters, digits and hyphens",
-        None,
-    ),
-    "task_age_limit": ("use a number and s, m, h or d, for example `2d`", suggested_age_limit),
-    **dict.fromkeys(
-        BACKOFFS,
-        ("use a number without a unit, for example `10` or `0.5`", suggested_seconds),
-    ),
-    "total_storage_limit": (
-        "use a number and B, K, M, G or T, for example `120M`",
-        suggested_storage_limit,
-    ),
-    "application": ("use a project id, or remove the key, which has no effect", None),
-}
-"""What each value must be, and what a wrong one was most likely meant to be."""
+Suggest = Callable[[str], str | None]
+"""Returns what a wrong value was most likely meant to be, or None."""
 
 
-def wrong_values(view: View, rule: str) -> Iterable[Report]:
-    """Yield the values whose format the schema refuses by a rule."""
-    for violation, node in view.wrong_scalars(rule):
-        advice, suggest = _FORMATS[violation.name]
-        suggested = suggest(node.text) if suggest else None
-        remedy = f"did you mean `{suggested}`?" if suggested else advice
+def wrong_values(
+    view: View,
+    rule: Rule,
+    suggest: Suggest = lambda _: None,
+    *,
+    unless: Callable[[str], object] = lambda _: False,
+) -> Iterable[Report]:
+    """Yield the values whose format the schema refuses by a rule, unless only a limit is exceeded.
+
+    `unless` is true of a value whose format is valid.
+    """
+    for violation, node in view.wrong_scalars(rule.code):
+        if unless(node.effective_text):
+            continue
+        suggested = suggest(node.text)
+        remedy = f"did you mean `{suggested}`?" if suggested else violation.advice
         message = f'invalid {violation.name} "{shorten(node.text)}": {remedy}'
         fix = write_fix(node, suggested) if suggested else None
         yield violation.report(message, hint=effective_hint(node), fix=fix)
 
 
-_RANGES: Mapping[str, tuple[int, int | None]] = {
-    "bucket_size": (0, 500),
-    "task_retry_limit": (0, 2**31 - 1),
-    "max_doublings": (0, 2**31 - 1),
-    **dict.fromkeys(BACKOFFS, (0, None)),
-}
-"""The numbers that App Engine accepts; None: no maximum."""
-
-
-def out_of_range(view: View, rule: str) -> Iterable[Report]:
+def out_of_range(view: View, rule: Rule) -> Iterable[Report]:
     """Yield the numbers that the schema refuses by a rule, with the limit they exceed."""
-    for violation, node in view.wrong_scalars(rule):
-        low, high = _RANGES[violation.name]
-        negative = node.text.lstrip().startswith("-")
-        limit = f"the minimum is {low}" if negative or high is None else f"the maximum is {high}"
+    for violation, node in view.wrong_scalars(rule.code):
+        limit = f"the {violation.keyword} is {violation.schema[violation.keyword]}"
         yield violation.report(f"{violation.name} is {shorten(node.text)}; {limit}")
 
 

@@ -211,7 +211,9 @@ def missing_name(view: View) -> Iterator[Report]:
 
     Source: the Python SDK: "Missing required value [name]".
     """
-    for violation in view.violations("missing-name"):
+    for violation in view.violations(missing_name.code):
+        if violation.name == "name" and not isinstance(violation.node, Scalar):
+            continue
         at, hint = violation.key_place, None
         if violation.key is None and isinstance(violation.node, Mapping):
             section = Section(violation.node)
@@ -251,7 +253,9 @@ def wrong_type(view: View) -> Iterator[Report]:
 
     Source: the Python SDK's queueinfo. It reads a list in the place of an address as `[]`.
     """
-    for violation in view.violations("wrong-type"):
+    for violation in view.violations(wrong_type.code):
+        if isinstance(violation.node, Scalar) and len(violation.codes) > 1:
+            continue  # a single value, which is wrong by the other rule
         what = f"`{violation.name}`" if violation.name else "this entry"
         message = f"{what} is {describe(violation.node)}: it must be {_wanted(violation.path)}"
         hint = _type_hint(violation)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pullqueue.config.dialects import QUEUE, schema_at
 from pullqueue.config.document import Pair
 from pullqueue.config.edits import delete_pair, insert_after
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, edit_fix
 from pullqueue.config.rules.keys import is_misspelt
+from pullqueue.config.shape import advice_in
 from pullqueue.config.view import QueueNode, View
 
 _PUSH_KEYS = ("rate", "bucket_size", "max_concurrent_requests", "target")
@@ -46,13 +48,13 @@ def push_key_on_pull(view: View) -> Iterator[Report]:
 
     Source: gcloud: "must not be specified for pull-based queue".
     """
-    for violation in view.violations("push-key-on-pull"):
+    for violation in view.violations(push_key_on_pull.code):
         queue, key = view.queue_at[violation.path[1]], violation.name
         if key == "target" and view.settings.profile == "java":
             continue
         yield Report(
             at=violation.key_place,
-            message=f"`{key}` is not allowed on a pull queue: remove it, or set `mode: push`",
+            message=f"`{key}` is {violation.advice}",
             path=violation.where,
             labels=((queue.entries["mode"].place, "the queue is a pull queue"),),
             fix=edit_fix(f"remove `{key}`", _removal(view, queue, key)),
@@ -124,12 +126,13 @@ def push_without_rate(view: View) -> Iterator[Report]:
 
     Source: gcloud: "Refill rate must be specified for push-based queue".
     """
-    for violation in view.violations("push-without-rate"):
+    advice, _ = advice_in(schema_at(QUEUE)["else"]["then"]["properties"]["rate"])
+    for violation in view.violations(push_without_rate.code):
         queue = view.queue_at[violation.path[1]]
         if is_misspelt(queue, "rate"):
             continue
         at = violation.key_place if violation.name == "rate" else queue.title_place
-        message = f"{queue.title} is a push queue without `rate`: add one, for example `rate: 5/s`"
+        message = f"{queue.title} is {advice}"
         line = "rate: 5/s"
         if _looks_like_pull(queue):
             message = f"{queue.title} has an `acl` but no `rate`: add `mode: pull`"

@@ -8,6 +8,7 @@ from pullqueue.config.document import Scalar
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import LENIENT, UNSAFE, Rule, effective_hint, wrong_values
 from pullqueue.config.text import shorten
+from pullqueue.config.values import suggested_mode
 from pullqueue.config.view import Entry, QueueNode, View
 
 _MAX_NAME = 100
@@ -32,10 +33,9 @@ def name_format(view: View) -> Iterator[Report]:
     Source: the Python SDK's pattern for names, which permits up to 499 characters; it also accepts
     an empty name and a line break at the end, with which no task can be added.
     """
-    advice = f"use letters, digits and hyphens (1 to {_MAX_NAME} characters)"
-    for violation, node in view.wrong_scalars("name-format"):
+    for violation, node in view.wrong_scalars(name_format.code):
         text = node.effective_text
-        message = f'invalid queue name "{shorten(node.text)}": {advice}'
+        message = f'invalid queue name "{shorten(node.text)}": {violation.advice}'
         if len(text) > _MAX_NAME:
             message = f"queue name has {len(text)} characters; the maximum is {_MAX_NAME}"
         hint = _name_hint(node)
@@ -74,7 +74,7 @@ def name_length(view: View) -> Iterator[Report]:
 
     Source: documentation; `taskqueue.Queue` of the Python SDK.
     """
-    wrong = {violation.where for violation in view.violations("name-format")}
+    wrong = {violation.where for violation in view.violations(name_format.code)}
     for queue, entry in _named(view):
         length = len(queue.name or "")
         if length > _MAX_NAME and entry.path not in wrong:
@@ -171,7 +171,7 @@ def mode_value(view: View) -> Iterable[Report]:
 
     Source: the Python SDK's queueinfo.
     """
-    return wrong_values(view, "mode-value")
+    return wrong_values(view, mode_value, suggested_mode)
 
 
 @Rule("QY207", severity=Severity.WARNING)

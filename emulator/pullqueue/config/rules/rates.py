@@ -14,10 +14,10 @@ from pullqueue.config.rules.base import (
     write_fix,
     wrong_values,
 )
-from pullqueue.config.values import parse_rate
+from pullqueue.config.text import shorten
+from pullqueue.config.values import parse_rate, suggested_rate
 from pullqueue.config.view import Entry, View
 
-_MAX_RATE = 500
 _MAX_CONCURRENT = 5000
 
 
@@ -40,7 +40,7 @@ def rate_format(view: View) -> Iterable[Report]:
 
     Source: the Python SDK's pattern for rates.
     """
-    return wrong_values(view, "rate-format")
+    return wrong_values(view, rate_format, suggested_rate, unless=parse_rate)
 
 
 def rates(view: View) -> Iterator[tuple[Entry, float]]:
@@ -68,10 +68,10 @@ def rate_too_high(view: View) -> Iterator[Report]:
 
     Source: gcloud's checks before a deployment; documentation.
     """
-    for entry, per_second in rates(view):
-        if per_second > _MAX_RATE:
-            message = f"rate is {entry.shown}; the maximum is {_MAX_RATE}/s"
-            yield entry.report(message)
+    for violation, node in view.wrong_scalars(rate_too_high.code):
+        text = node.effective_text
+        if parse_rate(text) and view.queue_at[violation.path[1]].mode != "pull":
+            yield violation.report(f"rate is {shorten(text)}; {violation.limit}")
 
 
 @Rule("QY210", severity=Severity.WARNING, fixes=(SAFE,))
@@ -141,7 +141,7 @@ def bucket_size_range(view: View) -> Iterable[Report]:
 
     Source: gcloud's checks before a deployment; documentation.
     """
-    return out_of_range(view, "bucket-size-range")
+    return out_of_range(view, bucket_size_range)
 
 
 @Rule("QY213", severity=Severity.WARNING)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from pullqueue.config.dialects import RETRY, schema_at
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, out_of_range, write_fix, wrong_values
+from pullqueue.config.shape import advice_in
 from pullqueue.config.text import shorten
 from pullqueue.config.values import (
     is_age_limit,
     parse_age_limit,
+    suggested_age_limit,
+    suggested_seconds,
 )
 from pullqueue.config.view import Entry, Section, View
 
@@ -48,7 +52,7 @@ def retry_range(view: View) -> Iterable[Report]:
 
     Source: the Python SDK: "must not be less than zero"; a larger number fails in its stub.
     """
-    return out_of_range(view, "retry-range")
+    return out_of_range(view, retry_range)
 
 
 @Rule("QY217", loadable=False, fixes=(UNSAFE,))
@@ -73,7 +77,7 @@ def age_limit_format(view: View) -> Iterable[Report]:
 
     Source: the Python SDK's queueinfo; gcloud fails on `1_0s`, `nans` and `infd`.
     """
-    return wrong_values(view, "age-limit-format")
+    return wrong_values(view, age_limit_format, suggested_age_limit, unless=is_age_limit)
 
 
 def _age_limits(view: View) -> Iterator[tuple[Entry, str]]:
@@ -106,10 +110,11 @@ def age_limit_range(view: View) -> Iterator[Report]:
 
     Source: the Python SDK's checks before a deployment.
     """
+    _, limit = advice_in(schema_at((*RETRY, "task_age_limit")))
     for entry, text in _age_limits(view):
         seconds = parse_age_limit(text)
         if not seconds:
-            message = f"task_age_limit is {shorten(text)}; the minimum is 1s"
+            message = f"task_age_limit is {shorten(text)}; {limit}"
             if seconds is None:
                 message = f"task_age_limit is {shorten(text)}, not a finite time: use `30d` or less"
             yield entry.report(message)
@@ -169,7 +174,7 @@ def backoff_format(view: View) -> Iterable[Report]:
 
     Source: the Python SDK's queueinfo, run.
     """
-    return wrong_values(view, "backoff-format")
+    return wrong_values(view, backoff_format, suggested_seconds)
 
 
 def _backoffs(view: View) -> Iterator[tuple[Section, Entry | None, Entry | None]]:

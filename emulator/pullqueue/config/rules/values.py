@@ -10,7 +10,7 @@ from pullqueue.config.edits import delete_pair
 from pullqueue.config.findings import Report, Severity
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, edit_fix, write_fix, wrong_values
 from pullqueue.config.text import shorten
-from pullqueue.config.values import parse_storage_limit
+from pullqueue.config.values import parse_storage_limit, suggested_storage_limit
 from pullqueue.config.view import Entry, QueueNode, View
 
 _KINDS = {"int": "a number", "float": "a number", "bool": "a truth value", "timestamp": "a date"}
@@ -110,10 +110,8 @@ def integer_format(view: View) -> Iterator[Report]:
 
     Source: the Python SDK: "could not be converted to type int".
     """
-    for violation, node in view.wrong_scalars("integer-format"):
-        message = (
-            f'invalid {violation.name} "{shorten(node.text)}": use a whole number, for example `10`'
-        )
+    for violation, node in view.wrong_scalars(integer_format.code):
+        message = f'invalid {violation.name} "{shorten(node.text)}": {violation.advice}'
         hint = None
         if node.kind == "float":
             hint = "some YAML readers read it as a number, others as text"
@@ -210,7 +208,7 @@ def target_format(view: View) -> Iterator[Report]:
 
     Source: the Python SDK's pattern for targets.
     """
-    for report in wrong_values(view, "target-format"):
+    for report in wrong_values(view, target_format):
         text = view.source.text[report.at.start : report.at.end]
         hint = report.hint
         if "/" in text:
@@ -241,9 +239,9 @@ def storage_limit_format(view: View) -> Iterator[Report]:
 
     Source: the Python SDK's pattern and its translation.
     """
-    yield from wrong_values(view, "storage-limit-format")
+    yield from wrong_values(view, storage_limit_format, suggested_storage_limit)
     entry = view.top.get("total_storage_limit")
-    if view.violations("storage-limit-format") or entry is None or entry.text is None:
+    if view.violations(storage_limit_format.code) or entry is None or entry.text is None:
         return
     if parse_storage_limit(entry.text) is None:
         message = f"total_storage_limit {shorten(entry.text)} is too large: use for example `120M`"
@@ -301,8 +299,8 @@ def resume_paused_value(view: View) -> Iterator[Report]:
 
     Source: the Python SDK's queueinfo, run.
     """
-    for violation, node in view.wrong_scalars("resume-paused-value"):
-        message = f'invalid resume_paused_queues "{shorten(node.text)}": use `true` or `false`'
+    for violation, node in view.wrong_scalars(resume_paused_value.code):
+        message = f'invalid resume_paused_queues "{shorten(node.text)}": {violation.advice}'
         word = _WORDS.get(node.text.strip().lower()) if node.style in {"'", '"'} else None
         if word:
             message = f'resume_paused_queues is the text "{node.text}": remove the quotes'
@@ -330,7 +328,7 @@ def application_format(view: View) -> Iterable[Report]:
 
     Source: the Python SDK's pattern for applications.
     """
-    return wrong_values(view, "application-format")
+    return wrong_values(view, application_format)
 
 
 @Rule("QY231", severity=Severity.INFO, levels={"java": None}, once=True, fixes=(UNSAFE,))
@@ -353,7 +351,7 @@ def application_ignored(view: View) -> Iterator[Report]:
     Source: gcloud's deployment of queues.
     """
     entry = view.top.get("application")
-    if entry is not None and not view.violations("application-format"):
+    if entry is not None and not view.violations(application_format.code):
         fix = edit_fix("remove `application`", delete_pair(view.source, view.root, entry.key))
         message = "`application` has no effect, the deployment sets the project: remove it"
         yield entry.report_key(message, fix=fix)
