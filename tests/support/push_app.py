@@ -1,13 +1,17 @@
-"""An app that handles push tasks over HTTP."""
+"""An app that handles push tasks, and the control routes of the server that sends them."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.request import Request, urlopen
+
+from served import Served
 
 _SECONDS = 60
 _pause = threading.Event()
@@ -101,3 +105,30 @@ def until(condition: Callable[[], object], *, seconds: float = _SECONDS) -> None
             return
         _pause.wait(0.02)
     raise AssertionError("it never became true")
+
+
+class Control:
+    """The control routes of a server."""
+
+    def __init__(self, served: Served) -> None:
+        self.root = f"{served.url}/_emulator"
+
+    def call(self, verb: str, path: str, body: object = None) -> Any:
+        """Do something."""
+        data = None if body is None else json.dumps(body).encode()
+        with urlopen(Request(self.root + path, data, method=verb), timeout=60) as response:  # noqa: S310
+            return json.load(response)
+
+    def add(self, queue: str, url: str, *, count: int = 1, **fields: object) -> None:
+        """Add push tasks."""
+        task = {"request": {"url": url}, **fields}
+        self.call("POST", f"/queues/{queue}/tasks", {"tasks": [task] * count})
+
+    def queue(self, name: str) -> Any:
+        """Return the numbers of a queue."""
+        return self.call("GET", f"/queues/{name}")["queue"]
+
+    def tasks(self, queue: str, state: str = "") -> Any:
+        """Return the tasks of a queue."""
+        query = f"?state={state}" if state else ""
+        return self.call("GET", f"/queues/{queue}/tasks{query}")["tasks"]

@@ -170,7 +170,9 @@ class Delivery:
         for queue in queues:
             self._log_cap(queue)
             limit = _share(queue.name, busy, [each.name for each in queues])
-            for task in self._dispatcher.startable(queue, limit):
+            tasks = self._dispatcher.startable(queue, limit)
+            # So that its limits hold over all servers that share the store.
+            for task in tasks if tasks and queue.claim_dispatch() else ():
                 if self._stopping.is_set():
                     return 0
                 busy[queue.name] += self._start(queue, task)

@@ -401,6 +401,13 @@ class Queue:
         touch(self.name, [task_name])
         self._store.acknowledge(self.name, task_name, expected_eta_usec=expected_eta_usec)
 
+    def claim_dispatch(self) -> bool:
+        """Return whether this process is the one that sends the tasks of the queue.
+
+        Of those that share the store it is the first that asks, until it ends.
+        """
+        return self._store.claim_dispatch(self.name)
+
     def start_attempt(self, task: Task, *, lease_seconds: float, attempts: Attempts) -> Task:
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 

@@ -239,6 +239,13 @@ class TaskStore(ABC):
         the eta of the task; else this raises like `start_attempt`.
         """
 
+    def claim_dispatch(self, queue_name: str) -> bool:  # noqa: ARG002 - of stores that are shared
+        """Return whether this process is the one that sends the tasks of a queue.
+
+        Of those that share the store it is the first that asks, until it ends.
+        """
+        return True
+
     @abstractmethod
     def purge(self, queue_name: str) -> int:
         """Delete every task of a queue and the payloads of its exhausted tasks; record the time.

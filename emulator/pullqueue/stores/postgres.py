@@ -105,6 +105,10 @@ class PostgresStore(SqlStore[PostgresSession]):
         with self._session() as session:
             return session.now_usec
 
+    def claim_dispatch(self, queue_name: str) -> bool:
+        with _translated():
+            return self._connections.claim(queue_name)
+
     def close(self) -> None:
         self._connections.close()
 
@@ -211,17 +215,8 @@ class PostgresStore(SqlStore[PostgresSession]):
 
     @contextmanager
     def _session(self, *, unlimited: bool = False) -> Iterator[PostgresSession]:
-        try:
-            with self._connections.borrowed(unlimited=unlimited) as connection:
-                yield PostgresSession(connection, self._manual_clock, unlimited=unlimited)
-        except psycopg.errors.DeadlockDetected as error:
-            raise DeadlockError(f"the store's database: {_reason(error)}; try again") from error
-        except (psycopg.OperationalError, psycopg.InternalError) as error:
-            # Internal errors are those of a transaction that the server has ended, or refuses since
-            # another server has become the one to write to.
-            raise TransientError(f"the store's database: {_reason(error)}; try again") from error
-        except psycopg.Error as error:
-            raise InternalError(f"the store's database: {_reason(error)}") from error
+        with _translated(), self._connections.borrowed(unlimited=unlimited) as connection:
+            yield PostgresSession(connection, self._manual_clock, unlimited=unlimited)
 
     def _operation(self) -> AbstractContextManager[PostgresSession]:
         return self._session()
@@ -277,6 +272,20 @@ class PostgresStore(SqlStore[PostgresSession]):
     def _totals(self, session: PostgresSession, queue_name: str | None) -> tuple[int, int]:
         ((tasks, stored_bytes),) = session.rows("totals", queue=queue_name)
         return int(tasks), int(stored_bytes)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.errors.DeadlockDetected as error:
+        raise DeadlockError(f"the store's database: {_reason(error)}; try again") from error
+    except (psycopg.OperationalError, psycopg.InternalError) as error:
+        # Internal errors are those of a transaction that the server has ended, or refuses since
+        # another server has become the one to write to.
+        raise TransientError(f"the store's database: {_reason(error)}; try again") from error
+    except psycopg.Error as error:
+        raise InternalError(f"the store's database: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -94,6 +94,8 @@ class SqliteStore(SqlStore[SqliteSession]):
         self._rates: defaultdict[str, RateLimiter] = defaultdict(RateLimiter)
         self._stored_totals: dict[str, tuple[int, int]] = {}
         self._recount()
+        # No other process has the file open: what seems to run was ended with its process.
+        self._writer.execute(_SQL["release_attempts"], {"now_usec": clock.now_usec()})
 
     def now_usec(self) -> int:
         return self._clock.now_usec()

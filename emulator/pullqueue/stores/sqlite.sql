@@ -134,6 +134,9 @@ UPDATE tasks SET eta_usec = :now_usec + :wait_usec, retry_count = retry_count + 
 WHERE queue = :queue AND name = :name AND +eta_usec = :expected_eta_usec
 RETURNING {task}
 
+-- name: release_attempts
+UPDATE tasks SET eta_usec = :now_usec WHERE eta_usec > :now_usec AND retry_count > finished
+
 -- name: delete
 -- Make tombstones of tasks; with an `expected_eta_usec`, only of those whose current lease ends then.
 -- The `+` keeps the planner from reading all tasks of the queue.
