@@ -71,7 +71,7 @@ def test_a_task_is_sent_as_app_engine_sends_it(folder: Path, app: PushApp) -> No
     assert received.headers["X-AppEngine-QueueName"] == "web"
     assert received.headers["X-AppEngine-User-IP"] == "0.1.0.2"
     assert received.headers["Host"] == app.url.removeprefix("http://")
-    assert (logged["interface"], logged["task"], logged["status"]) == ("push", "t1", 200)
+    assert (logged["interface"], logged["tasks"], logged["status"]) == ("push", ["t1"], 200)
     assert [event["kind"] for event in history] == ["added", "attempt started", "attempt succeeded"]
 
 
