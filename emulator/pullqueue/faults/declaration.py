@@ -83,7 +83,7 @@ Status: TypeAlias = Annotated[
     int | None,
     Wire(
         int,
-        Meta(ge=100, le=599, description="HTTP status of the response, instead of an error."),
+        Meta(ge=300, le=599, description="HTTP status of the response, instead of an error."),
     ),
 ]
 Seconds: TypeAlias = Annotated[

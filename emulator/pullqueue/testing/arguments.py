@@ -58,6 +58,26 @@ def selected_queues(
     return selected
 
 
+def check_maximum(value: object, name: str) -> None:
+    """Raise if the value of an argument is not the maximum number of something.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {quoted(value)}: use a whole number, 1 or more")
+
+
+def check_flag(value: object, name: str) -> None:
+    """Raise if the value of an argument is neither True nor False.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {quoted(value)}: use True or False")
+
+
 def refuse_lazy(result: object, name: str) -> None:
     """Refuse what a function of the test returned instead of doing its work.
 

@@ -189,10 +189,13 @@ def assert_added(
     Raises:
         AssertionError: another number was added; the message shows the nearest misses.
         InvalidQueueModeError: an argument is only for queues of the other mode.
-        TypeError: `queue` is not a `Queue`, or `payload` is a dict or a list.
+        TypeError: `queue` is not a `Queue`, or `payload` is a dict or a list, or `params` is
+            not a mapping.
     """
     if isinstance(payload, dict | list):
         raise TypeError(f"payload is {payload}: pass json_payload({payload}), bytes or text")
+    if not isinstance(params, Mapping | None):
+        raise TypeError(f'params is {quoted(params)}: pass a mapping, such as {{"to": "ada"}}')
     wanted = _Wanted(payload, tag, name, url, method, params)
     with bypass_interceptors():
         wanted.check_mode(checked_queue(queue))

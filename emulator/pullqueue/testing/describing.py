@@ -62,11 +62,14 @@ def describe_queue(queue: Queue) -> Iterator[str]:
     exhausted = queue.exhausted
     events = queue.events()
     yield f'queue "{queue.name}": {_summary(queue)}'
+    if queue.is_push and queue.fetch_statistics().available:
+        yield "  due tasks are sent by run_tasks(emulator, app), or by drain(..., app=app)"
     for state in TaskState:
         found = queue.list_tasks(limit=_TASKS_SHOWN + 1, state=state)
         tasks = [task for task in found if task.state_at(now_usec) is state]
         yield from _labelled(f"  {state.value:<9}", (_task_line(queue, t, now_usec) for t in tasks))
-    yield from _labelled("  exhausted", (_task_line(queue, t, now_usec) for t in exhausted))
+    # The end of its last lease no longer matters.
+    yield from _labelled("  exhausted", (_task_line(queue, t, t.eta_usec) for t in exhausted))
     for record in records_of(queue):
         if times := record.early_lease(queue.name):
             early, added = (from_usec(usec).isoformat() for usec in times)

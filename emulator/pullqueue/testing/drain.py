@@ -15,7 +15,12 @@ from pullqueue.engine.interceptors import LEASE_VERBS, QueueCall, bypass_interce
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import Lease
 from pullqueue.tasks import DeleteResult
-from pullqueue.testing.arguments import check_is_emulator, refuse_lazy, selected_queues
+from pullqueue.testing.arguments import (
+    check_is_emulator,
+    check_maximum,
+    refuse_lazy,
+    selected_queues,
+)
 from pullqueue.testing.clock import next_event, sleeping
 from pullqueue.testing.describing import describe
 from pullqueue.testing.interrupt import (
@@ -144,6 +149,7 @@ class _Driver:
         self._interrupter = interrupter
         self._emulator = emulator
         check_is_emulator(emulator)
+        check_maximum(max_calls, "max_calls")
         modes = (QueueMode.PULL,) if sender is None else (QueueMode.PULL, QueueMode.PUSH)
         selected = selected_queues(emulator, queues, modes=modes)
         self._queues = [queue for queue in selected if not queue.is_push]

@@ -16,9 +16,16 @@ from pullqueue.engine.queue import Queue, QueueState
 from pullqueue.errors import ClockError
 from pullqueue.push.dispatcher import Attempt, Dispatcher, is_dispatched
 from pullqueue.push.request import PushRequest, PushResponse, Send, path_of, push_of, target_of
+from pullqueue.push.retry import retry_of
 from pullqueue.push.sending import WsgiSender, environ_restored
 from pullqueue.tasks import Task, count_tasks
-from pullqueue.testing.arguments import check_is_emulator, refuse_lazy, selected_queues
+from pullqueue.testing.arguments import (
+    check_flag,
+    check_is_emulator,
+    check_maximum,
+    refuse_lazy,
+    selected_queues,
+)
 from pullqueue.testing.describing import describe
 
 if TYPE_CHECKING:
@@ -110,6 +117,7 @@ class Sender:
     def __init__(
         self, app: App | None, send: SendFunction | None, *, deferred: bool = False
     ) -> None:
+        check_flag(deferred, "deferred")
         if app is not None and send is not None:
             raise TypeError("both app and send are set: use one of them")
         if app is None and send is None and not deferred:
@@ -209,6 +217,8 @@ class TaskRunner:
         max_attempts: int = 1000,
         limit_name: str = "max_attempts",
     ) -> None:
+        check_flag(rates, "rates")
+        check_maximum(max_attempts, limit_name)
         self.attempts: list[Attempt] = []
         """Those that have ended, in order."""
         self._emulator = emulator
@@ -231,10 +241,22 @@ class TaskRunner:
             if len(self.attempts) == self._max_attempts:
                 raise AssertionError(
                     f"{self._max_attempts} attempts were made to send tasks, and some are still "
-                    f"due; if this is not an endless loop, pass a higher {self._limit_name}\n"
-                    f"{describe(self._emulator)}"
+                    f"due;{self._endless(task)} if this is not an endless loop, pass a higher "
+                    f"{self._limit_name}\n{describe(self._emulator)}"
                 )
             self._attempt(task)
+
+    def _endless(self, task: Task) -> str:
+        """Return that a task is retried without a limit; empty if it is not."""
+        retry = retry_of(task, self._emulator.queue(task.queue_name).settings)
+        has_limit = (retry.task_retry_limit, retry.task_age_limit_seconds) != (None, None)
+        if has_limit or not task.retry_count:
+            return ""
+        times = "time" if task.retry_count == 1 else "times"
+        return (
+            f' task "{task.name}" of queue "{task.queue_name}" has failed {task.retry_count} '
+            f"{times} and is retried forever, since it has no task_retry_limit;"
+        )
 
     def run_until(self, end_usec: int) -> None:
         """Send what becomes due until a time, and move the clock there."""

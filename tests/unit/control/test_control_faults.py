@@ -108,6 +108,10 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
         ),
         ({"kind": "fail", "call": "add", "status": 503}, "status is 503, and add has none: use"),
         ({"kind": "fail", "call": "attempt", "status": 99}, "status is 99: expected"),
+        (
+            {"kind": "fail", "call": "attempt", "status": 200},
+            "status is 200: expected an integer >= 300",
+        ),
         ({"kind": "explode"}, 'kind is "explode": use one of empty_leases, fail'),
         ({"kind": "fail", "call": "add", "error": "KeyError"}, 'error is "KeyError": use one of'),
         ({"call": "add"}, 'the body has no "kind"'),

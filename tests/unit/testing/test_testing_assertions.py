@@ -306,6 +306,11 @@ class TestPushQueues:
 
         assert_added(pushed, count=1, params={"a": (1, 2), "b": True})
 
+    def test_params_that_are_not_a_mapping(self, pushed: Queue) -> None:
+        """A query is refused with an example of what to pass."""
+        with pytest.raises(TypeError, match=r'^params is "a=1": pass a mapping, such as \{"to": '):
+            assert_added(pushed, params="a=1")  # type: ignore[arg-type]
+
     def test_nearest_misses(self, pushed: Queue) -> None:
         """The message says what was added instead."""
         with pytest.raises(AssertionError) as caught:

@@ -18,7 +18,7 @@ from pullqueue.faults.declaration import Faults
 from pullqueue.push.request import PushRequest, PushResponse
 from pullqueue.sdk.deferred import deferred, namespace_manager
 from pullqueue.tasks import Attempts, HttpRequest, NewTask, RetryParameters
-from pullqueue.testing import describe, run_tasks
+from pullqueue.testing import describe, drain, run_tasks
 
 CONFIG = """
 queue:
@@ -260,6 +260,8 @@ class TestSend:
         ("arguments", "message"),
         [
             ({}, "app is missing"),
+            ({"send": ok, "rates": "yes"}, 'rates is "yes": use True or False'),
+            ({"deferred": 1}, "deferred is 1: use True or False"),
             ({"app": app_of(lambda _: ""), "send": ok}, "both app and send are set"),
             ({"send": 200}, "send is 200: pass a function"),
             ({"app": "main:app"}, "is not a WSGI app"),
@@ -389,7 +391,35 @@ class TestFailures:
         message = str(raised.value)
         assert message.startswith("3 attempts were made to send tasks, and some are still due; ")
         assert "pass a higher max_attempts" in message
+        assert "task_retry_limit" not in message
         assert 'queue "web": 1 available\n' in message
+
+    def test_endless_retries(self, emulator: Emulator, web: Queue) -> None:
+        """The message names the limit that is missing."""
+        web.add(name="t", request=HttpRequest("/a", retry=RetryParameters()))
+        retried = 'task "t" of queue "web" has failed 3 times and is retried forever, since it has'
+
+        with pytest.raises(AssertionError, match=retried):
+            run_tasks(emulator, send=failing, until="empty", max_attempts=3)
+
+    @pytest.mark.parametrize("number", [0, -1, True, "3"])
+    def test_invalid_maximum(self, emulator: Emulator, number: Any) -> None:
+        """At least one attempt is permitted."""
+        with pytest.raises(ValueError, match=r"^max_attempts is .+: use a whole number, 1 or more"):
+            run_tasks(emulator, send=ok, max_attempts=number)
+        with pytest.raises(ValueError, match=r"^max_calls is .+: use a whole number, 1 or more$"):
+            drain(emulator, lambda: None, max_calls=number)
+
+    def test_report_of_an_exhausted_task(self, emulator: Emulator, web: Queue) -> None:
+        """The deadline of the last attempt is not shown; of due tasks, what sends them."""
+        web.add(name="t", request=HttpRequest("/a", retry=RetryParameters(task_retry_limit=0)))
+        run_tasks(emulator, send=failing)
+        web.add(name="due")
+
+        shown = describe(emulator)
+
+        assert "  exhausted \"t\" POST /a attempted once (last: status 500) payload b''" in shown
+        assert "1 exhausted\n  due tasks are sent by run_tasks(emulator, app), or by" in shown
 
     def test_the_report_of_a_failed_test(
         self, emulator: Emulator, web: Queue, clock: ManualClock
