@@ -9,13 +9,15 @@ from importlib.util import find_spec
 import pytest
 
 from pullqueue.clock import ManualClock
-from pullqueue.testing.freezing import freeze, is_frozen
+from pullqueue.testing.freezing import Freezer, freeze, is_frozen
 
 _FREEZERS = ("freezer", "time_machine")
 """Fixtures of pytest-freezer (or pytest-freezegun) and time-machine; their markers use them."""
 
 
-def frozen(request: pytest.FixtureRequest, start: datetime | None) -> AbstractContextManager[None]:
+def frozen(
+    request: pytest.FixtureRequest, start: datetime | None, freezer: Freezer
+) -> AbstractContextManager[None]:
     """Freeze time for a test at `start`, unless its fixtures or markers have frozen it.
 
     A decorator freezes time later, when the test is called: freezegun's is then in charge.
@@ -35,6 +37,6 @@ def frozen(request: pytest.FixtureRequest, start: datetime | None) -> AbstractCo
         # It does not freeze before it is moved, and could not start once freezegun has.
         fixtures["time_machine"].move_to(start or ManualClock.DEFAULT_START, tick=False)
         return nullcontext()
-    if find_spec("freezegun") is None:
-        pytest.fail("pullqueue_clock needs freezegun: pip install freezegun", pytrace=False)
-    return freeze(start or ManualClock.DEFAULT_START)
+    if find_spec(freezer.replace("-", "_")) is None:
+        pytest.fail(f"pullqueue_clock needs {freezer}: pip install {freezer}", pytrace=False)
+    return freeze(start or ManualClock.DEFAULT_START, freezer=freezer)

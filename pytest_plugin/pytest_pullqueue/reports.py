@@ -26,6 +26,10 @@ _HINTS = {
         "pullqueue_clock has frozen time with freezegun before the decorator starts time-machine: "
         "use the fixture `time_machine` or @pytest.mark.time_machine(...) instead"
     ),
+    r"(?s)(?!.*JSON serializable).*\bFakeDate(time)?\b": (
+        "FakeDatetime is freezegun's datetime, which ndb and some databases refuse: set "
+        "`pullqueue_freezer = time-machine` in the ini file, and pip install time-machine"
+    ),
 }
 """What to do about errors of others, by patterns of their messages."""
 
@@ -37,7 +41,8 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
     if report.failed:
         error = None if call.excinfo is None else call.excinfo.value
         message = "" if error is None else str(error)
-        hints = [hint for pattern, hint in _HINTS.items() if re.match(pattern, message)]
+        foreign = "" if isinstance(error, AssertionError) else message
+        hints = [hint for pattern, hint in _HINTS.items() if re.match(pattern, foreign)]
         report.sections += [(_TITLE, hint) for hint in hints]
         states = [(name, state) for name, state in _states(item, message) if state]
         several = len(states) > 1

@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pullqueue.testing.emulation import ConfigSource, QueueEntries
+    from pullqueue.testing.freezing import Freezer
 
 MARKER = "pullqueue"
 INI_OPTIONS = {
@@ -24,19 +25,20 @@ INI_OPTIONS = {
     "pullqueue_acl": "true: pullqueue_server and pullqueue_responses check tokens and acl",
     "pullqueue_store": "where tasks are stored: memory, sqlite:///FILE or postgresql://...",
     "pullqueue_start": "time at which pullqueue_clock starts, such as 2026-01-01T00:00Z",
+    "pullqueue_freezer": "what freezes time: freezegun (the default) or time-machine",
     "pullqueue_strict_faults": "true: fail tests that pass although a fault never triggered",
 }
 FLAGS = ("lease_rate_limit", "acl", "strict_faults")
 """The settings that are true or false."""
 MARKER_USAGE = (
     f"{MARKER}(config=None, queues=None, total_storage_limit=None, profile=None, project=None, "
-    "lease_rate_limit=False, acl=False, store=None, start=None, strict_faults=False): settings of "
-    "a test's pull queues"
+    "lease_rate_limit=False, acl=False, store=None, start=None, freezer=None, "
+    "strict_faults=False): settings of a test's queues"
 )
 
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
-_PROFILES = ("gcloud", "sdk")
+_CHOICES = {"profile": ("gcloud", "sdk"), "freezer": ("freezegun", "time-machine")}
 _WHERE = f"@pytest.mark.{MARKER}"
 
 
@@ -68,6 +70,8 @@ class Settings:
     """Where tasks are stored, as the URL of a store."""
     start: datetime | None = None
     """When `pullqueue_clock` starts: `"2026-01-01T00:00Z"` or an aware datetime."""
+    freezer: Freezer = "freezegun"
+    """The library by which `pullqueue_clock` freezes time: `"freezegun"` or `"time-machine"`."""
     strict_faults: bool = False
     """Whether a test that passes fails at teardown if a fault that is still set never triggered."""
 
@@ -171,8 +175,8 @@ def _checked(where: str, name: str, value: object) -> object:
         return _time(where, value)
     if name == "config" and not _is_config_source(value):
         raise SettingsError(f"{wrong}pass a path, the text of a queue.yaml, or a QueueConfig")
-    if name == "profile" and value not in _PROFILES:
-        raise SettingsError(f"{wrong}use one of {', '.join(_PROFILES)}")
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise SettingsError(f"{wrong}use one of {', '.join(_CHOICES[name])}")
     if name in ("project", "store", "total_storage_limit") and not isinstance(value, str):
         raise SettingsError(f"{wrong}use a string")
     return value

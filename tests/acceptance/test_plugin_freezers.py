@@ -234,3 +234,91 @@ def test_fixtures_of_the_same_names(run: Run) -> None:
     """)
 
     result.assert_outcomes(passed=1)
+
+
+DATES = """
+        import pytest
+        import warnings
+        from datetime import datetime
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from google.appengine.ext import ndb, testbed
+
+        class Vote(ndb.Model):
+            created = ndb.DateTimeProperty(auto_now_add=True)
+
+        @pytest.fixture
+        def datastore(pullqueue_sdk):
+            bed = testbed.Testbed()
+            bed.activate()
+            bed.init_datastore_v3_stub()
+            bed.init_memcache_stub()
+            yield
+            bed.deactivate()
+"""
+
+
+def test_dates_of_ndb(run: Run, pytester: pytest.Pytester) -> None:
+    """With time-machine, ndb takes dates; freezegun beside it, and the clock, work as before."""
+    pytester.makeini("[pytest]\npullqueue_freezer = time-machine\n")
+
+    result = run(f"""{DATES}
+        import time
+        from freezegun import freeze_time
+
+        @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+        def test_query(datastore, pullqueue_clock, pullqueue_emulator):
+            Vote().put()
+            queue = pullqueue_emulator.queue("pull-queue")
+            queue.add()
+            [task] = queue.lease_tasks(60.123457, 1)
+            assert pullqueue_clock.expire_leases() == task.eta
+            assert Vote.query(Vote.created < datetime.now()).count() == 1
+            assert time.time() == 1767225660.123457
+
+        def test_start(pullqueue_clock):
+            assert datetime.now() == datetime(2026, 1, 1)
+
+        @freeze_time("2012-01-14")
+        def test_decorator(pullqueue_clock):
+            pullqueue_clock.advance(60)
+            assert time.time() == 1326499260
+
+        def test_restored():
+            assert time.time() > 1767225600 + 86400
+    """)
+
+    result.assert_outcomes(passed=4)
+
+
+def test_hint_at_time_machine(run: Run) -> None:
+    """A report whose error names FakeDatetime says what to set; one that only shows it does not."""
+    result = run(f"""{DATES}
+        @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+        def test_query(datastore, pullqueue_clock):
+            Vote.query(Vote.created < datetime.now()).count()
+
+        def test_assertion(pullqueue_clock):
+            assert datetime.now() == 1
+    """)
+
+    result.assert_outcomes(failed=2)
+    hints = [line for line in result.outlines if "pullqueue_freezer = time-machine" in line]
+    assert len(hints) == 1
+
+
+def test_time_machine_is_missing(run: Run, pytester: pytest.Pytester) -> None:
+    """The fixture names what to install."""
+    pytester.makeconftest("import sys; sys.modules['time_machine'] = None")
+    pytester.makeini("[pytest]\naddopts = -p no:time_machine\n")
+
+    result = run("""
+        import pytest
+
+        @pytest.mark.pullqueue(freezer="time-machine")
+        def test_clock(pullqueue_clock): pass
+    """)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["pullqueue_clock needs time-machine: pip install time-machine"])

@@ -219,6 +219,7 @@ def test_bad_marker(run: Run, arguments: str, message: str) -> None:
         ("pullqueue_confg = x", "*tox.ini: unknown ini option `pullqueue_confg`: use one of *"),
         ("pullqueue_start = now", '*tox.ini: ini option pullqueue_start: "now" is not a time*'),
         ("pullqueue_profile = x", '*tox.ini: ini option pullqueue_profile is "x": use one of *'),
+        ("pullqueue_freezer = ice", '*ini option pullqueue_freezer is "ice": use one of *'),
         ("pullqueue_acl = x", "*tox.ini: ini option pullqueue_acl: *x*: use true or false"),
     ],
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from pullqueue import config as queue_yaml
-from pullqueue.clock import Clock, ManualClock
+from pullqueue.clock import Clock, ManualClock, MovableClock
 from pullqueue.config.files import read_bytes
 from pullqueue.config.model import QueueConfig
 from pullqueue.config.text import quoted
@@ -28,6 +28,8 @@ from pullqueue.faults.declaration import Faults
 from pullqueue.limits import Limits
 from pullqueue.testing.clock import FixtureClock
 from pullqueue.testing.describing import describe_rest
+from pullqueue.testing.freezing import Freezer, ProcessClock, is_frozen
+from pullqueue.testing.freezing import freeze as freeze_process
 from pullqueue.testing.live_server import LiveServer, live_server
 from pullqueue.testing.record import records_of, remember_added
 
@@ -49,6 +51,7 @@ def emulation(
     *,
     queues: QueueEntries | None = None,
     start: datetime | str | None = None,
+    freeze: bool | Freezer = False,
     sdk: bool = False,
     server: bool = False,
 ) -> AbstractContextManager[Emulation]:
@@ -63,12 +66,17 @@ def emulation(
     as in queue.yaml; there are no other queues.
 
     It has a manual clock of its own, which starts at `start`, an aware datetime or ISO 8601 text
-    (2026-01-01T00:00Z if None). No time outside is frozen. With `sdk`, App Engine's SDK uses the
-    emulator within the block; with `server`, a server of the REST API listens on a free port.
+    (2026-01-01T00:00Z if None). No time outside is frozen, unless `freeze` is True: then its clock
+    is the time of the whole process, frozen by freezegun, or by the library that `freeze` names
+    ("time-machine"). Time that is frozen already stays as it is, and its clock moves it.
+
+    With `sdk`, App Engine's SDK uses the emulator within the block; with `server`, a server of the
+    REST API listens on a free port.
 
     Raises:
         TypeError: both `config` and `queues` are passed, or one has the wrong type.
-        ClockError: `start` is not an aware datetime.
+        ClockError: `start` is not an aware datetime, or is set where time is frozen already.
+        ImportError: the library that freezes time is not installed.
         ConfigFileError: the file cannot be read.
         InvalidQueueConfigError: the configuration is not valid.
         SdkInUseError: the block is inside another one, or in a test with `pullqueue_sdk`.
@@ -77,8 +85,26 @@ def emulation(
     if config is not None and queues is not None:
         raise TypeError("both config and queues are set: use one of them")
     parsed = read_config(config) if queues is None else queue_config(queues)
-    started = ManualClock.DEFAULT_START if start is None else parse_time(start)
-    return Emulation.run(parsed, started, sdk=sdk, server=server)
+    started = None if start is None else parse_time(start)
+    return Emulation.run(parsed, _clock(started, freeze), sdk=sdk, server=server)
+
+
+@contextmanager
+def _clock(start: datetime | None, freezer: Freezer | bool) -> Iterator[MovableClock]:  # noqa: FBT001 - as users pass it
+    """Yield a clock of its own, or that of the process, frozen."""
+    if not freezer:
+        yield ManualClock(start or ManualClock.DEFAULT_START)
+    elif not is_frozen():
+        library: Freezer = "freezegun" if freezer is True else freezer
+        with freeze_process(start or ManualClock.DEFAULT_START, freezer=library):
+            yield ProcessClock()
+    elif start is None:
+        yield ProcessClock()
+    else:
+        raise ClockError(
+            f"start is {start.isoformat()}, but time is frozen already: leave out start, or do not "
+            "freeze time outside of emulation()"
+        )
 
 
 class Emulation:
@@ -114,11 +140,16 @@ class Emulation:
     @classmethod
     @contextmanager
     def run(
-        cls, config: QueueConfig, start: datetime, *, sdk: bool, server: bool
+        cls,
+        config: QueueConfig,
+        clock_of_block: AbstractContextManager[MovableClock],
+        *,
+        sdk: bool,
+        server: bool,
     ) -> Iterator[Emulation]:
         """Run an emulator, and what else is asked for, until the block ends."""
-        clock = ManualClock(start)
         with ExitStack() as stack:
+            clock = stack.enter_context(clock_of_block)
             emulator = stack.enter_context(emulated(config, clock=clock))
             faults = stack.enter_context(Faults(emulator))
             self = cls(emulator, FixtureClock(clock, lambda: emulator), faults)

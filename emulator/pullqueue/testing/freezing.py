@@ -1,7 +1,7 @@
 """The time of the whole process: read as the code under test reads it, frozen, and moved.
 
 freezegun and time-machine decide what `time.time()` returns. The clock here follows whichever of
-them is active and moves it; `freeze` starts freezegun.
+them is active and moves it; `freeze` starts one of them.
 
 Neither library has a public way to find its active freezer, so this module, and no other, reads
 `freezegun.api.freeze_factories` and `time_machine.traveller_stack`.
@@ -12,14 +12,19 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from typing import Any
+from importlib import import_module
+from typing import Any, Final, Literal, TypeAlias, get_args
 
-from pullqueue.clock import MovableClock, SystemClock, to_usec
+from pullqueue.clock import MovableClock, SystemClock, from_usec, to_usec
 from pullqueue.errors import ClockError
 
 __tracebackhide__ = True  # a failed test is shown at its own line
+
+Freezer: TypeAlias = Literal["freezegun", "time-machine"]
+"""The library that freezes time, which is also the name of its distribution."""
+FREEZERS: Final[tuple[Freezer, ...]] = get_args(Freezer)
 
 _REAL_TIME_MODULES = frozenset({"threading", "queue", "subprocess", "_pytest.timing"})
 """Modules whose timeouts would never end in frozen time, and that of pytest's own durations."""
@@ -67,23 +72,45 @@ class ProcessClock(MovableClock):
             )
 
 
-@contextmanager
-def freeze(start: datetime) -> Iterator[None]:
-    """Freeze the time of the whole process with freezegun, at `start`, until the block ends.
+def freeze(start: datetime, *, freezer: Freezer = "freezegun") -> AbstractContextManager[None]:
+    """Freeze the time of the whole process, at `start`, until the block ends.
 
-    What measures or waits keeps the real time: `time.perf_counter`, event loops of asyncio and
-    trio, timeouts of threads, queues and subprocesses, deadlines of Hypothesis. Freezers that are
-    started within the block and not stopped are stopped at its end.
+    `freezer` is the library that does it, "freezegun" or "time-machine". What measures or waits
+    keeps the real time: `time.perf_counter`, event loops of asyncio and trio, timeouts of threads,
+    queues and subprocesses, deadlines of Hypothesis. With time-machine, `time.monotonic` does, too,
+    and gRPC gets the frozen time. Freezers that are started within the block and not stopped are
+    stopped at its end.
 
     Raises:
-        ImportError: freezegun is not installed.
+        ValueError: there is no such freezer.
+        ClockError: `start` is not an aware datetime.
+        ImportError: the library is not installed.
     """
+    if freezer not in FREEZERS:
+        raise ValueError(f'freezer is "{freezer}": use one of {", ".join(FREEZERS)}')
+    name = freezer.replace("-", "_")
     try:
-        import freezegun  # noqa: PLC0415 - costs 40 ms, and only some need it
+        library = import_module(name)  # freezegun costs 40 ms, and only some need it
     except ImportError:
-        message = "freezing time needs freezegun: pip install freezegun"
-        raise ImportError(message) from None
-    freezer: Any = freezegun.freeze_time(start)
+        raise ImportError(f"freezing time needs {freezer}: pip install {freezer}") from None
+    run = _freezegun if freezer == "freezegun" else _time_machine
+    return run(library, from_usec(to_usec(start)))
+
+
+@contextmanager
+def _time_machine(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN401 - a module
+    traveller, depth = library.travel(start, tick=False), len(_travellers())
+    traveller.start()
+    try:
+        yield
+    finally:
+        while len(_travellers()) > depth:
+            traveller.stop()
+
+
+@contextmanager
+def _freezegun(library: Any, start: datetime) -> Iterator[None]:  # noqa: ANN401 - a module
+    freezer = library.freeze_time(start)
     freezer.ignore = (*(x for x in freezer.ignore if x not in _TOO_BROAD), *_REAL_TIME_CALLERS)
     depth = len(_freezers())
     measuring = (time.perf_counter, time.perf_counter_ns)
@@ -133,8 +160,12 @@ def _freezegun_freezer() -> Any:  # noqa: ANN401 - one of three classes of freez
     return freezers[-1] if freezers else None
 
 
-def _time_machine_traveller() -> Any:  # noqa: ANN401 - a class of time-machine
+def _travellers() -> list[Any]:
     module = sys.modules.get("time_machine")
     # The second name is that of releases before 3.
-    stack = getattr(module, "traveller_stack", None) or getattr(module, "coordinates_stack", None)
-    return stack[-1] if stack else None
+    return getattr(module, "traveller_stack", None) or getattr(module, "coordinates_stack", [])
+
+
+def _time_machine_traveller() -> Any:  # noqa: ANN401 - a class of time-machine
+    travellers = _travellers()
+    return travellers[-1] if travellers else None

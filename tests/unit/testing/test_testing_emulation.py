@@ -6,7 +6,7 @@ import time
 import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import requests
@@ -20,7 +20,7 @@ from pullqueue import (
     UnknownQueueError,
 )
 from pullqueue.config import loads
-from pullqueue.testing import assert_added, assert_empty, drain, emulation
+from pullqueue.testing import assert_added, assert_empty, drain, emulation, freeze
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the SDK's own deprecations
@@ -65,6 +65,31 @@ def test_start(start: datetime | str) -> None:
     """An aware datetime, or text in ISO 8601."""
     with emulation(queues=[], start=start) as emulated:
         assert emulated.clock.now() == datetime(2027, 3, 28, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("freezer", [True, "time-machine"])
+def test_frozen(freezer: Literal[True, "time-machine"]) -> None:
+    """The clock is the time of the process, which runs again after the block."""
+    with emulation(queues=["jobs"], start="2027-03-28T00:00Z", freeze=freezer) as emulated:
+        emulated.emulator.queue("jobs").add()
+        emulated.emulator.queue("jobs").lease_tasks(60, 1)
+        assert emulated.clock.expire_leases() == datetime(2027, 3, 28, 0, 1, tzinfo=UTC)
+        assert SystemClock().now() == emulated.clock.now()
+
+    assert SystemClock().now() != datetime(2027, 3, 28, 0, 1, tzinfo=UTC)
+
+
+def test_frozen_already() -> None:
+    """The time outside stays, and is moved; a start of its own is refused."""
+    with freeze(datetime(2028, 1, 1, tzinfo=UTC)):
+        with emulation(queues=[], freeze=True) as emulated:
+            emulated.clock.advance(60)
+        assert SystemClock().now() == datetime(2028, 1, 1, 0, 1, tzinfo=UTC)
+        with (
+            pytest.raises(ClockError, match=r"^start is 2027-03-28.*, but time is frozen already"),
+            emulation(queues=[], start="2027-03-28T00:00Z", freeze=True),
+        ):
+            pass
 
 
 @pytest.mark.parametrize("start", ["noon", "2027-01-01", datetime(2027, 1, 1), 7])  # noqa: DTZ001

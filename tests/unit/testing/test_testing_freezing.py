@@ -17,6 +17,7 @@ from types import ModuleType
 
 import freezegun
 import pytest
+import time_machine
 from cloudtasks_interface import grpc_client
 from freezegun import freeze_time
 from google.api_core.exceptions import DeadlineExceeded
@@ -51,6 +52,27 @@ def test_everything_is_frozen_and_put_back(app: ModuleType) -> None:
     assert app.time is time.time is REAL["time"]  # noqa: TID251
     assert app.datetime is dt.datetime is REAL["datetime"]
     assert not is_frozen()
+
+
+def test_time_machine(app: ModuleType) -> None:
+    """It freezes the same, at the microsecond, with the real classes of datetime."""
+    start = START + timedelta(microseconds=123457)
+    with freeze(start, freezer="time-machine"):
+        assert app.datetime.now(UTC) == start == ProcessClock().now()
+        assert dt.datetime is REAL["datetime"]
+        assert is_frozen()
+        ProcessClock().advance(60.000001)
+        assert ProcessClock().now() == start + timedelta(seconds=60, microseconds=1)
+        assert not threading.Event().wait(0.001)
+        time_machine.travel(START).start()
+
+    assert not is_frozen()
+
+
+def test_freezers_that_do_not_exist() -> None:
+    """The message has those that do."""
+    with pytest.raises(ValueError, match=r'^freezer is "ice": use one of freezegun, time-machine$'):
+        freeze(START, freezer="ice")  # type: ignore[arg-type]
 
 
 def test_modules_loaded_meanwhile_get_the_real_time_back(make_module: MakeModule) -> None:
