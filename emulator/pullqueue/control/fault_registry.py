@@ -92,10 +92,14 @@ class FaultRegistry:
             self._faults[number] = kind.name, fault
         return _resource(number, kind.name, fault)
 
-    def list(self) -> list[FaultResource]:
-        """Return all faults, the oldest first."""
+    def list(self, *, active: bool = False) -> list[FaultResource]:
+        """Return all faults, or those that can still trigger, the oldest first."""
         with self._lock:
-            return [_resource(number, *each) for number, each in self._faults.items()]
+            return [
+                _resource(number, kind, fault)
+                for number, (kind, fault) in self._faults.items()
+                if not (active and fault.is_spent)
+            ]
 
     def remove(self, number: int) -> bool:
         """Remove one fault; return True if it was set."""

@@ -80,9 +80,14 @@ class QueueResource(Model):
     scheduled: Count
     running: Count
     retrying: Count
+    paused: Annotated[
+        Count, Meta(description="Due tasks that wait until the queue is resumed, or listed again.")
+    ]
     exhausted: Count
     oldest_eta: Time | None
-    oldest_age_seconds: float | None
+    oldest_age_seconds: Annotated[
+        float | None, Meta(description="How long it is due; null: it is not, or must wait.")
+    ]
     leased_last_minute: Count
     leased_last_hour: Count
     bytes_stored: Count
@@ -98,6 +103,9 @@ class QueueResource(Model):
         # Before its eta a task has no age.
         due_usec = None if oldest_usec is None else queue.now_usec() - oldest_usec
         age = None if due_usec is None or due_usec < 0 else due_usec / USEC_PER_SECOND
+        numbers["paused"] = 0
+        if queue.state is not QueueState.RUNNING:
+            numbers["paused"], numbers["available"], age = numbers["available"], 0, None
         return cls(
             name=queue.name,
             mode=queue.mode,

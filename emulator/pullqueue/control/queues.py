@@ -141,6 +141,20 @@ def purge_queue(state: ServerState, queue: str) -> models.Count:
     return state.emulator.queue(queue).purge()
 
 
+@operation("POST", f"{_QUEUE}/pause", key="queue")
+def pause_queue(state: ServerState, queue: str) -> models.QueueResource:
+    """Neither lease nor send tasks of a queue until it is resumed."""
+    state.emulator.queue(queue).pause()
+    return get_queue(state, queue)
+
+
+@operation("POST", f"{_QUEUE}/resume", key="queue")
+def resume_queue(state: ServerState, queue: str) -> models.QueueResource:
+    """Lease and send tasks of a queue again."""
+    state.emulator.queue(queue).resume()
+    return get_queue(state, queue)
+
+
 @operation("GET", f"{_QUEUE}/tasks")
 def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks:
     """List tasks in order of eta and arrival, without leasing them."""

@@ -10,13 +10,22 @@ from flask import Blueprint, Response, request
 from pullqueue.api.encoding import JSON_TYPE, encode
 from pullqueue.api.errors import ApiError
 from pullqueue.api.requests import read_body, served
-from pullqueue.control import PREFIX, history, metrics, openapi, queues, service, snapshots
+from pullqueue.control import (
+    PREFIX,
+    history,
+    metrics,
+    openapi,
+    overview,
+    queues,
+    service,
+    snapshots,
+)
 from pullqueue.control.operations import OPERATIONS, Operation, call
 from pullqueue.control.state import ServerState
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import MIB
 
-MODULES: Final = (service, queues, snapshots, history, metrics)
+MODULES: Final = (service, queues, snapshots, history, overview, metrics)
 """Where the operations are; importing them registers these."""
 SNAPSHOT_BYTES: Final = 512 * MIB
 """Body of a request that loads a snapshot."""

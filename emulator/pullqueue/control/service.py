@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+from datetime import timedelta
 from ipaddress import ip_address
 from typing import Annotated, Any
 
+import msgspec
 from flask import request
 from msgspec import UNSET, Meta
 
@@ -21,6 +23,9 @@ from pullqueue.control.fault_registry import FaultResource, NewFault
 from pullqueue.control.models import Count, Maybe, Model, Time, iso, time_of
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
+from pullqueue.engine.events import EventKind
+from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.store import QueueStatistics
 from pullqueue.errors import ClockError, PullQueueError
 
 
@@ -58,6 +63,27 @@ class ClockResource(Model):
     now: Time
     manual: bool
     next_change: Time | None
+
+
+class ClockStep(Model):
+    """What a step of the clock did to the tasks of a queue, as numbers of tasks."""
+
+    queue: str
+    expired: Annotated[
+        Count, Meta(description="Leases that ended, those of tasks that are exhausted included.")
+    ]
+    due: Annotated[Count, Meta(description="Tasks that waited for their eta or next attempt.")]
+    exhausted: Count
+    sending: Annotated[
+        Count,
+        Meta(description="Push tasks that are due, and sent as fast as the queue's rate permits."),
+    ]
+
+
+class MovedClock(ClockResource):
+    """The time after a step, and what the step did."""
+
+    steps: Annotated[list[ClockStep], Meta(description="The queues in which anything changed.")]
 
 
 class ClockMove(Model):
@@ -152,8 +178,8 @@ def get_clock(state: ServerState) -> ClockResource:
 
 
 @operation("POST", "/clock")
-def move_clock(state: ServerState, body: ClockMove) -> ClockResource:
-    """Move a manual clock forward."""
+def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
+    """Move a manual clock forward, and return what that did to each queue."""
     clock = state.emulator.clock
     if not isinstance(clock, ManualClock):
         raise ClockError(
@@ -164,12 +190,34 @@ def move_clock(state: ServerState, body: ClockMove) -> ClockResource:
             'the body must have either advance or move_to: send {"advance": SECONDS} or '
             '{"move_to": "2026-01-01T00:00:00Z"}'
         )
+    before = [(queue, queue.fetch_statistics()) for queue in state.emulator.queues]
+    before_usec = state.emulator.now_usec()
     if body.advance is not UNSET:
         clock.advance(body.advance)
     if body.move_to is not UNSET:
         clock.move_to(time_of(body.move_to, "move_to", ApiError))
     state.depths.sample()
-    return get_clock(state)
+    moved = timedelta(microseconds=state.emulator.now_usec() - before_usec)
+    steps = [_step(state, queue, numbers, moved) for queue, numbers in before]
+    return MovedClock(
+        **msgspec.structs.asdict(get_clock(state)),
+        steps=[step for step in steps if step.expired or step.due or step.exhausted],
+    )
+
+
+def _step(state: ServerState, queue: Queue, before: QueueStatistics, moved: timedelta) -> ClockStep:
+    """Return what a step did to a queue that had these numbers before it."""
+    after = queue.fetch_statistics()
+    waited = before.scheduled + before.retrying - after.scheduled - after.retrying
+    is_running = queue.is_push and queue.state is QueueState.RUNNING
+    is_sent = is_running and state.delivery and not state.push_to.kept(queue.settings)
+    return ClockStep(
+        queue=queue.name,
+        expired=max(0, before.leased - after.leased),
+        due=max(0, waited),
+        exhausted=queue.count_events(last=moved)[EventKind.EXHAUSTED],
+        sending=after.available + max(0, after.running - before.running) if is_sent else 0,
+    )
 
 
 @operation("GET", "/faults", key="faults")

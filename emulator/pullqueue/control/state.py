@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from time import perf_counter
 
 from pullqueue.api.tokens import Tokens
+from pullqueue.clock import SystemClock
 from pullqueue.config.model import QueueMode
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.delivery import Delivery
@@ -34,13 +36,14 @@ class ServerState:
         config_file: ConfigFile | None = None,
         host_names: Iterable[str] | None = None,
         push_to: PushAddresses | None = None,
+        acl: bool = False,
     ) -> None:
         """Make the state of a server for an emulator.
 
         `tokens` are those that callers need where the acl is enforced. `config_file` is the file
         of the configuration, if it can be reloaded. `host_names` are the names in Host headers
         that are answered, beside addresses and localhost; None answers to any. Push tasks are
-        delivered to `push_to`; None: they are not delivered.
+        delivered to `push_to`; None: they are not delivered. With `acl`, callers need a token.
         """
         self.emulator = emulator
         self.tokens = tokens or Tokens(emulator.clock)
@@ -60,10 +63,21 @@ class ServerState:
             if push_to is None
             else Delivery(emulator, self.requests, push_to, signer=self.signer)
         )
+        self.acl = acl
+        """Whether callers need a token, as `tokens` has them."""
+        self.url = self.grpc_address = ""
+        """Where the server listens; empty: it does not, or another program does."""
+        self.started = SystemClock().now()
+        self._started = perf_counter()
         self.on_reset: list[Callable[[], None]] = []
         """Called by `reset`, so that others delete what they keep beside the emulator."""
         self.token = secrets.token_urlsafe(24)
         """What a browser must send with each change: only pages of this server know it."""
+
+    @property
+    def uptime_seconds(self) -> float:
+        """How long the server has been running, whatever its clock says."""
+        return perf_counter() - self._started
 
     def pull_queues(self) -> list[Queue]:
         """Return the queues whose tasks can be listed."""

@@ -257,6 +257,11 @@ class Emulator:
         return self._store.bytes_stored()
 
     @property
+    def store_url(self) -> str:
+        """Where its tasks are stored, without a password: `memory`, or the URL of the store."""
+        return self._store.url
+
+    @property
     def is_shared(self) -> bool:
         """Whether other servers may use its store at the same time."""
         return self._store.is_shared

@@ -6,9 +6,10 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
-from pullqueue.clock import from_usec
+from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.tasks import Task
 
 
@@ -99,6 +100,17 @@ class Operation(NamedTuple):
     origin: Origin | None = None
 
 
+Flow: TypeAlias = dict[int, Counter[EventKind]]
+"""How many events of each kind there were in some minutes, by the start of each in microseconds."""
+
+_name = attrgetter("name")
+_retry_count = attrgetter("retry_count")
+
+MINUTE_USEC = 60 * USEC_PER_SECOND
+_FLOW_MINUTES = 24 * 60
+"""How many minutes are counted whose operations are no longer recorded."""
+
+
 class EventLog:
     """The latest events of one queue in memory; each operation is one entry."""
 
@@ -107,6 +119,8 @@ class EventLog:
         self._kept = kept
         self._operations: deque[Operation] = deque()
         self._count = 0
+        self._dropped: Flow = {}
+        """Those that are no longer recorded."""
 
     def record(
         self,
@@ -120,14 +134,18 @@ class EventLog:
     ) -> None:
         """Record that one operation did `kind` to `tasks`."""
         # Names only, so that payloads are not kept alive.
-        names = tuple(task.name for task in tasks)
-        retry_counts = tuple(task.retry_count for task in tasks)
+        names = tuple(map(_name, tasks))
+        retry_counts = tuple(map(_retry_count, tasks))
         self._operations.append(
             Operation(usec, kind, names, retry_counts, until_usec, status, origin)
         )
         self._count += len(names)
         while self._count > self._kept and len(self._operations) > 1:
-            self._count -= len(self._operations.popleft().names)
+            dropped = self._operations.popleft()
+            self._count -= len(dropped.names)
+            _add_to_flow(self._dropped, dropped)
+            if len(self._dropped) > _FLOW_MINUTES:
+                del self._dropped[next(iter(self._dropped))]
 
     def read(self, now_usec: int, task_name: str | None = None) -> list[Event]:
         """Return the events until now, of all tasks or of one, oldest first."""
@@ -140,6 +158,19 @@ class EventLog:
             if operation.usec > usec:
                 counts[operation.kind] += len(operation.names)
         return counts
+
+    def flow(self, since_usec: int) -> Flow:
+        """Return the events since a time, in the minutes in which there were any, in order."""
+        flow = {minute: counts.copy() for minute, counts in self._dropped.items()}
+        for operation in self._operations:
+            _add_to_flow(flow, operation)
+        first = since_usec // MINUTE_USEC * MINUTE_USEC
+        return {minute: counts for minute, counts in sorted(flow.items()) if minute >= first}
+
+
+def _add_to_flow(flow: Flow, operation: Operation) -> None:
+    minute = operation.usec // MINUTE_USEC * MINUTE_USEC
+    flow.setdefault(minute, Counter())[operation.kind] += len(operation.names)
 
 
 def events_of(

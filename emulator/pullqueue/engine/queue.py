@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND, Clock, from_usec
 from pullqueue.config.text import quoted
 from pullqueue.engine import task_errors, validation
-from pullqueue.engine.events import Event, EventKind
+from pullqueue.engine.events import Event, EventKind, Flow
 from pullqueue.engine.interceptors import Interceptors, interceptable, touch
 from pullqueue.engine.retention import Retention, retention_of
 from pullqueue.engine.store import (
@@ -578,6 +578,13 @@ class Queue:
         Leases that expired are not counted, nor what is no longer recorded.
         """
         return self._store.count_events(self.name, last_usec=last // timedelta(microseconds=1))
+
+    def flow(self, *, since_usec: int) -> Flow:
+        """Return how many events of each kind there were in each minute since a time, in order.
+
+        Minutes without any are left out, and what is no longer recorded.
+        """
+        return self._store.flow(self.name, since_usec=since_usec)
 
     def now_usec(self) -> int:
         """Return the time by which its tasks become due, in microseconds: that of the store."""

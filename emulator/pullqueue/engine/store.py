@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from pullqueue.clock import Clock, from_usec
-from pullqueue.engine.events import Event, EventKind
+from pullqueue.engine.events import Event, EventKind, Flow
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.errors import NameInUseError
@@ -131,6 +131,8 @@ class TaskStore(ABC):
 
     is_shared = False
     """Whether other processes may change the records of queues."""
+    url = "memory"
+    """Where it is, for people: without a password."""
 
     @abstractmethod
     def now_usec(self) -> int:
@@ -289,6 +291,10 @@ class TaskStore(ABC):
     @abstractmethod
     def count_events(self, queue_name: str, *, last_usec: int) -> Counter[EventKind]:
         """Return how many events of each recorded kind there were in the last microseconds."""
+
+    @abstractmethod
+    def flow(self, queue_name: str, *, since_usec: int) -> Flow:
+        """Return how many events there were in each minute since a time, as far as recorded."""
 
     @abstractmethod
     def next_change_usec(self, queue_name: str) -> int | None:

@@ -61,6 +61,11 @@ class Fault:
         """True until it is removed."""
         return self._chain is not None
 
+    @property
+    def is_spent(self) -> bool:
+        """True if it has triggered as often as it may."""
+        return self.hits == self._times
+
     def set_in(self, emulator: Emulator) -> Self:
         """Set it, after all faults that the emulator has."""
         with _SETTING:
@@ -96,7 +101,7 @@ class Fault:
     def _selects(self, number: int) -> bool:
         if number < 1 or number % self._every:
             return False
-        if self.hits == self._times:
+        if self.is_spent:
             return False
         return self._random.random() < self._probability
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 from pullqueue.address import is_loopback
@@ -50,10 +50,12 @@ class PushAddresses:
         return bool(self._addresses)
 
     def __str__(self) -> str:
-        return ", ".join(
-            address if target is None else f"{target} at {address}"
-            for target, address in self._addresses.items()
-        )
+        return ", ".join(self)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield each address, with its target."""
+        for target, address in self._addresses.items():
+            yield address if target is None else f"{target} at {address}"
 
     def of(self, task: Task, settings: QueueSettings) -> str | None:
         """Return the address to which a task of a queue is sent; None: it is kept."""

@@ -58,7 +58,7 @@ def create_app(
     Engine's services other than the task queue are passed on to `api_upstream`, a `host:port`.
     `cloud_tasks` is the service of Cloud Tasks, where gRPC serves it as well.
     """
-    state = state or ServerState(emulator, tokens=tokens)
+    state = state or ServerState(emulator, tokens=tokens, acl=acl)
     calls = Bridge(emulator, upstream=api_upstream)
     state.on_reset.append(calls.reset)
     objects = {

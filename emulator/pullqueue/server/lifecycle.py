@@ -65,6 +65,7 @@ class Server:
             config_file=config_file,
             host_names=[host, socket.gethostname(), *host_names],
             push_to=push_to,
+            acl=acl,
         )
         self._cloud_tasks = CloudTasks(self.state, acl=acl)
         self._app = create_app(
@@ -98,7 +99,7 @@ class Server:
                 except PullQueueError:
                     self.stop()
                     raise
-            self.state.signer.issuer = self.url
+            self.state.url = self.state.signer.issuer = self.url
             if self.state.delivery is not None:
                 self.state.delivery.start()
         return self
@@ -115,6 +116,7 @@ class Server:
             from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import
 
             self._grpc = GrpcServer(service, host=self._host, port=port)
+            self.state.grpc_address = self.grpc_address
         return self.grpc_address
 
     @property

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import Any
 
 from pullqueue.engine.memory.store import MemoryStore
-from pullqueue.engine.store import StoreFactory
+from pullqueue.engine.store import StoreFactory, TaskStore
 from pullqueue.errors import StoreError
 
 MEMORY = "memory"
@@ -42,7 +43,7 @@ def open_store(url: str) -> StoreFactory:
     if scheme == "sqlite":
         from pullqueue.stores import sqlite, sqlite_file  # noqa: PLC0415 - seldom needed
 
-        return partial(sqlite.SqliteStore, *sqlite_file.parsed(url))
+        return partial(_opened, partial(sqlite.SqliteStore, *sqlite_file.parsed(url)), url)
     if scheme != "postgresql":
         raise StoreError(
             f'store "{without_password(url)}" is unknown: use memory, sqlite:///FILE or '
@@ -57,4 +58,11 @@ def open_store(url: str) -> StoreFactory:
             f"a postgresql store needs {error.name or 'a package'}, which is not installed: "
             f"{install_command('postgres')}"
         ) from error
-    return partial(postgres.PostgresStore, postgres_pool.parsed(url))
+    return partial(_opened, partial(postgres.PostgresStore, postgres_pool.parsed(url)), url)
+
+
+def _opened(make: StoreFactory, url: str, **parts: Any) -> TaskStore:  # noqa: ANN401 - of StoreFactory
+    """Return an opened store that knows its URL."""
+    store = make(**parts)
+    store.url = without_password(url)
+    return store

@@ -18,7 +18,14 @@ from uuid import uuid4
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import Event, EventKind, Operation, events_of
+from pullqueue.engine.events import (
+    MINUTE_USEC,
+    Event,
+    EventKind,
+    Flow,
+    Operation,
+    events_of,
+)
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
@@ -307,6 +314,17 @@ class SqlStore(TaskStore, Generic[S]):
             since_usec = session.now_usec - last_usec
             rows = session.rows("count_events", queue=queue_name, since_usec=since_usec)
         return Counter({EventKind(kind): int(count) for kind, count in rows})
+
+    def flow(self, queue_name: str, *, since_usec: int) -> Flow:
+        first_usec = since_usec // MINUTE_USEC * MINUTE_USEC
+        with self._reading() as session:
+            rows = session.rows(
+                "flow", queue=queue_name, first_usec=first_usec, minute_usec=MINUTE_USEC
+            )
+        flow: defaultdict[int, Counter[EventKind]] = defaultdict(Counter)
+        for minute, kind, count in rows:
+            flow[int(minute) * MINUTE_USEC][EventKind(kind)] += int(count)
+        return dict(sorted(flow.items()))
 
     def next_change_usec(self, queue_name: str) -> int | None:
         with self._reading() as session:

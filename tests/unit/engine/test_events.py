@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from pullqueue import EventKind, Task
-from pullqueue.engine.events import EventLog
+from pullqueue.engine.events import MINUTE_USEC, EventLog
 
 
 def task(name: str, retry_count: int = 0) -> Task:
@@ -51,3 +51,17 @@ def test_times_are_aware_datetimes() -> None:
     assert leased.time == datetime(1970, 1, 1, tzinfo=UTC)
     assert leased.until == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
     assert deleted.until is None
+
+
+def test_the_flow_outlives_the_record() -> None:
+    """Operations that are no longer recorded are still counted, for a day."""
+    log = EventLog(1)
+    for minute in range(24 * 60 + 3):
+        log.record(EventKind.ADDED, minute * MINUTE_USEC + 5, [task("one")])
+
+    flow = log.flow(0)
+    assert len(flow) == 24 * 60 + 1
+    assert (min(flow), max(flow)) == (2 * MINUTE_USEC, (24 * 60 + 2) * MINUTE_USEC)
+    assert set(map(tuple, (counts.items() for counts in flow.values()))) == {
+        ((EventKind.ADDED, 1),)
+    }

@@ -24,7 +24,7 @@ from pullqueue import (
 )
 from pullqueue.clock import to_usec
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
-from pullqueue.engine.events import Interface, Origin
+from pullqueue.engine.events import MINUTE_USEC, Interface, Origin
 from pullqueue.engine.interceptors import Caller, called_by
 from pullqueue.stores import open_store
 
@@ -235,6 +235,24 @@ def test_events_have_the_origin_of_their_call(queue: Queue, clock: ManualClock) 
         ("lease expired", None),
         ("purged", Origin()),
     ]
+
+
+def test_events_are_counted_by_minute(queue: Queue, clock: ManualClock) -> None:
+    """From the minute of a time on; minutes without events are left out."""
+    queue.add_many([NewTask()] * 3)
+    clock.advance(59.9)
+    queue.lease_tasks(60, 2)
+    clock.advance(120.1)
+    queue.purge()
+
+    start_usec = to_usec(ManualClock.DEFAULT_START)
+    third = start_usec + 3 * MINUTE_USEC
+    flow = {
+        start_usec: {EventKind.ADDED: 3, EventKind.LEASED: 2},
+        third: {EventKind.PURGED: 3},
+    }
+    assert queue.flow(since_usec=0) == queue.flow(since_usec=start_usec + 1) == flow
+    assert queue.flow(since_usec=third + 1) == {third: flow[third]}
 
 
 def test_events_are_counted_by_kind(emulator: Emulator, clock: ManualClock) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pullqueue.clock import Clock
 from pullqueue.engine import task_errors
-from pullqueue.engine.events import Event, EventKind
+from pullqueue.engine.events import Event, EventKind, Flow
 from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.memory.queue import MemoryQueue
 from pullqueue.engine.name_source import NameSource
@@ -256,6 +256,10 @@ class MemoryStore(TaskStore):
         with self._lock:
             queue, now_usec = self._now(queue_name)
             return queue.events.count_since(now_usec - last_usec)
+
+    def flow(self, queue_name: str, *, since_usec: int) -> Flow:
+        with self._lock:
+            return self._now(queue_name)[0].events.flow(since_usec)
 
     def next_change_usec(self, queue_name: str) -> int | None:
         with self._lock:

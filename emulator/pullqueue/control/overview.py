@@ -1,0 +1,156 @@
+"""Operations that show the server at a glance: its state, its settings, what happens per minute."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from typing import Annotated
+
+from msgspec import UNSET, Meta
+
+import pullqueue
+from pullqueue.clock import from_usec
+from pullqueue.control.fault_registry import FaultResource
+from pullqueue.control.models import Count, Maybe, Model, Positive, Time
+from pullqueue.control.operations import operation
+from pullqueue.control.queues import list_queues
+from pullqueue.control.service import ClockResource, get_clock
+from pullqueue.control.state import ServerState
+from pullqueue.engine.events import MINUTE_USEC, EventKind
+
+_MINUTES = 24 * 60
+"""Minutes of a queue that are returned at most."""
+
+
+class PushSummary(Model):
+    """How push tasks are delivered."""
+
+    addresses: Annotated[
+        list[str], Meta(description="Where push tasks are sent; empty: they are kept.")
+    ]
+    tasks: Annotated[Count, Meta(description="Tasks of all push queues.")]
+    kept: Annotated[
+        dict[str, str],
+        Meta(description="Push queues with tasks that are not delivered, and how to deliver them."),
+    ]
+
+
+class Summary(Model):
+    """What makes the server behave differently from an idle one with a running clock."""
+
+    clock: ClockResource
+    faults: Annotated[list[FaultResource], Meta(description="Those that can still trigger.")]
+    paused: Annotated[list[str], Meta(description="Queues that are paused.")]
+    exhausted: Annotated[
+        dict[str, Count], Meta(description="Number of exhausted tasks of the queues that have any.")
+    ]
+    push: Annotated[PushSummary | None, Meta(description="null: there is no push queue.")]
+
+
+class ServerInfo(Model):
+    """What runs where, and how it was started."""
+
+    url: Annotated[str, Meta(description="Empty where another program serves the app.")]
+    grpc: Annotated[str | None, Meta(description="HOST:PORT of Cloud Tasks over gRPC.")]
+    store: Annotated[str, Meta(description="memory, or the URL of the store, without password.")]
+    auth: Annotated[str, Meta(description="none, or acl: callers need a token.")]
+    project: Annotated[str | None, Meta(description="The only project; null: any.")]
+    file: str
+    profile: Annotated[str | None, Meta(description="Rules that the file must follow.")]
+    manual_clock: bool
+    push_to: Annotated[list[str], Meta(description="Where push tasks are sent.")]
+    started: Annotated[Time, Meta(description="By the machine's clock.")]
+    uptime_seconds: float
+    version: str
+    python: str
+
+
+class FlowMinute(Model):
+    """What happened to the tasks of a queue in one minute, as numbers of tasks."""
+
+    time: Annotated[Time, Meta(description="When the minute began, by the emulator's clock.")]
+    added: Count
+    leased: Annotated[Count, Meta(description="Tasks leased, or attempts started.")]
+    deleted: Annotated[
+        Count, Meta(description="Purged ones included, and those that were sent with success.")
+    ]
+    exhausted: Count
+
+    @classmethod
+    def of(cls, usec: int, counts: Counter[EventKind]) -> FlowMinute:
+        """Return a minute that began at a time."""
+        ended = (EventKind.DELETED, EventKind.PURGED, EventKind.ATTEMPT_SUCCEEDED)
+        return cls(
+            time=from_usec(usec).isoformat(),
+            added=counts[EventKind.ADDED],
+            leased=counts[EventKind.LEASED] + counts[EventKind.ATTEMPT_STARTED],
+            deleted=sum(counts[kind] for kind in ended),
+            exhausted=counts[EventKind.EXHAUSTED],
+        )
+
+
+class FlowQuery(Model):
+    """Which minutes to return."""
+
+    minutes: Annotated[
+        Maybe[Positive],
+        Meta(description="Only the last minutes of the clock. Default: all that is recorded."),
+    ] = UNSET
+    queue: Annotated[str, Meta(description="Only this queue.")] = ""
+
+
+@operation("GET", "/summary")
+def get_summary(state: ServerState) -> Summary:
+    """Return what changes the behaviour: faults, paused queues, the clock, and what is left."""
+    queues = list_queues(state)
+    push = [queue for queue in queues if queue.mode == "push"]
+    kept = {queue.name: queue.kept for queue in push if queue.kept and queue.tasks}
+    return Summary(
+        clock=get_clock(state),
+        faults=state.faults.list(active=True),
+        paused=[queue.name for queue in queues if queue.state == "paused"],
+        exhausted={queue.name: queue.exhausted for queue in queues if queue.exhausted},
+        push=PushSummary(
+            addresses=list(state.push_to), tasks=sum(queue.tasks for queue in push), kept=kept
+        )
+        if push
+        else None,
+    )
+
+
+@operation("GET", "/server")
+def get_server(state: ServerState) -> ServerInfo:
+    """Return addresses, store and settings of the server."""
+    emulator, file = state.emulator, state.config_file
+    return ServerInfo(
+        url=state.url,
+        grpc=state.grpc_address or None,
+        store=emulator.store_url,
+        auth="acl" if state.acl else "none",
+        project=emulator.project,
+        file=emulator.config.file,
+        profile=None if file is None else file.profile,
+        manual_clock=get_clock(state).manual,
+        push_to=list(state.push_to),
+        started=state.started.isoformat(),
+        uptime_seconds=round(state.uptime_seconds, 3),
+        version=pullqueue.__version__,
+        python=platform.python_version(),
+    )
+
+
+@operation("GET", "/flow", key="flow")
+def get_flow(state: ServerState, query: FlowQuery) -> dict[str, list[FlowMinute]]:
+    """Return how many tasks were added, leased and deleted in each minute in which any were.
+
+    Minutes are those of the emulator's clock; after a jump, those before it are still there.
+    """
+    now_usec = state.emulator.now_usec()
+    names = [query.queue] if query.queue else [queue.name for queue in list_queues(state)]
+    minutes = query.minutes
+    since_usec = 0 if minutes is UNSET else now_usec - (minutes - 1) * MINUTE_USEC
+    flow = {}
+    for name in names:
+        counted = state.emulator.queue(name).flow(since_usec=since_usec)
+        flow[name] = [FlowMinute.of(*item) for item in list(counted.items())[-_MINUTES:]]
+    return flow
