@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -16,19 +14,6 @@ queue:
 """
 
 Run = Callable[..., pytest.RunResult]
-
-
-@pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
-    """Run one test module beside a queue.yaml, with warnings as errors."""
-
-    def run(source: str, *args: str, yaml: str | None = QUEUE_YAML) -> pytest.RunResult:
-        if yaml is not None:
-            pytester.path.joinpath("queue.yaml").write_text(yaml)
-        pytester.makepyfile(test_it=source)
-        return pytester.runpytest("-W", "error", "-p", "no:cacheprovider", *args)
-
-    return run
 
 
 def test_loading_the_plugin_imports_nothing_heavy(
@@ -50,26 +35,6 @@ def test_loading_the_plugin_imports_nothing_heavy(
     """)
 
     result = pytester.runpytest_subprocess("-p", "pytest_pullqueue.plugin")
-
-    result.assert_outcomes(passed=1)
-
-
-def test_lease_expires_when_the_clock_is_moved(run: Run) -> None:
-    """The documentation's flow: add, lease, wait, lease again, delete."""
-    result = run("""
-        from datetime import timedelta
-
-        def test_flow(pullqueue_emulator, pullqueue_clock):
-            queue = pullqueue_emulator.queue("pull-queue")
-            queue.add("parse1", tag="parse")
-            [task] = queue.lease_tasks(3600, 100)
-            assert queue.lease_tasks(3600, 100) == []
-            pullqueue_clock.advance(timedelta(hours=1))
-            [again] = queue.lease_tasks_by_tag(3600, 100)
-            assert (again.name, again.retry_count) == (task.name, 2)
-            queue.delete_tasks(again)
-            assert queue.fetch_statistics().tasks == 0
-    """)
 
     result.assert_outcomes(passed=1)
 
@@ -117,23 +82,6 @@ def test_clock_is_the_whole_process_time(run: Run) -> None:
     result.assert_outcomes(passed=2)
 
 
-def test_clock_never_goes_back(run: Run) -> None:
-    """A move into the past is refused with the clock's usual message."""
-    result = run("""
-        import pytest
-        from datetime import datetime, timezone
-        from pullqueue import ClockError
-
-        def test_back(pullqueue_clock):
-            with pytest.raises(ClockError, match="^cannot advance by -1: a clock never"):
-                pullqueue_clock.advance(-1)
-            with pytest.raises(ClockError, match="never goes back$"):
-                pullqueue_clock.move_to(datetime(2025, 1, 1, tzinfo=timezone.utc))
-    """)
-
-    result.assert_outcomes(passed=1)
-
-
 def test_time_is_restored_when_the_test_fails(run: Run) -> None:
     """Whatever a test does, freezers it leaves running included, the next sees the real time."""
     result = run("""
@@ -154,28 +102,6 @@ def test_time_is_restored_when_the_test_fails(run: Run) -> None:
     result.assert_outcomes(passed=1, failed=1)
 
 
-def test_clock_moves_to_the_events_of_the_queues(run: Run) -> None:
-    """expire_leases goes to the end of the leases, next_event to whatever comes first."""
-    result = run("""
-        from datetime import timedelta
-
-        def test_events(pullqueue_emulator, pullqueue_clock):
-            queue = pullqueue_emulator.queue("pull-queue")
-            start = pullqueue_clock.now()
-            assert pullqueue_clock.expire_leases() is None
-            assert pullqueue_clock.next_event() is None
-            queue.add(name="later", eta=start + timedelta(minutes=1))
-            queue.add(name="now")
-            queue.lease_tasks(3600, 1)
-            assert pullqueue_clock.next_event() == start + timedelta(minutes=1)
-            assert pullqueue_clock.expire_leases("pull-queue") == start + timedelta(hours=1)
-            assert pullqueue_clock.now() == start + timedelta(hours=1)
-            assert [task.name for task in queue.lease_tasks(1, 9)] == ["later", "now"]
-    """)
-
-    result.assert_outcomes(passed=1)
-
-
 def test_emulator_alone_leaves_time_running(run: Run) -> None:
     """Without the clock fixture the process keeps the real time, and so does the emulator."""
     result = run("""
@@ -189,72 +115,6 @@ def test_emulator_alone_leaves_time_running(run: Run) -> None:
             assert queue.add().enqueued_usec >= before * 1e6 - 1
             with pytest.raises(ClockError, match="^cannot move the clock: time is not frozen"):
                 pullqueue_emulator.clock.advance(1)
-    """)
-
-    result.assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize("module", ["queue_worker", "github_sync", "threading_tools"])
-def test_modules_named_like_unpatched_ones_are_frozen(
-    run: Run, pytester: pytest.Pytester, module: str
-) -> None:
-    """Apps whose module names begin like `queue` see the frozen time, too."""
-    pytester.makepyfile(
-        **{module: "from datetime import datetime\nimport time\nnow=lambda: time.time()"}
-    )
-
-    result = run(f"""
-        import {module} as app
-        from datetime import datetime, timezone
-
-        def test_frozen(pullqueue_clock):
-            assert app.now() == pullqueue_clock.now().timestamp()
-            assert app.datetime.now(timezone.utc) == pullqueue_clock.now()
-    """)
-
-    result.assert_outcomes(passed=1)
-
-
-def test_threads_see_the_frozen_time(run: Run) -> None:
-    """Workers in threads agree on the time, while waiting with a timeout still ends."""
-    result = run("""
-        import queue as stdlib_queue
-        import threading
-        import time
-        import pytest
-
-        def test_threads(pullqueue_emulator, pullqueue_clock):
-            queue = pullqueue_emulator.queue("pull-queue")
-            seen = []
-            def work():
-                seen.append(time.time())
-                seen.append(queue.add().enqueued_usec / 1e6)
-            thread = threading.Thread(target=work)
-            thread.start()
-            thread.join()
-            assert set(seen) == {pullqueue_clock.now().timestamp()}
-            with pytest.raises(stdlib_queue.Empty):
-                stdlib_queue.Queue().get(timeout=0.001)
-            assert threading.Event().wait(0.001) is False
-    """)
-
-    result.assert_outcomes(passed=1)
-
-
-def test_async_code_can_sleep_in_frozen_time(run: Run) -> None:
-    """Event loops go by the real time, so that asyncio.sleep ends; the app's clock is frozen."""
-    result = run("""
-        import asyncio
-        import time
-
-        def test_async(pullqueue_emulator, pullqueue_clock):
-            async def work():
-                before = time.time()
-                await asyncio.sleep(0.001)
-                assert time.time() == before
-                pullqueue_clock.advance(60)
-                assert time.time() == before + 60
-            asyncio.run(asyncio.wait_for(work(), timeout=60))
     """)
 
     result.assert_outcomes(passed=1)
@@ -441,42 +301,6 @@ def test_wider_scopes(run: Run) -> None:
     result.stdout.fnmatch_lines(["*fixture of a wider scope use `with pullqueue.testing.emulat*"])
 
 
-def test_failure_shows_the_faults(run: Run) -> None:
-    """The report shows the faults that are set and how often each triggered."""
-    result = run("""
-        from pullqueue import TransientError
-
-        def test_fails(pullqueue_emulator, pullqueue_faults):
-            pullqueue_faults.fail("lease_tasks", TransientError)
-            pullqueue_faults.empty_leases(times=1)
-            queue = pullqueue_emulator.queue("pull-queue")
-            queue.lease_tasks_by_tag(60, 1)
-    """)
-
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*- pullqueue -*",
-            'fault fail("lease_tasks", TransientError): triggered on 1 of 1 calls',
-            "fault empty_leases(times=1): triggered on 0 of 0 calls",
-        ]
-    )
-
-
-def test_import_of_the_plugin_is_cheap() -> None:
-    """The module that every pytest run loads pulls in no module of pullqueue."""
-    code = (
-        "import sys, pytest_pullqueue.plugin; "
-        "print([m for m in sys.modules if m.split('.')[0] == 'pullqueue'])"
-    )
-
-    output = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-
-    assert output.stdout.strip() == "[]"
-
-
 def test_refusals_are_shown_where_the_test_asked(run: Run) -> None:
     """The report of a call that was refused shows the test's line, not pullqueue's own."""
     result = run(
@@ -497,15 +321,16 @@ def test_a_failed_assertion_shows_the_state_once(run: Run) -> None:
     """Where the message of an assertion shows a queue, the report's section shows the others."""
     result = run(
         """
+        import pytest
         from pullqueue.testing import assert_empty
 
+        @pytest.mark.pullqueue(queues=["pull-queue", "other"])
         def test_fails(pullqueue_emulator):
             pullqueue_emulator.queue("pull-queue").add(name="one")
             pullqueue_emulator.queue("other").add(name="two")
             assert_empty(pullqueue_emulator.queue("pull-queue"))
         """,
         "-rN",  # pytest's own summary repeats whole messages under CI
-        yaml=QUEUE_YAML + "- name: other\n  mode: pull\n",
     )
 
     result.assert_outcomes(failed=1)

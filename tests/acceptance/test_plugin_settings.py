@@ -359,23 +359,3 @@ def test_a_plugin_whose_fixture_fails(run: Run, pytester: pytest.Pytester) -> No
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*fixture 'no_such_fixture' not found"])
-
-
-def test_exactly_the_queues_of_the_marker(run: Run) -> None:
-    """There is no `default`, as there is with a file; the message for a typo names a queue."""
-    result = run("""
-        import pytest
-        from pullqueue import UnknownQueueError
-
-        @pytest.mark.pullqueue(queues=["jobs", "mails"])
-        def test_marker(pullqueue_emulator):
-            assert [queue.name for queue in pullqueue_emulator.queues] == ["jobs", "mails"]
-            with pytest.raises(UnknownQueueError, match='^queue "job" is not in queues: did you'):
-                pullqueue_emulator.queue("job")
-
-        @pytest.mark.pullqueue(queues=[])
-        def test_none(pullqueue_emulator):
-            assert pullqueue_emulator.queues == []
-    """)
-
-    result.assert_outcomes(passed=2)

@@ -258,25 +258,3 @@ def test_fails(queue):
         ]
     )
     result.stdout.no_fnmatch_line("*raise AssertionError*")
-
-
-def test_unittest_suites(run: Run) -> None:
-    """The helpers work in a TestCase, without the plugin."""
-    result = run(
-        """
-import unittest
-from pullqueue import Emulator, ManualClock
-
-class TestIt(unittest.TestCase):
-    def test_drain(self):
-        emulator = Emulator.from_file("queue.yaml", clock=ManualClock())
-        queue = emulator.queue("pull-queue")
-        queue.add("x")
-        drain(emulator, lambda: queue.delete_tasks(queue.lease_tasks(60, 1)))
-        assert_empty(queue)
-    """,
-        "-p",
-        "no:pullqueue",
-    )
-
-    result.assert_outcomes(passed=1)

@@ -9,19 +9,20 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
-from types import ModuleType
 from typing import Any
 
 import pytest
 import trio
 
 from pullqueue import (
+    Clock,
     ClockError,
     Emulator,
     InvalidQueueModeError,
     Limits,
     ManualClock,
     Queue,
+    SystemClock,
     Task,
     UnknownQueueError,
 )
@@ -187,23 +188,6 @@ def test_a_worker_that_waits_for_a_program(
     assert clock.now() == start
 
 
-def test_sleep_imported_by_name(emulator: Emulator, queue: Queue, clock: ManualClock) -> None:
-    """Modules that did `from time import sleep` move the clock, too, and get their sleep back."""
-    real = time.sleep  # noqa: TID251
-    module = ModuleType("an_app")
-    vars(module)["sleep"] = real
-    sys.modules["an_app"] = module
-    start = clock.now()
-    queue.add()
-    try:
-        drain(emulator, lambda: (vars(module)["sleep"](7), finish(queue)))
-    finally:
-        del sys.modules["an_app"]
-
-    assert clock.now() == start + timedelta(seconds=7)
-    assert vars(module)["sleep"] is time.sleep is real  # noqa: TID251
-
-
 @pytest.mark.parametrize(
     ("work", "message"),
     [
@@ -249,24 +233,6 @@ def test_a_limited_lease_rate(clock: ManualClock) -> None:
     assert_empty(queue)
 
 
-def test_a_clock_that_cannot_be_moved() -> None:
-    """The system's clock is refused, with what to use instead."""
-    emulator = Emulator.from_text("queue:\n- name: q\n  mode: pull\n")
-
-    with pytest.raises(
-        ClockError, match=r"^cannot move the time of .* whose clock is a SystemClock: "
-    ):
-        drain(emulator, lambda: None)
-
-
-def test_a_process_that_is_not_frozen(queue: Queue) -> None:
-    """The process's clock is refused before anything happens, unless time is frozen."""
-    emulator = Emulator.from_text("queue:\n- name: q\n  mode: pull\n", clock=ProcessClock())
-
-    with pytest.raises(ClockError, match=r"^cannot move the clock: time is not frozen; use the"):
-        drain(emulator, lambda: None)
-
-
 def test_some_queues_only(emulator: Emulator, queue: Queue, limited: Queue) -> None:
     """Only the named queues are emptied, given by name or as they are; others are left alone."""
     queue.add()
@@ -293,6 +259,19 @@ def test_an_endless_worker_of_some_queues(emulator: Emulator, queue: Queue, limi
 
 
 @pytest.mark.parametrize(
+    ("clock", "message"),
+    [
+        (SystemClock(), r"^cannot move the time of .* whose clock is a SystemClock: "),
+        (ProcessClock(), r"^cannot move the clock: time is not frozen; use the"),
+    ],
+)
+def test_a_clock_that_cannot_be_moved(clock: Clock, message: str) -> None:
+    """It is refused before anything happens, with what to use instead."""
+    with pytest.raises(ClockError, match=message):
+        drain(Emulator.from_text("queue:\n- name: q\n  mode: pull\n", clock=clock), lambda: None)
+
+
+@pytest.mark.parametrize(
     ("queues", "error", "message"),
     [
         ("work", TypeError, r'^queues is "work": pass a list, queues=\["work"\]$'),
@@ -302,17 +281,13 @@ def test_an_endless_worker_of_some_queues(emulator: Emulator, queue: Queue, limi
     ],
 )
 def test_queues_that_cannot_be_emptied(
-    emulator: Emulator, queues: list[str], error: type[Exception], message: str
+    emulator: Emulator, queue: Queue, queues: Any, error: type[Exception], message: str
 ) -> None:
     """What is not a list of pull queues is refused before the worker is called."""
+    with pytest.raises(TypeError, match=r"pass a list, queues=\[Queue\('work'\)\]$"):
+        drain(emulator, lambda: 1 / 0, queues=queue)  # type: ignore[arg-type] # what is proved
     with pytest.raises(error, match=message):
         drain(emulator, lambda: 1 / 0, queues=queues)
-
-
-def test_a_queue_for_queues(emulator: Emulator, queue: Queue) -> None:
-    """A queue instead of a list of them is refused, too."""
-    with pytest.raises(TypeError, match=r"pass a list, queues=\[Queue\('work'\)\]$"):
-        drain(emulator, lambda: None, queues=queue)  # type: ignore[arg-type] # what is proved
 
 
 async def _coroutine() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +19,7 @@ from pullqueue import (
     UnknownQueueError,
 )
 from pullqueue.config import loads
-from pullqueue.testing import assert_added, assert_empty, drain, emulation, freeze
+from pullqueue.testing import assert_added, assert_empty, emulation, freeze
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the SDK's own deprecations
@@ -190,20 +189,3 @@ def test_what_was_not_asked_for() -> None:
             _ = emulated.sdk
         with pytest.raises(AttributeError, match=r"use emulation\(server=True\)$"):
             _ = emulated.server
-
-
-def test_workers() -> None:
-    """What takes an emulator takes this one, and sleeps move its clock."""
-    with emulation(queues=["jobs"]) as emulated:
-        queue = emulated.emulator.queue("jobs")
-        queue.add()
-
-        def work() -> None:
-            time.sleep(10)  # noqa: TID251 - what workers do
-            queue.delete_tasks(queue.lease_tasks(60, 1))
-
-        drain(emulated.emulator, work)
-        with emulated.clock.auto_advance():
-            time.sleep(10)  # noqa: TID251
-
-        assert emulated.clock.now() == datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC)

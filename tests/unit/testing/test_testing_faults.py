@@ -419,15 +419,6 @@ def test_a_lease_that_moved_on_lapses_all_the_same(
     assert clock.now() == now
 
 
-def test_clear(faults: Faults, queue: Queue) -> None:
-    """After clear nothing fails."""
-    faults.fail("lease_tasks", TransientError)
-    faults.clear()
-
-    assert outcomes(queue, 1) == "."
-    assert not queue.interceptors
-
-
 @pytest.mark.parametrize(
     ("verb", "when", "message"),
     [

@@ -85,14 +85,6 @@ def test_modules_loaded_meanwhile_get_the_real_time_back(make_module: MakeModule
     assert module.datetime is REAL["datetime"]
 
 
-def test_waits_by_the_real_time() -> None:
-    """Waiting with a timeout ends while time is frozen."""
-    with freeze(START):
-        assert not threading.Event().wait(0.001)
-        with pytest.raises(stdlib_queue.Empty):
-            stdlib_queue.Queue[int]().get(timeout=0.001)
-
-
 def test_what_measures_keeps_the_real_time(make_module: MakeModule) -> None:
     """perf_counter runs on, whether it was imported by name or not; monotonic is frozen."""
     module = make_module("from time import monotonic, perf_counter, perf_counter_ns")
@@ -105,8 +97,11 @@ def test_what_measures_keeps_the_real_time(make_module: MakeModule) -> None:
 
 
 def test_timeouts_end_in_frozen_time() -> None:
-    """Those of subprocesses, pools and event loops, which all measure real time."""
+    """Those of threads, subprocesses, pools and event loops, which all measure real time."""
     with freeze(START):
+        assert not threading.Event().wait(0.001)
+        with pytest.raises(stdlib_queue.Empty):
+            stdlib_queue.Queue[int]().get(timeout=0.001)
         with pytest.raises(subprocess.TimeoutExpired):
             subprocess.run(
                 [sys.executable, "-c", "import time; time.sleep(60)"], check=False, timeout=0.05

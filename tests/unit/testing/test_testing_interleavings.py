@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from stores import LONG
 
 from pullqueue import Task, TransientError
 from pullqueue.faults.fault import faults_of
@@ -231,4 +232,4 @@ class Verbs(RuleBasedStateMachine):
 
 
 TestVerbs = Verbs.TestCase
-TestVerbs.settings = settings(stateful_step_count=30)
+TestVerbs.settings = settings(max_examples=1000 if LONG else 8, stateful_step_count=30)
