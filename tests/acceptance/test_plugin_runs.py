@@ -36,13 +36,10 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["-n", "2"],
         ["-n", "2", "-p", "randomly"],
-        ["-p", "randomly", "-p", "no:xdist"],
-        ["--import-mode=importlib"],
+        ["-p", "randomly", "-p", "no:xdist", "-p", "no:terminal", "-p", "no:logging"],
         ["--import-mode=append", "-p", "no:cacheprovider"],
-        ["-p", "no:terminal", "-p", "no:logging"],
-        ["--strict-markers", "--strict-config", "-p", "no:capture"],
+        ["--import-mode=importlib", "--strict-markers", "--strict-config", "-p", "no:capture"],
     ],
 )
 def test_ways_to_run(suite: pytest.Pytester, arguments: list[str]) -> None:

@@ -66,18 +66,6 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
     )
 
 
-def test_release_after_the_last_lease(run: Run) -> None:
-    """The task is shown as what it is then: exhausted."""
-    run("tasks", "add", "pull", "hello", "--name", "a")
-    for _ in range(2):
-        run("tasks", "lease", "pull")
-        assert "available" in run("tasks", "release", "pull", "a").out
-    run("tasks", "lease", "pull")
-
-    assert "exhausted" in run("tasks", "release", "pull", "a").out
-    assert "exhausted" in run("tasks", "list", "pull", "--state", "exhausted").out
-
-
 def test_listing(run: Run, emulator: Emulator) -> None:
     """As many as asked for; narrowed by state, tag and text."""
     for place in range(1100):
@@ -222,15 +210,6 @@ def test_reloading(run: Run, queue_yaml: Path) -> None:
     missing = run("reload")
     assert missing.status == 3
     assert "no such file or directory" in missing.err
-
-
-def test_refusals_say_what_was_wrong(run: Run) -> None:
-    """The engine's own words, not the short ones of the real service."""
-    done = run("tasks", "list", "pul")
-
-    assert done.status == 1
-    assert 'queue "pul" is not in' in done.err
-    assert 'did you mean "pull"?' in done.err
 
 
 def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:

@@ -7,10 +7,9 @@ import os
 import re
 import subprocess
 from base64 import b64encode
-from pathlib import Path
 
 import pytest
-from commands import PROGRAM, shown_on_terminal
+from commands import PROGRAM, all_shown_on_terminal, shown_on_terminal
 from odd_servers import always_answering, answering
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\r\u202e"
@@ -90,32 +89,41 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture
-def seeds(tmp_path: Path) -> Path:
-    """Return a file of tasks."""
-    path = tmp_path / "seeds.yaml"
-    path.write_text("pull: [work]\n")
-    return path
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return what a terminal gets of each command."""
+    return shown_of_all(tmp_path_factory, ANSWER, 200)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_answers_on_a_terminal(command: str, seeds: Path) -> None:
-    """Names, tags, payloads, times and numbers are printed escaped, whatever the server sends."""
-    with always_answering(ANSWER) as address:
-        shown = shown_on_terminal(*command.format(seeds=seeds).split(), "--url", address)
-
-    assert re.findall(NOT_SAFE, shown) == []
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_errors_on_a_terminal(command: str, seeds: Path) -> None:
-    """So are its messages."""
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the same where the server refuses everything."""
     error = {"message": EVIL, "errors": [{"debugInfo": EVIL}]}
-    with always_answering({"error": error}, 400) as address:
-        shown = shown_on_terminal(*command.format(seeds=seeds).split(), "--url", address)
+    return shown_of_all(tmp_path_factory, {"error": error}, 400)
 
-    assert "owned" in shown
-    assert re.findall(NOT_SAFE, shown) == []
+
+def shown_of_all(folders: pytest.TempPathFactory, answer: object, status: int) -> dict[str, str]:
+    """Run all commands against a server that answers each with the same."""
+    seeds = folders.mktemp("seeds") / "seeds.yaml"
+    seeds.write_text("pull: [work]\n")
+    commands = [command.format(seeds=seeds) for command in COMMANDS]
+    with always_answering(answer, status) as address:
+        shown = all_shown_on_terminal(commands, "--url", address)
+    return dict(zip(COMMANDS, shown.values(), strict=True))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_answers_on_a_terminal(command: str, answers: dict[str, str]) -> None:
+    """Names, tags, payloads, times and numbers are printed escaped, whatever the server sends."""
+    assert answers[command]
+    assert re.findall(NOT_SAFE, answers[command]) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_errors_on_a_terminal(command: str, errors: dict[str, str]) -> None:
+    """So are its messages."""
+    assert "owned" in errors[command]
+    assert re.findall(NOT_SAFE, errors[command]) == []
 
 
 def test_a_server_that_is_not_ready() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -414,38 +413,34 @@ def test_completion_scripts(run: Run, shell: str) -> None:
     assert "_PULLQUEUE_COMPLETE" in run("completion", shell).out
 
 
-def test_completion_of_queues(emulator: Emulator) -> None:
+# The process of a completion ends without closing its connections.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_completion_of_queues(
+    run: Run,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """The names of the running server's pull queues are offered, and those of their tasks."""
     emulator.queue("pull").add(name="task-1", tag="books")
     emulator.queue("pull").add(tag="books")
-    with Server(emulator) as server:
-        main(["faults", "add", "fail", "purge", "--url", server.url])
-        assert _completed(server, "tasks", "list", "") == ["plain,pull", "plain,other"]
-        assert _completed(server, "tasks", "get", "pull", "ta") == ["plain,task-1"]
-        assert _completed(server, "tasks", "requeue", "pull", "") == [""]
-        for command in ("list", "lease", "delete"):
-            tagged = _completed(server, "tasks", command, "pull", "--tag", "b")
-            assert tagged == ["plain,books"]
-        assert _completed(server, "tasks", "requeue", "pull", "--tag", "") == [""]
-        assert _completed(server, "faults", "remove", "") == ["plain,1"]
-        assert _completed(server, "tasks", "get", "a/b", "") == [""]
-        assert _completed(server, "he") == ["plain,help"]
+    run("faults", "add", "fail", "purge")
+    monkeypatch.setenv("_PULLQUEUE_COMPLETE", "bash_complete")
 
+    def completed(*words: str) -> list[str]:
+        """Return what bash is offered for the last word of a command."""
+        monkeypatch.setenv("COMP_WORDS", " ".join(["pullqueue", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        with pytest.raises(SystemExit):
+            main(())
+        return capfd.readouterr().out.splitlines()
 
-def _completed(server: Server, *words: str) -> list[str]:
-    """Return what bash is offered for the last word of a command."""
-    done = subprocess.run(
-        [PROGRAM],
-        env={
-            **os.environ,
-            "_PULLQUEUE_COMPLETE": "bash_complete",
-            "COMP_WORDS": " ".join(["pullqueue", *words]),
-            "COMP_CWORD": str(len(words)),
-            "PULLQUEUE_EMULATOR_HOST": f"127.0.0.1:{server.port}",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    return done.stdout.splitlines()
+    assert completed("tasks", "list", "") == ["plain,pull", "plain,other"]
+    assert completed("tasks", "get", "pull", "ta") == ["plain,task-1"]
+    assert completed("tasks", "requeue", "pull", "") == [""]
+    for command in ("list", "lease", "delete"):
+        assert completed("tasks", command, "pull", "--tag", "b") == ["plain,books"]
+    assert completed("tasks", "requeue", "pull", "--tag", "") == [""]
+    assert completed("faults", "remove", "") == ["plain,1"]
+    assert completed("tasks", "get", "a/b", "") == [""]
+    assert completed("he") == ["plain,help"]

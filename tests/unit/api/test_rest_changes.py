@@ -68,16 +68,6 @@ class TestChangeLease:
 
         assert refusal(response) == (400, "required", "The request body must contain a task.")
 
-    def test_update_of_a_lapsed_lease(
-        self, call: Call, held: dict[str, Any], clock: ManualClock
-    ) -> None:
-        """A lease that has ended cannot be changed."""
-        clock.advance(60)
-
-        response = call("POST", "pull/tasks/one?newLeaseSeconds=120", json=held)
-
-        assert refusal(response) == (400, "invalid", "The task lease has expired.")
-
     def test_update_of_what_is_not_there(self, call: Call, held: dict[str, Any]) -> None:
         """An unknown task is not found; a deleted one is distinguished."""
         unknown = refusal(
@@ -102,15 +92,6 @@ class TestChangeLease:
         task = answer(call("PATCH", path, json={"queueName": name}))
 
         assert task["leaseTimestamp"] == str(NOW_USEC + 30_000_000)
-
-    def test_patch_to_zero_releases(self, call: Call, held: dict[str, Any]) -> None:
-        """0 seconds end the lease at once."""
-        path = f"pull/tasks/{held['id']}?newLeaseSeconds=0"
-        answer(call("PATCH", path, json={"queueName": "pull"}))
-
-        again = answer(call("POST", "pull/tasks/lease?numTasks=1&leaseSecs=60"))
-
-        assert again["items"][0]["retry_count"] == 2
 
     @pytest.mark.parametrize(
         ("body", "message"),

@@ -27,24 +27,12 @@ class TestGetAndList:
         assert all("payloadBase64" not in item for item in listed["items"])
         assert {item["queueName"] for item in listed["items"]} == {"pull"}
 
-    def test_an_empty_list(self, call: Call) -> None:
-        """Where there is nothing, items is absent."""
-        assert answer(call("GET", "pull/tasks")) == {"kind": "taskqueues#tasks"}
-
     def test_a_hundred_at_most(self, call: Call, emulator: Emulator) -> None:
         """There is no paging: the first hundred are given."""
         for _ in range(101):
             emulator.queue("pull").add(b"")
 
         assert len(answer(call("GET", "pull/tasks"))["items"]) == 100
-
-    def test_one_task(self, call: Call) -> None:
-        """A task is given with its payload, and not leased by that."""
-        call("POST", "pull/tasks", json={"payloadBase64": "aGk=", "id": "one"})
-
-        task = answer(call("GET", "pull/tasks/one"))
-
-        assert (task["payloadBase64"], task["retry_count"]) == ("aGk=", 0)
 
     def test_a_missing_task(self, call: Call) -> None:
         """Unknown and deleted tasks are not found."""

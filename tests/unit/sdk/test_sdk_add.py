@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from pullqueue import Emulator, Limits, ManualClock
+from pullqueue import Emulator, Limits
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, messages, taskqueue
 
 pytestmark = pytest.mark.usefixtures("stub")
 
-DAY = 86_400
 OK, SKIPPED = 0, 17
 
 
@@ -44,15 +43,6 @@ def test_every_task_of_a_batch_is_named() -> None:
     assert all(re.fullmatch("[0-9a-f]{16}", name) for name in names)
     assert [task.name for task in queue.lease_tasks(60, 1000)] == names
     assert all(task.was_enqueued and task.queue_name == "pull" for task in added)
-
-
-def test_generated_names_keep_clear_of_chosen_ones(emulator: Emulator) -> None:
-    """A name that would be generated next, but is in use, is skipped."""
-    emulator.names = iter(["mine", "next"]).__next__
-    queue = taskqueue.Queue("pull")
-    queue.add(pull(name="mine"))
-
-    assert queue.add(pull()).name == "next"
 
 
 def test_payloads_come_back_as_bytes() -> None:
@@ -115,33 +105,6 @@ def test_existing_and_deleted_names_differ() -> None:
         queue.add(pull(name="gone"))
 
 
-def test_tombstones_last_seven_days(clock: ManualClock) -> None:
-    """A deleted name is taken for 7 days and free from then on."""
-    queue = taskqueue.Queue("pull")
-    queue.add(pull(name="once"))
-    queue.delete_tasks_by_name("once")
-    clock.advance(7 * DAY - 1)
-
-    with pytest.raises(taskqueue.TombstonedTaskError):
-        queue.add(pull(name="once"))
-    clock.advance(1)
-    assert queue.add(pull(name="once")).was_enqueued
-
-
-def test_purged_and_exhausted_names_stay_taken(clock: ManualClock) -> None:
-    """Purging and exhaustion leave tombstones as well."""
-    purged, once = taskqueue.Queue("pull"), taskqueue.Queue("once")
-    purged.add(pull(name="a"))
-    purged.purge()
-    once.add(pull(name="a"))
-    once.lease_tasks(60, 1)
-    clock.advance(60)
-
-    for queue in (purged, once):
-        with pytest.raises(taskqueue.TombstonedTaskError):
-            queue.add(pull(name="a"))
-
-
 def test_a_batch_with_an_invalid_task_adds_nothing() -> None:
     """An invalid task gets its code, the others SKIPPED, whatever their names."""
     taskqueue.Queue("pull").add(pull(name="here"))
@@ -183,50 +146,6 @@ def test_an_invalid_task_is_refused_with_a_sentence(
     assert refused.value.application_error == code
     assert text in refused.value.error_detail
     assert taskqueue.Queue("pull").fetch_statistics().tasks == 0
-
-
-def test_a_bad_tag_poisons_no_queue() -> None:
-    """After a tag that is not UTF-8 was refused, the queue works as before."""
-    queue = taskqueue.Queue("pull")
-    queue.add(pull(b"good"))
-    with pytest.raises(apiproxy_errors.ApplicationError):
-        bulk_add({"tag": b"\xff"})
-
-    assert [task.payload for task in queue.lease_tasks(60, 10)] == [b"good"]
-
-
-def test_push_and_pull_tasks_go_to_their_own_queues() -> None:
-    """A task of the wrong kind is refused with the SDK's error for it."""
-    with pytest.raises(taskqueue.InvalidQueueModeError):
-        taskqueue.Queue("push").add(pull())
-    with pytest.raises(taskqueue.InvalidQueueModeError):
-        taskqueue.Queue("pull").add(taskqueue.Task(url="/work"))
-
-
-def test_an_unknown_queue_is_named() -> None:
-    """The error tells which queue is missing and which one may have been meant."""
-    with pytest.raises(taskqueue.UnknownQueueError, match=r'"pul" is not in .* "pull"'):
-        taskqueue.Queue("pul").add(pull())
-
-
-@pytest.mark.parametrize(
-    "emulator",
-    [
-        Emulator(
-            QueueConfig(
-                queues=(QueueSettings(name="pull", mode=QueueMode.PULL),),
-                total_storage_limit_bytes=100,
-            )
-        )
-    ],
-)
-def test_over_the_storage_limit() -> None:
-    """An add over total_storage_limit raises App Engine's quota error and stores nothing."""
-    queue = taskqueue.Queue("pull")
-    with pytest.raises(apiproxy_errors.OverQuotaError, match="total_storage_limit of 100"):
-        queue.add([pull(b"x" * 60), pull(b"x" * 60)])
-
-    assert queue.fetch_statistics().tasks == 0
 
 
 @pytest.mark.parametrize(

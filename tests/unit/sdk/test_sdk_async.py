@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Any
 
 import pytest
@@ -152,24 +150,3 @@ def test_hooks_see_every_call() -> None:
         hooks.GetPostCallHooks().Clear()
 
     assert seen == ["BulkAdd", type(None), "BulkAdd", apiproxy_errors.ApplicationError]
-
-
-def test_threads_share_the_queue() -> None:
-    """Workers in threads add and lease without losing or doubling a task."""
-    queue = taskqueue.Queue("pull")
-
-    def add(worker: int) -> None:
-        for number in range(50):
-            queue.add(pull(name=f"{worker}-{number}"))
-
-    def lease(_: int) -> list[str]:
-        leased: list[str] = []
-        while tasks := queue.lease_tasks(3600, 7):
-            leased += [task.name for task in tasks]
-        return leased
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(add, range(4)))
-        leased = list(chain.from_iterable(pool.map(lease, range(4))))
-
-    assert len(leased) == len(set(leased)) == 200

@@ -15,6 +15,7 @@ from werkzeug.serving import make_server
 
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.sdk import transactions
 from pullqueue.sdk.imports import messages, remote_api, taskqueue
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults
@@ -221,21 +222,6 @@ def test_push_tasks_are_kept(server: Server) -> None:
     assert count_push_tasks(server) == 1
 
 
-def test_a_reset_deletes_push_tasks(server: Server) -> None:
-    """They are gone with all other tasks, and their names are free again."""
-    push = add_request(queue_name=b"default", mode=0, url=b"/work", task_name=b"mine")
-    call(server, "BulkAdd", push)
-
-    server.state.reset()
-    left = count_push_tasks(server)
-    answer = call(server, "BulkAdd", push)
-
-    assert left == 0
-    results = messages.TaskQueueBulkAddResponse.FromString(answer.response)
-    assert results.taskresult[0].result == 0
-    assert count_push_tasks(server) == 1
-
-
 def count_push_tasks(server: Server) -> int:
     """Ask how many tasks the queue `default` has."""
     request = messages.TaskQueueFetchQueueStatsRequest(queue_name=[b"default"])
@@ -337,13 +323,16 @@ class TestTransactions:
 
         assert "of a committed transaction is not added" in caplog.text
 
-    def test_transactions_left_open(self, emulator: Emulator) -> None:
-        """A thousand are kept; of more, the oldest are exhausted."""
+    def test_transactions_left_open(
+        self, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Some are kept; of more, the oldest are dropped."""
+        monkeypatch.setattr(transactions, "_MAX_TRANSACTIONS", 2)
         with (
             _upstream([], self.COMMITTED) as upstream,
             Server(emulator, api_upstream=upstream) as server,
         ):
-            for handle in range(1, 1003):
+            for handle in (1, 2, 3, 4):
                 self.add(server, handle=handle)
             for handle in (1, 2, 3):
                 self.end(server, handle=handle)

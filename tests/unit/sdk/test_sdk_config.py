@@ -148,17 +148,6 @@ def test_push_settings_on_a_pull_queue(installed: Any, tmp_path: Path) -> None:
     assert taskqueue.Queue("mine").add(pull()).was_enqueued
 
 
-def test_a_hundred_queues(installed: Any, tmp_path: Path) -> None:
-    """All of a hundred queues are there, beside the default one."""
-    entries = "".join(f"- name: q{number}\n  mode: pull\n" for number in range(100))
-    write(tmp_path / "queue.yaml", "queue:\n" + entries)
-    installed.init_taskqueue_stub(root_path=str(tmp_path))
-
-    for number in (0, 50, 99):
-        assert taskqueue.Queue(f"q{number}").add(pull()).was_enqueued
-    assert len(installed.get_stub("taskqueue").GetQueues()) == 101
-
-
 def test_default_as_a_pull_queue(installed: Any, tmp_path: Path) -> None:
     """The default queue may be declared a pull queue."""
     write(tmp_path / "queue.yaml", "queue:\n- name: default\n  mode: pull\n")

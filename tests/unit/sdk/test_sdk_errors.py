@@ -18,7 +18,6 @@ from pullqueue import (
     RateLimitExceededError,
     TransientError,
 )
-from pullqueue.config.model import QueueConfig
 from pullqueue.sdk.imports import apiproxy_errors, taskqueue
 from pullqueue.testing import Faults
 
@@ -98,35 +97,6 @@ def test_a_fault_refuses_valid_tasks(faults: Faults, error: type[Exception], siz
         taskqueue.Queue("pull").add([pull() for _ in range(size)])
 
 
-def test_a_lease_by_tag_fails_apart(faults: Faults) -> None:
-    """Leases by tag are a call of their own, as they are in the client."""
-    faults.fail("lease_tasks_by_tag", TransientError)
-    queue = taskqueue.Queue("pull")
-
-    assert queue.lease_tasks(60, 1) == []
-    with pytest.raises(taskqueue.TransientError):
-        queue.lease_tasks_by_tag(60, 1)
-
-
-def test_the_pattern_of_googles_guide(faults: Faults) -> None:
-    """Catch TransientError and DeadlineExceededError, and try again."""
-    faults.fail("lease_tasks", TransientError, times=1)
-    faults.fail("lease_tasks", DeadlineExceededError, times=1)
-    queue = taskqueue.Queue("pull")
-    queue.add(pull())
-    caught = 0
-
-    while True:
-        try:
-            tasks = queue.lease_tasks(60, 1)
-        except (taskqueue.TransientError, apiproxy_errors.DeadlineExceededError):
-            caught += 1
-        else:
-            break
-
-    assert (caught, len(tasks)) == (2, 1)
-
-
 def test_a_failed_add_can_be_made_again(faults: Faults) -> None:
     """A task that was not added can be added."""
     faults.fail("add", TransientError, times=1)
@@ -148,23 +118,6 @@ def test_an_answer_that_is_lost(faults: Faults) -> None:
         taskqueue.Queue("pull").add(pull(name="mine"))
 
 
-def test_faults_with_a_probability(faults: Faults) -> None:
-    """The same calls fail at each run."""
-    failed: list[list[int]] = []
-    for _ in range(2):
-        faults.clear()
-        faults.fail("purge", InternalError, probability=0.5, seed=1)
-        failed.append([])
-        for number in range(20):
-            try:
-                taskqueue.Queue("pull").purge()
-            except taskqueue.InternalError:
-                failed[-1].append(number)
-
-    assert failed[0] == failed[1]
-    assert 0 < len(failed[0]) < 20
-
-
 def test_a_look_at_the_queue_does_not_fail(faults: Faults, stub: Any) -> None:
     """Faults are for the app: what a test asks of the stub itself is answered."""
     for verb in ("fetch_statistics", "list_tasks", "purge"):
@@ -173,19 +126,6 @@ def test_a_look_at_the_queue_does_not_fail(faults: Faults, stub: Any) -> None:
     assert len(stub.GetQueues()) == 8
     assert stub.get_filtered_tasks() == []
     stub.FlushQueue("pull")
-
-
-def test_a_slow_call(faults: Faults, clock: ManualClock) -> None:
-    """A lease that takes its time leaves less of it to the worker."""
-    faults.latency("lease_tasks", 59, times=1)
-    queue = taskqueue.Queue("pull")
-    queue.add(pull())
-    (task,) = queue.lease_tasks(60, 1, deadline=59)
-
-    clock.advance(1)
-
-    with pytest.raises(taskqueue.TaskLeaseExpiredError):
-        queue.modify_task_lease(task, 60)
 
 
 @pytest.mark.parametrize(("options", "deadline"), [({}, 10), ({"deadline": 0.5}, 0.5)])
@@ -249,16 +189,3 @@ def test_a_request_that_is_too_large(stub: Any) -> None:
     with pytest.raises(apiproxy_errors.RequestTooLargeError):
         taskqueue.Queue("pull").add(batch)
     assert taskqueue.Queue("pull").fetch_statistics().tasks == 0
-
-
-def test_a_queue_taken_out_of_the_configuration(stub: Any, emulator: Emulator) -> None:
-    """A disabled queue says that it is, and has its tasks again when it comes back."""
-    config = emulator.config
-    queue = taskqueue.Queue("pull")
-    queue.add(taskqueue.Task(b"work", method="PULL"))
-    emulator.reconfigure(QueueConfig())
-
-    with pytest.raises(taskqueue.QueuePausedError, match="it is no longer in"):
-        queue.lease_tasks(60, 1)
-    emulator.reconfigure(config)
-    assert [task.payload for task in queue.lease_tasks(60, 1)] == [b"work"]

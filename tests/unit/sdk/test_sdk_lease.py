@@ -54,13 +54,6 @@ class TestTime:
         clock.advance(1)
         assert len(taskqueue.Queue("pull").lease_tasks(60, 1)) == 1
 
-    def test_an_eta_long_past_comes_first(self) -> None:
-        """A task with an eta in the past is before those added for now."""
-        add(b"now")
-        add(b"old", eta=dt.datetime(2001, 1, 1, tzinfo=dt.UTC))
-
-        assert payloads(taskqueue.Queue("pull").lease_tasks(60, 2)) == [b"old", b"now"]
-
     @pytest.mark.parametrize("seconds", [0, 0.000001, 1, 59.123456, 604_800])
     def test_the_eta_of_a_lease(self, clock: ManualClock, seconds: float) -> None:
         """The client sees the lease end at now and the lease, to the microsecond."""
@@ -72,7 +65,7 @@ class TestTime:
         assert task.eta_posix - clock.now().timestamp() == pytest.approx(seconds, abs=1e-6)
 
     @pytest.mark.parametrize(
-        "clock", [ManualClock(YEAR_2045 + dt.timedelta(microseconds=n)) for n in range(0, 400, 7)]
+        "clock", [ManualClock(YEAR_2045 + dt.timedelta(microseconds=n)) for n in range(0, 400, 37)]
     )
     def test_a_clock_in_2045(self, clock: ManualClock) -> None:
         """Leases are held and extended where a float of seconds misses microseconds."""
@@ -85,7 +78,7 @@ class TestTime:
 
         assert queue.lease_tasks(1, 1) == []
 
-    @pytest.mark.parametrize("usec", [0, 1, 123_457, 333_333, 999_999])
+    @pytest.mark.parametrize("usec", [0, 123_457, 999_999])
     @pytest.mark.parametrize("second", ["2026-11-20 10:00:00", "2045-01-02 03:04:05"])
     @pytest.mark.parametrize("clock", [SystemClock()])
     def test_frozen_process(self, second: str, usec: int) -> None:
@@ -126,13 +119,6 @@ class TestModify:
                 messages.TaskQueueModifyTaskLeaseResponse(),
             )
 
-    def test_never_leased(self) -> None:
-        """A task that was never leased has no lease to change."""
-        (task,) = add(b"work", countdown=60)
-
-        with pytest.raises(taskqueue.TaskLeaseExpiredError, match="never leased"):
-            taskqueue.Queue("pull").modify_task_lease(task, 60)
-
     def test_gone(self) -> None:
         """Deleted and unknown tasks are distinguished, each with a sentence."""
         queue = taskqueue.Queue("pull")
@@ -145,18 +131,6 @@ class TestModify:
             queue.modify_task_lease(leased, 60)
         with pytest.raises(taskqueue.Error, match='queue "pull" has no task "stranger"'):
             queue.modify_task_lease(stranger, 60)
-
-    def test_exhausted(self, emulator: Emulator) -> None:
-        """What is said of a task that is gone is true of one that used up its leases."""
-        add(b"work", queue="once", name="lost")
-        (task,) = taskqueue.Queue("once").lease_tasks(60, 1)
-        taskqueue.Queue("once").modify_task_lease(task, 0)
-
-        assert emulator.queue("once").exhausted
-        with pytest.raises(
-            taskqueue.TombstonedTaskError, match="or exhausted after its last lease"
-        ):
-            taskqueue.Queue("once").modify_task_lease(task, 60)
 
     def test_in_another_queue(self) -> None:
         """The task has to be of the queue: of the wrong, unknown or push queue it is refused."""
@@ -214,25 +188,6 @@ class TestDelete:
         assert all(task.was_deleted for task in deleted)
         assert queue.fetch_statistics().tasks == 0
 
-    def test_an_unknown_queue(self) -> None:
-        """The queue has to exist."""
-        with pytest.raises(taskqueue.UnknownQueueError, match='"nowhere" is not in'):
-            taskqueue.Queue("nowhere").delete_tasks_by_name("a")
-
-
-class TestRetryLimit:
-    def test_with_an_age_limit(self, clock: ManualClock) -> None:
-        """With an age limit as well, a task stays until it has passed both."""
-        add(b"work", queue="aged")
-        queue = taskqueue.Queue("aged")
-        counts = []
-        for _ in range(3):
-            counts += [task.retry_count for task in queue.lease_tasks(1200, 1)]
-            clock.advance(1200)
-
-        assert counts == [1, 2, 3]
-        assert queue.lease_tasks(60, 1) == []
-
 
 class TestTag:
     @pytest.mark.parametrize("tag", [None, ""])
@@ -245,13 +200,6 @@ class TestTag:
 
         assert payloads(queue.lease_tasks_by_tag(60, 10, tag)) == [b"b1", b"b2"]
         assert payloads(queue.lease_tasks_by_tag(60, 10, tag)) == [b"r1"]
-
-    def test_outside_ascii(self) -> None:
-        """500 characters of two bytes are a tag."""
-        add(b"work", tag="ü" * 500)
-
-        assert [t.tag for t in taskqueue.Queue("pull").lease_tasks_by_tag(60, 1)] == ["ü" * 500]
-        assert taskqueue.Queue("pull").lease_tasks_by_tag(60, 1, "ü" * 500) == []
 
     def test_a_tag_without_grouping(self) -> None:
         """A tag is refused where tasks are not grouped by it."""
