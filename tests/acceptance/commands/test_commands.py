@@ -58,7 +58,10 @@ def test_the_lifecycle_of_a_task(run: Run) -> None:
     assert 'task "a" of queue "pull" was deleted or exhausted recently' in taken.err
     gone = run("tasks", "get", "pull", "a")
     assert gone.status == 1
-    assert gone.out.splitlines() == [*shown[2:], "  2026-01-01 00:00:05  deleted"]
+    assert gone.out.splitlines() == [
+        *shown[2:],
+        "  2026-01-01 00:00:05  deleted  (control, pullqueue command)",
+    ]
     assert gone.err == 'pullqueue: task "a" of queue "pull" was deleted\n'
     assert run("tasks", "get", "pull", "a", "--payload").out == ""
     assert run("tasks", "get", "pull", "c") == Done(
