@@ -5,8 +5,7 @@ A key that the file does not set is None.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pullqueue.tasks import RetryParameters
@@ -95,22 +94,6 @@ class QueueSettings:
     def is_pull(self) -> bool:
         """True if the tasks wait for a worker to lease them."""
         return self.mode is QueueMode.PULL
-
-    def to_json(self) -> str:
-        """Return the settings as text, for `from_json`."""
-        return json.dumps({**asdict(self), "mode": self.mode.value})
-
-    @classmethod
-    def from_json(cls, text: str) -> QueueSettings:
-        """Return the settings that `to_json` wrote."""
-        values = json.loads(text)
-        rate, retry, acl = (values.pop(name) for name in ("rate", "retry_parameters", "acl"))
-        return cls(
-            **values | {"mode": QueueMode(values["mode"])},
-            rate=Rate(**rate) if rate else None,
-            retry_parameters=RetryParameters(**retry) if retry else None,
-            acl=None if acl is None else tuple(AclEntry(**entry) for entry in acl),
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

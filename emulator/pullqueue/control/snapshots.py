@@ -6,11 +6,11 @@ Times are microseconds since the epoch, so that nothing is lost.
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import USEC_PER_SECOND, from_usec
@@ -48,7 +48,7 @@ class SavedRecord(Model):
     paused: bool = False
     purged_usec: Signed64 | None = None
     deleted_usec: Signed64 | None = None
-    settings: dict[str, Any] | None = None
+    settings: QueueSettings | None = None
     """Those of a queue that was created at run time."""
 
 
@@ -110,7 +110,7 @@ def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> L
         contents = {
             name: _contents(name, queue, shift_usec, limits) for name, queue in body.queues.items()
         }
-    except (PullQueueError, OverflowError, msgspec.ValidationError) as error:
+    except (PullQueueError, OverflowError) as error:
         raise ApiError(f"the snapshot is damaged ({error!s:.100}): save it again") from None
     _check_unique(contents)
     state.emulator.restore(contents)
@@ -135,15 +135,8 @@ def _saved_queue(contents: QueueContents) -> SavedQueue:
         exhausted=[_saved_task(task) for task in contents.exhausted],
         tombstones=contents.tombstones,
         leased=contents.leased,
-        record=None if contents.record is None else _saved_record(contents.record),
+        record=None if contents.record is None else SavedRecord(**contents.record._asdict()),
     )
-
-
-def _saved_record(record: QueueRecord) -> SavedRecord:
-    settings = None
-    if record.settings is not None:
-        settings = asdict(QueueSettings.from_json(record.settings))
-    return SavedRecord(**record._asdict() | {"settings": settings})
 
 
 def _saved_task(task: Task) -> SavedTask:
@@ -166,31 +159,22 @@ def _contents(queue_name: str, saved: SavedQueue, shift_usec: int, limits: Limit
 
 
 def _record(saved: SavedRecord, name: str, shift_usec: int) -> QueueRecord:
-    settings = None
+    fields = structs.asdict(saved)
     if saved.settings is not None:
-        named = {**saved.settings, "name": queue_name(name)}
-        settings = msgspec.convert(named, QueueSettings).to_json()
-    purged, deleted = saved.purged_usec, saved.deleted_usec
-    return QueueRecord(
-        paused=saved.paused,
-        purged_usec=None if purged is None else _shifted(purged, shift_usec),
-        deleted_usec=None if deleted is None else _shifted(deleted, shift_usec),
-        settings=settings,
-    )
+        fields["settings"] = replace(saved.settings, name=queue_name(name))
+    return QueueRecord(**fields | _shifted_times(fields, shift_usec))
 
 
 def _task(saved: SavedTask, queue_name: str, shift_usec: int, limits: Limits) -> Task:
-    fields = msgspec.structs.asdict(saved)
+    fields = structs.asdict(saved)
     request = None
     if saved.push is not None:
         request, attempts = saved.push
-        attempts = _attempts(attempts, saved.retry_count, shift_usec)
-        fields["push"] = Push(request, attempts)
+        fields["push"] = Push(request, _attempts(attempts, saved.retry_count, shift_usec))
     new = NewTask(payload=saved.payload, name=saved.name, tag=saved.tag, request=request)
     any_size = limits._replace(push_task_bytes=sys.maxsize)
     check_new_tasks([new], any_size, lambda: 0, absolute_urls=True)
-    for name in ("eta_usec", "enqueued_usec"):
-        fields[name] = _shifted(fields[name], shift_usec)
+    fields |= _shifted_times(fields, shift_usec)
     return Task(**fields, queue_name=queue_name, stored_bytes=new.stored_bytes)
 
 
@@ -199,12 +183,16 @@ def _attempts(saved: Attempts, retry_count: int, shift_usec: int) -> Attempts:
         raise InvalidTaskError("the numbers of attempts contradict each other")
     if not 0 <= (saved.status or 0) < 1000:
         raise InvalidTaskError(f"status is {saved.status}: it must be a number from 0 to 999")
-    times: dict[str, Any] = {
-        name: None if usec is None else _shifted(usec, shift_usec)
-        for name, usec in saved._asdict().items()
-        if name.endswith("_usec")
+    return saved._replace(**_shifted_times(saved._asdict(), shift_usec))
+
+
+def _shifted_times(fields: Mapping[str, Any], shift_usec: int) -> dict[str, Any]:
+    """Return those of some fields that are times, moved."""
+    return {
+        name: _shifted(usec, shift_usec)
+        for name, usec in fields.items()
+        if name.endswith("_usec") and usec is not None
     }
-    return saved._replace(**times)
 
 
 def _shifted(usec: int, shift_usec: int) -> int:

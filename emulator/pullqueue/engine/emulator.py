@@ -167,12 +167,11 @@ class Emulator:
             UnknownQueueError: another process deleted the queue while it was created.
         """
         name = validation.queue_name(settings.name)
-        record = self._with_defaults(settings).to_json()
         reserved_usec = self.limits.deleted_queue_seconds * USEC_PER_SECOND
         with self._lock:
             self._load()
             created = name not in self._queues and self._store.create_queue(
-                name, settings=record, reserved_usec=reserved_usec
+                name, settings=self._with_defaults(settings), reserved_usec=reserved_usec
             )
             self._load()
             if created and name not in self._queues:  # another process has deleted it again
@@ -192,7 +191,7 @@ class Emulator:
         with self._lock:
             if queue.created:
                 settings = self._with_defaults(settings)
-                self._store.change_queue_record(queue.name, settings=settings.to_json())
+                self._store.change_queue_record(queue.name, settings=settings)
             queue.configure(settings, storage_limit_bytes=self._config.total_storage_limit_bytes)
         return queue
 
@@ -364,10 +363,8 @@ class Emulator:
 
     def _settings_of(self, name: str, record: QueueRecord) -> QueueSettings | None:
         """Return the settings of a queue with a record; None: there is no such queue."""
-        from pullqueue.config.model import QueueSettings  # noqa: PLC0415 - keeps the import cheap
-
         if record.settings is not None and name not in self._listed:
-            return QueueSettings.from_json(record.settings)
+            return record.settings
         queue = self._queues.get(name)
         return self._listed.get(name) if queue is None else queue.settings
 

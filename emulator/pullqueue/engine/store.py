@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pullqueue.clock import Clock, from_usec
 from pullqueue.engine.events import Event, EventKind, Flow
@@ -22,6 +22,9 @@ from pullqueue.tasks import (
     Task,
     TaskState,
 )
+
+if TYPE_CHECKING:
+    from pullqueue.config.model import QueueSettings
 
 
 class Insertion(NamedTuple):
@@ -39,7 +42,7 @@ class QueueRecord(NamedTuple):
     """When the queue was last purged."""
     deleted_usec: int | None = None
     """When the queue was deleted."""
-    settings: str | None = None
+    settings: QueueSettings | None = None
     """The settings of a queue that was created at run time; None: queue.yaml has them."""
 
 
@@ -318,12 +321,12 @@ class TaskStore(ABC):
 
     @abstractmethod
     def change_queue_record(
-        self, queue_name: str, *, paused: bool | None = None, settings: str | None = None
+        self, queue_name: str, *, paused: bool | None = None, settings: QueueSettings | None = None
     ) -> None:
         """Change the record of a queue; None leaves a part of it as it is."""
 
     @abstractmethod
-    def create_queue(self, queue_name: str, *, settings: str, reserved_usec: int) -> bool:
+    def create_queue(self, queue_name: str, *, settings: QueueSettings, reserved_usec: int) -> bool:
         """Record the settings of a queue that is created at run time.
 
         Return False, and change nothing, if its record has settings, or if it was deleted in the

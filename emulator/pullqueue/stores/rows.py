@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
+from pullqueue.config.model import QueueSettings
 from pullqueue.engine.events import EventKind, Operation, Origin
+from pullqueue.engine.store import QueueRecord
 from pullqueue.tasks import Attempts, HttpRequest, Push, Task
 
 Row = Sequence[Any]
@@ -20,6 +22,7 @@ _TAG_MARK = b"="
 _request_of = msgspec.json.Decoder(HttpRequest).decode
 _attempts_of = msgspec.json.Decoder(Attempts).decode
 _origin_of = msgspec.json.Decoder(Origin).decode
+_settings_of = msgspec.json.Decoder(QueueSettings).decode
 
 
 def encode_tag(tag: str | None) -> bytes:
@@ -27,9 +30,13 @@ def encode_tag(tag: str | None) -> bytes:
     return _NO_TAG if tag is None else _TAG_MARK + tag.encode()
 
 
-def encode(part: HttpRequest | Attempts | Origin) -> str:
-    """Return a part of a push task, or the origin of an operation, as it is stored."""
-    return msgspec.json.encode(part).decode()
+@overload
+def encode(part: HttpRequest | Attempts | Origin) -> str: ...
+@overload
+def encode(part: QueueSettings | None) -> str | None: ...
+def encode(part: object) -> str | None:
+    """Return a part of a push task, of an operation or of a queue as it is stored."""
+    return None if part is None else msgspec.json.encode(part).decode()
 
 
 def task_of(row: Row) -> Task:
@@ -68,6 +75,13 @@ def operation_of(row: Row) -> Operation:
         status=status,
         origin=None if origin is None else _origin_of(origin),
     )
+
+
+def record_of(row: Row) -> QueueRecord:
+    """Return the record of a queue of a row with its fields, in their order."""
+    paused, purged_usec, deleted_usec, settings = row
+    decoded = None if settings is None else _settings_of(settings)
+    return QueueRecord(bool(paused), purged_usec, deleted_usec, decoded)
 
 
 def is_storable(name: str) -> bool:

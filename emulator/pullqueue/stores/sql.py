@@ -17,6 +17,7 @@ from typing import Generic, NamedTuple, ParamSpec, TypeVar
 from uuid import uuid4
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
+from pullqueue.config.model import QueueSettings
 from pullqueue.engine import task_errors
 from pullqueue.engine.events import (
     MINUTE_USEC,
@@ -53,6 +54,7 @@ from pullqueue.stores.rows import (
     finished_of,
     is_storable,
     operation_of,
+    record_of,
     row_of,
     task_of,
 )
@@ -617,22 +619,23 @@ class SqlStore(TaskStore, Generic[S]):
             return self._queue_records(session)
 
     def _queue_records(self, session: S) -> dict[str, QueueRecord]:
-        return {
-            queue_name: QueueRecord(bool(paused), *rest)
-            for queue_name, paused, *rest in session.rows("queue_records")
-        }
+        return {queue_name: record_of(row) for queue_name, *row in session.rows("queue_records")}
 
     def change_queue_record(
-        self, queue_name: str, *, paused: bool | None = None, settings: str | None = None
+        self, queue_name: str, *, paused: bool | None = None, settings: QueueSettings | None = None
     ) -> None:
-        changes = {"paused": paused, "purged_usec": None, "settings": settings}
+        changes = {"paused": paused, "purged_usec": None, "settings": encode(settings)}
         with self._writing() as session:
             session.change("change_queue_record", queue=queue_name, **changes)
 
-    def create_queue(self, queue_name: str, *, settings: str, reserved_usec: int) -> bool:
+    def create_queue(self, queue_name: str, *, settings: QueueSettings, reserved_usec: int) -> bool:
         with self._writing() as session:
             last_usec = session.now_usec - reserved_usec
-            record = {"queue": queue_name, "settings": settings, "last_deleted_usec": last_usec}
+            record = {
+                "queue": queue_name,
+                "settings": encode(settings),
+                "last_deleted_usec": last_usec,
+            }
             return session.change("create_queue", **record) > 0
 
     def drop_queue_record(self, queue_name: str) -> None:
@@ -718,6 +721,7 @@ class SqlStore(TaskStore, Generic[S]):
                 session.change_many("restore_exhausted", map(row_of, restored.exhausted))
                 if restored.record is not None:
                     record = restored.record._asdict()
+                    record["settings"] = encode(restored.record.settings)
                     session.change("set_queue_record", queue=queue_name, **record)
                 for second, tasks in restored.leased:
                     session.change("count_leased", queue=queue_name, second=second, tasks=tasks)

@@ -346,7 +346,7 @@ class TestDeletedQueue:
 
         with pytest.raises(UnknownQueueError):
             insert(created=True)
-        store.change_queue_record("q", settings="{}")
+        store.change_queue_record("q", settings=QueueSettings(name="q"))
         before = len(insert(created=True).added)
         store.delete_queue("q")
         for created in (True, False):

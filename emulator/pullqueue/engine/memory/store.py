@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pullqueue.clock import Clock
 from pullqueue.engine import task_errors
@@ -31,6 +31,9 @@ from pullqueue.engine.store import (
 from pullqueue.errors import StoreFullError, is_expected_error
 from pullqueue.limits import Limits
 from pullqueue.tasks import AttemptOutcome, Attempts, DeleteResult, NewTask, Task
+
+if TYPE_CHECKING:
+    from pullqueue.config.model import QueueSettings
 
 __tracebackhide__ = is_expected_error
 
@@ -284,7 +287,7 @@ class MemoryStore(TaskStore):
             return dict(self._records)
 
     def change_queue_record(
-        self, queue_name: str, *, paused: bool | None = None, settings: str | None = None
+        self, queue_name: str, *, paused: bool | None = None, settings: QueueSettings | None = None
     ) -> None:
         changes = {"paused": paused, "settings": settings}
         with self._lock:
@@ -292,7 +295,7 @@ class MemoryStore(TaskStore):
                 queue_name, **{key: value for key, value in changes.items() if value is not None}
             )
 
-    def create_queue(self, queue_name: str, *, settings: str, reserved_usec: int) -> bool:
+    def create_queue(self, queue_name: str, *, settings: QueueSettings, reserved_usec: int) -> bool:
         with self._lock:
             record = self._records.get(queue_name, QueueRecord())
             deleted_usec = record.deleted_usec
