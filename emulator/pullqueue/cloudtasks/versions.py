@@ -106,11 +106,9 @@ V2: Final = Version(
 V2BETA3: Final = replace(
     V2,
     name="v2beta3",
-    description="The statistics of App Engine's queues, under the API of Cloud Tasks.",
+    description="As v2, with statistics of queues.",
     methods=V2BETA3_METHODS,
-    unimplemented=(),
-    has_pull_queues=True,
+    sets_burst=True,
     routing_override="app_engine_http_queue.app_engine_routing_override",
 )
-"""What App Engine's SDK calls where it uses v2 for its tasks: v2 has no statistics."""
 VERSIONS: Final = {version.name: version for version in (V2, V2BETA2, V2BETA3)}

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from pullqueue.cloudtasks.versions import V2, V2BETA2, VERSIONS, Version
+from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
 from pullqueue.server.lifecycle import Server
 
 OURS = {"extraLocationTypes"}
@@ -30,9 +30,9 @@ def methods_of(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.fixture(params=[V2, V2BETA2], ids=["v2", "v2beta2"])
+@pytest.fixture(params=list(VERSIONS.values()), ids=list(VERSIONS))
 def version(request: pytest.FixtureRequest) -> Version:
-    """Return each version that is there as a whole."""
+    """Return each version."""
     version: Version = request.param
     return version
 

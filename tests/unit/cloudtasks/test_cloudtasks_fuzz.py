@@ -18,7 +18,7 @@ from werkzeug.test import Client
 from pullqueue import Emulator, Limits, ManualClock
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.methods import Method
-from pullqueue.cloudtasks.versions import V2, V2BETA2, Version
+from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.error_codes import RPC_CODES
 from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
@@ -114,7 +114,7 @@ class Requests:
         return self._message(field.message_type, depth + 1)
 
 
-@pytest.fixture(params=[V2, V2BETA2], ids=["v2", "v2beta2"])
+@pytest.fixture(params=list(VERSIONS.values()), ids=list(VERSIONS))
 def version(request: pytest.FixtureRequest) -> Version:
     """Return each version."""
     version: Version = request.param

@@ -20,7 +20,7 @@ from pullqueue import (
     Task,
     TaskState,
 )
-from pullqueue.cloudtasks.versions import V2, V2BETA2, Version
+from pullqueue.cloudtasks.versions import V2, V2BETA2, VERSIONS, Version
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import conclude, start
 from pullqueue.server.lifecycle import Server
@@ -34,7 +34,7 @@ BODY = b64encode(b"work").decode()
 WORKER = "worker@app.iam.gserviceaccount.com"
 
 
-@pytest.fixture(params=[V2, V2BETA2], ids=["v2", "v2beta2"])
+@pytest.fixture(params=list(VERSIONS.values()), ids=list(VERSIONS))
 def version(request: pytest.FixtureRequest) -> Version:
     """Return each version."""
     version: Version = request.param
@@ -52,7 +52,7 @@ def create(call: Call, message: dict[str, Any], **fields: Any) -> dict[str, Any]
 
 def app_engine(version: Version, url: str = "/mail", body: str = "", **fields: Any) -> Any:
     """Return the message of an App Engine task."""
-    names = {V2: ("relativeUri", "body"), V2BETA2: ("relativeUrl", "payload")}[version]
+    names = ("relativeUrl", "payload") if version is V2BETA2 else ("relativeUri", "body")
     return {"appEngineHttpRequest": {names[0]: url, names[1]: body, **fields}}
 
 
@@ -92,7 +92,7 @@ class TestAppEngineTasks:
         full = create(call, app_engine(version, body=BODY, headers={"X-Mixed": "a"}))
         basic = call("GetTask", name=ONE)
 
-        url, body = ("relativeUri", "body") if version is V2 else ("relativeUrl", "payload")
+        url, body = ("relativeUrl", "payload") if version is V2BETA2 else ("relativeUri", "body")
         request = {
             "httpMethod": "POST",
             "appEngineRouting": {
@@ -108,7 +108,7 @@ class TestAppEngineTasks:
                 "X-Mixed": "a",
             },
         }
-        deadline = {"dispatchDeadline": "600s"} if version is V2 else {}
+        deadline = {} if version is V2BETA2 else {"dispatchDeadline": "600s"}
         shown = {"name": ONE, "scheduleTime": NOW, "createTime": NOW, **deadline}
         assert basic == {"appEngineHttpRequest": request, "view": "BASIC", **shown}
         assert full == {"appEngineHttpRequest": {**request, body: BODY}, "view": "FULL", **shown}
@@ -352,7 +352,7 @@ class TestAttempts:
 
         task = call("GetTask", name=ONE)
 
-        shown = task if version is V2 else task["status"]
+        shown = task["status"] if version is V2BETA2 else task
         names = version.attempt_fields
         counts = [shown[_camel(name)] for name in names]
         second = "2026-01-01T00:00:01.500Z"
