@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import grpc
 import pytest
-from programs import npm_packages, pip_install, program
+from google.api_core.exceptions import Conflict
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import tasks_v2
+from google.cloud.tasks_v2.services.cloud_tasks.transports import (
+    CloudTasksGrpcAsyncIOTransport,
+    CloudTasksGrpcTransport,
+)
+from programs import go_program, npm_packages, pip_install, program
 from push_app import until
-from task_handlers import TaskHandlers, task_handlers
+from task_handlers import API, TaskHandlers, task_handlers
+
+from pullqueue.clock import SystemClock
 
 QUEUE_YAML = """
 queue:
-- name: mail
-  rate: 500/s
-  retry_parameters:
-    min_backoff_seconds: 0.1
 - name: resize
   rate: 5/s
+- name: aio-v2
+  rate: 5/s
+  retry_parameters: {min_backoff_seconds: 0.1}
+- name: aio-v2beta3
+  rate: 5/s
+  retry_parameters: {min_backoff_seconds: 0.1}
 """
 LOCATION = "projects/app/locations/us-central1"
 NPM = Path(__file__).parent / "npm_cloud_tasks"
+WORKER = "worker@app.iam.gserviceaccount.com"
 EMULATED = "emulated-service-acct@email.com"
 """Whom firebase-admin names where it has no credentials."""
 
@@ -59,6 +74,22 @@ def listed(handlers: TaskHandlers, queue: str) -> list[str]:
     with urlopen(f"{handlers.served.url}/v2/{LOCATION}/queues/{queue}/tasks") as response:  # noqa: S310
         tasks = json.load(response).get("tasks", [])
     return [task["name"].rpartition("/")[2] for task in tasks]
+
+
+def check_life(handlers: TaskHandlers, queue: str, found: Any) -> None:
+    """Check what became of the tasks that a client created in its queue."""
+    assert found == {
+        "url": f"{API}/{queue}-run",
+        "again": found["again"],
+        "listed": True,
+    }
+    assert found["again"] in (grpc.StatusCode.ALREADY_EXISTS.value[0], 409)
+    until(lambda: listed(handlers, queue) == [f"{queue}-purged"])
+    assert handlers.handled[f"{queue}-run"] == [(204, WORKER)]
+    assert handlers.handled[f"{queue}-retried"] == [(503, WORKER), (204, WORKER)]
+    assert handlers.bodies[f"{queue}-run"] == b"work"
+    urlopen(f"{handlers.served.url}/v2/{LOCATION}/queues/{queue}:purge", b"").close()  # noqa: S310
+    assert listed(handlers, queue) == []
 
 
 def check_firebase(handlers: TaskHandlers, body: Any) -> None:
@@ -106,3 +137,210 @@ def test_firebase_python(handlers: TaskHandlers, tmp_path: Path) -> None:
 
     assert reported(handlers, *command) == [True, "bird", "ALREADY_EXISTS"]
     check_firebase(handlers, {"image": "cat.png"})
+
+
+def over_grpc(handlers: TaskHandlers) -> Callable[..., Any]:
+    """Return what calls a method of Google's client for Python."""
+    channel = grpc.insecure_channel(handlers.served.grpc_address)
+    client = tasks_v2.CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
+    return lambda method, /, **request: getattr(client, method)(request=request)
+
+
+def over_rest(handlers: TaskHandlers) -> Callable[..., Any]:
+    """Return what calls a method of Google's client, by its REST transport."""
+    client = tasks_v2.CloudTasksClient(
+        transport="rest",
+        client_options={"api_endpoint": handlers.served.url},
+        credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
+    )
+    return lambda method, /, **request: getattr(client, method)(request=request)
+
+
+def over_asyncio(handlers: TaskHandlers) -> Callable[..., Any]:
+    """Return what calls a method of Google's client for asyncio."""
+
+    async def call(name: str, request: dict[str, Any]) -> Any:
+        async with grpc.aio.insecure_channel(handlers.served.grpc_address) as channel:
+            transport = CloudTasksGrpcAsyncIOTransport(channel=channel)
+            client = tasks_v2.CloudTasksAsyncClient(transport=transport)
+            return await getattr(client, name)(request=request)
+
+    return lambda method, /, **request: asyncio.run(call(method, request))
+
+
+@pytest.mark.parametrize("connect", [over_grpc, over_rest, over_asyncio])
+def test_python(handlers: TaskHandlers, connect: Callable[..., Callable[..., Any]]) -> None:
+    """Google's client for Python, over each of its transports."""
+    call, queue = connect(handlers), connect.__name__.replace("_", "-")
+    parent = f"{LOCATION}/queues/{queue}"
+    later = SystemClock().now() + timedelta(hours=1)
+
+    def create(name: str, at: datetime | None = None) -> str:
+        token = {"service_account_email": WORKER}
+        request = {"url": f"{API}/{name}", "body": b"work", "oidc_token": token}
+        path = f"{parent}/tasks/{name}"
+        task = {"name": path, "http_request": request, "schedule_time": at}
+        return str(call("create_task", parent=parent, task=task).name)
+
+    retry_config = {"min_backoff": timedelta(seconds=0.1)}
+    call("create_queue", parent=LOCATION, queue={"name": parent, "retry_config": retry_config})
+    create(f"{queue}-retried")
+    run, deleted = create(f"{queue}-run", later), create(f"{queue}-deleted", later)
+    with pytest.raises(Conflict) as again:
+        create(f"{queue}-run", later)
+    shown = call("get_task", name=run)
+    call("delete_task", name=deleted)
+    purged = create(f"{queue}-purged", later)
+    call("run_task", name=run)
+    names = [task.name for task in call("list_tasks", parent=parent).tasks]
+
+    url, code = shown.http_request.url, int(again.value.code)
+    check_life(handlers, queue, {"url": url, "again": code, "listed": purged in names})
+
+
+@pytest.mark.parametrize("transport", ["grpc", "rest"])
+def test_node(handlers: TaskHandlers, tmp_path: Path, transport: str) -> None:
+    """npm's client, over each of its transports."""
+    client = npm_packages(NPM, tmp_path) / "@google-cloud" / "tasks"
+    served, node = handlers.served, program("node", package="nodejs")
+    address = served.grpc_address if transport == "grpc" else urlsplit(served.url).netloc
+    script = str(NPM / "life_v2.js")
+    found = reported(handlers, node, script, str(client), transport, address)
+
+    check_life(handlers, f"node-{transport}", found)
+
+
+def test_go(handlers: TaskHandlers, tmp_path: Path) -> None:
+    """Google's client for Go."""
+    source = Path(__file__).parent / "go_cloud_tasks"
+    built = go_program(
+        *(source, tmp_path, "cloud.google.com/go/cloudtasks/apiv2"),
+        debian="golang-google-cloud-dev",
+    )
+
+    found = reported(handlers, str(built), handlers.served.grpc_address)
+    check_life(handlers, "go-grpc", found)
+
+
+AIO = """
+import asyncio, base64, json, sys, time
+sys.path.insert(0, sys.argv[1])
+import aiohttp
+from gcloud.aio.taskqueue import PushQueue
+
+async def life(queue):
+    async with aiohttp.ClientSession() as session:
+        tasks = PushQueue("app", queue, session=session, api_root=sys.argv[2])
+
+        async def create(name, **fields):
+            request = {
+                "url": f"https://api.example.com/{name}",
+                "body": base64.b64encode(b"work").decode(),
+                "oidcToken": {"serviceAccountEmail": "worker@app.iam.gserviceaccount.com"},
+            }
+            task = {"name": tasks.task_name(name), "httpRequest": request, **fields}
+            return (await tasks.create(task))["name"]
+
+        hour = time.strftime("%FT%TZ", time.gmtime(time.time() + 3600))
+        later = {"scheduleTime": hour}
+        await create(f"{queue}-retried")
+        run = await create(f"{queue}-run", **later)
+        deleted = await create(f"{queue}-deleted", **later)
+        try:
+            await create(f"{queue}-run", **later)
+        except aiohttp.ClientResponseError as error:
+            again = error.status
+        url = (await tasks.get(run))["httpRequest"]["url"]
+        await tasks.delete(deleted)
+        purged = await create(f"{queue}-purged", **later)
+        await tasks.run(run)
+        listed = [task["name"] for task in (await tasks.list())["tasks"]]
+        print(json.dumps({"url": url, "again": again, "listed": purged in listed}))
+
+asyncio.run(life(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("version", ["v2", "v2beta3"])
+def test_gcloud_aio(handlers: TaskHandlers, tmp_path: Path, version: str) -> None:
+    """A third party's client, which uses v2beta3 unless its `api_root` says otherwise."""
+    packages = ("gcloud-aio-taskqueue==7.1.0", "gcloud-aio-auth==5.6.0")
+    pip_install("--target", str(tmp_path), "--no-deps", *packages, "tenacity", "chardet")
+    url = f"{handlers.served.url}/{version}"
+    command = [sys.executable, "-W", "ignore", "-c", AIO, str(tmp_path), url, f"aio-{version}"]
+
+    check_life(handlers, f"aio-{version}", reported(handlers, *command))
+
+
+FASTAPI = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import json
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+from fastapi import APIRouter, FastAPI, Header
+from fastapi.testclient import TestClient
+from fastapi_gcp_tasks import DelayedRouteBuilder
+from fastapi_gcp_tasks.hooks import oidc_delayed_hook
+from fastapi_gcp_tasks.utils import emulator_client, queue_path
+from google.auth.transport.requests import Request
+from google.cloud import tasks_v2
+from google.oauth2 import id_token
+from pydantic import BaseModel
+from pullqueue.testing import emulation, run_tasks
+
+class Mail(BaseModel):
+    to: str
+
+with emulation(queues=["pull"], start=datetime.now(UTC), server=True) as emulated:
+    token = tasks_v2.OidcToken(service_account_email="worker@app.iam.gserviceaccount.com")
+    routes = APIRouter(route_class=DelayedRouteBuilder(
+        client=emulator_client(host=emulated.server.grpc_address),
+        queue_path=queue_path(project="app", location="us-central1", queue="mail"),
+        callback_base_url="https://api.example.com",
+        pre_create_hook=oidc_delayed_hook(token),
+    ))
+    sent = []
+
+    @routes.post("/send/{kind}")
+    def send(kind: str, mail: Mail, authorization: str = Header("")):
+        claims = id_token.verify_token(
+            authorization.removeprefix("Bearer "),
+            Request(),
+            f"https://api.example.com/send/{kind}",
+            f"{emulated.server.url}/oauth2/v3/certs",
+        )
+        sent.append((kind, mail.to, claims["email"]))
+        if len(sent) == 1:
+            raise RuntimeError("not yet")
+
+    app = FastAPI()
+    app.include_router(routes)
+    send.delay(kind="now", mail=Mail(to="ada"))
+    send.options(countdown=1800, task_id="later").delay(kind="later", mail=Mail(to="grace"))
+    client = TestClient(app)
+
+    def deliver(request):
+        path, headers = urlsplit(request.url).path, request.headers
+        return client.request(request.method, path, headers=headers, content=request.body)
+
+    attempts = run_tasks(emulated.emulator, send=deliver, until="empty", errors="retry")
+    print(json.dumps([[attempt.status for attempt in attempts], sent]))
+"""
+
+
+def test_fastapi_gcp_tasks(tmp_path: Path) -> None:
+    """A library on top of Google's client: its routes are called by run_tasks, and retried."""
+    packages = ("fastapi-gcp-tasks==0.3.4", "google-cloud-scheduler==2.21.0")
+    pip_install("--target", str(tmp_path), "--no-deps", *packages)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FASTAPI, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert run.returncode == 0, run.stderr
+    now, later = ["now", "ada", WORKER], ["later", "grace", WORKER]
+    assert json.loads(run.stdout) == [[500, 200, 200], [now, now, later]]

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Event
 
 import pytest
 from executing import QUEUE_YAML, run, start
-from programs import program
+from programs import go_program
 from served import free_port
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parents[1] / "samples" / "go_worker"
-LIBRARIES = Path("/usr/share/gocode")
 
 
 def built(folder: Path, source: Path) -> Path:
     """Return a program, compiled with Debian's copy of Google's package."""
-    go = program("go", package="golang-go")
-    if not (LIBRARIES / "src" / "google.golang.org" / "appengine").exists():
-        pytest.skip("Google's package is missing: apt-get install golang-google-appengine-dev")
-    target = folder / "program"
-    subprocess.run(
-        [go, "build", "-o", str(target), "main.go"],
-        cwd=source,
-        env={**os.environ, "GO111MODULE": "off", "GOPATH": str(LIBRARIES)},
-        check=True,
-        timeout=300,
-    )
-    return target
+    package = "google.golang.org/appengine"
+    return go_program(source, folder, package, debian="golang-google-appengine-dev")
 
 
 @pytest.fixture(scope="module")

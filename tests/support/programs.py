@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,22 @@ def npm_packages(folder: Path, scratch: Path) -> Path:
         with suppress(OSError):
             shutil.move(scratch / "node_modules", installed)
     return installed
+
+
+def go_program(source: Path, folder: Path, package: str, *, debian: str) -> Path:
+    """Return a program in Go, compiled with Debian's copy of a package of Google's."""
+    go, libraries = program("go", package="golang-go"), Path("/usr/share/gocode")
+    if not (libraries / "src" / package).exists():
+        pytest.skip(f"Google's package is missing: apt-get install {debian}")
+    target = folder / "program"
+    subprocess.run(
+        [go, "build", "-o", str(target), "main.go"],
+        cwd=source,
+        env={**os.environ, "GO111MODULE": "off", "GOPATH": str(libraries)},
+        check=True,
+        timeout=300,
+    )
+    return target
 
 
 def pip_install(*arguments: str) -> None:

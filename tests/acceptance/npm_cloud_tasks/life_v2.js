@@ -1,0 +1,55 @@
+// The life of tasks of v2 with @google-cloud/tasks, reported as JSON on standard output.
+// Arguments: the client's package, "grpc" or "rest", and the server's address for that.
+'use strict';
+
+const [, , packageName, transport, address] = process.argv;
+const {CloudTasksClient} = require(packageName).v2;
+const {grpc} = require(`${packageName}/../../google-gax`);
+const {PassThroughClient} = require(`${packageName}/../../google-auth-library`);
+const [host, port] = address.split(':');
+const transports = {
+  grpc: {sslCreds: grpc.credentials.createInsecure()},
+  rest: {fallback: true, protocol: 'http', authClient: new PassThroughClient()},
+};
+const client = new CloudTasksClient({
+  apiEndpoint: host,
+  port: Number(port),
+  ...transports[transport],
+});
+
+async function main() {
+  const queue = `node-${transport}`;
+  const location = client.locationPath('app', 'us-central1');
+  const parent = client.queuePath('app', 'us-central1', queue);
+  const retryConfig = {minBackoff: {nanos: 100000000}};
+  await client.createQueue({parent: location, queue: {name: parent, retryConfig}});
+  const create = async (name, scheduleTime) => {
+    const httpRequest = {
+      url: `https://api.example.com/${name}`,
+      body: Buffer.from('work').toString('base64'),
+      oidcToken: {serviceAccountEmail: 'worker@app.iam.gserviceaccount.com'},
+    };
+    const task = {name: `${parent}/tasks/${name}`, httpRequest, scheduleTime};
+    return (await client.createTask({parent, task}))[0].name;
+  };
+  const later = {seconds: Math.floor(Date.now() / 1000) + 3600};
+  await create(`${queue}-retried`);
+  const run = await create(`${queue}-run`, later);
+  const deleted = await create(`${queue}-deleted`, later);
+  const results = {
+    url: (await client.getTask({name: run}))[0].httpRequest.url,
+    again: await create(`${queue}-run`, later).then(() => null, error => error.code),
+  };
+  await client.deleteTask({name: deleted});
+  await create(`${queue}-purged`, later);
+  await client.runTask({name: run});
+  const [tasks] = await client.listTasks({parent});
+  results.listed = tasks.map(task => task.name).includes(`${parent}/tasks/${queue}-purged`);
+  await client.close();
+  console.log(JSON.stringify(results));
+}
+
+main().catch(error => {
+  console.error(error);
+  process.exitCode = 1;
+});
