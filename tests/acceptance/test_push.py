@@ -250,16 +250,45 @@ def test_commands(folder: Path, app: PushApp) -> None:
     assert app.received == []
 
 
+@pytest.mark.parametrize(
+    ("queue", "path", "result"),
+    [
+        ("web", "/", "t succeeded: status 200\n"),
+        ("once", "/status/500", "t failed: status 500; no attempt is left\n"),
+        ("patient", "/status/503", "t failed: status 503; next attempt 20"),
+    ],
+)
+def test_run_shows_how_the_attempt_ends(
+    folder: Path, app: PushApp, queue: str, path: str, result: str
+) -> None:
+    """It shows the status and what follows, and has an exit status."""
+    with serving("--push-to", app.url, folder=folder) as served:
+        control = Control(served)
+        control.add(queue, path, name="t", countdown=1000)
+        (task,) = control.tasks(queue)
+        address = ("--url", served.url.removeprefix("http://"))
+        done = run_command("tasks", "run", queue, "t", *address)
+
+    assert done.stdout.startswith(result)
+    assert done.returncode == int("failed" in result)
+    assert task["retry_limit"] == (0 if queue == "once" else None)
+
+
 def pullqueue(*arguments: str) -> tuple[str, str]:
     """Run a command and return its output and its errors."""
-    done = subprocess.run(
+    done = run_command(*arguments)
+    return done.stdout, done.stderr
+
+
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command."""
+    return subprocess.run(
         [sys.executable, "-m", "pullqueue", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    return done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(

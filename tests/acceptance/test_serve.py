@@ -53,24 +53,25 @@ def finished(*arguments: str, folder: Path) -> tuple[int, str, str]:
 
 class TestGreeting:
     def test_address_queues_and_a_line_to_try(self, folder: Path) -> None:
-        """The address comes first, then the pull queues, then a curl line that works."""
+        """The address comes first, then the queues, then a curl line that works."""
         process = start_serve("--port", "0", folder=folder)
         assert process.stdout is not None
-        lines = [process.stdout.readline().rstrip("\n") for _ in range(6)]
+        lines = [process.stdout.readline().rstrip("\n") for _ in range(7)]
         tried = subprocess.run(
-            ["sh", "-c", lines[5]], capture_output=True, text=True, timeout=60, check=False
+            ["sh", "-c", lines[6]], capture_output=True, text=True, timeout=60, check=False
         )
         process.terminate()
         _, errors = process.communicate(timeout=60)
 
         assert re.fullmatch(rf"{FIRST_WORDS}http://127\.0\.0\.1:\d+", lines[0])
-        assert lines[1:5] == [
-            "queue.yaml: 2 pull queues",
+        assert lines[1:6] == [
+            "queue.yaml: 2 pull queues, 1 push queue",
             "  pull-queue",
             "  three-times (each task can be leased 3 times)",
+            "  default (push)",
             "Add a task:",
         ]
-        assert shlex.split(lines[5])[0] == "curl"
+        assert shlex.split(lines[6])[0] == "curl"
         assert json.loads(tried.stdout)["payloadBase64"] == "aGVsbG8="
         assert process.returncode == 0
         assert errors.startswith(
@@ -81,11 +82,11 @@ class TestGreeting:
         """It is shown as it was given, also a file with an @ in its name."""
         process = start_serve("--port", "0", "--store", "sqlite:///a@b.db", folder=folder)
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(7)]
+        lines = [process.stdout.readline() for _ in range(8)]
         process.terminate()
         process.communicate(timeout=60)
 
-        assert lines[6] == "Tasks are stored in sqlite:///a@b.db\n"
+        assert lines[7] == "Tasks are stored in sqlite:///a@b.db\n"
 
     def test_it_answers_once_it_has_said_where(self, folder: Path) -> None:
         """The first line comes when requests are answered, and no sooner."""
@@ -95,15 +96,21 @@ class TestGreeting:
         assert answer["id"] == "projects/s~p/taskqueues/pull-queue"
 
     def test_a_file_without_pull_queues(self, folder: Path) -> None:
-        """A file of push queues is served, with a hint."""
-        (folder / "queue.yaml").write_text("queue:\n- name: default\n  rate: 1/s\n")
+        """Push queues are listed as well; one with `rate: 0` sends nothing."""
+        (folder / "queue.yaml").write_text(
+            "queue:\n- name: default\n  rate: 1/s\n- name: web\n  rate: 0\n"
+        )
         process = start_serve("--port", "0", folder=folder)
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(2)]
+        lines = [process.stdout.readline() for _ in range(4)]
         process.terminate()
         process.communicate(timeout=60)
 
-        assert lines[1] == "queue.yaml has no pull queue: set `mode: pull` to make one\n"
+        assert lines[1:] == [
+            "queue.yaml: 2 push queues\n",
+            "  default (push)\n",
+            "  web (push; not sent: rate is 0)\n",
+        ]
 
     def test_a_warning_where_others_can_reach_it(self, folder: Path) -> None:
         """A server on every interface says what that means."""

@@ -85,7 +85,9 @@ def _table(found: list[Json], *, empty: str) -> Table:
 def _row(queue: Json) -> list[object]:
     state = "" if queue["state"] == "running" else queue["state"]
     if queue["mode"] == "push":
-        state = ", ".join(filter(None, ["push", state, queue["kept"] and "kept"]))
+        rate = queue["settings"].get("rate")
+        stopped = "not sent: rate is 0" if rate and not rate["count"] else ""
+        state = ", ".join(filter(None, ["push", state, stopped, queue["kept"] and "kept"]))
         queue["leased"], queue["scheduled"] = (
             queue["running"],
             queue["scheduled"] + queue["retrying"],

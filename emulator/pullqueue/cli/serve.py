@@ -244,18 +244,22 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
         click.echo(f"gRPC listening on {server.grpc_address}")
     emulator = server.emulator
     pull = [queue for queue in emulator.queues if queue.settings.is_pull]
+    push = [queue for queue in emulator.queues if queue.is_push and queue.settings.line]
+    counts = [
+        f"{len(queues)} {mode} queue{'s' if len(queues) > 1 else ''}"
+        for mode, queues in (("pull", pull), ("push", push))
+        if queues
+    ]
+    say(f"{emulator.config.file}: {', '.join(counts) or 'no queue'}")
+    for queue in (*pull, *push):
+        say(f"  {queue.name}{_notes(queue, acl=acl)}")
     if pull:
-        say(f"{emulator.config.file}: {len(pull)} pull queue{'s' if len(pull) > 1 else ''}")
-        for queue in pull:
-            say(f"  {queue.name}{_notes(queue, acl=acl)}")
         _print_example(server, pull, acl=acl)
-    else:
-        say(f"{emulator.config.file} has no pull queue: set `mode: pull` to make one")
     where = "memory, until the server stops" if store == "memory" else without_password(store)
     say(f"Tasks are stored in {where}")
     if server.state.push_to:
         say(f"Push tasks are delivered to {server.state.push_to}")
-    elif any(queue.is_push and queue.settings.line for queue in emulator.queues):
+    elif push:
         say(f"Push tasks are {KEPT}: pass {OPTION} to deliver them to an app")
     if isinstance(emulator.clock, ManualClock):
         now = from_usec(emulator.now_usec()).isoformat()
@@ -272,6 +276,9 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
 
 
 def _notes(queue: Queue, *, acl: bool) -> str:
+    if queue.is_push:
+        rate = queue.settings.rate
+        return " (push; not sent: rate is 0)" if rate and not rate.count else " (push)"
     notes = []
     retry = queue.settings.retry_parameters
     if retry is not None and retry.task_retry_limit is not None:

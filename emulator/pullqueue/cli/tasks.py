@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from base64 import b64decode, b64encode
 from pathlib import Path
+from time import monotonic
 
 import click
 
@@ -38,6 +40,10 @@ from pullqueue.tasks import count_tasks, why_in_use
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
 
 _LIMITS = Limits()
+
+_SUCCEEDED, _FAILED = "attempt succeeded", "attempt failed"
+_ATTEMPT_SECONDS = 10
+_POLL_SECONDS = 0.05
 
 _seconds_option = click.option(
     "--seconds",
@@ -204,13 +210,41 @@ def _request(request: str | None, headers: tuple[str, ...]) -> Json:
 @queue_argument
 @task_argument
 @server_options
-def run(*, queue: str, task: str, client: Client) -> None:
-    """Send the push task TASK now.
+def run(*, queue: str, task: str, client: Client) -> int:
+    """Send the push task TASK now, and show how the attempt ends.
 
-    Neither its eta nor the rate of QUEUE nor a pause holds it back.
+    Neither its eta nor the rate of QUEUE nor a pause holds it back. The exit status is 1 if the
+    attempt fails. After 10 seconds the command no longer waits for the end.
     """
-    answer = client.post(queue_path(queue, "tasks", task, "run"))
-    show(answer, f"{task} {'is sent' if answer['started'] else 'is running already'}")
+    path = queue_path(queue, "tasks", task)
+    number = client.get(path)["task"]["retry_count"] + 1
+    answer = client.post(f"{path}/run")
+    end = _end_of_attempt(client, path, number) if answer["started"] else None
+    if end is not None:
+        result = f"status {end['status']}" if end["status"] else "no response"
+        following = f"next attempt {when(end['until'])}" if end["until"] else "no attempt is left"
+        succeeded = end["kind"] == _SUCCEEDED
+        text = f"succeeded: {result}" if succeeded else f"failed: {result}; {following}"
+    elif answer["started"]:
+        text = f"is still running: `pullqueue tasks get {queue} {task}` shows how it ends"
+    else:
+        text = "is running already"
+    show({**answer, "attempt": end}, f"{task} {text}")
+    return int(end is not None and end["kind"] != _SUCCEEDED)
+
+
+def _end_of_attempt(client: Client, path: str, number: int) -> Json | None:
+    """Return the event by which an attempt ends; None: it takes longer than a while."""
+    end, pause = monotonic() + _ATTEMPT_SECONDS, threading.Event()
+    while True:
+        for event in reversed(client.get(f"{path}/history")["events"]):
+            if event["kind"] == "added":
+                break
+            if event["kind"] in (_SUCCEEDED, _FAILED) and event["retry_count"] == number:
+                return dict(event)
+        if monotonic() >= end:
+            return None
+        pause.wait(_POLL_SECONDS)
 
 
 @tasks.command
@@ -362,7 +396,7 @@ def _row(task: Json) -> list[object]:
         group,
         task["state"] if left is None else f"leased, {span_of(left)} left",
         when(task["eta"]),
-        task["retry_count"] if limit is None else f"{task['retry_count']} of {limit}",
+        task["retry_count"] if limit is None or push else f"{task['retry_count']} of {limit}",
         payload["bytes"],
         preview(b64decode(payload["base64"]) if text is None else text),
     ]

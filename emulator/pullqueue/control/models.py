@@ -21,6 +21,7 @@ from pullqueue.engine import queue as engine
 from pullqueue.engine.queue import QueueState
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import PushAddresses
+from pullqueue.push.retry import retry_of
 from pullqueue.tasks import Task
 
 PREVIEW_BYTES: Final = 256
@@ -183,6 +184,7 @@ class TaskResource(Model):
     lease_seconds_left: float | None
     retry_count: Count
     retry_limit: Count | None
+    """Its task_retry_limit: of leases, or of retries of a push task."""
     bytes_stored: Count
     payload: Bytes
     push: PushState | None
@@ -205,6 +207,7 @@ def tasks_of(
     for task in tasks:
         state: ShownState = EXHAUSTED if exhausted else task.state_at(now_usec).value
         left = (task.eta_usec - now_usec) / USEC_PER_SECOND
+        is_push = task.push is not None
         one = TaskResource(
             name=task.name,
             queue=task.queue_name,
@@ -215,7 +218,9 @@ def tasks_of(
             enqueued=task.enqueued.isoformat(),
             lease_seconds_left=left if state == "leased" else None,
             retry_count=task.retry_count,
-            retry_limit=queue.retention.leases,
+            retry_limit=retry_of(task, queue.settings).task_retry_limit
+            if is_push
+            else queue.retention.leases,
             bytes_stored=task.stored_bytes,
             payload=Bytes.of(task.payload, payload_bytes),
             push=PushState.of(task, queue, push_to, state),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from commands import PROGRAM, Done, Run, shown_on_terminal
 
 from pullqueue import Emulator, NewTask
+from pullqueue.config.model import QueueSettings, Rate
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
 from pullqueue.server.lifecycle import Server
 
@@ -29,6 +31,14 @@ def test_queues(run: Run, emulator: Emulator) -> None:
         "push       0      0       0      0          0             0      0  none   push, kept",
     ]
     assert json.loads(run("queues", "--json").out)["queues"][0]["leased"] == 1
+
+
+def test_queue_with_rate_0(run: Run, emulator: Emulator) -> None:
+    """Its tasks are not sent, and the note says why."""
+    settings = QueueSettings(name="zero", rate=Rate(count=0))
+    emulator.reconfigure(replace(emulator.config, queues=(*emulator.config.queues, settings)))
+
+    assert run("queues").out.splitlines()[-1].endswith("push, not sent: rate is 0, kept")
 
 
 def test_the_lifecycle_of_a_task(run: Run) -> None:
