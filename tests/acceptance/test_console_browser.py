@@ -657,7 +657,7 @@ def test_faults(site: Site, emulator: Emulator) -> None:
     Select(site.find("#call")).select_by_visible_text("lease_tasks")
     site.fill("#times", "0")
     site.press("Set fault")
-    site.wait_for('times is "0": expected an integer >= 1', "#times-wrong")
+    site.wait_for('times is "0": expected `int` >= 1', "#times-wrong")
     site.fill("#times", "3")
     site.press("Set fault")
     site.wait_for("The fault is set.", "#notice")

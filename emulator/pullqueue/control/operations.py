@@ -10,7 +10,6 @@ sentence of the docstring is the summary in the OpenAPI document.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar, get_type_hints
@@ -28,16 +27,6 @@ from pullqueue.engine.interceptors import bypass_interceptors
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _M = TypeVar("_M", bound=Model)
-_STEP = re.compile(r"\[(\d+)\]|\[?(\.\.\.|\w+)\]?")
-"""One step of a place such as `tasks[0].tag`; the key in a mapping is `[...]`."""
-_TYPES: Final = {
-    "array": "a list",
-    "bool": "true or false",
-    "float": "a number",
-    "int": "an integer",
-    "object": "an object",
-    "str": "text",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,49 +136,43 @@ def _parse_body(body: bytes | Json, model: type[Model]) -> Model:
 def _describe(
     error: msgspec.ValidationError, value: object, model: type[Model], *, whole: str = "the body"
 ) -> tuple[str, str]:
-    """Return what is wrong with a value, as a sentence, and the place."""
+    """Return what msgspec reports, with the value and what is allowed there, and the place."""
     what, _, where = str(error).partition(" - at `$")
     where = where.removeprefix(".").removesuffix("`")
     place = where or whole
+    # Such as `tasks[0].tag`; the key in a mapping is `[...]`.
+    steps = where.replace("...", "*").replace("[", ".").replace("]", "").split(".")
+    allowed = _schema_at(model, steps)
     name = what.partition("`")[2].rstrip("`")
-    schema = _schema_at(model, where)
     if what.startswith("Object missing required field"):
         return f"{place} has no {quoted(name)}", where or name
     if what.startswith("Object contains unknown field"):
-        fields = ", ".join(sorted(schema.get("properties", ())))
+        fields = ", ".join(sorted(allowed.get("properties", ())))
         return f"{place} has the unknown field {quoted(name)}: use one of {fields}", where
-    if what.startswith("Invalid enum value") and "enum" in schema:
-        what = f"use one of {', '.join(schema['enum'])}"
-    else:
-        words = re.sub(r"`(\w+)`", lambda match: _TYPES.get(match[1], match[1]), what)
-        what = f"{words[:1].lower()}{words[1:]}"
-    return f"{place}{_shown(value, where)}: {what}", where
+    if "enum" in allowed:
+        what = f"use one of {', '.join(allowed['enum'])}"
+    return f"{place}{_value_at(value, steps)}: {what[:1].lower()}{what[1:]}", where
 
 
-def _shown(value: Any, where: str) -> str:  # noqa: ANN401 - any JSON
+def _value_at(value: Any, steps: Sequence[str]) -> str:  # noqa: ANN401 - any JSON
     """Return the value at a place, as part of the sentence."""
     try:
-        for number, name in _STEP.findall(where):
-            value = value[int(number)] if number else value[name]
-    except (LookupError, TypeError):  # msgspec names no keys of mappings: `[...]`
+        for step in filter(None, steps):
+            value = value[int(step)] if isinstance(value, list) else value[step]
+    except LookupError:  # the key is not known
         return ""
     return f" is {quoted(value)}"
 
 
-def _schema_at(model: type[Model], where: str) -> Json:
+def _schema_at(model: type[Model], steps: Sequence[str]) -> Json:
     """Return the JSON Schema of the value at a place; empty where it is not found."""
     schema: Json = msgspec.json.schema(model)
     definitions = schema.get("$defs", {})
-    try:
-        for number, name in [("", ""), *_STEP.findall(where)]:
-            if number:
-                schema = schema["items"]
-            elif name:
-                schema = schema.get("properties", {}).get(name) or schema["additionalProperties"]
-            if "$ref" in schema:
-                schema = definitions[schema["$ref"].rpartition("/")[2]]
-    except (LookupError, TypeError):
-        return {}
+    for step in ("", *filter(None, steps)):
+        if step:
+            inner = "additionalProperties" if step == "*" else "items"
+            schema = schema.get("properties", {}).get(step) or schema.get(inner) or {}
+        schema = definitions.get(schema.get("$ref", "").rpartition("/")[2], schema)
     return schema
 
 

@@ -110,18 +110,18 @@ def test_other_faults(control: ControlClient, server: Server) -> None:
         ({"kind": "fail", "call": "attempt", "status": 99}, "status is 99: expected"),
         (
             {"kind": "fail", "call": "attempt", "status": 200},
-            "status is 200: expected an integer >= 300",
+            "status is 200: expected `int` >= 300",
         ),
         ({"kind": "explode"}, 'kind is "explode": use one of empty_leases, fail'),
         ({"kind": "fail", "call": "add", "error": "KeyError"}, 'error is "KeyError": use one of'),
         ({"call": "add"}, 'the body has no "kind"'),
         (
             {"kind": "fail", "call": "add", "probability": 0},
-            "probability is 0: expected a number > 0",
+            "probability is 0: expected `float` > 0.0",
         ),
         (
             {"kind": "fail", "call": "add", "probability": 2},
-            "probability is 2: expected a number <= 1",
+            "probability is 2: expected `float` <= 1.0",
         ),
     ],
 )

@@ -51,7 +51,11 @@ def test_snapshots(control: ControlClient, clock: ManualClock) -> None:
             'format is "pullqueue-snapshot/9": use one of pullqueue-snapshot/1',
         ),
         ({"queues": {"other": {}}}, 'queues[...] has no "tasks"'),
-        ({"queues": None}, "queues is None: expected an object, got null"),
+        (
+            {"queues": {"other": {"what": 1}}},
+            'queues[...] has the unknown field "what": use one of exhausted, leased, record, ',
+        ),
+        ({"queues": None}, "queues is None: expected `object`, got `null`"),
     ],
 )
 def test_bad_snapshots(control: ControlClient, change: dict[str, object], message: str) -> None:

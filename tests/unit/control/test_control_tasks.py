@@ -89,7 +89,7 @@ def test_adding(control: ControlClient, emulator: Emulator) -> None:
         ),
         ({"name": "a b"}, "name"),
         ({"size": 1}, r'tasks\[0\] has the unknown field "size": use one of countdown, eta'),
-        ({"tag": 17}, r"tasks\[1\].tag is 17: expected text, got an integer"),
+        ({"tag": 17}, r"tasks\[1\].tag is 17: expected `str`, got `int`"),
     ],
 )
 def test_what_cannot_be_added(control: ControlClient, task: object, message: str) -> None:
@@ -128,8 +128,8 @@ def test_paging_and_filters(control: ControlClient, emulator: Emulator) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("limit=0", 'limit is "0": expected an integer >= 1'),
-        ("limit=many", 'limit is "many": expected an integer, got text'),
+        ("limit=0", 'limit is "0": expected `int` >= 1'),
+        ("limit=many", 'limit is "many": expected `int`, got `str`'),
         ("state=gone", 'state is "gone": use one of'),
         ("page=2", 'there is no parameter "page": this route takes descending, limit'),
     ],
