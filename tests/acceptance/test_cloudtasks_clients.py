@@ -473,7 +473,7 @@ def test_the_key_of_a_service_account(
         with pytest.raises(exceptions.GoogleAPICallError) as refused:
             client.get_queue(name=QUEUE)
         assert code_of(refused.value) == "PERMISSION_DENIED"
-    client.transport.close()  # type: ignore[no-untyped-call]
+    client.transport.close()
 
 
 def token_of(guarded: Served, email: str) -> str:

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 from cloudtasks_interface import cloudtasks_grpc_interface, cloudtasks_rest_interface
+from google.cloud import tasks_v2
 from interfaces import Interface, InterfaceMaker, PushInterface, python_interface
 from rest_interface import rest_interface
 from sdk_interface import bridge_interface, sdk_interface
@@ -30,9 +31,16 @@ def interface(request: pytest.FixtureRequest) -> Iterator[Interface]:
         yield interface
 
 
-@pytest.fixture(params=[name for name in INTERFACES if name != "rest"])
+PUSH_INTERFACES: dict[str, InterfaceMaker] = {
+    **{name: make for name, make in INTERFACES.items() if name != "rest"},
+    "cloudtasks-v2-rest": partial(cloudtasks_rest_interface, tasks_v2),
+    "cloudtasks-v2-grpc": partial(cloudtasks_grpc_interface, tasks_v2),
+}
+
+
+@pytest.fixture(params=PUSH_INTERFACES)
 def push(request: pytest.FixtureRequest) -> Iterator[PushInterface]:
     """Yield an interface that has push queues."""
-    with INTERFACES[request.param]() as interface:
+    with PUSH_INTERFACES[request.param]() as interface:
         assert isinstance(interface, PushInterface)
         yield interface

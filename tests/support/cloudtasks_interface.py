@@ -1,17 +1,18 @@
-"""The interface of workers that speak Cloud Tasks v2beta2: Google's client, over REST or gRPC."""
+"""The interface of programs that use Cloud Tasks: Google's clients, over REST or gRPC."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Unpack
 
 import grpc
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2beta2
-from google.cloud.tasks_v2beta2.services.cloud_tasks.transports import CloudTasksGrpcTransport
 from interfaces import (
     PUSH,
     URL,
@@ -43,14 +44,22 @@ _REFUSALS: tuple[tuple[str, str, Refusal], ...] = (
 )
 
 
+_URL_FIELDS = {"v2beta2": "relative_url", "v2": "relative_uri"}
+_BODY_FIELDS = {"v2beta2": "payload", "v2": "body"}
+
+
 class CloudTasksInterface(PushInterface):
-    """Google's client for Cloud Tasks v2beta2."""
+    """Google's client for Cloud Tasks v2beta2; for push tasks that of any version."""
 
     zero_tasks_means_one = True
 
-    def __init__(self, emulator: Emulator, client: tasks_v2beta2.CloudTasksClient) -> None:
+    def __init__(
+        self, emulator: Emulator, client: tasks_v2beta2.CloudTasksClient, push_client: Any = None
+    ) -> None:
         super().__init__(emulator)
         self._client = client
+        self._push_client = push_client or client
+        self._version = "v2beta2" if push_client is None else "v2"
 
     def add(self, payload: bytes, *, queue: str = "pull", **fields: Unpack[TaskFields]) -> str:
         message = {"payload": payload, "tag": fields.get("tag")}
@@ -78,9 +87,10 @@ class CloudTasksInterface(PushInterface):
             return _held(self._client.renew_lease(request=request))
 
     def delete(self, name: str, *, queue: str = "pull") -> bool:
+        client = self._push_client if queue == PUSH else self._client
         try:
             with _refusals():
-                self._client.delete_task(name=_task_path(queue, name))
+                client.delete_task(name=_task_path(queue, name))
         except Refused as refused:
             if refused.refusal is Refusal.UNKNOWN_TASK:
                 return False
@@ -95,22 +105,22 @@ class CloudTasksInterface(PushInterface):
     def add_push(
         self, payload: bytes = b"", *, name: str | None = None, eta: datetime | None = None
     ) -> str:
-        message = {"relative_url": URL, "payload": payload}
+        message = {_URL_FIELDS[self._version]: URL, _BODY_FIELDS[self._version]: payload}
         return self._add(PUSH, name, eta, app_engine_http_request=message)
 
     def get(self, name: str) -> Listed:
         request = {"name": _task_path(PUSH, name), "response_view": "FULL"}
         with _refusals():
-            return _listed(self._client.get_task(request=request))
+            return self._listed(self._push_client.get_task(request=request))
 
     def listed(self) -> list[Listed]:
         request = {"parent": _queue_path(PUSH), "response_view": "FULL"}
         with _refusals():
-            return [_listed(task) for task in self._client.list_tasks(request=request)]
+            return [self._listed(task) for task in self._push_client.list_tasks(request=request)]
 
     def purge(self) -> None:
         with _refusals():
-            self._client.purge_queue(name=_queue_path(PUSH))
+            self._push_client.purge_queue(name=_queue_path(PUSH))
 
     def _add(self, queue: str, name: str | None, eta: datetime | None, **message: Any) -> str:
         task = {"schedule_time": eta, **message}
@@ -118,8 +128,15 @@ class CloudTasksInterface(PushInterface):
             task["name"] = _task_path(queue, name)
         with _refusals():
             request = {"parent": _queue_path(queue), "task": task}
-            added = self._client.create_task(request=request)
+            added = (self._push_client if queue == PUSH else self._client).create_task(request)
         return str(added.name.rpartition("/")[2])
+
+    def _listed(self, task: Any) -> Listed:
+        request = task.app_engine_http_request
+        url = getattr(request, _URL_FIELDS[self._version])
+        body = getattr(request, _BODY_FIELDS[self._version])
+        name, eta_usec = task.name.rpartition("/")[2], to_usec(task.schedule_time)
+        return Listed(name, body, request.http_method.name, url, eta_usec)
 
     def _lease(self, queue: str, seconds: float, count: int, chosen: str) -> list[Held]:
         request = {
@@ -133,9 +150,9 @@ class CloudTasksInterface(PushInterface):
             return [_held(task) for task in self._client.lease_tasks(request=request).tasks]
 
 
-def rest_client(url: str, credentials: Any = None) -> tasks_v2beta2.CloudTasksClient:
-    """Return Google's client on the REST interface of a server."""
-    return tasks_v2beta2.CloudTasksClient(
+def rest_client(url: str, credentials: Any = None, module: Any = tasks_v2beta2) -> Any:
+    """Return Google's client for a version on the REST interface of a server."""
+    return module.CloudTasksClient(
         transport="rest",
         client_options={"api_endpoint": url},
         credentials=credentials or AnonymousCredentials(),  # type: ignore[no-untyped-call]
@@ -143,29 +160,34 @@ def rest_client(url: str, credentials: Any = None) -> tasks_v2beta2.CloudTasksCl
 
 
 @contextmanager
-def grpc_client(address: str) -> Iterator[tasks_v2beta2.CloudTasksClient]:
-    """Yield Google's client on a gRPC address."""
+def grpc_client(address: str, module: Any = tasks_v2beta2) -> Iterator[Any]:
+    """Yield Google's client for a version on a gRPC address."""
     options = [("grpc.max_receive_message_length", -1)]
+    transports = import_module(f"{module.__name__}.services.cloud_tasks.transports")
     with grpc.insecure_channel(address, options=options) as channel:
-        transport = CloudTasksGrpcTransport(channel=channel)
-        yield tasks_v2beta2.CloudTasksClient(transport=transport)
+        transport = transports.CloudTasksGrpcTransport(channel=channel)
+        yield module.CloudTasksClient(transport=transport)
 
 
 @contextmanager
-def cloudtasks_rest_interface() -> Iterator[Interface]:
-    """Serve an emulator and return Google's client on its REST interface."""
+def cloudtasks_rest_interface(push_module: ModuleType | None = None) -> Iterator[Interface]:
+    """Serve an emulator and yield Google's client on its REST interface."""
     with Server(manual_emulator()) as server:
-        yield CloudTasksInterface(server.emulator, rest_client(server.url))
+        push_client = push_module and rest_client(server.url, module=push_module)
+        yield CloudTasksInterface(server.emulator, rest_client(server.url), push_client)
 
 
 @contextmanager
-def cloudtasks_grpc_interface() -> Iterator[Interface]:
-    """Serve an emulator and return Google's client on its gRPC interface."""
-    with (
-        Server(manual_emulator(), grpc_port=0) as server,
-        grpc_client(server.grpc_address) as client,
-    ):
-        yield CloudTasksInterface(server.emulator, client)
+def cloudtasks_grpc_interface(push_module: ModuleType | None = None) -> Iterator[Interface]:
+    """Serve an emulator and yield Google's client on its gRPC interface."""
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(manual_emulator(), grpc_port=0))
+        clients = [
+            stack.enter_context(grpc_client(server.grpc_address, module))
+            for module in (tasks_v2beta2, push_module)
+            if module is not None
+        ]
+        yield CloudTasksInterface(server.emulator, *clients)
 
 
 def code_of(error: exceptions.GoogleAPICallError) -> str:
@@ -203,10 +225,3 @@ def _held(task: tasks_v2beta2.Task) -> Held:
         eta_usec=to_usec(task.schedule_time),
         retry_count=task.status.attempt_dispatch_count,
     )
-
-
-def _listed(task: tasks_v2beta2.Task) -> Listed:
-    request = task.app_engine_http_request
-    name = task.name.rpartition("/")[2]
-    method = request.http_method.name
-    return Listed(name, request.payload, method, request.relative_url, to_usec(task.schedule_time))
