@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -89,6 +90,14 @@ class Actions:
         if changed.state == EXHAUSTED:
             return f"Task {task} was released, and is exhausted: that was its last lease."
         return f"Task {task} was released."
+
+    def run(self, _form: Form, queue: str, task: str) -> Notice:
+        """Start an attempt of a push task."""
+        started = self._ask("runTask", queue=queue, task=task).started
+        text = f"An attempt of task {task} was started."
+        if not started:
+            text = f"An attempt of task {task} is running already."
+        return Notice(text=text, link=url_for("console.task", queue=queue, task=task))
 
     def extend(self, form: Form, queue: str, task: str) -> str:
         """Change the end of a lease."""
@@ -227,9 +236,8 @@ def queue_names(ask: Callable[..., Any], *modes: str) -> list[str]:
 
 
 def _with_exhausted(ask: Callable[..., Any]) -> list[str]:
-    """Return the names of the pull queues that have exhausted tasks."""
-    queues = ask("listQueues")["queues"]
-    return [each.name for each in queues if each.mode == "pull" and each.exhausted]
+    """Return the names of the queues that have exhausted tasks."""
+    return [each.name for each in ask("listQueues")["queues"] if each.exhausted]
 
 
 def _in_utc(text: str) -> str:
@@ -247,16 +255,7 @@ def _task(form: Form, limits: Limits) -> tuple[Json, int]:
         FormError: fields are not valid.
     """
     errors: dict[str, str] = {}
-    file = request.files.get("file")
-    # Browsers send line ends as CR LF.
-    payload = form.values.get("payload", "").replace("\r\n", "\n").encode()
-    if file and file.filename:
-        payload = file.read()
-    elif form.text("format") == "base64":
-        try:
-            payload = b64decode(payload, validate=True)
-        except ValueError:
-            errors["payload"] = "not valid base64: use letters, digits, + and /, and = to pad"
+    payload, headers = _payload(form, errors), _headers(form, errors)
     for field in ("count", "countdown"):
         try:
             parse_query(form.given(field), _Numbers)
@@ -273,6 +272,40 @@ def _task(form: Form, limits: Limits) -> tuple[Json, int]:
         raise FormError(errors)
     task = form.given("name", "tag", "countdown")
     task["payload_base64"] = payload
+    if form.text("url"):
+        task["request"] = form.given("url", "method", "target") | {"headers": headers}
     if eta:
         task["eta"] = _in_utc(eta)
     return task, parse_query(form.given("count"), _Numbers).count
+
+
+def _payload(form: Form, errors: dict[str, str]) -> bytes:
+    """Return the payload of a form: the file, or the text; add its error if it is not valid."""
+    file = request.files.get("file")
+    if file and file.filename:
+        content: bytes = file.read()
+        return content
+    # Browsers send line ends as CR LF.
+    payload = form.values.get("payload", "").replace("\r\n", "\n").encode()
+    if form.text("format") == "json":
+        try:
+            json.loads(payload)
+        except (ValueError, RecursionError) as error:
+            errors["payload"] = f"not valid JSON ({error}): correct it, or choose text"
+    elif form.text("format") == "base64":
+        try:
+            return b64decode(payload, validate=True)
+        except ValueError:
+            errors["payload"] = "not valid base64: use letters, digits, + and /, and = to pad"
+    return payload
+
+
+def _headers(form: Form, errors: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the headers of a form, one on each line; add the error of one that is not valid."""
+    headers = []
+    for line in form.text("headers").splitlines():
+        name, colon, value = line.partition(":")
+        if not colon:
+            errors["headers"] = f'"{line}" is not a header: write a name, a colon and a value'
+        headers.append((name.strip(), value.strip()))
+    return headers

@@ -58,6 +58,7 @@ _ACTIONS: Sequence[tuple[str, Callable[..., Notice | str]]] = (
     (f"{_QUEUE}/purge", Actions.purge),
     (f"{_TASK}/extend", Actions.extend),
     (f"{_TASK}/release", Actions.release),
+    (f"{_TASK}/run", Actions.run),
     ("/change", Actions.change),
     ("/requests/clear", Actions.clear_requests),
     ("/faults", Actions.set_fault),

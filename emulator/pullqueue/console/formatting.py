@@ -12,7 +12,7 @@ from pullqueue.control.models import Bytes
 
 _HEX_BYTES = 16
 _MAX_VIEW_BYTES = 64 * 1024
-_MAX_PREVIEW_CHARACTERS = 80
+_MAX_PREVIEW_CHARACTERS = 160
 
 
 def span(seconds: float | None) -> str:
@@ -69,7 +69,7 @@ def number(value: int) -> str:
 def preview(payload: Bytes) -> str:
     """Return the beginning of a payload on one line."""
     text = payload.text
-    shown = payload.data[:40].hex(" ") if text is None else " ".join(text.split())
+    shown = payload.data[:64].hex(" ") if text is None else " ".join(text.split())
     cut = payload.truncated or len(shown) > _MAX_PREVIEW_CHARACTERS
     return shown[:_MAX_PREVIEW_CHARACTERS] + ("…" if cut else "")
 

@@ -38,13 +38,18 @@ _QUEUE_COLUMNS = {
     "name": "Queue",
     "tasks": "Tasks",
     "available": "Available",
-    "leased": "Leased",
-    "scheduled": "Scheduled",
+    "leased": "Leased, running",
+    "scheduled": "Scheduled, retrying",
     "exhausted": "Exhausted",
     "oldest_age_seconds": "Oldest due",
     "leased_last_minute": "Leased in 1 min",
 }
 """Fields by which queues can be sorted, and the heads of their columns."""
+_STATES = {
+    QueueMode.PULL: ("available", "leased", "scheduled", EXHAUSTED),
+    QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
+}
+"""The states of tasks by which a queue's tasks can be filtered."""
 _MAX_LISTED = 10
 """Maximum number of tasks that are listed before they are deleted."""
 
@@ -91,18 +96,24 @@ class Pages:
         """Return the page of a queue and its tasks."""
         shown = self._ask("getQueue", queue=queue)["queue"]
         chosen = {"limit": _PAGE_SIZE, **_chosen(*_TASK_QUERY, "order", "range")}
-        if shown.mode is QueueMode.PUSH:
-            return self._page("queue", queue=shown, chosen=chosen)
         asked = _chosen(*_TASK_QUERY) | {"limit": chosen["limit"]}
         asked["descending"] = "true" if chosen.get("order") == "desc" else "false"
-        depths = self._ask("listDepths")["depths"][queue]
+        if shown.mode is QueueMode.PUSH:
+            special = {"delivery": self._ask("getDelivery", queue=queue)["delivery"]}
+        else:
+            depths = self._ask("listDepths")["depths"][queue]
+            special = {
+                "chart": chart_of(depths, chosen.get("range", "")),
+                "rates": asdict(self._ask("getThroughput", queue=queue)["last_minute"]),
+                "ranges": RANGES,
+                "tags": self._ask("listTags", queue=queue)["tags"],
+            }
         return self._page(
             "queue",
             queue=shown,
-            chart=chart_of(depths, chosen.get("range", "")),
-            rates=asdict(self._ask("getThroughput", queue=queue)["last_minute"]),
-            ranges=RANGES,
+            states=_STATES[shown.mode],
             chosen=chosen,
+            **special,
             **self._tasks(asked, "listTasks", {"queue": queue}),
         )
 
@@ -111,6 +122,7 @@ class Pages:
         found = self._ask("getHistory", queue=queue, task=task)
         views = views_of(found.task.payload) if found.task else {}
         view = request.args.get("view", "")
+        attempts = self._ask("listRequests", {"queue": queue, "task": task, "interface": "push"}).requests
         return self._page(
             "task",
             queue=self._ask("getQueue", queue=queue)["queue"],
@@ -118,6 +130,7 @@ class Pages:
             shown=found.task,
             problem=found.problem,
             events=found.events,
+            attempts=attempts,
             views=views,
             view=view if view in views else next(iter(views), ""),
         )
@@ -132,7 +145,7 @@ class Pages:
         chosen = _chosen("queue", "tag", "search")
         return self._page(
             "exhausted",
-            queues=queue_names(self._ask, "pull"),
+            queues=queue_names(self._ask, "pull", "push"),
             chosen=chosen,
             **self._tasks({"limit": _PAGE_SIZE, **chosen}, "listExhausted", {}),
         )
@@ -198,7 +211,8 @@ class Pages:
         tasks = self._ask("getQueue", queue=queue)["queue"].tasks
         return self._question(
             f"Purge {queue}?",
-            f"This deletes {count_tasks(tasks)}: all of the queue, leased ones included.",
+            f"This deletes {count_tasks(tasks)}: all of the queue, also those that are leased or "
+            "running.",
             back=url_for("console.queue", queue=queue),
         )
 
@@ -381,5 +395,7 @@ def _seed_line(task: TaskResource) -> bytes:
     line: Json = {"queue": task.queue, "payload": task.payload.text, "tag": task.tag}
     if task.payload.text is None:
         line["payload_base64"] = task.payload.data
+    if task.push is not None:
+        line["request"] = task.push.request
     given = {name: value for name, value in line.items() if value is not None}
     return msgspec.json.encode(given) + b"\n"

@@ -62,7 +62,7 @@ class TaskFilter(models.Model):
 
     tag: Annotated[Maybe[str], Meta(description="Only tasks with this tag.")] = UNSET
     search: Annotated[
-        str, Meta(description="Only tasks with this in name or payload, in any case.")
+        str, Meta(description="Only tasks with this in name, payload or URL, in any case.")
     ] = ""
 
 
@@ -113,12 +113,6 @@ class Changed(models.Model):
     failed: dict[str, str]
 
 
-class Started(models.Model):
-    """Whether an attempt was started; if not, one is running already."""
-
-    started: bool
-
-
 @operation("GET", "/queues", key="queues")
 def list_queues(state: ServerState) -> list[models.QueueResource]:
     """List all queues with their numbers and settings."""
@@ -165,6 +159,12 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks
     return models.Tasks(tasks=shown, total=total)
 
 
+@operation("GET", f"{_QUEUE}/tags", key="tags")
+def list_tags(state: ServerState, queue: str) -> dict[str, models.Count]:
+    """Return how many tasks have each tag, for the 100 tags that most have, the most first."""
+    return state.emulator.queue(queue).count_tags()
+
+
 @operation("POST", f"{_QUEUE}/tasks")
 def add_tasks(state: ServerState, queue: str, body: models.NewTasks) -> models.AddedTasks:
     """Add up to 100 tasks; names in use are reported in `refused`, the other tasks are added."""
@@ -205,12 +205,6 @@ def get_task(state: ServerState, queue: str, task: str) -> models.TaskResource:
         if exhausted is None:
             raise
         return tasks_of([exhausted], found, state.push_to, exhausted=True)[0]
-
-
-@operation("POST", f"{_TASK}/run")
-def run_task(state: ServerState, queue: str, task: str) -> Started:
-    """Start an attempt of a push task now, past its eta, the queue's rate and a pause."""
-    return Started(state.run_now(state.emulator.queue(queue), task))
 
 
 @operation("POST", f"{_TASK}/lease", key="task")
@@ -370,8 +364,9 @@ def _count(queue: Queue, chosen: TaskQuery) -> int | None:
 
 
 def _contains(task: Task, text: str) -> bool:
-    """Return whether name or payload contain a text, in any case."""
-    if text in task.name.casefold():
+    """Return whether name, payload or URL contain a text, in any case."""
+    url = "" if task.request is None else task.request.url
+    if text in task.name.casefold() or text in url.casefold():
         return True
     if text.isascii():
         return text.encode() in task.payload.lower()

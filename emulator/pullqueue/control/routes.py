@@ -16,6 +16,7 @@ from pullqueue.control import (
     metrics,
     openapi,
     overview,
+    push,
     queues,
     service,
     snapshots,
@@ -25,7 +26,7 @@ from pullqueue.control.state import ServerState
 from pullqueue.errors import PullQueueError
 from pullqueue.limits import MIB
 
-MODULES: Final = (service, queues, snapshots, history, overview, metrics)
+MODULES: Final = (service, queues, push, snapshots, history, overview, metrics)
 """Where the operations are; importing them registers these."""
 SNAPSHOT_BYTES: Final = 512 * MIB
 """Body of a request that loads a snapshot."""

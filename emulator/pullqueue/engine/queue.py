@@ -554,6 +554,10 @@ class Queue:
         task_filter = TaskFilter(state=state, tag=tag, after=position)
         return self._store.list_tasks(self.name, task_filter, limit=count)
 
+    def count_tags(self, limit: int = 100) -> dict[str, int]:
+        """Return how many tasks have each tag, for the tags that most have, the most first."""
+        return self._store.count_tags(self.name, limit=limit)
+
     @interceptable
     def fetch_statistics(self) -> QueueStatistics:
         """Return the statistics of the queue."""

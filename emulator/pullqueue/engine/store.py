@@ -276,6 +276,10 @@ class TaskStore(ABC):
         """Return the first tasks that match the filter, in order of eta and arrival."""
 
     @abstractmethod
+    def count_tags(self, queue_name: str, *, limit: int) -> dict[str, int]:
+        """Return how many tasks have each tag, for the tags that most have, the most first."""
+
+    @abstractmethod
     def statistics(self, queue_name: str) -> QueueStatistics:
         """Return the statistics of a queue."""
 

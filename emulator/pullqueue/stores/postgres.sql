@@ -514,6 +514,10 @@ SELECT {task} FROM tasks WHERE queue || '' = %(queue)s AND tag = %(tag)b
     AND (eta_usec, sequence) > (%(after_usec)s, %(after_sequence)s)
 ORDER BY eta_usec, sequence LIMIT %(rows)s
 
+-- name: count_tags
+SELECT tag, count(*) FROM tasks WHERE queue || '' = %(queue)s AND tag <> '' AND eta_usec IS NOT NULL
+GROUP BY tag ORDER BY count(*) DESC, tag LIMIT %(rows)s
+
 -- name: totals
 -- How many tasks a queue has, and their size; NULL: all queues together.
 SELECT coalesce(sum(tasks), 0), coalesce(sum(bytes), 0) FROM totals

@@ -30,6 +30,11 @@ def encode_tag(tag: str | None) -> bytes:
     return _NO_TAG if tag is None else _TAG_MARK + tag.encode()
 
 
+def decode_tag(stored: bytes) -> str | None:
+    """Return a tag that `encode_tag` encoded."""
+    return stored[1:].decode() if stored else None
+
+
 @overload
 def encode(part: HttpRequest | Attempts | Origin) -> str: ...
 @overload
@@ -42,9 +47,9 @@ def encode(part: object) -> str | None:
 def task_of(row: Row) -> Task:
     """Return the task of a row."""
     eta_usec, sequence, name, queue, payload, tag, retry_count, enqueued_usec, size, *sent = row
-    decoded = tag[1:].decode() if tag else None
-    fields = (eta_usec, sequence, name, queue, payload, decoded, retry_count, enqueued_usec, size)
-    return Task(*fields, None if sent[0] is None else _push_of(*sent))
+    fields = (eta_usec, sequence, name, queue, payload, decode_tag(tag), retry_count)
+    push = None if sent[0] is None else _push_of(*sent)
+    return Task(*fields, enqueued_usec, size, push)
 
 
 def _push_of(request: str, attempts: str | None) -> Push:

@@ -49,6 +49,7 @@ from pullqueue.errors import (
 from pullqueue.limits import KIB, Limits
 from pullqueue.stores.rows import (
     Row,
+    decode_tag,
     encode,
     encode_tag,
     finished_of,
@@ -269,6 +270,11 @@ class SqlStore(TaskStore, Generic[S]):
                 rows=limit,
             )
         return list(map(task_of, rows))
+
+    def count_tags(self, queue_name: str, *, limit: int) -> dict[str, int]:
+        with self._reading() as session:
+            rows = session.rows("count_tags", queue=queue_name, rows=limit)
+        return {decode_tag(tag) or "": count for tag, count in rows}
 
     def statistics(self, queue_name: str) -> QueueStatistics:
         queue = {"queue": queue_name}

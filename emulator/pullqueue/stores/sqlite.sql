@@ -277,6 +277,10 @@ SELECT {task} FROM tasks WHERE queue = :queue AND tag = :tag AND eta_usec BETWEE
     AND (eta_usec, sequence) > (:after_usec, :after_sequence)
 ORDER BY eta_usec, sequence LIMIT :rows
 
+-- name: count_tags
+SELECT tag, count(*) FROM tasks WHERE queue = :queue AND tag <> x'' AND eta_usec IS NOT NULL
+GROUP BY tag ORDER BY count(*) DESC, tag LIMIT :rows
+
 -- name: totals
 -- How many tasks each queue has, and their size.
 SELECT queue, count(*), sum(stored_bytes) FROM tasks WHERE eta_usec IS NOT NULL GROUP BY queue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from datetime import timedelta
 from html import unescape
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import html5lib
 import pytest
 from werkzeug.test import Client
 
-from pullqueue import Emulator, Limits, ManualClock, NewTask
+from pullqueue import Emulator, HttpRequest, Limits, ManualClock, NewTask
 from pullqueue.api.auth import ACCEPTED_SCOPES
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface, Origin
@@ -31,6 +32,8 @@ PAGES = (
     "/queues/pull?state=exhausted",
     "/queues/pull?state=leased&tag=t&search=x&limit=25",
     "/queues/push",
+    "/queues/push?state=retrying",
+    "/queues/push/tasks/sent",
     "/queues/pull/purge",
     "/queues/pull/tasks/a",
     "/queues/pull/tasks/a?view=hex",
@@ -65,6 +68,9 @@ def state() -> ServerState:
     queue.lease_tasks(0, 1)
     queue.add('{"a": "<b>&"}', name="a", tag="<i>")
     queue.lease_tasks(60, 1)
+    later = emulator.clock.now() + timedelta(hours=1)
+    request = HttpRequest("/mail?<b>=<i>")
+    emulator.queue("push").add(b"<b>", name="sent", eta=later, request=request)
     return ServerState(emulator)
 
 
@@ -117,6 +123,7 @@ def test_every_page_is_guarded(client: Client, page: str) -> None:
         "/queues/pull/purge",
         "/queues/pull/tasks/a/extend",
         "/queues/pull/tasks/a/release",
+        "/queues/push/tasks/sent/run",
         "/requests/clear",
         "/faults",
         "/faults/remove",
@@ -307,8 +314,8 @@ def test_what_goes_is_said_before(client: Client, state: ServerState) -> None:
 
     for page, title, text in (
         ("/requests/clear", "Delete 2 requests?", "the record of all requests, whatever the"),
-        ("/server/snapshot", "Load a snapshot?", "This deletes 2 tasks (1 exhausted), names"),
-        ("/server/reset", "Reset the emulator?", "This deletes 2 tasks (1 exhausted), names"),
+        ("/server/snapshot", "Load a snapshot?", "This deletes 3 tasks (1 exhausted), names"),
+        ("/server/reset", "Reset the emulator?", "This deletes 3 tasks (1 exhausted), names"),
         ("/queues/pull/purge", "Purge pull?", "This deletes 1 task: all of the queue"),
     ):
         answer = client.get(f"/console{page}").text

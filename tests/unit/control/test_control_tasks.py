@@ -215,6 +215,28 @@ def test_the_state_after_a_release(limits: str, state: str) -> None:
     assert len(emulator.queue("q").exhausted) == (state == "exhausted")
 
 
+def test_tags_with_their_counts(control: ControlClient, emulator: Emulator) -> None:
+    """The tags of a queue are counted, the most frequent first, and untagged tasks are left out."""
+    for tag in ("b", "a", "c", "c", None, None):
+        emulator.queue("pull").add(tag=tag)
+
+    counts = control.get("/queues/pull/tags").body["tags"]
+
+    assert list(counts.items()) == [("c", 2), ("a", 1), ("b", 1)]
+
+
+def test_the_delivery_of_a_queue(control: ControlClient) -> None:
+    """A push queue has rates, those by default included; a pull queue has no delivery."""
+    assert control.get("/queues/push/delivery").body["delivery"] == {
+        "rate": 5.0,
+        "enforced_rate": None,
+        "bucket_size": 5,
+        "max_concurrent_requests": 1000,
+        "latest": [],
+    }
+    assert control.get("/queues/pull/delivery").status == 400
+
+
 @pytest.mark.parametrize("text", ["GRÜSSE", "grüsse", "Grüße"])
 def test_a_search_beyond_ascii(control: ControlClient, emulator: Emulator, text: str) -> None:
     """A search finds text in any case and alphabet, next to bytes that are not text."""

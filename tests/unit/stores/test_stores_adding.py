@@ -98,10 +98,11 @@ def test_a_name_that_no_task_can_have(queue: Queue, name: str) -> None:
 
 @pytest.mark.parametrize("tag", ["", "\0", "=", "é" * 500, "'; --"])
 def test_any_tag(queue: Queue, tag: str) -> None:
-    """A tag comes back as it was, and is another than none."""
+    """A tag comes back as it was, is counted, and is another than none."""
     queue.add(tag=tag)
     queue.add()
 
+    assert queue.count_tags() == {tag: 1}
     assert [task.tag for task in queue.lease_tasks_by_tag(10, 10, tag)] == [tag]
     assert [task.tag for task in queue.lease_tasks_by_tag(10, 10)] == [None]
 

@@ -21,7 +21,7 @@ POSTGRES = statements("postgres.sql")
 WHOLE = {
     *("all_tasks", "all_exhausted", "all_tombstones", "all_leased", "totals", "restore_totals"),
     *("clear", "clear_tasks", "clear_exhausted", "clear_events", "clear_leased", "clear_queues"),
-    *("queue_records", "drop_queue", "drop_tasks"),
+    *("count_tags", "queue_records", "drop_queue", "drop_tasks"),
     *("snapshot", "no_timeout", "lock_tasks", "renumber"),
 }
 """They are to read everything, or read nothing."""

@@ -32,16 +32,77 @@
     for (const box of old.querySelectorAll("input:checked")) {
       const same = fresh.querySelector(`#${CSS.escape(box.id)}`);
       if (same) same.checked = true;
+      else if (box.name === "task") {
+        // Its row is no longer on this page, but it stays selected.
+        box.hidden = true;
+        fresh.append(box);
+      }
     }
     const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
     old.replaceWith(fresh);
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   };
 
-  // A part stays while text in it is selected, the pointer reads its chart, or a form in it is open.
+  const isChanged = (field) => (field.matches("select") ? [...field.options].some((each) => each.selected !== each.defaultSelected && (each.defaultSelected || field.selectedIndex > 0)) : field.value !== field.defaultValue);
+
+  // A part stays while text in it is selected, the pointer reads its chart, a form in it is open, or a field was changed.
   const isRead = (part) => {
     const selection = getSelection();
-    return part.querySelector(".chart:hover, details[open]") || (!selection.isCollapsed && selection.containsNode(part, true));
+    return part.querySelector(".chart:hover, details[open]") || part.matches(".filter:focus-within") || [...part.querySelectorAll("select, input:not([type=checkbox], [type=hidden])")].some(isChanged) || (!selection.isCollapsed && selection.containsNode(part, true));
+  };
+
+  // Rows hold still under the pointer, with the keyboard's focus in them, or while one is selected.
+  const isHeld = (part) => part.matches("[data-hold]") && part.querySelector("tbody:hover, tbody :focus-visible, [name=task]:checked");
+
+  // Returns how many rows were added, removed or changed.
+  const countChanges = (old, fresh) => {
+    const rows = (part) => new Map([...part.querySelectorAll("[data-row]")].map((row) => [row.id, row.dataset.row]));
+    const [before, after] = [rows(old), rows(fresh)];
+    const ids = new Set([...before.keys(), ...after.keys()]);
+    return [...ids].filter((id) => before.get(id) !== after.get(id)).length;
+  };
+
+  const showSelected = () => {
+    for (const label of document.querySelectorAll("[data-selected]")) {
+      const boxes = [...label.closest("form").querySelectorAll("[name=task]:checked")];
+      const away = boxes.filter((box) => box.hidden).length;
+      label.textContent = boxes.length ? `${boxes.length} selected${away ? `, ${away} of them not on this page` : ""}` : "";
+    }
+  };
+
+  // Replaces a part of the page by its fresh copy, or says how much it would change.
+  let waiting = null;
+  const update = (old, fresh, { force = false } = {}) => {
+    const changes = document.getElementById("changes");
+    const isHolding = !force && isHeld(old);
+    if (isHolding) {
+      waiting = fresh;
+      const count = countChanges(old, fresh);
+      const text = count ? `${count} change${count === 1 ? "" : "s"}` : "";
+      if (!text) changes.replaceChildren();
+      else if (changes.firstChild) changes.firstChild.textContent = text;
+      else {
+        const show = document.createElement("button");
+        show.type = "button";
+        show.textContent = text;
+        show.title = "Show them now";
+        show.addEventListener("click", () => release({ force: true }));
+        changes.append(show);
+      }
+      return;
+    }
+    if (old.matches("[data-hold]")) {
+      waiting = null;
+      changes.replaceChildren();
+    }
+    replace(old, document.adoptNode(fresh));
+    showSelected();
+  };
+
+  // Applies what waits, once nothing holds the rows.
+  const release = (options) => {
+    const old = document.querySelector("[data-hold]");
+    if (waiting && old && !dialog.open && (options?.force || !isHeld(old))) update(old, waiting, options);
   };
 
   const say = (text) => {
@@ -88,7 +149,7 @@
     if (!copy || step || dialog.open) return;
     for (const old of document.querySelectorAll("[data-live]")) {
       const fresh = copy.getElementById(old.id);
-      if (fresh && old.outerHTML !== fresh.outerHTML && !isRead(old)) replace(old, document.adoptNode(fresh));
+      if (fresh && old.outerHTML !== fresh.outerHTML && !isRead(old)) update(old, fresh);
     }
   };
 
@@ -147,7 +208,7 @@
       event.preventDefault();
       dialog.close();
     } else if (target.matches("[data-select-page]")) {
-      for (const box of target.form.querySelectorAll("[name=task]")) box.checked = target.checked;
+      for (const box of target.form.querySelectorAll("[name=task]:not([hidden])")) box.checked = target.checked;
     } else if (target.matches("[data-dialog]") && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
       event.preventDefault();
       ask(target);
@@ -166,6 +227,15 @@
     }
     step = "";
   });
+
+  document.addEventListener("change", () => {
+    showSelected();
+    release();
+  });
+  document.addEventListener("mouseout", (event) => {
+    if (event.target.closest("tbody")) requestAnimationFrame(() => release());
+  });
+  document.addEventListener("focusout", () => requestAnimationFrame(() => release()));
 
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input:not([type=checkbox]), textarea, select, dialog");

@@ -6,6 +6,7 @@ import sys
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
 from itertools import islice, takewhile
 from typing import Any, Generic, TypeVar
 
@@ -252,6 +253,11 @@ class TaskIndex:
     def count_future(self, now_usec: int, state: TaskState | None = None) -> int:
         """Count the tasks with an eta in the future: all, or those scheduled, running, retrying."""
         return (self._all if state is None else self._of_state(state)).count_after(now_usec)
+
+    def count_tags(self, limit: int) -> dict[str, int]:
+        """Return how many tasks have each tag, for the tags that most have, the most first."""
+        counts = [(-len(index), tag) for tag, index in self._by_tag.items() if tag is not None]
+        return {tag: -count for count, tag in nsmallest(limit, counts)}
 
     def _of_state(self, state: TaskState) -> OrderedIndex[Task]:
         if state is TaskState.SCHEDULED:

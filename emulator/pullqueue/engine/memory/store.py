@@ -241,6 +241,10 @@ class MemoryStore(TaskStore):
             queue, now_usec = self._now(queue_name)
             return list(islice(queue.tasks.matching(task_filter, now_usec), limit))
 
+    def count_tags(self, queue_name: str, *, limit: int) -> dict[str, int]:
+        with self._lock:
+            return self._now(queue_name)[0].tasks.count_tags(limit)
+
     def statistics(self, queue_name: str) -> QueueStatistics:
         with self._lock:
             queue, now_usec = self._now(queue_name)

@@ -1,0 +1,65 @@
+"""Operations on push queues: how they are delivered, and running a task now."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated
+
+from msgspec import Meta
+
+from pullqueue.control.models import Count, Model
+from pullqueue.control.operations import operation
+from pullqueue.control.request_log import PUSH_INTERFACE, LoggedRequest
+from pullqueue.control.state import ServerState
+from pullqueue.errors import InvalidQueueModeError
+from pullqueue.push.rate import DEFAULT_BUCKET_SIZE, DEFAULT_CONCURRENT_REQUESTS, DEFAULT_RATE
+
+_LATEST = 20
+
+
+class Started(Model):
+    """Whether an attempt was started; if not, one is running already."""
+
+    started: bool
+
+
+class Delivery(Model):
+    """How fast the tasks of a push queue are sent, and what the attempts led to."""
+
+    rate: Annotated[float, Meta(description="Tasks a second, by queue.yaml or by default.")]
+    enforced_rate: Annotated[
+        float | None,
+        Meta(description="The same, lowered while the app is overloaded; null: not delivered."),
+    ]
+    bucket_size: Count
+    max_concurrent_requests: Count
+    latest: Annotated[list[LoggedRequest], Meta(description="The latest 20 attempts, newest first.")]
+
+
+@operation("GET", "/queues/{queue}/delivery", key="delivery")
+def get_delivery(state: ServerState, queue: str) -> Delivery:
+    """Return how a push queue is delivered, and its latest attempts."""
+    found = state.emulator.queue(queue)
+    if not found.is_push:
+        message = f'queue "{queue}" is a pull queue: workers lease its tasks'
+        raise InvalidQueueModeError(message, queue_name=queue)
+    settings = found.settings
+    attempts = (
+        logged
+        for logged in state.requests.latest()
+        if logged.interface == PUSH_INTERFACE and logged.queue == queue
+    )
+    delivery = None if state.push_to.kept(settings) else state.delivery
+    return Delivery(
+        rate=DEFAULT_RATE if settings.rate is None else settings.rate.per_second,
+        enforced_rate=None if delivery is None else delivery.enforced_rate(found),
+        bucket_size=settings.bucket_size or DEFAULT_BUCKET_SIZE,
+        max_concurrent_requests=settings.max_concurrent_requests or DEFAULT_CONCURRENT_REQUESTS,
+        latest=list(islice(attempts, _LATEST)),
+    )
+
+
+@operation("POST", "/queues/{queue}/tasks/{task}/run")
+def run_task(state: ServerState, queue: str, task: str) -> Started:
+    """Start an attempt of a push task now, past its eta, the queue's rate and a pause."""
+    return Started(state.run_now(state.emulator.queue(queue), task))

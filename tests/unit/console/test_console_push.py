@@ -1,0 +1,151 @@
+"""The console's pages of push queues and their tasks, without a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import pytest
+from push_app import PushApp, push_app, until
+from werkzeug.test import Client
+
+from pullqueue import Emulator, HttpRequest, ManualClock
+from pullqueue.control.state import ServerState
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.server.app import create_app
+
+CONFIG = """\
+queue:
+- {name: mail, rate: 20/m, bucket_size: 7, max_concurrent_requests: 3, target: mail}
+- {name: jobs, rate: 5/s, target: worker}
+"""
+
+
+class Console:
+    """The console of a server that sends the tasks of `mail`, and keeps those of `jobs`."""
+
+    def __init__(self, app: PushApp) -> None:
+        self.emulator = Emulator.from_text(CONFIG, clock=ManualClock())
+        self.state = ServerState(self.emulator, push_to=PushAddresses([f"mail={app.url}"]))
+        self._client = Client(create_app(self.emulator, state=self.state))
+
+    def page(self, path: str) -> str:
+        """Return what a page shows, in one line."""
+        return " ".join(unescape(self._client.get(f"/console{path}").text).split())
+
+    def text(self, path: str) -> str:
+        """Return the words of a page, without its elements."""
+        return " ".join(re.sub("<[^>]+>", " ", self.page(path)).split())
+
+    def send(self, path: str, **fields: Any) -> str:
+        """Send a form and return the page that follows."""
+        form = {"pullqueue_token": self.state.token, **fields}
+        answer = self._client.post(f"/console{path}", data=form)
+        return self.page(answer.headers["Location"].removeprefix("/console"))
+
+    def run(self, name: str) -> str:
+        """Run a task of `mail` now, wait for the end of the attempt, and return the page."""
+        before = len(self.state.requests.latest())
+        page = self.send(f"/queues/mail/tasks/{name}/run")
+        until(lambda: len(self.state.requests.latest()) > before)
+        return page
+
+
+@pytest.fixture
+def console() -> Iterator[Console]:
+    """Yield the console of a server with an app."""
+    with push_app() as app:
+        console = Console(app)
+        yield console
+        if console.state.delivery:
+            console.state.delivery.stop()
+
+
+def test_a_queue(console: Console) -> None:
+    """It shows rate, bucket, concurrency and the statuses of the latest attempts, with links."""
+    queue = console.emulator.queue("mail")
+    queue.add(name="done")
+    queue.add(name="failing", request=HttpRequest("/status/503"))
+    for name in ("done", "failing"):
+        console.run(name)
+
+    text, page = console.text("/queues/mail"), console.page("/queues/mail")
+
+    assert "Rate 20/m, 0.333/s enforced" not in text
+    assert "Rate 20/m" in text
+    assert "Bucket 7 At the same time 3 Latest attempts 503 200" in text
+    assert 'href="/console/requests/2" aria-label="Request 2: 503"' in page
+    assert "POST /status/503" in text
+    assert re.search(r"retrying 1 503 0 B", text)
+    assert "done" not in re.findall('id="task-(.*?)"', page)
+
+
+def test_a_rate_that_is_lowered(console: Console) -> None:
+    """While the app is overloaded, the enforced rate is shown beside the configured one."""
+    console.emulator.reconfigure(Emulator.from_text(CONFIG.replace("20/m", "8/s")).config)
+    console.emulator.queue("mail").add(name="failing", request=HttpRequest("/status/503"))
+    console.run("failing")
+
+    assert "Rate 8/s, 4/s enforced" in console.text("/queues/mail")
+
+
+def test_a_task(console: Console) -> None:
+    """Its page has the request, each attempt with its status and request, and the history."""
+    request = HttpRequest("/status/500", "PUT", (("X-Mine", "7"), ("X-Other", "8")), "mail")
+    console.emulator.queue("mail").add(b"the body", name="a", request=request)
+    assert "No attempt yet." in console.page("/queues/mail/tasks/a")
+    assert "An attempt of task a was started." in console.run("a")
+
+    page, text = console.page("/queues/mail/tasks/a"), console.text("/queues/mail/tasks/a")
+
+    assert "PUT /status/500 X-Mine: 7 X-Other: 8" in text
+    assert "Target: mail" in text
+    assert "the body" in text
+    assert re.search(r"Attempts 1 Last status 500", text)
+    assert '<a id="request-1" href="/console/requests/1"' in page
+    assert "attempt 1 started" in text
+    assert "attempt 1 failed 500 next 2026-01-01" in text
+
+
+def test_tasks_that_are_kept(console: Console) -> None:
+    """Queue and task say how to deliver them, and cannot be run."""
+    console.emulator.queue("jobs").add(name="a")
+    option = "start the server with --push-to worker=http://localhost:80"
+
+    for path in ("/queues/jobs", "/queues/jobs/tasks/a"):
+        page = console.page(path)
+
+        assert f"kept, not delivered: {option}" in page or "delivered: there is no address" in page
+        assert option in page
+        assert "/run" not in page
+    assert "not delivered" in console.text("/")
+
+
+def test_a_task_is_added(console: Console) -> None:
+    """With method, URL, headers and body; a line that is not a header is refused."""
+    fields = {"url": "/x?y=1", "method": "PUT", "payload": '{"a": 1}', "format": "json"}
+
+    refused = console.send("/queues/mail/add", headers="X-Mine 7", **fields)
+    assert '"X-Mine 7" is not a header: write a name, a colon and a value' in refused
+    console.send("/queues/mail/add", headers="X-Mine: 7\r\nX-Other: a:b", name="a", **fields)
+
+    task = console.emulator.queue("mail").get_task("a")
+    request = HttpRequest("/x?y=1", "PUT", (("X-Mine", "7"), ("X-Other", "a:b")))
+    assert (task.request, task.payload) == (request, b'{"a": 1}')
+
+
+def test_an_exhausted_task(console: Console) -> None:
+    """It is listed with its request, requeued with it, and downloaded as a seed with it."""
+    config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
+    console.emulator.reconfigure(Emulator.from_text(config).config)
+    queue = console.emulator.queue("mail")
+    queue.add(name="a", request=HttpRequest("/status/500"))
+    console.run("a")
+
+    assert "Task a is exhausted after 1 attempt." in console.page("/queues/mail/tasks/a")
+    assert "POST /status/500" in console.text("/exhausted")
+    assert '"request":{"url":"/status/500"' in console.page("/exhausted.jsonl")
+    console.send("/change", action="requeue", state="exhausted", all="1")
+    assert queue.get_task("a").request == HttpRequest("/status/500")
