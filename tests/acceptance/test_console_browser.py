@@ -363,7 +363,7 @@ def test_filters_and_pages(site: Site, emulator: Emulator) -> None:
     assert "n000024" not in site.text("#tasks")
     site.press("Previous")
     site.wait_for("n000024", "#tasks")
-    site.fill("#f-tag", "rare")
+    Select(site.find("#f-tag")).select_by_visible_text("rare (11)")
     site.press("Filter")
     site.wait_for_rows(11)
     site.press("Clear")
@@ -388,11 +388,10 @@ def test_live(site: Site, emulator: Emulator, server: Server) -> None:
     assert site.find("#payload").get_attribute("value") == "being typed"
     assert evaluate(site.browser, "return window.same")
 
-    site.find("#delete-news").send_keys("")
-    evaluate(site.browser, "document.getElementById('delete-news').focus()")
+    evaluate(site.browser, "document.getElementById('bulk-delete').focus()")
     emulator.queue("pull").add(b"work", name="more")
     site.wait_for("more", "#tasks")
-    assert site.browser.switch_to.active_element.get_attribute("id") == "delete-news"
+    assert site.browser.switch_to.active_element.get_attribute("id") == "bulk-delete"
 
     site.click("#live")
     assert site.find("#live").get_attribute("aria-pressed") == "false"
@@ -503,6 +502,31 @@ def test_a_page_that_is_gone(site: Site, server: Server) -> None:
     site.wait_for("This page cannot be refreshed (status 404)", "#notice")
 
 
+def test_rows_hold_still(site: Site, emulator: Emulator) -> None:
+    """They do not change under the pointer or while one is selected: the number of changes is
+    shown, and shows them. What is selected stays so, also if it leaves the page.
+    """
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name=f"n{n}") for n in range(3)])
+    site.open("/queues/pull")
+    ActionChains(site.browser).move_to_element(site.find("#task-n1")).perform()
+    queue.add(name="n3")
+    site.wait_for("1 change", "#changes")
+    assert len(site.browser.find_elements(By.CSS_SELECTOR, "#tasks tbody tr")) == 3
+    ActionChains(site.browser).move_to_element(site.find("h1")).perform()
+    site.wait_for_rows(4)
+    assert site.text("#changes") == ""
+
+    evaluate(site.browser, "document.getElementById('select-n1').click()")
+    queue.delete_tasks(["n0", "n1"])
+    site.wait_for("2 changes", "#changes")
+    site.press("2 changes")
+    site.wait_for("1 selected, 1 of them not on this page", "#tasks")
+    site.wait_for_rows(2)
+    site.click("#bulk-delete")
+    site.wait_for("Delete n1?", "#dialog")
+
+
 def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
     """Rows are selected and stay so while the page follows; actions keep filter and order."""
     queue = emulator.queue("pull")
@@ -512,6 +536,7 @@ def test_many_tasks_at_once(site: Site, emulator: Emulator) -> None:
     site.click("#select-n4")
     site.click("#select-n0")
     queue.add(name="n8", tag="t0")
+    site.press("1 change")
     site.wait_for("n8", "#tasks")
     assert site.find("#select-n4").is_selected()
     site.click("#bulk-delete")
@@ -615,7 +640,7 @@ def test_the_overview(site: Site, emulator: Emulator) -> None:
     site.open("/")
     site.click("#sort-name")
     site.click("#sort-name")
-    assert site.find("#queues tbody th").text == "push"
+    assert site.find("#queues tbody th a").text == "push"
     site.fill("#f-search", "pul")
     site.press("Filter")
     site.wait_for("pull", "#queues")

@@ -122,7 +122,7 @@ class Pages:
         found = self._ask("getHistory", queue=queue, task=task)
         views = views_of(found.task.payload) if found.task else {}
         view = request.args.get("view", "")
-        attempts = self._ask("listRequests", {"queue": queue, "task": task, "interface": "push"}).requests
+        sent = {"queue": queue, "task": task, "interface": "push"}
         return self._page(
             "task",
             queue=self._ask("getQueue", queue=queue)["queue"],
@@ -130,7 +130,7 @@ class Pages:
             shown=found.task,
             problem=found.problem,
             events=found.events,
-            attempts=attempts,
+            attempts=self._ask("listRequests", sent).requests,
             views=views,
             view=view if view in views else next(iter(views), ""),
         )

@@ -9,8 +9,9 @@ from msgspec import Meta
 
 from pullqueue.control.models import Count, Model
 from pullqueue.control.operations import operation
-from pullqueue.control.request_log import PUSH_INTERFACE, LoggedRequest
+from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
+from pullqueue.engine.events import Interface
 from pullqueue.errors import InvalidQueueModeError
 from pullqueue.push.rate import DEFAULT_BUCKET_SIZE, DEFAULT_CONCURRENT_REQUESTS, DEFAULT_RATE
 
@@ -33,7 +34,7 @@ class Delivery(Model):
     ]
     bucket_size: Count
     max_concurrent_requests: Count
-    latest: Annotated[list[LoggedRequest], Meta(description="The latest 20 attempts, newest first.")]
+    latest: Annotated[list[Request], Meta(description="The latest 20 attempts, newest first.")]
 
 
 @operation("GET", "/queues/{queue}/delivery", key="delivery")
@@ -45,9 +46,9 @@ def get_delivery(state: ServerState, queue: str) -> Delivery:
         raise InvalidQueueModeError(message, queue_name=queue)
     settings = found.settings
     attempts = (
-        logged
+        logged.resource
         for logged in state.requests.latest()
-        if logged.interface == PUSH_INTERFACE and logged.queue == queue
+        if logged.interface is Interface.PUSH and logged.queue == queue
     )
     delivery = None if state.push_to.kept(settings) else state.delivery
     return Delivery(

@@ -43,12 +43,16 @@
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   };
 
-  const isChanged = (field) => (field.matches("select") ? [...field.options].some((each) => each.selected !== each.defaultSelected && (each.defaultSelected || field.selectedIndex > 0)) : field.value !== field.defaultValue);
+  // Whether a filter is being filled in.
+  const isFilled = (filter) => {
+    const isOther = (field) => (field.matches("select") ? field.selectedIndex !== Math.max(0, [...field.options].findIndex((each) => each.defaultSelected)) : field.value !== field.defaultValue);
+    return filter.matches(":focus-within") || [...filter.querySelectorAll("select, [type=search]")].some(isOther);
+  };
 
-  // A part stays while text in it is selected, the pointer reads its chart, a form in it is open, or a field was changed.
+  // A part stays while text in it is selected, the pointer reads its chart, or a form in it is open.
   const isRead = (part) => {
     const selection = getSelection();
-    return part.querySelector(".chart:hover, details[open]") || part.matches(".filter:focus-within") || [...part.querySelectorAll("select, input:not([type=checkbox], [type=hidden])")].some(isChanged) || (!selection.isCollapsed && selection.containsNode(part, true));
+    return part.querySelector(".chart:hover, details[open]") || (part.matches(".filter") && isFilled(part)) || (!selection.isCollapsed && selection.containsNode(part, true));
   };
 
   // Rows hold still under the pointer, with the keyboard's focus in them, or while one is selected.
