@@ -1,4 +1,4 @@
-"""`pullqueue serve --auth acl` and `pullqueue credentials`, as a user runs them."""
+"""`pullqueue serve --auth acl` and `--secret-file`, as a user runs them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -24,49 +21,11 @@ from pullqueue.cli._service import secret_of
 PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
 
 
-OTHER_FILES = [
-    b"notes",
-    b"\xff",
-    b"[]",
-    b"{}",
-    json.dumps(
-        {
-            "type": "service_account",
-            "private_key_id": "0123456789abcdef0123456789abcdef01234567",
-            "auth_uri": "https://accounts.google.com/o/oauth2/auth",
-            "token_uri": "https://oauth2.googleapis.com/token",
-        }
-    ).encode(),
-    json.dumps(
-        {
-            "type": "service_account",
-            "private_key_id": "0123456789abcdef0123456789abcdef01234567",
-            "auth_uri": "https://accounts.google.com/o/oauth2/auth",
-            "token_uri": "https://accounts.google.com/o/oauth2/token",
-        }
-    ).encode(),
-]
-"""Text, bytes, JSON, and Google's keys as they are and were."""
-
-
 def session(key: Path, url: str) -> AuthorizedSession:
     """Return a session that asks a server for tokens with a key file."""
     scopes = ["https://www.googleapis.com/auth/taskqueue"]
     account = Credentials.from_service_account_file(str(key), scopes=scopes)  # type: ignore[no-untyped-call]
     return AuthorizedSession(account.with_token_uri(f"{url}/token"))  # type: ignore[no-untyped-call]
-
-
-def credentials(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    """Run the command and return status, output and errors."""
-    run = subprocess.run(
-        [sys.executable, "-m", "pullqueue", "credentials", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    return run.returncode, run.stdout, run.stderr
 
 
 @pytest.fixture
@@ -245,135 +204,3 @@ class TestSecretFile:
 
         problem = 'cannot use the secret file "none/secret.txt": no such file or directory'
         assert errors == f"pullqueue: {problem}\n"
-
-
-class TestCredentials:
-    def test_to_standard_output(self, folder: Path) -> None:
-        """Without --output the key file is printed; the address may come from the environment."""
-        with serving("--project", "mine", folder=folder) as served:
-            host = served.url.removeprefix("http://")
-            status, output, errors = credentials("worker@example.com", PULLQUEUE_EMULATOR_HOST=host)
-
-        key = json.loads(output)
-        assert (status, errors) == (0, "")
-        assert key["client_email"] == "worker@example.com"
-        assert key["project_id"] == "mine"
-        assert key["token_uri"] == f"{served.url}/token"
-
-    def test_to_a_file(self, folder: Path, tmp_path: Path) -> None:
-        """A key file is for its owner alone, also where an open one stood before."""
-        path = tmp_path / "key.json"
-        path.touch(0o644)
-        with serving(folder=folder) as served:
-            key_file(served, path)
-
-        assert json.loads(path.read_text())["type"] == "service_account"
-        assert path.stat().st_mode & 0o777 == 0o600
-
-    def test_a_new_key(self, folder: Path, tmp_path: Path) -> None:
-        """A key that pullqueue made is overwritten, also by another server."""
-        path = tmp_path / "key.json"
-        with serving(folder=folder) as served, serving(folder=folder) as other:
-            key_file(served, path)
-            key_file(other, path, "second@example.com")
-
-        assert json.loads(path.read_text())["client_email"] == "second@example.com"
-
-    @pytest.mark.parametrize("options", [(), ("--force",)])
-    def test_a_symbolic_link(self, folder: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
-        """No key is written to where a link leads, which somebody else may have made."""
-        path = tmp_path / "key.json"
-        path.symlink_to(tmp_path / "linked.json")
-        with serving(folder=folder) as served:
-            status, _, errors = credentials(
-                "a@b", "--url", served.url, "--output", str(path), *options
-            )
-
-        assert (status, errors) == (
-            3,
-            f'pullqueue: cannot write "{path}": is a symbolic link, not a regular file\n',
-        )
-        assert path.is_symlink()
-        assert not path.exists()
-
-    @pytest.mark.parametrize("content", OTHER_FILES)
-    def test_a_file_that_is_somebody_elses(
-        self, folder: Path, tmp_path: Path, content: bytes
-    ) -> None:
-        """What is not a key of pullqueue's is kept, unless it is to be overwritten by force."""
-        path = tmp_path / "key.json"
-        path.write_bytes(content)
-        order = ("a@b", "--output", str(path))
-        with serving(folder=folder) as served:
-            refused = credentials(*order, "--url", served.url)
-            kept = path.read_bytes()
-            forced = credentials(*order, "--url", served.url, "--force")
-
-        assert refused[:2] == (1, "")
-        assert refused[2] == (
-            f'pullqueue: "{path}" exists, and is not a key of pullqueue\'s: name another file, or '
-            "replace it with --force\n"
-        )
-        assert kept == content
-        assert forced == (0, f"{path}: the key of a@b\n", "")
-        assert json.loads(path.read_text())["client_email"] == "a@b"
-
-    def test_a_file_that_is_missing(self) -> None:
-        """A device is not replaced by a file."""
-        status, _, errors = credentials("a@b", "--output", os.devnull)
-
-        assert status == 1
-        assert f'"{os.devnull}" exists, and is not a key' in errors
-
-    def test_no_address(self, folder: Path) -> None:
-        """What is not an e-mail address is refused with the server's own words."""
-        with serving(folder=folder) as served:
-            status, output, errors = credentials("worker", "--url", served.url)
-
-        assert (status, output) == (2, "")
-        assert errors == 'pullqueue: email is "worker": use an address such as worker@example.com\n'
-
-    def test_a_file_that_cannot_be_written(self, folder: Path, tmp_path: Path) -> None:
-        """A folder that is not there is one clear line."""
-        path = tmp_path / "none" / "key.json"
-        with serving(folder=folder) as served:
-            status, _, errors = credentials("a@b", "--url", served.url, "--output", str(path))
-
-        assert status == 3
-        assert errors == f'pullqueue: cannot write "{path}": no such file or directory\n'
-
-    def test_no_server(self) -> None:
-        """Where nothing answers, the command says how to start a server."""
-        status, _, errors = credentials("a@b", "--url", "http://127.0.0.1:1")
-
-        assert status == 3
-        assert errors.startswith("pullqueue: no pullqueue responds at http://127.0.0.1:1 (")
-        assert "): start one with `pullqueue serve`" in errors
-
-    def test_no_url(self) -> None:
-        """What is not an address of a server is quoted."""
-        status, _, errors = credentials("a@b", "--url", "ftp://host")
-
-        assert status == 2
-        assert '"ftp://host" is not a valid address: use HOST:PORT, such as' in errors
-
-    def test_as_the_other_commands_find_it(self, folder: Path) -> None:
-        """No proxy is between, and an address goes without its scheme."""
-        with serving(folder=folder) as served:
-            address = served.url.removeprefix("http://")
-            status, output, _ = credentials(
-                "a@b", "--url", address, http_proxy="http://127.0.0.1:1", no_proxy=""
-            )
-
-        assert status == 0
-        assert json.loads(output)["client_email"] == "a@b"
-
-    def test_another_server(self) -> None:
-        """A server that is something else is named."""
-        with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
-            threading.Thread(target=other.handle_request, daemon=True).start()
-            url = f"http://127.0.0.1:{other.server_port}"
-            status, _, errors = credentials("a@b", "--url", url)
-
-        assert status == 3
-        assert errors.startswith(f"pullqueue: the server at {url} is not a pullqueue")

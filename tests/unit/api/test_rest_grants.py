@@ -125,6 +125,8 @@ class TestGrant:
         ("changes", "code"),
         [
             ({"aud": "https://elsewhere.example.com/token"}, "invalid_grant"),
+            ({"aud": ["https://elsewhere.example.com/token"]}, "invalid_grant"),
+            ({"aud": None}, "invalid_grant"),
             ({"iss": "both@example.com"}, "invalid_grant"),
             ({"sub": "both@example.com"}, "unauthorized_client"),
             ({"iat": 1, "exp": 3601}, "invalid_grant"),
@@ -193,14 +195,22 @@ class TestGrant:
             assert refused.get_json()["error"] == "invalid_grant"
             assert "made since this server was started" in refused.get_json()["error_description"]
 
-    def test_no_signature(self, guarded: Client, key: dict[str, Any]) -> None:
-        """An assertion that names the algorithm none is refused."""
-        head = {"alg": "none", "kid": key["private_key_id"]}
+    @pytest.mark.parametrize("algorithm", ["none", "None", "NONE", "HS256", "RS512", ""])
+    @pytest.mark.parametrize("signature", [b"", b"x" * 256])
+    def test_no_signature(
+        self, guarded: Client, key: dict[str, Any], algorithm: str, signature: bytes
+    ) -> None:
+        """Another algorithm than RS256, `none` first of all, is worth nothing."""
+        head = {"alg": algorithm, "kid": key["private_key_id"]}
         unsigned = ".".join(
-            base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
-            for each in (head, self.claims(key))
+            base64.urlsafe_b64encode(each).decode().rstrip("=")
+            for each in (
+                json.dumps(head).encode(),
+                json.dumps(self.claims(key)).encode(),
+                signature,
+            )
         )
-        body = {"grant_type": JWT_BEARER, "assertion": f"{unsigned}."}
+        body = {"grant_type": JWT_BEARER, "assertion": unsigned}
 
         assert guarded.post("/token", data=body).get_json()["error"] == "invalid_grant"
 

@@ -1,0 +1,99 @@
+"""`pullqueue credentials`: key files, and what they never replace."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from commands import Done, Run
+
+GOOGLE = {
+    "type": "service_account",
+    "private_key_id": "0123456789abcdef0123456789abcdef01234567",
+    "auth_uri": "https://accounts.google.com/o/oauth2/auth",
+}
+OTHER_FILES = [
+    *(b"notes", b"\xff", b"[]", b"{}"),
+    json.dumps(GOOGLE | {"token_uri": "https://oauth2.googleapis.com/token"}).encode(),
+    json.dumps(GOOGLE | {"token_uri": "https://accounts.google.com/o/oauth2/token"}).encode(),
+]
+"""Text, bytes, JSON, and Google's keys as they are and were."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the place of a key file that does not exist yet."""
+    return tmp_path / "key.json"
+
+
+def test_to_standard_output(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --output the key file is printed; no proxy is between."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    done = run("credentials", "worker@example.com")
+
+    key = json.loads(done.out)
+    assert (done.status, done.err) == (0, "")
+    assert key["client_email"] == "worker@example.com"
+    assert key["token_uri"] == f"http://{os.environ['PULLQUEUE_EMULATOR_HOST']}/token"
+
+
+def test_to_a_file(run: Run, path: Path) -> None:
+    """A key file is for its owner alone, also where an open one stood; a key is overwritten."""
+    path.touch(0o644)
+    for email in ("first@example.com", "second@example.com"):
+        done = run("credentials", email, "--output", str(path))
+
+        assert done == Done(0, f"{path}: the key of {email}\n", "")
+        assert json.loads(path.read_text())["client_email"] == email
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_a_symbolic_link(run: Run, path: Path, options: tuple[str, ...]) -> None:
+    """No key is written to where a link leads, which somebody else may have made."""
+    path.symlink_to(path.with_name("linked.json"))
+
+    assert run("credentials", "a@b", "--output", str(path), *options) == Done(
+        3, "", f'pullqueue: cannot write "{path}": is a symbolic link, not a regular file\n'
+    )
+    assert path.is_symlink()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", OTHER_FILES)
+def test_a_file_that_is_somebody_elses(run: Run, path: Path, content: bytes) -> None:
+    """What is not a key of pullqueue's is kept, unless it is to be overwritten by force."""
+    path.write_bytes(content)
+    order = ("credentials", "a@b", "--output", str(path))
+    refused = run(*order)
+    kept = path.read_bytes()
+
+    assert refused == Done(
+        1,
+        "",
+        f'pullqueue: "{path}" exists, and is not a key of pullqueue\'s: name another file, or '
+        "replace it with --force\n",
+    )
+    assert kept == content
+    assert run(*order, "--force") == Done(0, f"{path}: the key of a@b\n", "")
+    assert json.loads(path.read_text())["client_email"] == "a@b"
+
+
+def test_a_device(run: Run) -> None:
+    """It is not replaced by a file."""
+    done = run("credentials", "a@b", "--output", os.devnull)
+
+    assert done.status == 1
+    assert f'"{os.devnull}" exists, and is not a key' in done.err
+
+
+def test_a_file_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    """A folder that is not there is one clear line."""
+    path = tmp_path / "none" / "key.json"
+
+    assert run("credentials", "a@b", "--output", str(path)) == Done(
+        3, "", f'pullqueue: cannot write "{path}": no such file or directory\n'
+    )
