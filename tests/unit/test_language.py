@@ -13,12 +13,10 @@ FOLDERS = ("emulator", "pytest_plugin", "schemas", "samples", "docs", "benchmark
 KINDS = {".py", ".md", ".html", ".js", ".sql", ".csv", ".yaml", ".json", ".toml"}
 KINDS |= {".go", ".java", ".rb"}
 IGNORED = {"_build", "__pycache__", "node_modules", Path(__file__).name}
-TO_DO = (ROOT / "tests" / "unit" / "server", ROOT / "tests" / "unit" / "testing")
-"""Folders whose identifiers are still to be renamed."""
 FILES = sorted(
     path
     for path in [*ROOT.glob("*.*"), *(p for folder in FOLDERS for p in (ROOT / folder).rglob("*"))]
-    if path.suffix in KINDS and not IGNORED & {*path.parts} and not {*TO_DO} & {*path.parents}
+    if path.suffix in KINDS and not IGNORED & {*path.parts}
 )
 WORDS = {
     r"doors?": "interface",

@@ -96,7 +96,7 @@ class TestLifecycle:
 
 
 class TestAddress:
-    def test_loopback_unless_told_otherwise(self, server: Server) -> None:
+    def test_loopback_by_default(self, server: Server) -> None:
         """Other machines cannot reach it."""
         assert server._http is not None
         assert server._http.address[0] == "127.0.0.1"

@@ -44,7 +44,7 @@ def time_machine_frozen() -> AbstractContextManager[Any]:
 MOVES = [freezegun_ticking, freezegun_frozen, time_machine_ticking, time_machine_frozen]
 
 
-def let_it_look_around() -> None:
+def run_its_loop() -> None:
     """Return the server the time to check its connections, by a clock that nobody moves."""
     one, other = socket.socketpair()
     with one, other:
@@ -62,11 +62,11 @@ class TestMovedTime:
         ask(connection)
         mine = connection.sock
         with move():
-            let_it_look_around()
+            run_its_loop()
             inside = ask(connection)
-            let_it_look_around()
+            run_its_loop()
             again = ask(connection)
-        let_it_look_around()
+        run_its_loop()
         after = ask(connection)
 
         assert [inside.status, again.status, after.status] == [200, 200, 200]
@@ -81,7 +81,7 @@ class TestMovedTime:
             connection = HTTPConnection(server.host, server.port, timeout=60)
             ask(connection)
             mine = connection.sock
-        let_it_look_around()
+        run_its_loop()
         after = ask(connection)
         kept = connection.sock
         connection.close()

@@ -280,7 +280,7 @@ class TestPushQueues:
             assert_exhausted(pushed, "one")
 
     def test_they_are_never_leased(self, pushed: Queue) -> None:
-        """Whoever asks for leases is told what to do instead."""
+        """The error for a question about leases says what to do instead."""
         with pytest.raises(
             InvalidQueueModeError, match=r'^queue "pushed" is a push queue, .* run_tasks\(\)$'
         ):
@@ -360,7 +360,9 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
         (SimpleNamespace(name="jobs"), r'is not a Queue: pass emulator\.queue\("jobs"\)$'),
     ],
 )
-def test_what_is_no_queue(assertion: Callable[[object], None], value: object, message: str) -> None:
+def test_something_else_than_a_queue(
+    assertion: Callable[[object], None], value: object, message: str
+) -> None:
     """A name, or a queue of another library, is refused with what to pass instead."""
     with pytest.raises(TypeError, match=message):
         assertion(value)

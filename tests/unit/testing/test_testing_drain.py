@@ -478,13 +478,13 @@ class TestAsync:
         async def fail() -> None:
             raise ZeroDivisionError
 
-        async def give_up() -> None:
+        async def cancel_itself() -> None:
             raise asyncio.CancelledError
 
         with pytest.raises(ZeroDivisionError):
             self.run(emulator, fail)
         with pytest.raises(asyncio.CancelledError):
-            self.run(emulator, give_up)
+            self.run(emulator, cancel_itself)
 
     def test_a_timeout_around_it(self, emulator: Emulator, queue: Queue) -> None:
         """A timeout of the test ends a worker that waits for something else, in real time."""

@@ -405,7 +405,7 @@ def test_expired_lease_with_a_rival(faults: Faults, queue: Queue) -> None:
     assert_empty(queue)
 
 
-def test_a_lease_that_moved_on_lapses_all_the_same(
+def test_a_lease_that_has_ended_lapses_nevertheless(
     faults: Faults, queue: Queue, clock: ManualClock
 ) -> None:
     """Where the test's clock has passed the end of the lease already, it stays where it is."""

@@ -122,7 +122,7 @@ def test_modules_whose_names_begin_like_those_of_python(make_module: MakeModule)
         assert threads.submit(module.ask).result() == (START.timestamp(),) * 2
 
 
-def test_what_the_user_told_freezegun_to_ignore(make_module: MakeModule) -> None:
+def test_the_ignore_list_of_freezegun(make_module: MakeModule) -> None:
     """The user's own ignore list is respected."""
     module = make_module("from time import time", "never_frozen")
     before = freezegun.config.settings.default_ignore_list
@@ -151,7 +151,7 @@ def test_a_module_that_cannot_be_asked() -> None:
     assert not is_frozen()
 
 
-def test_forgotten_freezers_end_with_the_block() -> None:
+def test_freezers_still_running_end_with_the_block() -> None:
     """A freezer that was started within and never stopped is gone afterwards."""
     with freeze(START):
         freeze_time("2012-01-14").start()

@@ -554,7 +554,7 @@ class TestRates:
         )
 
     def test_without_rates(self, emulator: Emulator, web: Queue) -> None:
-        """Frozen time gives no tokens, so rates do not apply unless they are asked for."""
+        """Frozen time brings no tokens, so rates do not apply unless they are asked for."""
         for _ in range(12):
             web.add()
 
