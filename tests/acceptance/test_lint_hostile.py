@@ -295,10 +295,8 @@ def test_control_characters_are_escaped_in_error_messages(
     os.mkfifo(f"fifo{CONTROL}")
     (folder / f"folder{CONTROL}").mkdir()
     (folder / f"link{CONTROL}").symlink_to("queue.yaml")
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == status
+    done = pullqueue(*arguments)
+    assert done.exit_code == status
     assert not CONTROLS.search(done.stdout + done.stderr)
 
 

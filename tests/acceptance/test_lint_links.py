@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from linting import BAD, GOOD, MAIN, git, pullqueue, run, write
+from linting import BAD, GOOD, git, pullqueue, run, write
 
 from pullqueue.lint.reporters import FORMATS
 
@@ -99,12 +97,10 @@ def test_link_out_of_the_project_is_refused_by_its_path(
 )
 def test_no_server_is_started_with_a_link_out_of_the_project(project: Path, command: str) -> None:
     """Its messages and its list of queues would show the content of the file."""
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, *command.split()], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 3
+    done = pullqueue(*command.split())
+    assert done.exit_code == 3
     assert "a symbolic link leads out of the project" in done.stderr
-    assert SECRET not in done.stdout + done.stderr
+    assert SECRET not in done.output
 
 
 @pytest.mark.parametrize(
@@ -112,18 +108,14 @@ def test_no_server_is_started_with_a_link_out_of_the_project(project: Path, comm
 )
 @pytest.mark.parametrize("below", ["", "/sub"])
 def test_working_directory_outside_of_the_project_is_refused(
-    project: Path, command: str, below: str
+    project: Path, monkeypatch: pytest.MonkeyPatch, command: str, below: str
 ) -> None:
     """A shell that changes to a folder through a link keeps the link in `$PWD`."""
     write("../outside/sub/queue.yaml", GOOD)
-    change = ("sh", "-c", 'cd "$0" && exec "$@"', f"folder{below}")
-    done = subprocess.run(
-        [*change, sys.executable, "-c", MAIN, *command.split()],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 3
+    monkeypatch.chdir(f"folder{below}")
+    monkeypatch.setenv("PWD", f"{project}/folder{below}")
+    done = pullqueue(*command.split())
+    assert done.exit_code == 3
     assert done.stderr == (
         f'pullqueue: cannot use the working directory "{project}/folder{below}": a symbolic link '
         f'leads out of the project "{project}": change to the folder with `cd -P`\n'

@@ -183,13 +183,6 @@ def test_wrong_settings_are_refused(folder: Path, toml: str, message: str) -> No
     assert message in done.stderr
 
 
-def test_project_without_settings_is_passed_by(folder: Path) -> None:
-    """A pyproject.toml that says nothing of the linter leaves all as it is."""
-    (folder / "pyproject.toml").write_text("[tool.pullqueue.other]\nx = 1\n")
-    (folder / "queue.yaml").write_text(BAD)
-    assert run().exit_code == 1
-
-
 @pytest.mark.parametrize(
     "text",
     [
