@@ -1,4 +1,4 @@
-"""The default address of a server, and the variable that names the address of a running one."""
+"""Where a server is by default, its application id, and the variable that names a running one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ ADDRESS_VARIABLE = "PULLQUEUE_EMULATOR_HOST"
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8124
 DEFAULT_ADDRESS = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
+DEFAULT_PROJECT = "my-app"
+"""The application id where none is given."""
 
 _LARGEST_PORT = 65_535
 

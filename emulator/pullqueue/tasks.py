@@ -87,6 +87,9 @@ class RequestToken(NamedTuple):
     """The audience of an OIDC token, or the scope of an OAuth token; empty: the URL."""
 
 
+DEFAULT_DEADLINE_SECONDS = 600.0
+
+
 class HttpRequest(NamedTuple):
     """How a push task is sent: `HttpRequest("/mail")`; the task's payload is the body."""
 
@@ -100,7 +103,7 @@ class HttpRequest(NamedTuple):
     """The service, version or instance that gets it, unless the queue has a target."""
     retry: RetryParameters | None = None
     """Replaces the retry parameters of the queue, all of them."""
-    deadline_seconds: float = 600
+    deadline_seconds: float = DEFAULT_DEADLINE_SECONDS
     """How long an attempt can take."""
     token: RequestToken | None = None
     """The token to send, which only HTTP tasks of Cloud Tasks have."""

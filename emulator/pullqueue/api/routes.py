@@ -16,7 +16,7 @@ from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import InvalidQueueModeError, UnknownQueueError
+from pullqueue.errors import UnknownQueueError
 
 
 class Route(NamedTuple):
@@ -139,9 +139,7 @@ def _project(emulator: Emulator, text: str) -> Project:
 def _queue(emulator: Emulator, name: str) -> Queue:
     queue = emulator.queue(name)
     if queue.mode is not QueueMode.PULL:
-        raise InvalidQueueModeError(
-            f'queue "{name}" is a push queue: the REST API works with pull queues only; set '
-            "`mode: pull` in queue.yaml",
-            queue_name=name,
+        raise queue.wrong_mode(
+            "the REST API works with pull queues only; set `mode: pull` in queue.yaml"
         )
     return queue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, is_loopback
+from pullqueue.address import DEFAULT_HOST, DEFAULT_PORT, DEFAULT_PROJECT, is_loopback
 from pullqueue.cli._options import checked, emulator_options, found_file
 from pullqueue.cli._output import say
 from pullqueue.cli._port_file import port_file as locked_port_file
@@ -300,6 +300,6 @@ def _print_example(server: Server, pull: list[Queue], *, acl: bool) -> None:
         queue, email = writers[0]
         token = server.tokens.issue(email)
         header = f" -H {shlex.quote(f'Authorization: Bearer {token.text}')}"
-    project = server.emulator.project or "my-app"
+    project = server.emulator.project or DEFAULT_PROJECT
     url = f"{server.url}/taskqueue/v1beta2/projects/{project}/taskqueues/{queue.name}/tasks"
     click.echo(f"Add a task:\n  curl{header} -d {shlex.quote(_TASK)} {shlex.quote(url)}")

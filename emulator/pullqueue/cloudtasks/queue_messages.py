@@ -22,7 +22,14 @@ from pullqueue.cloudtasks.messages import (
 )
 from pullqueue.cloudtasks.retry_messages import read_retry, with_defaults, write_retry
 from pullqueue.cloudtasks.versions import Version
-from pullqueue.config.model import QueueSettings, Rate, RetryParameters
+from pullqueue.config.model import (
+    DEFAULT_BUCKET_SIZE,
+    DEFAULT_CONCURRENT_REQUESTS,
+    DEFAULT_RATE,
+    QueueSettings,
+    Rate,
+    RetryParameters,
+)
 from pullqueue.engine.queue import Queue
 
 _MAX_NANOS: Final = 999_999_999
@@ -30,13 +37,10 @@ _MAX_TOMBSTONE_SECONDS: Final = 9 * 86_400
 _MAX_RATE: Final = 500
 _MAX_CONCURRENT: Final = 5000
 _DEFAULT_RATE: Final = 500
-_DEFAULT_CONCURRENT: Final = 1000
 _BURST_SECONDS, _MIN_BURST, _MAX_BURST = 0.2, 10, 100
 """The tokens that a new queue holds: what it starts in this time, within these limits. Seen in
 production are 10 with 1 a second and 100 with 500."""
 _MAX_SET_BURST: Final = 500
-_YAML_RATE, _YAML_BURST = 5, 5
-"""Of a queue of queue.yaml that sets none."""
 
 
 def queue_message(call: Call, queue: Queue, paths: list[str] | None = None) -> Message:
@@ -127,10 +131,10 @@ def _write_push_settings(call: Call, message: Message, settings: QueueSettings) 
     if settings.target:
         override = getattr(reduce(getattr, holders, message), routing)
         write_routing(override, settings.target, call.name.project)
-    rate = _YAML_RATE if settings.rate is None else settings.rate.per_second
+    rate = DEFAULT_RATE if settings.rate is None else settings.rate.per_second
     setattr(limits, version.dispatch_rate, rate)
-    limits.max_burst_size = settings.bucket_size or _YAML_BURST
-    concurrent = settings.max_concurrent_requests or _DEFAULT_CONCURRENT
+    limits.max_burst_size = settings.bucket_size or DEFAULT_BUCKET_SIZE
+    concurrent = settings.max_concurrent_requests or DEFAULT_CONCURRENT_REQUESTS
     setattr(limits, version.max_concurrent, concurrent)
     write_retry(message.retry_config, with_defaults(settings.retry_parameters or RetryParameters()))
     if settings.log_sampling_ratio is not None and has(message, "stackdriver_logging_config"):
@@ -152,7 +156,7 @@ def _rates(limits: Message, version: Version) -> dict[str, Any]:
     return {
         "rate": Rate(count=rate),
         "bucket_size": burst,
-        "max_concurrent_requests": concurrent or _DEFAULT_CONCURRENT,
+        "max_concurrent_requests": concurrent or DEFAULT_CONCURRENT_REQUESTS,
     }
 
 
@@ -202,7 +206,7 @@ def _write_statistics(call: Call, message: Message, queue: Queue) -> None:
         message.effective_execution_rate = (
             delivery.enforced_rate(queue)
             if delivery is not None
-            else _YAML_RATE
+            else DEFAULT_RATE
             if rate is None
             else rate.per_second
         )

@@ -15,7 +15,7 @@ from pullqueue.cloudtasks.messages import (
     has,
     whole_seconds,
 )
-from pullqueue.push.retry import (
+from pullqueue.config.model import (
     DEFAULT_MAX_BACKOFF_SECONDS,
     DEFAULT_MAX_DOUBLINGS,
     DEFAULT_MIN_BACKOFF_SECONDS,

@@ -22,6 +22,16 @@ __all__ = [
 
 _DEFAULT_QUEUE = "default"
 """Every app has it, whether or not queue.yaml lists it; it is a push queue."""
+DEFAULT_RATE = 5.0
+"""Tasks a second."""
+DEFAULT_BUCKET_SIZE = 5
+DEFAULT_CONCURRENT_REQUESTS = 1000
+DEFAULT_MIN_BACKOFF_SECONDS = 0.1
+DEFAULT_MAX_BACKOFF_SECONDS = 3600.0
+DEFAULT_MAX_DOUBLINGS = 16
+"""What App Engine uses where neither queue.yaml nor a push task sets a value; no limit is the
+default of both limits of retries.
+"""
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 

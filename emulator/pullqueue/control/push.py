@@ -7,13 +7,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from pullqueue.config.model import DEFAULT_BUCKET_SIZE, DEFAULT_CONCURRENT_REQUESTS, DEFAULT_RATE
 from pullqueue.control.models import Count, Model
 from pullqueue.control.operations import operation
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface
 from pullqueue.errors import InvalidQueueModeError
-from pullqueue.push.rate import DEFAULT_BUCKET_SIZE, DEFAULT_CONCURRENT_REQUESTS, DEFAULT_RATE
 
 _LATEST = 20
 

@@ -12,6 +12,7 @@ from flask import request
 from msgspec import UNSET, Meta
 
 import pullqueue
+from pullqueue.address import DEFAULT_PROJECT
 from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.api.tokens import DEFAULT_SCOPES
@@ -267,7 +268,7 @@ def make_credentials(state: ServerState, body: CredentialsRequest) -> Json:
             "credentials` where the server runs",
             status=403,
         )
-    project = state.emulator.project or "my-app"
+    project = state.emulator.project or DEFAULT_PROJECT
     return state.tokens.make_key(_email(body.email), project=project, root_url=request.host_url)
 
 

@@ -620,9 +620,9 @@ class Queue:
         validation.check_new_tasks(tasks, limits, now_usec, absolute_urls=absolute_urls)
         for task in tasks:
             if task.request is not None and not is_push:
-                raise self._wrong_mode("its tasks cannot have a request")
+                raise self.wrong_mode("its tasks cannot have a request")
             if task.tag is not None and is_push:
-                raise self._wrong_mode("its tasks cannot have a tag")
+                raise self.wrong_mode("its tasks cannot have a tag")
         return tasks
 
     def _pause_usec(self, seconds: float) -> int:
@@ -661,12 +661,13 @@ class Queue:
         """
         if self.is_push:
             self._check_exists()
-            raise self._wrong_mode(
+            raise self.wrong_mode(
                 "only queues with `mode: pull` in queue.yaml can be used this way"
             )
         self._check_usable()
 
-    def _wrong_mode(self, rule: str) -> InvalidQueueModeError:
+    def wrong_mode(self, rule: str) -> InvalidQueueModeError:
+        """Return the error for a call that is for queues of the other mode, with the rule."""
         return InvalidQueueModeError(
             f'queue "{self.name}" is a {self.mode.value} queue: {rule}', queue_name=self.name
         )
@@ -687,6 +688,5 @@ class Queue:
 
 def lost_payload(task: Task) -> bool:
     """Return whether the payload of an exhausted task was deleted when its queue was purged."""
-    request_bytes = 0 if task.request is None else task.request.size
-    named_bytes = len(f"{task.name}{task.tag or ''}".encode())
-    return task.stored_bytes != len(task.payload) + named_bytes + request_bytes
+    left = NewTask(task.payload, task.name, task.tag, request=task.request)
+    return task.stored_bytes != left.stored_bytes

@@ -18,12 +18,12 @@ from typing import cast
 from weakref import WeakKeyDictionary
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
-from pullqueue.config.model import QueueMode
+from pullqueue.config.model import DEFAULT_CONCURRENT_REQUESTS, QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors, call_deadline
 from pullqueue.engine.queue import Queue, QueueState
 from pullqueue.errors import PullQueueError, QueueError, TaskError
-from pullqueue.push.rate import DEFAULT_CONCURRENT_REQUESTS, TokenBucket
+from pullqueue.push.rate import TokenBucket
 from pullqueue.push.request import PushRequest, PushResponse, Send, push_of, push_request
 from pullqueue.push.retry import conclude, start
 from pullqueue.push.tokens import TokenSigner
@@ -157,10 +157,6 @@ class Dispatcher:
         """Return how many tasks of a queue may start in a second, on average."""
         with self._lock:
             return self._bucket(queue).rate
-
-    def rescan(self) -> None:
-        """Look at all waiting tasks again: what is missing has changed."""
-        self._scans.clear()
 
     def start(self, task: Task) -> RunningAttempt | None:
         """Start an attempt to send a task; None: it was changed or deleted meanwhile."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 from math import ceil
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.config.model import QueueSettings
-
-DEFAULT_RATE = 5.0
-"""Tasks a second, where queue.yaml sets none."""
-DEFAULT_BUCKET_SIZE = 5
-DEFAULT_CONCURRENT_REQUESTS = 1000
+from pullqueue.config.model import DEFAULT_BUCKET_SIZE, DEFAULT_RATE, QueueSettings
+from pullqueue.push.request import is_success
 
 _SLOWER = 0.5
 _FASTER = 1.1
@@ -64,5 +60,5 @@ class TokenBucket:
         """Slow down after status 503, and recover with each success."""
         if status == 503 and self._full_rate > _SLOWEST_RATE:
             self._throttle = max(self._throttle * _SLOWER, _SLOWEST_RATE / self._full_rate)
-        elif status is not None and 200 <= status <= 299:
+        elif is_success(status):
             self._throttle = min(self._throttle * _FASTER, 1.0)

@@ -178,6 +178,11 @@ def counts_as_execution(request: HttpRequest, status: int | None) -> bool:
     return origin_of(request.url) is None or status not in _NO_EXECUTION
 
 
+def is_success(status: int | None) -> bool:
+    """Return whether a task is done after a response; None: there was none."""
+    return status is not None and 200 <= status <= 299
+
+
 def _log_id(task: Task) -> str:
     """Return an id of the request, the same in each run."""
     return f"{crc32(f'{task.queue_name}/{task.name}/{task.retry_count}'.encode()):08x}"

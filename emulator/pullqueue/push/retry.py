@@ -8,16 +8,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.config.model import QueueSettings
-from pullqueue.push.request import counts_as_execution, push_of
+from pullqueue.config.model import (
+    DEFAULT_MAX_BACKOFF_SECONDS,
+    DEFAULT_MAX_DOUBLINGS,
+    DEFAULT_MIN_BACKOFF_SECONDS,
+    QueueSettings,
+)
+from pullqueue.push.request import counts_as_execution, is_success, push_of
 from pullqueue.tasks import AttemptOutcome, Attempts, RetryParameters, Task
 
-DEFAULT_MIN_BACKOFF_SECONDS = 0.1
-DEFAULT_MAX_BACKOFF_SECONDS = 3600.0
-DEFAULT_MAX_DOUBLINGS = 16
-"""What App Engine uses where neither queue.yaml nor the task sets a value; no limit is the default
-of both limits.
-"""
 _MAX_EXPONENT = 1000
 """More doublings than a pause can have, and fewer than a float can hold."""
 
@@ -99,7 +98,7 @@ def conclude(
         status=status or 0,
         reason=reason,
     )
-    if status is not None and 200 <= status <= 299:
+    if is_success(status):
         return Conclusion(AttemptOutcome.SUCCEEDED, attempts, 0)
     retry = retry_of(task, settings)
     first_usec = now_usec if before.first_usec is None else before.first_usec

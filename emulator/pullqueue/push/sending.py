@@ -25,6 +25,7 @@ from pullqueue.push.request import (
     SOURCE_IP,
     PushRequest,
     PushResponse,
+    is_success,
     origin_of,
     path_of,
 )
@@ -88,7 +89,7 @@ class WsgiSender:
             return PushResponse(500, error=error)
         status = int(status_line.partition(" ")[0])
         body = b"".join(parts)[:_BODY_KEPT]
-        if not hidden or 200 <= status <= 299:
+        if not hidden or is_success(status):
             return PushResponse(status, body)
         cause, signal = hidden[-1]
         cause.add_note(f"(the app responded with status {status}; this exception is from {signal})")

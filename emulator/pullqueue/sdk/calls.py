@@ -10,13 +10,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pullqueue.config.model import DEFAULT_RATE
 from pullqueue.config.text import shorten
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import (
     InvalidEtaError,
-    InvalidQueueModeError,
     InvalidTagError,
     InvalidTaskError,
     InvalidTaskNameError,
@@ -25,7 +25,6 @@ from pullqueue.errors import (
     TombstonedTaskError,
     UnknownTaskError,
 )
-from pullqueue.push.rate import DEFAULT_RATE
 from pullqueue.sdk.imports import messages
 from pullqueue.sdk.protocol import text_of
 from pullqueue.sdk.task_messages import request_of
@@ -87,10 +86,7 @@ def check_mode(queue: Queue, adds: Iterable[Any]) -> None:
     """
     if any((add.mode == _PULL) is queue.is_push for add in adds):
         rule = 'without method="PULL"' if queue.is_push else 'with method="PULL"'
-        raise InvalidQueueModeError(
-            f'queue "{queue.name}" is a {queue.mode.value} queue: add its tasks {rule}',
-            queue_name=queue.name,
-        )
+        raise queue.wrong_mode(f"add its tasks {rule}")
 
 
 def new_task(queue: Queue, add: Any) -> NewTask:

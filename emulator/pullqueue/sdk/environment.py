@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pullqueue.address import ADDRESS_VARIABLE
+from pullqueue.address import ADDRESS_VARIABLE, DEFAULT_PROJECT
 from pullqueue.sdk.startup import sitecustomize
 
 BRIDGE_PATH = "/rpc_http"
 """Where the SDK sends its calls to bundled services, at API_HOST and API_PORT."""
-
-_DEFAULT_PROJECT = "my-app"
 
 _FIREBASE_VARIABLE = "CLOUD_TASKS_EMULATOR_HOST"
 
@@ -26,7 +24,7 @@ def variables_for(address: str) -> dict[str, str]:
     """
     host, _, port = address.rpartition(":")
     folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
-    local_app = _local_app(os.environ.get("GOOGLE_CLOUD_PROJECT", _DEFAULT_PROJECT))
+    local_app = _local_app(os.environ.get("GOOGLE_CLOUD_PROJECT", DEFAULT_PROJECT))
     return {
         ADDRESS_VARIABLE: address,
         _FIREBASE_VARIABLE: address,

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pullqueue.clock import from_usec
+from pullqueue.config.model import DEFAULT_BUCKET_SIZE
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
-from pullqueue.push.rate import DEFAULT_BUCKET_SIZE
 from pullqueue.sdk.calls import DELETE_CODES
 from pullqueue.sdk.imports import messages, taskqueue, taskqueue_stub
 from pullqueue.sdk.operators import acl_message, rate_text

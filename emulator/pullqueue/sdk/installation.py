@@ -19,13 +19,11 @@ from pullqueue.sdk.imports import (
     cloudtask,
     context,
     taskqueue,
-    taskqueue_stub,
 )
 from pullqueue.sdk.startup import sitecustomize
-from pullqueue.sdk.stub import SERVICE, EmulatorStub, seconds_of
+from pullqueue.sdk.stub import SERVICE, EmulatorStub, GoogleStub, seconds_of
 
-_GoogleStub = taskqueue_stub.TaskQueueServiceStub
-_init_google_stub: Callable[..., None] = _GoogleStub.__init__
+_init_google_stub: Callable[..., None] = GoogleStub.__init__
 
 
 _installed: list[Emulator] = []
@@ -76,7 +74,7 @@ def _replacements(emulator: Emulator) -> Iterator[tuple[Any, str, Any]]:
     with_host = _changed_copy(context, get=sitecustomize.with_host(context.get))
     yield client, "context", with_host
     yield app_identity, "context", with_host
-    yield _GoogleStub, "__init__", _adopting_init(emulator)
+    yield GoogleStub, "__init__", _adopting_init(emulator)
 
 
 def _adopting_init(emulator: Emulator) -> Callable[..., None]:
@@ -85,7 +83,7 @@ def _adopting_init(emulator: Emulator) -> Callable[..., None]:
 
     def init(stub: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal made
-        if type(stub) is not _GoogleStub:
+        if type(stub) is not GoogleStub:
             _init_google_stub(stub, *args, **kwargs)
             return
         _init_google_stub(stub, *args, **{"gettime": seconds_of(emulator.clock), **kwargs})
@@ -103,7 +101,7 @@ def _adopting_init(emulator: Emulator) -> Callable[..., None]:
 def _stub(emulator: Emulator) -> Iterator[EmulatorStub]:
     """Yield a stub of the emulator: the one that a testbed has registered, or a new one."""
     registered = _registered_stubs().get(SERVICE)
-    if type(registered) is not _GoogleStub:
+    if type(registered) is not GoogleStub:
         yield EmulatorStub.over(emulator)
         return
     stub = EmulatorStub.adopt(registered, emulator)

@@ -32,7 +32,7 @@ DATASTORE = "datastore_v3"
 _CRON = b"__cron"
 """The queue of App Engine's cron service, which has no tasks here."""
 _Error = messages.TaskQueueServiceError
-_GoogleStub = taskqueue_stub.TaskQueueServiceStub
+GoogleStub = taskqueue_stub.TaskQueueServiceStub
 
 _log = logging.getLogger("pullqueue.sdk")
 
@@ -94,7 +94,7 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
     def release(self) -> None:
         """Make a stub that was adopted Google's again."""
         del self._emulator, self._queue_yaml
-        self.__class__ = _GoogleStub
+        self.__class__ = GoogleStub
 
     def _attach(self, emulator: Emulator) -> None:
         self._emulator = emulator

@@ -9,7 +9,14 @@ from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.errors import InvalidTaskError
 from pullqueue.sdk.environment import default_hostname
 from pullqueue.sdk.imports import messages
-from pullqueue.tasks import HttpRequest, Push, RetryParameters, Task, TaskState
+from pullqueue.tasks import (
+    DEFAULT_DEADLINE_SECONDS,
+    HttpRequest,
+    Push,
+    RetryParameters,
+    Task,
+    TaskState,
+)
 
 RETRY_FIELDS = {
     "task_retry_limit": "retry_limit",
@@ -38,7 +45,7 @@ def request_of(add: Any, queue_name: str) -> HttpRequest:
         url = add.url.decode()
     except UnicodeDecodeError:
         raise InvalidTaskError(f"url is {add.url!r}: use text in UTF-8") from None
-    seconds: float = HttpRequest._field_defaults["deadline_seconds"]
+    seconds = DEFAULT_DEADLINE_SECONDS
     if add.HasField("dispatch_deadline_usec"):
         seconds = add.dispatch_deadline_usec / USEC_PER_SECOND
     return HttpRequest(
@@ -89,7 +96,7 @@ def _fill_push(message: Any, task: Task, push: Push, now_usec: int) -> None:
     # What the next attempt's header says, or that of the one under way.
     message.retry_count = task.retry_count - (task.state_at(now_usec) is TaskState.RUNNING)
     message.execution_count = attempts.executions
-    if request.deadline_seconds != HttpRequest._field_defaults["deadline_seconds"]:
+    if request.deadline_seconds != DEFAULT_DEADLINE_SECONDS:
         message.dispatch_deadline_usec = round(request.deadline_seconds * USEC_PER_SECOND)
     if request.retry is not None:
         fill_retry(message.retry_parameters, request.retry)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pullqueue.address import DEFAULT_PROJECT
 from pullqueue.sdk.environment import variables_for
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Identities:
 
     def __init__(self, tokens: Tokens, *, project: str | None, root_url: str) -> None:
         self._tokens = tokens
-        self._project = project or "my-app"
+        self._project = project or DEFAULT_PROJECT
         self._root_url = root_url
 
     def token(self, email: str) -> str:

@@ -97,7 +97,7 @@ def run_tasks(
     if until == "now":
         runner.run_due()
     elif until == "empty":
-        runner.run_until_empty()
+        runner.run_until(None)
     elif isinstance(until, timedelta | datetime):
         now_usec = movable_clock(emulator).now_usec()
         end_usec = (
@@ -258,28 +258,23 @@ class TaskRunner:
             f"{times} and is retried forever, since it has no task_retry_limit;"
         )
 
-    def run_until(self, end_usec: int) -> None:
-        """Send what becomes due until a time, and move the clock there."""
-        clock = movable_clock(self._emulator)
-        self.run_due()
-        while (next_usec := self.next_usec()) is not None and next_usec <= end_usec:
-            clock.move_to(from_usec(next_usec))
-            self.run_due()
-        if clock.now_usec() < end_usec:
-            clock.move_to(from_usec(end_usec))
-
-    def run_until_empty(self) -> None:
-        """Send tasks, and move the clock to the next that becomes due, until none is left.
+    def run_until(self, end_usec: int | None) -> None:
+        """Send what becomes due until a time, and move the clock there; None: until all is sent.
 
         Raises:
-            AssertionError: tasks are left in a queue that is paused.
+            AssertionError: `end_usec` is None, and tasks are left in a queue that is paused.
         """
         clock = movable_clock(self._emulator)
         self.run_due()
         while (next_usec := self.next_usec()) is not None:
+            if end_usec is not None and next_usec > end_usec:
+                break
             clock.move_to(from_usec(next_usec))
             self.run_due()
-        self.refuse_left()
+        if end_usec is None:
+            self.refuse_left()
+        elif clock.now_usec() < end_usec:
+            clock.move_to(from_usec(end_usec))
 
     def has_tasks(self) -> bool:
         """Return True unless all queues are empty."""

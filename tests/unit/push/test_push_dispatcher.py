@@ -420,17 +420,6 @@ class TestTasksThatWait:
 
         assert ["goes0"] in map(names, found)
 
-    def test_another_address(self, emulator: Emulator, other: Queue) -> None:
-        """After `rescan` all of them are looked at again, in order."""
-        self.add(other, "waits", 500)
-        dispatcher = Dispatcher(emulator, missing=self.missing)
-        dispatcher.startable(other, 1)
-        dispatcher._missing = None
-
-        dispatcher.rescan()
-
-        assert names(dispatcher.startable(other, 1)) == ["waits0"]
-
 
 class TestFaults:
     def send(self, emulator: Emulator, response: PushResponse = OK) -> tuple[PushResponse, int]:

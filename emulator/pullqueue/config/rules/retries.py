@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pullqueue.config.dialects import RETRY, schema_at
 from pullqueue.config.findings import Report, Severity
+from pullqueue.config.model import DEFAULT_MAX_BACKOFF_SECONDS, DEFAULT_MIN_BACKOFF_SECONDS
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, out_of_range, write_fix, wrong_values
 from pullqueue.config.shape import advice_in
 from pullqueue.config.text import shorten
@@ -17,8 +18,6 @@ from pullqueue.config.values import (
 )
 from pullqueue.config.view import Entry, Section, View
 
-_DEFAULT_MIN_BACKOFF = 0.1
-_DEFAULT_MAX_BACKOFF = 3600.0
 _SLACK = 30
 
 
@@ -244,9 +243,9 @@ def backoff_implied(view: View) -> Iterator[Report]:
     Source: the Python SDK's translation of retry parameters.
     """
     for _, shortest, longest in _backoffs(view):
-        if shortest and not longest and (shortest.number or 0) > _DEFAULT_MAX_BACKOFF:
+        if shortest and not longest and (shortest.number or 0) > DEFAULT_MAX_BACKOFF_SECONDS:
             yield _implied(shortest, "max_backoff_seconds", "3600")
-        elif longest and not shortest and 0 < (longest.number or 0) < _DEFAULT_MIN_BACKOFF:
+        elif longest and not shortest and 0 < (longest.number or 0) < DEFAULT_MIN_BACKOFF_SECONDS:
             yield _implied(longest, "min_backoff_seconds", "0.1")
 
 
@@ -287,8 +286,8 @@ def doublings_pointless(view: View) -> Iterator[Report]:
     """
     for retry, shortest, longest in _backoffs(view):
         entry = retry.get("max_doublings")
-        low = shortest.number if shortest else _DEFAULT_MIN_BACKOFF
-        high = longest.number if longest else _DEFAULT_MAX_BACKOFF
+        low = shortest.number if shortest else DEFAULT_MIN_BACKOFF_SECONDS
+        high = longest.number if longest else DEFAULT_MAX_BACKOFF_SECONDS
         if entry is None or low is None or high is None or low <= 0 or high < low:
             continue
         needed = 0
