@@ -151,37 +151,13 @@ def _queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
 
 
 def _task_dict(task: Task, now_usec: int) -> dict[str, Any]:
-    now = from_usec(now_usec)
-    if task.push is not None:
-        message = messages.TaskQueueQueryTasksResponse.Task()
-        fill_task(message, task, now_usec)
-        shown: dict[str, Any] = taskqueue_stub.QueryTasksResponseToDict(
-            task.queue_name, message, now.replace(tzinfo=None)
-        )
-        return shown | {"method": task.push.request.method}
-    body = base64.b64encode(task.payload)
-    return {
-        "name": task.name,
-        "queue_name": task.queue_name,
-        "url": "",
-        "method": "PULL",
-        "eta": task.eta.strftime(_TIME_FORMAT),
-        "eta_usec": task.eta_usec,
-        "eta_delta": _delta(task.eta, now),
-        "body": body,
-        "tag": task.tag,
-        "creation_time_usec": task.enqueued_usec,
-        "headers": [
-            ("X-AppEngine-QueueName", task.queue_name),
-            ("X-AppEngine-TaskName", task.name),
-            ("X-AppEngine-TaskRetryCount", str(task.retry_count)),
-            ("X-AppEngine-TaskETA", str(task.eta_usec / 1e6)),
-            ("X-AppEngine-Development-Payload", "1"),
-            ("Content-Length", str(len(body))),
-            ("Content-Type", "application/octet-stream"),
-            ("X-AppEngine-TaskExecutionCount", str(task.retry_count)),
-        ],
-    }
+    message = messages.TaskQueueQueryTasksResponse.Task()
+    fill_task(message, task, now_usec)
+    now = from_usec(now_usec).replace(tzinfo=None)
+    shown: dict[str, Any] = taskqueue_stub.QueryTasksResponseToDict(task.queue_name, message, now)
+    if task.push is None:
+        return shown | {"method": "PULL", "tag": task.tag}
+    return shown | {"method": task.push.request.method}
 
 
 def _delta(eta: datetime, now: datetime) -> str:
