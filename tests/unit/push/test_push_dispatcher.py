@@ -493,7 +493,7 @@ class TestFaults:
         ("arguments", "message"),
         [
             ({"call": "add", "status": 503}, "status is 503, and add has none"),
-            ({"call": "attempt", "status": 99}, "status is 99: expected `int` >= 100"),
+            ({"call": "attempt", "status": 99}, "status is 99: expected `int` >= 300"),
         ],
     )
     def test_invalid_arguments(
