@@ -19,7 +19,7 @@ from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import KEPT, PushAddresses
 from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt, is_dispatched
-from pullqueue.push.request import PushResponse, push_of
+from pullqueue.push.request import PushResponse
 from pullqueue.push.sending import HttpSender
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task
@@ -70,7 +70,6 @@ class Delivery:
             missing=self._missing,
             signer=signer,
         )
-        self._signer = signer
         self._sender = HttpSender()
         self._pool = _Pool(THREADS)
         self._wake = threading.Event()
@@ -267,7 +266,6 @@ class Delivery:
         """Return what is missing to send a task, and log it once for each queue."""
         settings = self._emulator.queue(task.queue_name).settings
         missing = self.addresses.missing(task, settings)
-        missing = missing or self._signer.missing(push_of(task).request)
         if missing is not None and (task.queue_name, missing) not in self._logged:
             self._logged.add((task.queue_name, missing))
             _log.warning(

@@ -87,7 +87,7 @@ class ServerState:
         """Start an attempt of a push task, past eta, rate and pause; False: one is running.
 
         Raises:
-            InvalidTaskError: there is no address to send it to, or it is a pull task.
+            InvalidTaskError: it has no address, or no token can be made, or it is a pull task.
             UnknownTaskError: the queue has no such task.
             TombstonedTaskError: the task was deleted, or exhausted.
         """

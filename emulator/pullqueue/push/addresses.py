@@ -10,6 +10,7 @@ from pullqueue.address import is_loopback
 from pullqueue.config.model import QueueSettings
 from pullqueue.config.text import quoted
 from pullqueue.push.request import origin_of, push_of, target_of
+from pullqueue.push.tokens import missing_extra
 from pullqueue.tasks import Task
 
 _OPTION = re.compile(r"(?:(.+?)=)?(https?://.*)", re.IGNORECASE | re.DOTALL)
@@ -92,7 +93,7 @@ class PushAddresses:
     def missing(self, task: Task, settings: QueueSettings) -> str | None:
         """Return what is missing to send a task; None: nothing is."""
         if self.of(task, settings) is not None:
-            return None
+            return missing_extra(push_of(task).request)
         target = target_of(push_of(task).request, settings)
         if not self._addresses and origin_of(push_of(task).request.url) is None:
             return f"start the server with {OPTION} to deliver it"

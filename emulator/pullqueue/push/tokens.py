@@ -40,14 +40,6 @@ class TokenSigner:
         """Who issues the ID tokens; a server sets its own address."""
         self._access_token = access_token or _opaque
 
-    def missing(self, request: HttpRequest) -> str | None:
-        """Return what is missing to make the token of a request; None: nothing is."""
-        if request.token is None or request.token.kind == "oauth_token":
-            return None
-        if all(map(find_spec, ("jwt", "cryptography"))):
-            return None
-        return f"its token needs an extra: {install_command('auth')}"
-
     def authorization(self, request: HttpRequest) -> str | None:
         """Return the value of the header for a request; None: it has no token.
 
@@ -57,7 +49,7 @@ class TokenSigner:
         token = request.token
         if token is None:
             return None
-        if missing := self.missing(request):
+        if missing := missing_extra(request):
             raise PullQueueError(f"{request.url} cannot be sent: {missing}")
         if token.kind == "oauth_token":
             return f"Bearer {self._access_token(token.email, frozenset(token.detail.split()))}"
@@ -77,6 +69,15 @@ class TokenSigner:
         }
         identifier, key = _key()
         return f"Bearer {jwt.encode(claims, key, ALGORITHM, headers={'kid': identifier})}"
+
+
+def missing_extra(request: HttpRequest) -> str | None:
+    """Return what is missing to make the token of a request; None: nothing is."""
+    if request.token is None or request.token.kind == "oauth_token":
+        return None
+    if all(map(find_spec, ("jwt", "cryptography"))):
+        return None
+    return f"its token needs an extra: {install_command('auth')}"
 
 
 def key_set() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 from urllib.request import urlopen
@@ -13,8 +14,9 @@ from google.auth.transport.requests import Request
 from google.oauth2 import id_token
 from jwt import InvalidAudienceError
 
-from pullqueue import Emulator, HttpRequest, PullQueueError, RequestToken
+from pullqueue import Emulator, HttpRequest, InvalidTaskError, PullQueueError, RequestToken
 from pullqueue.cloudtasks.versions import V2, Version
+from pullqueue.control.models import PushState
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
@@ -94,11 +96,18 @@ def test_a_header_of_the_user(rest: RestApi, emulator: Emulator) -> None:
 def test_without_the_extra(
     rest: RestApi, server: Server, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task stays, and the message says what to install."""
+    """The task stays, `run` is refused, and each message says what to install."""
     monkeypatch.setitem(sys.modules, "jwt", None)
+    needed = r"its token needs an extra: pip install"
+    queue = emulator.queue("push")
 
-    with pytest.raises(PullQueueError, match=r"its token needs an extra: pip install"):
-        sent(rest, emulator, oidcToken={"serviceAccountEmail": WORKER})
-    [task] = emulator.queue("push").list_tasks()
-    assert task.retry_count == 0
-    assert server.state.signer.missing(task.request) is not None  # type: ignore[arg-type]
+    with pytest.raises(PullQueueError, match=needed):
+        sent(rest, emulator, url="http://localhost:1", oidcToken={"serviceAccountEmail": WORKER})
+    [task] = queue.list_tasks()
+    with pytest.raises(InvalidTaskError, match=needed):
+        server.state.run_now(queue, task.name)
+    shown = PushState.of(task, queue, server.state.push_to, "available")
+
+    assert shown is not None
+    assert re.match(needed, shown.kept or "")
+    assert queue.list_tasks() == [task]
