@@ -7,10 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
-from push_app import Control, PushApp, push_app, until
+from executing import python, start
+from odd_servers import silent
+from push_app import Control, PushApp, Received, push_app, until
 from served import Served, serving, start_serve
+
+from pullqueue import Emulator, HttpRequest, Limits, ManualClock
+from pullqueue.push.addresses import PushAddresses
+from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """\
 queue:
@@ -210,6 +217,103 @@ def test_stop(folder: Path, app: PushApp, *, released: bool) -> None:
         until(lambda: "/after" in app.paths() and not control.queue("once")["tasks"])
 
     assert app.paths().count("/slow") == (1 if released else 2)
+
+
+def test_responses_without_end(folder: Path, app: PushApp) -> None:
+    """What is not HTTP, or never ends, is read up to a bound, and holds up nothing else."""
+    with serving("--push-to", app.url, folder=folder) as served:
+        control = Control(served)
+        control.add("web", "/body")
+        for path in ("/nonsense", "/headers", "/line"):
+            control.add("once", path, name=path[1:])
+        until(lambda: control.queue("once")["exhausted"] == 3 and not control.queue("web")["tasks"])
+        tasks = control.tasks("once", "exhausted")
+
+    assert {task["push"]["last_status"] for task in tasks} == {0}
+    reasons = {task["name"]: task["push"]["last_reason"] for task in tasks}
+    assert reasons == {
+        "nonsense": "connection lost: what?",
+        "headers": "connection lost: got more than 100 headers",
+        "line": "connection lost: got more than 65536 bytes when reading header line",
+    }
+
+
+def test_tasks_without_end(folder: Path, app: PushApp) -> None:
+    """A handler that adds more and more tasks holds up neither other queues nor a stop."""
+    with serving("--push-to", app.url, folder=folder) as served:
+        control = Control(served)
+
+        def add_more(received: Received) -> None:
+            if received.path == "/more":
+                control.add("web", "/more", count=2)
+
+        app.on_request = add_more
+        control.add("web", "/more")
+        until(lambda: len(app.received) > 200)
+        control.add("once", "/quick")
+        until(lambda: "/quick" in app.paths())
+        assert control.queue("web")["tasks"] > 0
+        stop(served)
+
+    assert served.process.returncode == 0
+
+
+def test_pause_requeue_and_metrics(folder: Path, app: PushApp) -> None:
+    """A pause keeps tasks back, an exhausted task is sent again as it was, and both are counted."""
+    with serving("--push-to", app.url, folder=folder) as served:
+        control = Control(served)
+        queue = f"{served.url}/v2/projects/p/locations/l/queues/once"
+        urlopen(f"{queue}:pause", b"{}", timeout=60).close()  # noqa: S310
+        request = {"url": "/fails/1", "method": "PUT", "headers": [["X-Mine", "7"]]}
+        task = {"name": "t1", "payload": "hi", "request": request}
+        control.call("POST", "/queues/once/tasks", {"tasks": [task]})
+        control.add("web", "/flag")
+        until(lambda: "/flag" in app.paths())
+        assert control.queue("once")["paused"] == 1
+        urlopen(f"{queue}:resume", b"{}", timeout=60).close()  # noqa: S310
+        until(lambda: control.queue("once")["exhausted"])
+        requeue = {"action": "requeue", "tasks": ["t1"]}
+        assert control.call("POST", "/queues/once/change", requeue)["changed"] == 1
+        until(lambda: not control.queue("once")["tasks"])
+        with urlopen(f"{control.root}/metrics", timeout=60) as response:  # noqa: S310
+            metrics = response.read().decode()
+
+    _, first, second = app.received
+    assert (second.method, second.path, second.body) == ("PUT", "/fails/1", b"hi")
+    assert [each.headers["X-AppEngine-TaskRetryCount"] for each in (first, second)] == ["0", "0"]
+    assert second.headers["X-Mine"] == "7"
+    for status in (500, 200):
+        assert f'pullqueue_attempts_total{{queue="once",status="{status}"}} 1.0' in metrics
+
+
+def test_deadline(folder: Path) -> None:
+    """It is by the machine's time, also where the clock stands still."""
+    limits = Limits(min_deadline_seconds=0)
+    emulator = Emulator.from_text(QUEUE_YAML, clock=ManualClock(), limits=limits)
+    queue = emulator.queue("once")
+    with silent() as address, Server(emulator, push_to=PushAddresses([f"http://{address}"])):
+        queue.add(request=HttpRequest("/mail", deadline_seconds=0.2))
+        until(lambda: queue.exhausted)
+
+    [task] = queue.exhausted
+    assert task.attempts is not None
+    assert task.attempts.reason == "no response within 0.2 s"
+
+
+def test_exec(folder: Path, app: PushApp) -> None:
+    """The tasks of a program come to its app, which can be the program itself."""
+    program = """
+from google.appengine.api import taskqueue
+taskqueue.add(url="/mail", params={"to": "ada"}, queue_name="web", target="worker")
+input()
+"""
+    process = start("--push-to", f"worker={app.url}", *python(program), folder=folder)
+    until(lambda: app.received or process.poll() is not None)
+    process.communicate("\n", timeout=60)
+
+    [received] = app.received
+    assert (received.method, received.path, received.body) == ("POST", "/mail", b"to=ada")
+    assert process.returncode == 0
 
 
 def test_without_an_address(folder: Path) -> None:

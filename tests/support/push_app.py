@@ -13,6 +13,13 @@ from urllib.request import Request, urlopen
 
 from served import Served
 
+RAW = {
+    "/nonsense": (b"what?\r\n\r\n", b""),
+    "/headers": (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"),
+    "/line": (b"HTTP/1.1 200 OK\r\nX-More: ", b"1" * 4096),
+    "/body": (b"HTTP/1.1 200 OK\r\n\r\n", b"1" * 65_536),
+}
+"""The beginning of a response, and what follows it without end."""
 _SECONDS = 60
 _pause = threading.Event()
 
@@ -30,7 +37,7 @@ class PushApp:
     """Records what it gets, in order.
 
     `/status/N` answers with this status, `/fails/N` with 500 the first N times, `/slow` once it is
-    `released`; all other paths with 200.
+    `released`; all other paths with 200. Those of `RAW` have their own responses.
     """
 
     def __init__(self) -> None:
@@ -74,6 +81,13 @@ def push_app() -> Iterator[PushApp]:
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             status = app.handle(Received(self.command, self.path, dict(self.headers), body))
+            if self.path in RAW:
+                beginning, again = RAW[self.path]
+                self.close_connection = True
+                self.wfile.write(beginning)
+                while again:
+                    self.wfile.write(again)
+                return
             self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()

@@ -70,7 +70,10 @@ class Service:
             call = Call(request, name, self._state, caller, method)
             if method.permission and name.queue:
                 self._check_permission(call, method)
-            return _FUNCTIONS[method.name](call)
+            response = _FUNCTIONS[method.name](call)
+            if self._state.delivery is not None:
+                self._state.delivery.wake()
+            return response
         except PullQueueError:
             raise
         except Exception as error:

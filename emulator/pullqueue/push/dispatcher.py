@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import cast
+from typing import TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
@@ -28,6 +28,9 @@ from pullqueue.push.request import PushRequest, PushResponse, Send, push_of, pus
 from pullqueue.push.retry import conclude, start
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task, TaskState
+
+RunNow: TypeAlias = Callable[[Queue, str], bool]
+"""Starts an attempt of a task, by its name, past eta, rate and pause; False: one is running."""
 
 _PAGE = 200
 """Tasks that are read at once where some of them wait for more than their eta."""

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pullqueue.config.text import quoted
+from pullqueue.config.text import quoted, shorten
 from pullqueue.limits import KIB, MIB
 from pullqueue.push.request import (
     SOURCE_IP,
@@ -271,9 +271,9 @@ class _Connection:
             self.aborted = True
             return PushResponse(None)
         except (OSError, http.client.HTTPException) as error:
-            return PushResponse(
-                None, reason=f"connection lost: {str(error) or type(error).__name__}"
-            )
+            # It can be a line that the server has sent.
+            what = shorten(str(error).strip() or type(error).__name__, limit=100)
+            return PushResponse(None, reason=f"connection lost: {what}")
         return self._read(response)
 
     def _request(self, request: PushRequest) -> http.client.HTTPResponse:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,8 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue, QueueState
 from pullqueue.engine.validation import queue_name
 from pullqueue.error_codes import codes_of
-from pullqueue.errors import UnknownQueueError, UnknownTaskError
+from pullqueue.errors import InvalidTaskError, UnknownQueueError, UnknownTaskError
+from pullqueue.push.dispatcher import RunNow
 from pullqueue.sdk.imports import apiproxy_errors, messages
 from pullqueue.sdk.protocol import text_of
 from pullqueue.sdk.task_messages import fill_retry, fill_task, given, read_retry
@@ -56,14 +58,21 @@ def fetch_task(queue: Queue, request: Any, response: Any) -> None:
     fill_task(response.task.task.add(), task, queue.now_usec())
 
 
-def force_run(emulator: Emulator, request: Any) -> int:
-    """Make a push task due now, and return the code of the result; a running one is left alone."""
+def force_run(emulator: Emulator, run_now: RunNow | None, request: Any) -> int:
+    """Send a push task now, or make it due, and return the code of the result.
+
+    It is made due where nothing can send it; a running one is left alone.
+    """
     codes = messages.TaskQueueServiceError
     try:
         queue = emulator.queue(text_of(request.queue_name))
         if not queue.is_push:
             return int(codes.INVALID_QUEUE_MODE)
         task = queue.get_task(text_of(request.task_name))
+        if run_now is not None:
+            with suppress(InvalidTaskError):  # there is no address for it
+                run_now(queue, task.name)
+                return int(codes.OK)
         if task.state_at(queue.now_usec()) in (TaskState.SCHEDULED, TaskState.RETRYING):
             queue.renew_attempt(task, lease_seconds=0)
     except (UnknownTaskError, UnknownQueueError) as error:

@@ -15,6 +15,7 @@ from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import CallLog, bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError, UnknownQueueError
+from pullqueue.push.dispatcher import RunNow
 from pullqueue.sdk import calls, inspection, operators
 from pullqueue.sdk.imports import (
     api_base_pb2,
@@ -57,6 +58,8 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
     Made either by `over`, or of a stub of Google's by `adopt`.
     """
 
+    run_now: RunNow | None = None
+    """Sends a task at once; None: nothing does."""
     _emulator: Emulator
     _queue_yaml: QueueYaml
 
@@ -172,7 +175,7 @@ class EmulatorStub(taskqueue_stub.TaskQueueServiceStub):  # type: ignore[misc]  
     _Dynamic_FetchTask = _on_queue(operators.fetch_task)
 
     def _Dynamic_ForceRun(self, request: Any, response: Any, request_id: Any) -> None:
-        response.result = operators.force_run(self._emulator, request)
+        response.result = operators.force_run(self._emulator, self.run_now, request)
 
     def _Dynamic_FetchQueues(self, request: Any, response: Any, request_id: Any) -> None:
         queues = sorted(self._enabled_queues(), key=lambda queue: queue.name)

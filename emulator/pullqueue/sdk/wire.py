@@ -10,6 +10,7 @@ from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import call_deadline
+from pullqueue.push.dispatcher import RunNow
 from pullqueue.sdk.environment import BRIDGE_PATH
 from pullqueue.sdk.imports import DecodeError, apiproxy_errors, messages, remote_api
 from pullqueue.sdk.protocol import DEADLINE_SECONDS, logged_call
@@ -31,11 +32,14 @@ _RPC_ERRORS = {
 class CallServer:
     """Answers calls to the task queue service with an emulator's queues."""
 
-    def __init__(self, emulator: Emulator, *, upstream: str | None = None) -> None:
-        """Pass calls to other services on to `upstream`, a `host:port`."""
+    def __init__(
+        self, emulator: Emulator, *, upstream: str | None = None, run_now: RunNow | None = None
+    ) -> None:
+        """Pass calls to other services on to `upstream`, a `host:port`; `run_now` sends a task."""
         self._upstream = upstream
         self._stub = TransactionalStub.over(emulator)
         self._stub.has_datastore = upstream is not None
+        self._stub.run_now = run_now
 
     def answer(self, data: bytes, logged: dict[str, Any], deadline: str | None = None) -> bytes:
         """Answer a serialized request with a serialized response.

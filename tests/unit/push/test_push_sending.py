@@ -331,6 +331,7 @@ class TestHttp:
         [
             (answer(b""), "connection lost: Remote end closed connection without response"),
             (answer(b"not HTTP\r\n\r\n"), "connection lost: not HTTP"),
+            (answer(b"x" * 60_000), f"connection lost: {'x' * 97}..."),
             (answer(b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200), "got more than 100 headers"),
         ],
     )
@@ -340,7 +341,7 @@ class TestHttp:
             response = sender.send(PUSH, url)
 
         assert response.status is None
-        assert reason in str(response.reason)
+        assert str(response.reason).endswith(reason)
 
     def test_a_refused_connection(self, sender: HttpSender) -> None:
         """It is an attempt without a response."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from http.client import HTTPConnection
 from threading import Thread
 from typing import Any
 
 import pytest
 from flask import Flask, Response, request
+from push_app import push_app, until
 from werkzeug.serving import make_server
 
-from pullqueue import Emulator
+from pullqueue import Emulator, HttpRequest, ManualClock
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.push.addresses import PushAddresses
 from pullqueue.sdk import transactions
 from pullqueue.sdk.imports import messages, remote_api, taskqueue
 from pullqueue.server.lifecycle import Server
@@ -409,3 +412,17 @@ def _upstream(seen: list[bytes], reply: bytes | None) -> Iterator[str]:
         http.shutdown()
         thread.join()
         http.server_close()
+
+
+def test_force_run(emulator: Emulator, clock: ManualClock) -> None:
+    """A server that has an address for a task sends it at once, past its eta and a pause."""
+    queue = emulator.queue("push")
+    queue.pause()
+    queue.add(name="a", eta=clock.now() + timedelta(hours=1), request=HttpRequest("/mail"))
+    wanted = messages.TaskQueueForceRunRequest(app_id=b"", queue_name=b"push", task_name=b"a")
+    with push_app() as app, Server(emulator, push_to=PushAddresses([app.url])) as server:
+        answer = call(server, "ForceRun", wanted).response
+        until(lambda: not queue.list_tasks())
+
+    assert messages.TaskQueueForceRunResponse.FromString(answer).result == 0
+    assert app.paths() == ["/mail"]
