@@ -90,11 +90,7 @@ def refusal(place: str, message: str) -> click.ClickException:
 
 
 def seeds_of(data: bytes, file: Path) -> Iterator[Seed]:
-    """Yield the tasks of a file of YAML or JSON, or of one JSON object per line.
-
-    Raises:
-        ClickException: something in it is not a valid task, or the file is neither.
-    """
+    """Yield the tasks of a file of YAML or JSON, or of one JSON object per line."""
     reports: Reports = {}
     source = decode(data, "<stdin>" if str(file) == STDIN else str(file), reports)
     _refuse(source, reports)

@@ -47,13 +47,13 @@ class Method(NamedTuple):
     Where the request names no queue they need it on each queue that the call changes.
     """
     creates: bool = False
-    """Whether a queue that does not exist is created, for which no permission is needed."""
+    """True if a queue that does not exist is created, for which no permission is needed."""
     mixin: str = ""
     """The service that defines it; empty: Cloud Tasks itself."""
     version: str = ""
     """The version of the API that it is a method of."""
     any_mode: bool = False
-    """Whether it is for pull queues, too, in a version that does not show them."""
+    """True if it is for pull queues, too, in a version that does not show them."""
 
     @property
     def service(self) -> str:

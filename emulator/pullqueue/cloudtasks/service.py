@@ -50,11 +50,7 @@ class Service:
         """The largest request."""
 
     def authenticate(self, token: str) -> str | None:
-        """Return the e-mail address of the holder of a token; None: access is not restricted.
-
-        Raises:
-            ApiError: UNAUTHENTICATED or PERMISSION_DENIED: the token is not valid.
-        """
+        """Return the e-mail address of the holder of a token; None: access is not restricted."""
         if self._authorizer is None:
             return None
         return self._authorizer.authenticate(token).email

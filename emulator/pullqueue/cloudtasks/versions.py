@@ -32,9 +32,9 @@ class Version:
     unimplemented: tuple[tuple[str, str, str], ...]
     """Methods that are refused: name, HTTP verb and path."""
     has_pull_queues: bool
-    """Whether pull queues are in it as well."""
+    """True if pull queues are in it as well."""
     sets_burst: bool
-    """Whether callers can set `max_burst_size`; if not, it follows from the rate."""
+    """True if callers can set `max_burst_size`; otherwise it follows from the rate."""
     deleted_queue_code: str
     """The code of the error when a queue has the name of one that was deleted recently."""
     tombstone_limit: str

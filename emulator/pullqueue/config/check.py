@@ -1,4 +1,4 @@
-"""A file's content in, its findings out."""
+"""Check the content of a file: apply the rules and the comments that suppress findings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check(data: bytes | str, *, file: str, settings: Settings) -> CheckResult:
 
 
 def _levels(settings: Settings) -> dict[Rule, Severity]:
-    """Return the severities of the rules that are looked for."""
+    """Return the rules to check, with their severities."""
     levels: dict[Rule, Severity] = {}
     for rule in all_rules():
         level = settings.levels.get(rule.name, rule.level(settings.profile))
@@ -67,7 +67,7 @@ def _reports(rule: Rule, result: ParseResult, view: View | None) -> list[Report]
 
 
 def _drop_cascades(found: _Found, levels: Mapping[Rule, Severity]) -> None:
-    """A key that is not allowed at all needs no second report on its value."""
+    """Drop reports on the value of a key that is not allowed at all."""
     removed = {
         report.path
         for rule, reports in found.items()

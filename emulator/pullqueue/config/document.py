@@ -122,7 +122,7 @@ class Mapping:
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class Sequence:
-    """A list."""
+    """A list of nodes, in the order of the file."""
 
     start: int
     end: int

@@ -30,11 +30,7 @@ _KINDS = {
 
 
 def read_project_file(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return a file's bytes as `read_bytes` does; a link that leads out of the project is refused.
-
-    Raises:
-        ConfigFileError: the file cannot be read, or is not one of the project.
-    """
+    """Return a file's bytes as `read_bytes` does; refuse a link that leads out of the project."""
     return _read(real_path(path), path, max_bytes)
 
 
@@ -43,9 +39,6 @@ def read_bytes(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> byte
 
     FIFOs, sockets and devices are refused without opening them: reading one may never end. Links
     are followed: use `read_project_file` where somebody else may have written them.
-
-    Raises:
-        ConfigFileError: the file cannot be read.
     """
     return _read(Path(path), path, max_bytes)
 
@@ -54,9 +47,6 @@ def open_regular(path: Path, *, write: bool = False) -> IO[bytes]:
     """Open a regular file to read, or to read and `write` in place; then it need not exist yet.
 
     A file is not written through a symbolic link.
-
-    Raises:
-        OSError: the file cannot be opened, or is not a regular file.
     """
     if write:
         _status(path)
@@ -102,11 +92,7 @@ def _check_regular(status: os.stat_result) -> None:
 
 
 def replace_project_file(path: Path, data: bytes) -> None:
-    """Write a file as `replace_file` does; a folder that a link leads to is one of the project.
-
-    Raises:
-        ConfigFileError: the file cannot be written, or is not one of the project.
-    """
+    """Write a file as `replace_file` does; a folder that a link leads to is one of the project."""
     real_path(path.parent)
     replace_file(path, data)
 

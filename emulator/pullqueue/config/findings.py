@@ -1,4 +1,4 @@
-"""What is wrong in a file, where, and how to fix it."""
+"""Findings: what is wrong in a file, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Severity(Enum):
     """How bad a finding is."""
 
     ERROR = "error"
-    """Production refuses the file, or reads something else than is written."""
+    """Production refuses the file, or reads a value other than the written one."""
     WARNING = "warning"
-    """Accepted, and most likely not what was meant."""
+    """Production accepts it, but it is most likely a mistake."""
     INFO = "info"
-    """Worth knowing."""
+    """Advice."""
 
     def reaches(self, threshold: Severity) -> bool:
         """Return whether this severity is at least as bad as `threshold`."""

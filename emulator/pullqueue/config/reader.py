@@ -1,4 +1,4 @@
-"""From a file's bytes to a positioned tree, every fault on the way reported once."""
+"""Read the bytes of a file into a tree of nodes with places; report each fault once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ParseResult(NamedTuple):
 
 
 def parse(data: bytes | str, *, file: str) -> ParseResult:
-    """Read a file's content as far as it goes."""
+    """Read a file's content as far as it can be read."""
     reports: Reports = {}
     if len(data) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES:,} bytes: it is not a queue.yaml"
@@ -66,7 +66,7 @@ def parse(data: bytes | str, *, file: str) -> ParseResult:
 
 
 def decode(data: bytes | str, file: str, reports: Reports) -> Source:
-    """Return the text of a file; that before the fault where it cannot be decoded."""
+    """Return the text of a file, up to the first byte that cannot be decoded."""
     if isinstance(data, str):
         return Source(data.removeprefix(_BOM), file=file, has_bom=data.startswith(_BOM))
     if data.startswith(_WIDE_BOMS) or (len(data) >= 4 and data[:64].count(0) * 3 >= len(data[:64])):
@@ -147,7 +147,7 @@ def read_tree(
 def _template_tree(source: Source, reports: Reports, markers: list[re.Match[str]]) -> Node | None:
     """Build the tree of a template, if its markers are confined to single values.
 
-    Of whatever else the markers break, nothing is reported: rendered, it may be right.
+    Other faults caused by markers are not reported: the rendered file may be valid.
     """
     first = markers[0]
     more = f" (and {len(markers) - 1} more)" if len(markers) > 1 else ""
@@ -196,7 +196,7 @@ def _check_bom(source: Source, reports: Reports, scalars: list[Scalar]) -> None:
 
 
 def _mapping(root: Node | None, reports: Reports) -> Mapping:
-    """Return the root if it is a mapping, as that of a queue.yaml is."""
+    """Return the root if it is a mapping, as it must be in a queue.yaml."""
     if isinstance(root, Mapping):
         return root
     if root is None or (isinstance(root, Scalar) and root.is_null):

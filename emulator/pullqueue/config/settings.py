@@ -10,7 +10,7 @@ from pullqueue.config.findings import Severity
 
 Profile = Literal["gcloud", "sdk", "java", "rest", "migration"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
-"""Whose reading of the format is checked for.
+"""The programs whose rules can be applied.
 
 `gcloud`: what `gcloud app deploy` refuses, the nearest to production. `sdk`: as lenient as
 Google's Python library. `java`: the Java SDK's reader of queue.yaml. `rest`: gcloud's, for
@@ -26,15 +26,15 @@ class Settings(NamedTuple):
     """Which rules apply to a file, and how."""
 
     profile: str = "gcloud"
-    """Rules of which program to apply."""
+    """The program whose rules apply."""
     levels: Mapping[str, Severity | None] = MappingProxyType({})
     """Severities by name of rule, which override those of the profile; None: off."""
     at_least: Severity = Severity.INFO
-    """The least severity that is looked for."""
+    """The lowest severity that is reported."""
     strict: bool = False
     """True to count an empty `queue:` as a file without queues."""
     loading: bool = False
-    """True if the file is to be loaded: a comment suppresses no fault that prevents that."""
+    """True if the file will be loaded: comments cannot suppress a fault that prevents that."""
     previous_names: tuple[str, ...] = ()
     """Queues that an earlier version of the file had."""
     misnamed: bool = False

@@ -109,7 +109,7 @@ class UnknownKey(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The key."""
+        """The text of the key."""
         return self.pair.key.text
 
 

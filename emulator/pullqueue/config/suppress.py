@@ -36,7 +36,8 @@ class Directive:
     def hides(self, rule: Rule, *, unused: bool = False) -> bool:
         """Return whether a rule's findings are suppressed; record which names did it.
 
-        With `unused`, that an unused comment is reported: `all` suppresses it if it is used itself.
+        With `unused`, the findings are those on unused comments: then `all` counts only if it
+        has suppressed something else.
         """
         names = [name for name, rules in self.rules.items() if rule in rules]
         if unused:

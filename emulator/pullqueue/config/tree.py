@@ -1,8 +1,8 @@
-"""From PyYAML's events to a positioned tree, with limits on what a file may ask for.
+"""Build a tree of nodes with places from PyYAML's events, within limits of size and depth.
 
 Nothing is composed or constructed by PyYAML: a document of 200,000 brackets would overrun the C
-stack there, and aliases would multiply. Events come one at a time, so a hostile file is left as
-soon as it passes a limit.
+stack there, and aliases would multiply. Events come one at a time, so reading a hostile file
+stops as soon as it exceeds a limit.
 """
 
 from __future__ import annotations
@@ -55,18 +55,13 @@ _COMPLEX = "complex"
 def build_tree(
     text: str, reports: Reports, *, max_depth: int = MAX_DEPTH, max_nodes: float = MAX_NODES
 ) -> Node | None:
-    """Return the root of the first document; None if there is no document.
-
-    Raises:
-        UnreadableError: what is reported leaves no tree to check.
-        yaml.YAMLError: the text is not YAML.
-    """
+    """Return the root of the first document; None if there is no document."""
     return _TreeBuilder(text, reports, max_depth, max_nodes).build()
 
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list whose end has not come yet."""
+    """A mapping or list whose end has not been read yet."""
 
     node: Mapping | Sequence
     known: bool
@@ -182,7 +177,7 @@ class _TreeBuilder:
         return Pair(first.key, lists[0]) if lists else first
 
     def _refuse_sign(self, node: Node) -> None:
-        """Refuse a plain `<<` or `=`, which YAML 1.1 has a tag of its own for."""
+        """Refuse a plain `<<` or `=`, for which YAML 1.1 has tags of their own."""
         plain = isinstance(node, Scalar) and node.end - node.start == len(node.text)
         if isinstance(node, Scalar) and plain and node.text in _SIGNS:
             node.opaque = True

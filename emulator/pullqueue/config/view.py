@@ -141,7 +141,7 @@ class QueueNode(Section):
 
     @cached_property
     def acl_entries(self) -> list[Section]:
-        """The entries of `acl`."""
+        """The mappings in the list `acl`."""
         return self.sections("acl")
 
     @property
@@ -165,7 +165,7 @@ class View:
         self.reports = result.reports
         self.root = root
         self.settings = settings
-        """What is looked for."""
+        """The options of the check."""
         self.top = Section(root)
         """The keys of the top level."""
 

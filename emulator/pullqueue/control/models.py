@@ -73,7 +73,7 @@ class QueueResource(Model):
     mode: QueueMode
     state: QueueState
     created: bool
-    """Whether it was created at run time, and is not in queue.yaml."""
+    """True if it was created at run time, and is not in queue.yaml."""
     disabled: bool
     tasks: Count
     available: Count

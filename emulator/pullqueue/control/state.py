@@ -64,7 +64,7 @@ class ServerState:
             else Delivery(emulator, self.requests, push_to, signer=self.signer)
         )
         self.acl = acl
-        """Whether callers need a token, as `tokens` has them."""
+        """True if callers need a token, as `tokens` has them."""
         self.url = self.grpc_address = ""
         """Where the server listens; empty: it does not, or another program does."""
         self.started = SystemClock().now()

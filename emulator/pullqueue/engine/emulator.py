@@ -262,7 +262,7 @@ class Emulator:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other servers may use its store at the same time."""
+        """True if other servers may use its store at the same time."""
         return self._store.is_shared
 
     def now_usec(self) -> int:

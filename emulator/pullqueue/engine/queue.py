@@ -1,4 +1,4 @@
-"""A queue as its users see it: the verbs of the Task Queue API, with every argument validated."""
+"""The queue that users call: the verbs of the Task Queue API, with every argument validated."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Queue:
     """
 
     _rate_warning_usec = 0
-    """From when on the lease rate is worth a line in the log again."""
+    """When the lease rate can be logged again."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Queue:
             self._store.change_retention(self.name, self._retention)
 
     def set_disabled(self, disabled: bool) -> None:  # noqa: FBT001 - the name says it
-        """Refuse every change from now on and keep the tasks, or stop that."""
+        """Set whether every change is refused; the tasks are kept."""
         self._disabled = disabled
 
     def set_record(self, record: QueueRecord) -> None:
@@ -127,7 +127,7 @@ class Queue:
 
     @property
     def is_push(self) -> bool:
-        """Whether App Engine sends its tasks, rather than workers leasing them."""
+        """True if App Engine sends its tasks, rather than workers leasing them."""
         return not self._settings.is_pull
 
     @property
@@ -137,7 +137,7 @@ class Queue:
 
     @property
     def retention(self) -> Retention:
-        """When its tasks are exhausted."""
+        """The limits after which its tasks are exhausted."""
         return self._retention
 
     @property
@@ -149,12 +149,12 @@ class Queue:
 
     @property
     def disabled(self) -> bool:
-        """Whether the queue was removed from queue.yaml."""
+        """True if the queue was removed from queue.yaml."""
         return self._disabled
 
     @property
     def created(self) -> bool:
-        """Whether the queue was created at run time and is not one of queue.yaml."""
+        """True if the queue was created at run time and is not one of queue.yaml."""
         return self._record.settings is not None
 
     @property
@@ -404,15 +404,15 @@ class Queue:
     def claim_dispatch(self) -> bool:
         """Return whether this process is the one that sends the tasks of the queue.
 
-        Of those that share the store it is the first that asks, until it ends.
+        It is the first that asks among those that share the store, until it ends.
         """
         return self._store.claim_dispatch(self.name)
 
     def start_attempt(self, task: Task, *, lease_seconds: float, attempts: Attempts) -> Task:
         """Start an attempt to send a push task, due or not, and return the task as it is then.
 
-        Nobody else starts an attempt within `lease_seconds`; `attempts` is what is known of the
-        attempts from now on. Interceptors do not see this, nor the two calls that follow it.
+        Nobody else can start an attempt within `lease_seconds`; `attempts` replaces the record of
+        attempts. Interceptors are not called for this method and the two after it.
 
         Raises:
             TaskLeaseExpiredError: the task has changed since.
@@ -586,7 +586,7 @@ class Queue:
     def flow(self, *, since_usec: int) -> Flow:
         """Return how many events of each kind there were in each minute since a time, in order.
 
-        Minutes without any are left out, and what is no longer recorded.
+        Minutes without events, and events that are no longer recorded, are not included.
         """
         return self._store.flow(self.name, since_usec=since_usec)
 

@@ -66,7 +66,7 @@ class Lease(NamedTuple):
 
     tasks: list[Task]
     rate_limited: bool = False
-    """Whether it is empty because there were too many leases in one second."""
+    """True if it is empty because there were too many leases in one second."""
 
 
 class TaskFilter(NamedTuple):
@@ -133,7 +133,7 @@ class TaskStore(ABC):
     """
 
     is_shared = False
-    """Whether other processes may change the records of queues."""
+    """True if other processes may change the records of queues."""
     url = "memory"
     """Where it is, for people: without a password."""
 

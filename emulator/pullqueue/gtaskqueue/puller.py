@@ -147,11 +147,7 @@ class Puller:
         self._stopped.set()
 
     def run(self) -> None:
-        """Work until stopped; with --exit_when_empty, until no task is left.
-
-        Raises:
-            ApiError: with --exit_when_empty, the server does not respond, so a task may be left.
-        """
+        """Work until stopped; with --exit_when_empty, until no task is left."""
         try:
             while not self._stopped.is_set():
                 if self._may_lease():

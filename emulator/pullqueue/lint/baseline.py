@@ -1,4 +1,4 @@
-"""Findings that were there before: a file of them, which a run does not report."""
+"""The baseline: a file of known findings, which a run does not report."""
 
 from __future__ import annotations
 
@@ -43,11 +43,7 @@ class Baseline:
 
 
 def write_baseline(path: Path, reports: Sequence[FileReport]) -> None:
-    """Write the findings of some files as a baseline.
-
-    Raises:
-        ConfigFileError: the file cannot be written.
-    """
+    """Write the findings of some files as a baseline."""
     folder = path.parent.resolve()
     counts = Counter(
         (_relative(Path(report.file), folder), finding.rule, key)

@@ -1,4 +1,4 @@
-"""Fixing files: every byte outside an edit stays as it is."""
+"""Fix files without changing any byte outside an edit."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class FixResult(NamedTuple):
 def fix_text(text: str, check: Check, *, unsafe: bool) -> FixResult:
     """Apply fixes until none is left that can be made.
 
-    A fix is kept only if the file can be read afterwards and has no fault it did not have: where
-    all together lead to one, they are tried one by one.
+    Fixes are kept only if the file can be read afterwards and has no new fault. If all of them
+    together cause one, they are tried one by one.
     """
     result = FixResult(text, 0, check(text))
     for _ in range(_MAX_ROUNDS):
@@ -65,7 +65,7 @@ def _touch(one: Edit, other: Edit) -> bool:
 
 
 def _try(before: FixResult, fixes: list[Fix], check: Check) -> FixResult | None:
-    """Make some fixes; None if that does not improve the file."""
+    """Apply some fixes; return None if that does not improve the file."""
     text = apply(before.text, fixes)
     if text == before.text:
         return None
@@ -88,7 +88,7 @@ def _is_better(before: CheckResult, after: CheckResult) -> bool:
 
 
 def _count(findings: Iterable[Finding]) -> tuple[Counter[str], Counter[str]]:
-    """Count faults and mere notes by rule: a fixed file may deserve another note."""
+    """Count faults and notes by rule, separately: a fix may cause a note."""
     faults: Counter[str] = Counter()
     notes: Counter[str] = Counter()
     for finding in findings:

@@ -43,11 +43,7 @@ class Earlier:
             )
 
     def names(self, path: Path, notes: list[str]) -> tuple[str, ...]:
-        """Return the names of the queues that a file had; note a file that cannot be compared.
-
-        Raises:
-            ConfigFileError: the file to compare with cannot be read.
-        """
+        """Return the names of the queues that a file had; note a file that cannot be compared."""
         data = self._content(path) if self._tree else read_project_file(self._file)
         view = check(data, file=self._name, settings=Settings()).view
         if view is None:
@@ -57,10 +53,10 @@ class Earlier:
         return tuple(dict.fromkeys(queue.name for queue in view.queues if queue.name))
 
     def _content(self, path: Path) -> bytes:
-        """Return a file of the revision; nothing if it has none.
+        """Return a file of the revision; empty if the revision does not have it.
 
-        Nor where a link of the revision leads out of it, or a partial clone lacks the content: it
-        is not fetched.
+        Also empty if a link leads out of the revision, or if the content is missing in a partial
+        clone: it is not fetched.
         """
         place = path.parent.resolve() / path.name
         if not place.is_relative_to(self._root) or "\n" in str(place):
@@ -99,7 +95,7 @@ _OF_ANOTHER_REPOSITORY = frozenset(
 
 
 def _git(root: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """Return the output of a plumbing command that reads objects; nothing if it fails."""
+    """Return the output of a plumbing command that reads objects; empty if it fails."""
     environment = {k: v for k, v in os.environ.items() if k not in _OF_ANOTHER_REPOSITORY}
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command

@@ -1,4 +1,4 @@
-"""The check of one file: its findings, and its text after the fixes."""
+"""Check one file: its findings, and its text after the fixes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class FileReport(NamedTuple):
     """One file and its findings."""
 
     file: str
-    """As messages name it."""
+    """Its name in messages."""
     source: Source
     findings: list[Finding]
     keys: list[str]
-    """What each finding is about, whatever its line: `queue[mail].rate`."""
+    """The key of each finding, which does not depend on its line: `queue[mail].rate`."""
     before: str = ""
-    """The text before it was fixed; empty if nothing was."""
+    """The text before it was fixed; empty if nothing was fixed."""
     after: str = ""
     """The fixed text."""
     fixed: int = 0
@@ -64,7 +64,7 @@ class RunReport(NamedTuple):
 
     files: list[FileReport]
     threshold: Severity | None = Severity.ERROR
-    """The least severity that makes the run fail; None: it does not."""
+    """The lowest severity that makes the run fail; None: none does."""
     colour: bool = False
 
     @property

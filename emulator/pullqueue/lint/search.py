@@ -1,4 +1,4 @@
-"""The files to check: those that are named, and those found in folders."""
+"""Find the files to check: those that are named, and those in folders."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CANONICAL = "queue.yaml"
 
 _NAMES = re.compile(r"(?:.*[-_.])?queue(?:[-_.].*)?\.ya?ml", re.IGNORECASE)
 _QUEUES = re.compile(r"^[ \t]*[\"']?queue[\"']?[ \t]*:", re.MULTILINE)
-_LEFT_OUT = frozenset({"node_modules", "site-packages", "__pycache__"})
-_LOOKED_AT = 65_536
+_SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__"})
+_BYTES_READ = 65_536
 _MAX_WILDCARDS = 4
-"""More `*` in one pattern can keep the regular expression busy for minutes."""
+"""With more `*` in one pattern, matching can take minutes."""
 
 
 class Input(NamedTuple):
@@ -42,7 +42,7 @@ class Inputs(NamedTuple):
 
     files: list[Input]
     notes: list[str]
-    """The files that are left out, and why."""
+    """The files that are skipped, and why."""
 
 
 class Patterns:
@@ -115,7 +115,7 @@ def _lines_of(path: Path) -> list[str]:
     if path.is_symlink() or not path.exists():
         return []
     try:
-        return read_bytes(path, max_bytes=_LOOKED_AT).decode(errors="surrogateescape").splitlines()
+        return read_bytes(path, max_bytes=_BYTES_READ).decode(errors="surrogateescape").splitlines()
     except ConfigFileError:
         return []
 
@@ -125,9 +125,9 @@ def find_inputs(
 ) -> Inputs:
     """Return the files under the paths, each once, in order.
 
-    Folders are searched for queue.yaml and for files that look like one. What `.gitignore` names
-    is left out, and so are hidden folders, packages, files of other programs, and symbolic links
-    that lead out of the tree. Named files are excluded with `force_exclude` only.
+    Folders are searched for queue.yaml and for files that look like one. Files and folders in
+    `.gitignore` are skipped, and so are hidden folders, packages, files of other programs, and
+    symbolic links that lead out of the tree. Named files are excluded with `force_exclude` only.
 
     Raises:
         ConfigFileError: a path does not exist, or is a link out of the project.
@@ -178,14 +178,14 @@ def _search(folder: Path, exclude: Sequence[Patterns], notes: list[str]) -> Iter
 
 
 def _walk(top: Path, ignored: _IgnoredFiles, exclude: Sequence[Patterns]) -> Iterator[Path]:
-    """Yield the files with a fitting name; links to folders are not followed."""
+    """Yield the files whose name matches; links to folders are not followed."""
     for root, folders, files in os.walk(top):
         folder = Path(root)
         folders[:] = [
             name
             for name in folders
             if name[0] != "."
-            and name not in _LEFT_OUT
+            and name not in _SKIPPED
             and not ignored.match(folder / name, folder=True)
             and not any(patterns.decide(folder / name, folder=True) for patterns in exclude)
         ]
@@ -204,6 +204,6 @@ def _is_in_project(link: Path) -> bool:
 def _beginning_of(path: Path) -> str:
     """Return the beginning of a file, or nothing if it cannot be read."""
     try:
-        return read_bytes(path, max_bytes=_LOOKED_AT).decode(errors="replace")
+        return read_bytes(path, max_bytes=_BYTES_READ).decode(errors="replace")
     except ConfigFileError:
         return ""

@@ -28,11 +28,7 @@ class Project:
     """The settings of one file."""
 
     def __init__(self, options: FileOptions = FileOptions(), folder: Path = Path()) -> None:  # noqa: B008 - immutable
-        """Take the settings, and the folder that their patterns and paths are relative to.
-
-        Raises:
-            InvalidOptionError: there is no such rule, or a pattern is invalid.
-        """
+        """Take the settings, and the folder that their patterns and paths are relative to."""
         self.options = options
         self.folder = folder
         self.exclude = Patterns(folder, options.exclude, strict=True)
@@ -51,12 +47,7 @@ class Project:
 
 
 def project_of(folder: Path) -> Project:
-    """Read the settings of the nearest pyproject.toml that has some, upward from a folder.
-
-    Raises:
-        InvalidSettingsError: the file has some that are not valid.
-        ConfigFileError: it cannot be read.
-    """
+    """Read the settings of the nearest pyproject.toml that has some, upward from a folder."""
     path = folder / "pyproject.toml"
     if path.is_file() and (project := read_project(path, required=False)):
         return project
@@ -157,13 +148,7 @@ class Selection:
     """Which settings apply to each file."""
 
     def __init__(self, arguments: Arguments) -> None:
-        """Read the settings of the whole run, which are those of the working directory.
-
-        Raises:
-            InvalidOptionError: an option is invalid.
-            InvalidSettingsError: a setting is.
-            ConfigFileError: a file with settings cannot be read.
-        """
+        """Read the settings of the whole run, which are those of the working directory."""
         folder = real_path(Path())
         self._arguments = arguments
         self._config = read_project(Path(arguments.config)) if arguments.config else None
@@ -192,13 +177,7 @@ class Selection:
         return None if fail_on == "never" else Severity(fail_on)
 
     def settings(self, path: Path) -> Settings:
-        """Return the settings for a file, given by its absolute path.
-
-        Raises:
-            InvalidOptionError: an option is invalid.
-            InvalidSettingsError: a setting is.
-            ConfigFileError: a file with settings cannot be read.
-        """
+        """Return the settings for a file, given by its absolute path."""
         project = self._config or self._project_of(path.parent)
         arguments, options = self._arguments, project.options
         profile = arguments.profile or options.profile or PROFILES[0]

@@ -48,9 +48,6 @@ class HttpServer:
 
         `threads` answer requests. Reading and sending happen in one more thread, so clients that
         send or read slowly do not occupy these.
-
-        Raises:
-            ServerAddressError: the address is in use, or is not one of this machine.
         """
         logging.getLogger("waitress").addFilter(_sparse_log)
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)

@@ -105,12 +105,7 @@ class Server:
         return self
 
     def start_grpc(self, port: int = 0) -> str:
-        """Serve Cloud Tasks over gRPC as well, unless that is done, and return the address.
-
-        Raises:
-            ApiError: the extra `cloudtasks` is not installed.
-            ServerAddressError: the port is in use.
-        """
+        """Serve Cloud Tasks over gRPC as well, unless that is done, and return the address."""
         if self._grpc is None:
             service = self._cloud_tasks.service  # reports what to install if something is missing
             from pullqueue.cloudtasks.grpc_server import GrpcServer  # noqa: PLC0415 - slow to import

@@ -162,9 +162,6 @@ class Connections:
         """Lend a connection for one operation.
 
         Unless `unlimited`, the operation fails if the server does not respond in time.
-
-        Raises:
-            psycopg.OperationalError: there is none, or the connection is lost.
         """
         connection = self._taken()
         self._deadlines.begin(connection, unlimited=unlimited)
@@ -190,11 +187,7 @@ class Connections:
         )
 
     def claim(self, name: str) -> bool:
-        """Return whether a name is this process's: that of the first that claims it, until it ends.
-
-        Raises:
-            psycopg.OperationalError: there is no connection, or it is lost.
-        """
+        """Return whether this process is the first to claim a name; it keeps it until it ends."""
         with self._claims_lock:
             connection = self._claims_connection
             if connection is not None:

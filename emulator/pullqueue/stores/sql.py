@@ -116,7 +116,7 @@ class Target(NamedTuple):
 
     queue: str
     created: bool
-    """Whether it was made at run time."""
+    """True if it was made at run time."""
     lifetime_usec: int | None
 
 
@@ -205,11 +205,7 @@ class SqlStore(TaskStore, Generic[S]):
 
     @abstractmethod
     def _store(self, session: S, target: Target, named: Sequence[NewTask]) -> list[Task]:
-        """Store tasks with names and record it; return those whose names were free.
-
-        Raises:
-            UnknownQueueError: there is no such queue any more.
-        """
+        """Store tasks with names and record it; return those whose names were free."""
 
     def _modified(self, session: S, kind: EventKind, task: Task, status: int | None = None) -> None:
         """Record that a lease was changed, or an attempt started or failed.

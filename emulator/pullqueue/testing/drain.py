@@ -165,7 +165,7 @@ class _Driver:
             )
         )
         self._sending = False
-        """Whether a handler is called, and not the worker."""
+        """True if a handler is called, and not the worker."""
         self._clock = movable_clock(emulator)
         self._max_calls = max_calls
         self._exceeded = ""

@@ -16,7 +16,7 @@ Check = Callable[[View], Iterable[Report] | None]
 Levels = Mapping[str, Severity | None]
 
 LENIENT: Levels = {"sdk": Severity.WARNING}
-"""The levels of a rule that Google's Python library does not have."""
+"""The levels of a rule that Google's Python library does not enforce."""
 SAFE = "safe"
 UNSAFE = "unsafe"
 
@@ -27,9 +27,9 @@ defined_rules: list[Rule] = []
 class Rule:
     """One rule, made of a function that it decorates.
 
-    The function looks at a file and yields reports; it reads and prints nothing. Faults that are
-    met while the file is read (its bytes, characters and syntax) are reported by the reader under
-    the rule's name, and the function yields nothing.
+    The function takes a file and yields reports; it does not read or print anything. The reader
+    reports faults in bytes, characters and syntax under the name of their rule, whose function
+    yields nothing.
     """
 
     def __init__(
@@ -44,24 +44,24 @@ class Rule:
         loadable: bool = True,
         fixes: tuple[str, ...] = (),
     ) -> None:
-        """Keep what does not follow from the function."""
+        """Take what does not follow from the function."""
         self.code = code
         """`QY301`; stable."""
         self.name = ""
         """`push-key-on-pull`; stable."""
         self.check: Check = lambda _: None
         self.severity = severity
-        """How bad it is, unless `levels` has another for a profile."""
+        """Its severity, unless `levels` has another one for the profile."""
         self.levels = levels or {}
-        """Another severity in some profiles; None: the rule is off there."""
+        """Severities in some profiles; None: the rule is off in that profile."""
         self.opt_in = opt_in
-        """Whether the rule is off in all profiles that `levels` does not have."""
+        """True if the rule is off in all profiles that `levels` does not have."""
         self.once = once
-        """Whether it is advice, reported once per file."""
+        """True if it is advice that is reported once per file."""
         self.suppressible = suppressible
-        """Whether it can be suppressed; not where nothing can be checked otherwise."""
+        """False if nothing else can be checked where it is broken: it cannot be suppressed."""
         self.loadable = loadable
-        """Whether a file can be loaded in spite of it."""
+        """True if a file that breaks it can be loaded."""
         self.fixes = fixes
         """The kinds of fixes it has: safe, unsafe, or both."""
 
@@ -131,15 +131,15 @@ class Sample(NamedTuple):
     """An example in a rule's documentation."""
 
     good: bool
-    """Whether it shows how it should be."""
+    """True if it shows a valid file."""
     note: str
-    """What else must be known of it: `escaped`, `bytes`, `100000 times`, `profile rest`."""
+    """How to read it: `escaped`, `bytes`, `100000 times`, `profile rest`; may be empty."""
     text: str
-    """As it is in the documentation."""
+    """The text of the example."""
 
     @property
     def content(self) -> bytes:
-        """The file that the sample is about."""
+        """The content of the file that the sample shows."""
         if self.note in {"escaped", "bytes"}:
             encoding = "utf-8" if self.note == "escaped" else "latin-1"
             return self.text.strip().encode().decode("unicode_escape").encode(encoding)
@@ -153,11 +153,11 @@ class RuleDocs(NamedTuple):
     summary: str
     """What it finds, in one sentence."""
     why: str
-    """What follows from it; may be empty."""
+    """Why it matters; may be empty."""
     samples: tuple[Sample, ...]
     """Bad ones and good ones."""
     source: str
-    """How it is known."""
+    """Where the rule comes from."""
 
 
 _SECTION = re.compile(r"^(Bad|Good|Source)(?: \(([^)]*)\))?:(.*)$", re.MULTILINE)

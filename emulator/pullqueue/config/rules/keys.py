@@ -228,7 +228,7 @@ def missing_name(view: View) -> Iterator[Report]:
 
 
 def is_misspelt(queue: Section, key: str) -> bool:
-    """Whether a queue has an unknown key that was most likely meant to be this one."""
+    """Return whether a queue has an unknown key that was most likely meant to be this one."""
     unknown = [name for name in queue.entries if level_with(name) is None]
     return any((CLOUD_TASKS.get(name) or meant_key(name, QUEUE)) == key for name in unknown)
 

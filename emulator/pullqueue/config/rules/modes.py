@@ -100,7 +100,7 @@ def acl_on_push(view: View) -> Iterator[Report]:
 
 
 def _looks_like_pull(queue: QueueNode) -> bool:
-    """Whether a queue has an acl, and nothing that a push queue would have."""
+    """Return whether a queue has an acl, and nothing that a push queue would have."""
     return (
         "acl" in queue.entries
         and "mode" not in queue.entries
