@@ -12,7 +12,6 @@ from pullqueue.cloudtasks.methods import Method
 from pullqueue.cloudtasks.versions import VERSIONS, Version
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import InvalidQueueModeError
 
 if TYPE_CHECKING:
     from pullqueue.control.state import ServerState
@@ -101,11 +100,7 @@ class Call(NamedTuple):
         """
         queue = self.emulator.queue(self.name.queue)
         if not self.shows(queue) and not self.method.any_mode:
-            raise InvalidQueueModeError(
-                f'queue "{queue.name}" is a pull queue, which {self.version.name} does not have: '
-                "use v2beta2",
-                queue_name=queue.name,
-            )
+            raise queue.wrong_mode(f"{self.version.name} does not have these, use v2beta2")
         return queue
 
     def shows(self, queue: Queue) -> bool:

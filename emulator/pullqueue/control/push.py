@@ -13,7 +13,6 @@ from pullqueue.control.operations import operation
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface
-from pullqueue.errors import InvalidQueueModeError
 
 _LATEST = 20
 
@@ -42,8 +41,7 @@ def get_delivery(state: ServerState, queue: str) -> Delivery:
     """Return how a push queue is delivered, and its latest attempts."""
     found = state.emulator.queue(queue)
     if not found.is_push:
-        message = f'queue "{queue}" is a pull queue: workers lease its tasks'
-        raise InvalidQueueModeError(message, queue_name=queue)
+        raise found.wrong_mode("workers lease its tasks")
     settings = found.settings
     attempts = (
         logged.resource

@@ -9,13 +9,12 @@ from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import InvalidQueueModeError
 
 __tracebackhide__ = True  # a failed test is shown at its own line
 
 _WRONG_MODE = {
-    QueueMode.PULL: "is a push queue, whose tasks no worker can lease: pass pull queues only",
-    QueueMode.PUSH: "is a pull queue, whose tasks are not sent to an app: pass push queues only",
+    QueueMode.PULL: "no worker can lease its tasks; pass pull queues only",
+    QueueMode.PUSH: "its tasks are not sent to an app; pass push queues only",
 }
 
 
@@ -52,9 +51,7 @@ def selected_queues(
         raise ValueError(f"queues is empty: pass at least one queue, or None for all {kind} queues")
     for queue in selected:
         if queue.mode not in modes:
-            raise InvalidQueueModeError(
-                f'queue "{queue.name}" {_WRONG_MODE[modes[0]]}', queue_name=queue.name
-            )
+            raise queue.wrong_mode(_WRONG_MODE[modes[0]])
     return selected
 
 

@@ -17,7 +17,6 @@ from pullqueue.engine.events import EventKind
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
 from pullqueue.engine.validation import AnyTask, name_of
-from pullqueue.errors import InvalidQueueModeError
 from pullqueue.tasks import HttpRequest, Task, count_tasks
 from pullqueue.testing.describing import (
     describe_payload,
@@ -234,11 +233,7 @@ class _Wanted:
         wrong = (("tag", self.tag),) if queue.is_push else of_push
         for word, value in wrong:
             if value is not None:
-                raise InvalidQueueModeError(
-                    f'queue "{queue.name}" is a {queue.mode.value} queue, whose tasks have no '
-                    f"{word}: remove {word}=",
-                    queue_name=queue.name,
-                )
+                raise queue.wrong_mode(f"its tasks have no {word}; remove {word}=")
 
     def is_met_by_name(self, name: str) -> bool:
         """Return True if a task of which only the name is known is like this."""
@@ -329,11 +324,7 @@ def pull_queue(queue: object) -> Queue:
     """
     checked = checked_queue(queue)
     if checked.is_push:
-        raise InvalidQueueModeError(
-            f'queue "{checked.name}" is a push queue, whose tasks are never leased: send them with '
-            "run_tasks()",
-            queue_name=checked.name,
-        )
+        raise checked.wrong_mode("its tasks are never leased; send them with run_tasks()")
     return checked
 
 

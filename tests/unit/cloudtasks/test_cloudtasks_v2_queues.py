@@ -196,7 +196,7 @@ def test_pull_queues(call: Call) -> None:
 
     assert [queue["name"].rpartition("/")[2] for queue in queues] == ["default", "push"]
     for method in ("GetQueue", "PauseQueue", "DeleteQueue"):
-        with refused("FAILED_PRECONDITION", '"pull" is a pull queue, .* use v2beta2'):
+        with refused("FAILED_PRECONDITION", '"pull" is a pull queue: .* use v2beta2'):
             call(method, name=PULL)
     assert call("PurgeQueue", name=PULL)["state"] == "RUNNING"
 

@@ -282,7 +282,7 @@ class TestPushQueues:
     def test_they_are_never_leased(self, pushed: Queue) -> None:
         """The error for a question about leases says what to do instead."""
         with pytest.raises(
-            InvalidQueueModeError, match=r'^queue "pushed" is a push queue, .* run_tasks\(\)$'
+            InvalidQueueModeError, match=r'^queue "pushed" is a push queue: .* run_tasks\(\)$'
         ):
             assert_leased(pushed)
 
@@ -339,7 +339,9 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
         self, emulator: Emulator, name: str, wanted: dict[str, Any], word: str
     ) -> None:
         """Asking for it is an error, not a miss."""
-        with pytest.raises(InvalidQueueModeError, match=f"whose tasks have no {word}: remove "):
+        with pytest.raises(
+            InvalidQueueModeError, match=f"queue: its tasks have no {word}; remove "
+        ):
             assert_added(emulator.queue(name), **wanted)
 
     def test_unused_push_queues_are_not_described(self, emulator: Emulator, queue: Queue) -> None:

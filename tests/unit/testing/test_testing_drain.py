@@ -277,7 +277,7 @@ def test_a_clock_that_cannot_be_moved(clock: Clock, message: str) -> None:
         ("work", TypeError, r'^queues is "work": pass a list, queues=\["work"\]$'),
         ([], ValueError, "^queues is empty: pass at least one queue"),
         (["wrok"], UnknownQueueError, 'did you mean "work"'),
-        (["pushed"], InvalidQueueModeError, '^queue "pushed" is a push queue, whose tasks no'),
+        (["pushed"], InvalidQueueModeError, '^queue "pushed" is a push queue: no worker can'),
     ],
 )
 def test_queues_that_cannot_be_emptied(

@@ -72,7 +72,7 @@ def test_exhaust_in_what_is_not_a_pull_queue(emulator: Emulator) -> None:
     """A name and a push queue are refused as in assertions."""
     with pytest.raises(TypeError, match=r'^"limited" is not a Queue: pass emulator\.queue\('):
         exhaust("limited", "one")  # type: ignore[arg-type] # what is proved
-    with pytest.raises(InvalidQueueModeError, match=r'^queue "default" is a push queue, whose'):
+    with pytest.raises(InvalidQueueModeError, match=r'^queue "default" is a push queue: '):
         exhaust(emulator.queue("default"), "one")
 
 

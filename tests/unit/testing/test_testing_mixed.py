@@ -139,7 +139,7 @@ def test_only_some_queues(
 
     assert drain(emulator, lambda: None, queues=["pushed"], send=handler) == 0
     assert handler.mails == [b"one"]
-    with pytest.raises(InvalidQueueModeError, match=r'^queue "pushed" is a push queue, whose'):
+    with pytest.raises(InvalidQueueModeError, match=r'^queue "pushed" is a push queue: '):
         drain(emulator, lambda: None, queues=["pushed"])
 
 
