@@ -27,7 +27,8 @@ from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_pool import Address, Connection, Connections, prepare
 from pullqueue.stores.rows import Row, encode, encode_tag, task_of
-from pullqueue.stores.sql import AttemptedTask, DeadlockError, Session, SqlStore, Target, retried
+from pullqueue.stores.session import AttemptedTask, DeadlockError, Session, Target, retried
+from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import Attempts, NewTask, Task
 

@@ -1,19 +1,16 @@
-"""What the stores in SQL have in common: all that only reads, and what is done to whole stores.
+"""The store in SQL: the operations that are the same in every database.
 
-The statements are in `sqlite.sql` and `postgres.sql`; those used here have the same names in both.
+Their statements are in `sqlite.sql` and `postgres.sql`, under the same names.
 """
 
 from __future__ import annotations
 
 import os
-import random
-import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import wraps
-from typing import Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Generic, TypeVar
 from uuid import uuid4
 
 from pullqueue.clock import USEC_PER_SECOND, Clock
@@ -59,6 +56,7 @@ from pullqueue.stores.rows import (
     row_of,
     task_of,
 )
+from pullqueue.stores.session import AttemptedTask, Session, Target, retried
 from pullqueue.tasks import (
     AttemptOutcome,
     Attempts,
@@ -79,82 +77,7 @@ _CHECK_BYTES = 64 * KIB
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 
-class Session(ABC):
-    """The statements of one operation; it has one time, in `now_usec`."""
-
-    now_usec: int
-    clock_usec: int | None
-    """The same, or None where each statement asks the database for the time."""
-
-    @abstractmethod
-    def rows(self, statement: str, **parameters: object) -> list[Row]:
-        """Execute a statement and return its rows."""
-
-    @abstractmethod
-    def change(self, statement: str, **parameters: object) -> int:
-        """Execute a statement and return the number of rows it changed."""
-
-    @abstractmethod
-    def change_many(self, statement: str, rows: Iterable[Row]) -> int:
-        """Execute a statement for each row of parameters; return the number of rows changed."""
-
-    @abstractmethod
-    def listed(self, values: Sequence[object]) -> object:
-        """Return the parameter for a list of values."""
-
-    @abstractmethod
-    def snapshot(self) -> AbstractContextManager[object]:
-        """Run the statements of a block on one snapshot of the database."""
-
-    def row(self, statement: str, **parameters: object) -> Row | None:
-        """Execute a statement and return its first row, or None."""
-        return next(iter(self.rows(statement, **parameters)), None)
-
-
-class Target(NamedTuple):
-    """The queue that tasks are added to."""
-
-    queue: str
-    created: bool
-    """True if it was made at run time."""
-    lifetime_usec: int | None
-
-
-class AttemptedTask(NamedTuple):
-    """The task that an attempt is for."""
-
-    queue: str
-    name: str
-    expected_eta_usec: int
-
-
 S = TypeVar("S", bound=Session)
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-class DeadlockError(TransientError):
-    """two operations waited for each other, and this one was undone"""
-
-
-def retried(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate an operation that is tried again after a deadlock, up to four times.
-
-    Each time it waits longer: an operation that starts again at once can take the same lock before
-    the other one has it, and so make the same deadlock.
-    """
-
-    @wraps(method)
-    def operation(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        for pause_seconds in (0.02, 0.05, 0.2, 0.5):
-            try:
-                return method(*args, **kwargs)
-            except DeadlockError:
-                share = random.uniform(0.5, 1)  # noqa: S311 - not secret
-                threading.Event().wait(share * pause_seconds)  # a sleep would move a test's clock
-        return method(*args, **kwargs)
-
-    return operation
 
 
 class SqlStore(TaskStore, Generic[S]):

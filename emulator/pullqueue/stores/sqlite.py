@@ -32,7 +32,8 @@ from pullqueue.engine.store import (
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import Row, encode, encode_tag, finished_of, row_of, task_of
-from pullqueue.stores.sql import AttemptedTask, Session, SqlStore, Target
+from pullqueue.stores.session import AttemptedTask, Session, Target
+from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file
 from pullqueue.tasks import Attempts, NewTask, Task
