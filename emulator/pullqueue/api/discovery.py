@@ -18,7 +18,7 @@ from pullqueue.config.text import shorten
 NAME: Final = "taskqueue"
 VERSIONS: Final = ("v1beta1", "v1beta2")
 _TITLE = "TaskQueue API"
-_DESCRIPTION = "App Engine's pull queues over REST."
+_DESCRIPTION = "Leases, adds and deletes the tasks of App Engine's pull queues."
 _ROOT = "$ROOT/"
 """In the documents: the address of the server."""
 

@@ -64,7 +64,7 @@ _NOWHERE: Final = (
 """Methods that no version has here."""
 V2BETA2: Final = Version(
     name="v2beta2",
-    description="App Engine's queues under the API of Cloud Tasks.",
+    description="Manages queues, pull tasks and push tasks.",
     methods=V2BETA2_METHODS,
     unimplemented=(
         *_NOWHERE,
@@ -88,7 +88,7 @@ V2BETA2: Final = Version(
 )
 V2: Final = Version(
     name="v2",
-    description="App Engine's push queues, and HTTP tasks, under the API of Cloud Tasks.",
+    description="Manages queues, App Engine tasks and HTTP tasks.",
     methods=V2_METHODS,
     unimplemented=(*_NOWHERE,),
     has_pull_queues=False,
@@ -106,7 +106,7 @@ V2: Final = Version(
 V2BETA3: Final = replace(
     V2,
     name="v2beta3",
-    description="As v2, with statistics of queues.",
+    description="Manages queues with their statistics, App Engine tasks and HTTP tasks.",
     methods=V2BETA3_METHODS,
     sets_burst=True,
     routing_override="app_engine_http_queue.app_engine_routing_override",
