@@ -1,4 +1,4 @@
-"""App Engine's pull queues on your own machine.
+"""App Engine's task queues on your own machine.
 
     from pullqueue import Emulator, ManualClock
 

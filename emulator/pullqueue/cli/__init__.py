@@ -97,7 +97,7 @@ class _Commands(click.Group):
     None, "-V", "--version", package_name="pullqueue", message="%(prog)s %(version)s"
 )
 def pullqueue() -> None:
-    """App Engine's pull queues on your own machine."""
+    """App Engine's task queues, pull and push, on your own machine."""
 
 
 @click.command

@@ -243,8 +243,8 @@ def emulator_options(command: Command) -> Command:
             multiple=True,
             metavar="[TARGET=]URL",
             callback=_push_addresses,
-            help="Address of the app that handles push tasks, such as http://localhost:8080; with "
-            "a target, only of the tasks for it. Repeatable. Default: push tasks are kept, not "
+            help="Address to which push tasks are sent, such as http://localhost:8080; with "
+            "TARGET, only those with this target. Repeatable. Default: push tasks are kept, not "
             "delivered.",
         ),
     )

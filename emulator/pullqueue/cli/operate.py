@@ -121,7 +121,7 @@ def reload(*, client: Client) -> None:
 def reset(*, yes: bool, client: Client) -> None:
     """Delete all tasks, history and faults (asks for confirmation).
 
-    Names of deleted tasks can be used again; requests and push tasks of apps are deleted, too.
+    Push tasks and recorded requests are deleted, too; names of deleted tasks can be used again.
     Configuration and clock are not changed.
     """
     if not yes:
@@ -191,7 +191,7 @@ def load(*, file: Path, shift: bool, client: Client) -> None:
 def clock(ctx: click.Context, *, client: Client) -> None:
     """Show the server's time, or move it.
 
-    It can be moved if the server was started with --clock manual.
+    Only the time of a server that was started with --clock manual can be moved.
     """
     if ctx.invoked_subcommand is None:
         _show_clock(client.get("/clock"))

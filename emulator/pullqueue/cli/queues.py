@@ -43,7 +43,12 @@ def queues(*, client: Client) -> None:
 @click.command
 @click.argument("names", nargs=-1, metavar="[QUEUE]...", shell_complete=complete_queue)
 @click.option("--watch", is_flag=True, help="Show the statistics repeatedly, until Ctrl-C.")
-@click.option("--interval", type=Duration(0.1), default=2.0, help="Pause of --watch, in seconds.")
+@click.option(
+    "--interval",
+    type=Duration(0.1),
+    default=2.0,
+    help="Time between two updates of --watch, in seconds.",
+)
 @server_options
 def stats(*, names: tuple[str, ...], watch: bool, interval: float, client: Client) -> None:
     """Show the statistics of all pull queues, or of some.

@@ -75,7 +75,7 @@ class _Serve(click.Command):
 @click.option(
     "--grpc-port",
     type=_PORT,
-    help="Port of Cloud Tasks v2beta2 over gRPC; 0 picks a free one. Default: not served.",
+    help="Port of Cloud Tasks over gRPC; 0 picks a free one. Default: not served.",
 )
 @click.option(
     "--project",

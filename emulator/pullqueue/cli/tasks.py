@@ -77,7 +77,9 @@ def tasks() -> None:
 @queue_argument
 @_state_option
 @_filter_options
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number of results."
+)
 @server_options
 def list_(*, queue: str, limit: int, client: Client, **filters: str | None) -> None:
     """List the tasks of QUEUE in order, without leasing them.
@@ -156,9 +158,12 @@ def _event_line(event: Json) -> str:
 @click.option(
     "--header", "headers", multiple=True, help='Header of --request, such as "X-Mine: 7".'
 )
-@click.option("--eta", help="Earliest time of a lease, such as 2026-01-01T00:00:00Z. Default: now.")
 @click.option(
-    "--countdown", type=Duration(0), help="The same, as a delay in seconds or such as 1h."
+    "--eta",
+    help="Earliest time of a lease or an attempt, such as 2026-01-01T00:00:00Z. Default: now.",
+)
+@click.option(
+    "--countdown", type=Duration(0), help="Alternative to --eta: a delay in seconds or such as 1h."
 )
 @server_options
 def add(
@@ -282,7 +287,7 @@ def lease(
 @_seconds_option
 @server_options
 def extend(*, queue: str, task: str, seconds: float, client: Client) -> None:
-    """Change the end of the lease of TASK."""
+    """Change when the lease of TASK ends."""
     _change_lease(client, queue, task, seconds)
 
 

@@ -52,7 +52,11 @@ def document(version: Version, root_url: str) -> dict[str, Any]:
         "batchPath": "batch",
         "fullyEncodeReservedExpansion": True,
         "parameters": discovery.document("v1beta2")["parameters"],
-        "auth": {"oauth2": {"scopes": {_SCOPE: {"description": "Manage your queues and tasks in Cloud Tasks"}}}},
+        "auth": {
+            "oauth2": {
+                "scopes": {_SCOPE: {"description": "Manage your queues and tasks in Cloud Tasks"}}
+            }
+        },
         "schemas": _schemas(version),
         "resources": _resources(version),
     }

@@ -30,19 +30,22 @@ class Event(Model):
     until: Time | None
     retry_count: Count
     status: Annotated[
-        Count | None, Meta(description="That of an attempt that has ended; 0: no response.")
+        Count | None,
+        Meta(description="Status of an attempt that has ended; 0 if there was no response."),
     ]
     interface: Annotated[
         Interface | None,
-        Meta(description="How the call came; null: time has passed, or it is not known."),
+        Meta(
+            description="Interface of the call; null if time caused the event, or it is not known."
+        ),
     ]
     client: Annotated[
         str,
-        Meta(description="Who called: the e-mail address of its credentials, or its User-Agent."),
+        Meta(description="The caller: the e-mail address of its credentials, or its User-Agent."),
     ]
     request: Annotated[
         Count | None,
-        Meta(description="The number of the request, as in `/requests`; null: it has none here."),
+        Meta(description="Number of the request in `/requests`; null if there is none."),
     ]
 
     @classmethod
@@ -82,7 +85,7 @@ class Throughput(Model):
 
     added: Count
     leased: Count
-    deleted: Annotated[Count, Meta(description="Those that a purge deleted included.")]
+    deleted: Annotated[Count, Meta(description="Number of deleted tasks, purged ones included.")]
     exhausted: Count
 
 
@@ -90,28 +93,30 @@ class RequestQuery(Model):
     """Which requests to return."""
 
     limit: Limit = 100
-    before: Annotated[Maybe[Count], Meta(description="`next` of the page before.")] = UNSET
+    before: Annotated[Maybe[Count], Meta(description="Value of `next` on the previous page.")] = (
+        UNSET
+    )
     queue: Annotated[str, Meta(description="Only requests on this queue.")] = ""
     task: Annotated[str, Meta(description="Only requests about this task.")] = ""
     interface: Annotated[
         Maybe[Interface], Meta(description="Only requests through this interface.")
     ] = UNSET
     method: Annotated[
-        str, Meta(description="Only requests with this in their method, such as `lease`.")
+        str, Meta(description="Only requests whose method contains this text, such as `lease`.")
     ] = ""
     client: Annotated[
-        str, Meta(description="Only requests with this in client, agent or caller.")
+        str, Meta(description="Only requests whose client, agent or caller contains this text.")
     ] = ""
     status: Annotated[
         str,
         Meta(
             pattern="^(|failed|[1-5](xx|[0-9]{2}))$",
-            description="Only this status: 404, 4xx, or `failed` for all from 400 on, and 0.",
+            description="Only requests with this status: 404, 4xx, or `failed` (400 on, or none).",
         ),
     ] = ""
     search: Annotated[
         str,
-        Meta(description="Only requests with this in method, verb, path, query, body or response."),
+        Meta(description="Only requests with this text in method, verb, path, query or bodies."),
     ] = ""
 
 

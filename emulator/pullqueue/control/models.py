@@ -82,12 +82,18 @@ class QueueResource(Model):
     running: Count
     retrying: Count
     paused: Annotated[
-        Count, Meta(description="Due tasks that wait until the queue is resumed, or listed again.")
+        Count,
+        Meta(
+            description="Number of due tasks that wait until the queue is resumed, or listed again."
+        ),
     ]
     exhausted: Count
     oldest_eta: Time | None
     oldest_age_seconds: Annotated[
-        float | None, Meta(description="How long it is due; null: it is not, or must wait.")
+        float | None,
+        Meta(
+            description="Seconds since the oldest task became due; null if none is due or may run."
+        ),
     ]
     leased_last_minute: Count
     leased_last_hour: Count
@@ -232,17 +238,19 @@ def tasks_of(
 class NewTask(Model):
     """A task to add."""
 
-    payload: Annotated[Maybe[str], Meta(description="The work as text, stored as UTF-8.")] = UNSET
-    payload_base64: Annotated[Maybe[bytes], Meta(description="The work, in base64.")] = UNSET
+    payload: Annotated[Maybe[str], Meta(description="Payload as text, stored as UTF-8.")] = UNSET
+    payload_base64: Annotated[Maybe[bytes], Meta(description="Payload in base64.")] = UNSET
     name: Maybe[str] = UNSET
     tag: Maybe[str] = UNSET
     eta: Annotated[
-        Maybe[Time], Meta(description="When it may be leased; at once where absent.")
+        Maybe[Time], Meta(description="Earliest time of a lease or an attempt. Default: now.")
     ] = UNSET
-    countdown: Annotated[Maybe[float], Meta(description="The same, in seconds from now.")] = UNSET
+    countdown: Annotated[
+        Maybe[float], Meta(description="Alternative to `eta`: delay in seconds.")
+    ] = UNSET
     request: Annotated[
         Maybe[SentRequest],
-        Meta(description="How a push task is sent; if absent: POST /_ah/queue/QUEUE."),
+        Meta(description="How a push task is sent. Default: POST to /_ah/queue/QUEUE."),
     ] = UNSET
 
 
@@ -257,18 +265,22 @@ class LeaseRequest(Model):
 
     lease_seconds: float = 60
     max_tasks: int = 1
-    group_by_tag: Annotated[Maybe[bool], Meta(description="If absent: whether there is a tag.")] = (
-        UNSET
-    )
+    group_by_tag: Annotated[
+        Maybe[bool],
+        Meta(description="Whether all tasks must have one tag. Default: true if `tag` is set."),
+    ] = UNSET
     tag: Maybe[str] = UNSET
 
 
 class LeaseChange(Model):
     """A new end of a lease."""
 
-    lease_seconds: Annotated[float, Meta(description="From now on; 0 releases the task.")]
+    lease_seconds: Annotated[
+        float, Meta(description="Lease duration in seconds from now; 0 releases the task.")
+    ]
     eta_usec: Annotated[
-        Maybe[Signed64], Meta(description="The end of the lease that is meant.")
+        Maybe[Signed64],
+        Meta(description="Current end of the lease; the change is refused if it is another."),
     ] = UNSET
 
 

@@ -61,8 +61,8 @@ def document() -> Json:
         "info": {
             "title": "pullqueue control routes",
             "version": pullqueue.__version__,
-            "description": "The routes of the emulator's own. Browsers must send the console's "
-            "token with each change, in X-Pullqueue-Token; other clients need nothing.",
+            "description": "Routes of the emulator itself. Browsers must send the console's "
+            "token in X-Pullqueue-Token with each change; other clients need no token.",
         },
         "servers": [{"url": "/_emulator"}],
         "paths": paths,

@@ -39,27 +39,32 @@ class Summary(Model):
     """What makes the server behave differently from an idle one with a running clock."""
 
     clock: ClockResource
-    faults: Annotated[list[FaultResource], Meta(description="Those that can still trigger.")]
+    faults: Annotated[list[FaultResource], Meta(description="Faults that can still trigger.")]
     paused: Annotated[list[str], Meta(description="Queues that are paused.")]
     exhausted: Annotated[
         dict[str, Count], Meta(description="Number of exhausted tasks of the queues that have any.")
     ]
-    push: Annotated[PushSummary | None, Meta(description="null: there is no push queue.")]
+    push: Annotated[
+        PushSummary | None,
+        Meta(description="Delivery of push tasks; null if there is no push queue."),
+    ]
 
 
 class ServerInfo(Model):
-    """What runs where, and how it was started."""
+    """Addresses, store and settings of the server."""
 
     url: Annotated[str, Meta(description="Empty where another program serves the app.")]
     grpc: Annotated[str | None, Meta(description="HOST:PORT of Cloud Tasks over gRPC.")]
     store: Annotated[str, Meta(description="memory, or the URL of the store, without password.")]
     auth: Annotated[str, Meta(description="none, or acl: callers need a token.")]
-    project: Annotated[str | None, Meta(description="The only project; null: any.")]
+    project: Annotated[
+        str | None, Meta(description="The only project that is accepted; null if any is.")
+    ]
     file: str
     profile: Annotated[str | None, Meta(description="Rules that the file must follow.")]
     manual_clock: bool
     push_to: Annotated[list[str], Meta(description="Where push tasks are sent.")]
-    started: Annotated[Time, Meta(description="By the machine's clock.")]
+    started: Annotated[Time, Meta(description="Time of the start, by the machine's clock.")]
     uptime_seconds: float
     version: str
     python: str
@@ -71,9 +76,7 @@ class FlowMinute(Model):
     time: Annotated[Time, Meta(description="When the minute began, by the emulator's clock.")]
     added: Count
     leased: Annotated[Count, Meta(description="Tasks leased, or attempts started.")]
-    deleted: Annotated[
-        Count, Meta(description="Purged ones included, and those that were sent with success.")
-    ]
+    deleted: Annotated[Count, Meta(description="Tasks deleted, purged or sent successfully.")]
     exhausted: Count
 
     @classmethod
@@ -94,7 +97,7 @@ class FlowQuery(Model):
 
     minutes: Annotated[
         Maybe[Positive],
-        Meta(description="Only the last minutes of the clock. Default: all that is recorded."),
+        Meta(description="Number of minutes to return, the last ones of the clock. Default: all."),
     ] = UNSET
     queue: Annotated[str, Meta(description="Only this queue.")] = ""
 

@@ -26,10 +26,12 @@ class Started(Model):
 class Delivery(Model):
     """How fast the tasks of a push queue are sent, and what the attempts led to."""
 
-    rate: Annotated[float, Meta(description="Tasks a second, by queue.yaml or by default.")]
+    rate: Annotated[
+        float, Meta(description="Maximum tasks per second, from queue.yaml or the default.")
+    ]
     enforced_rate: Annotated[
         float | None,
-        Meta(description="The same, lowered while the app is overloaded; null: not delivered."),
+        Meta(description="Current rate, lower while the app is overloaded; null if not delivered."),
     ]
     bucket_size: Count
     max_concurrent_requests: Count

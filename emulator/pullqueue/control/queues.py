@@ -54,7 +54,7 @@ _KEYS: Mapping[str, Callable[[Task], Any]] = {
 }
 """What tasks are sorted by."""
 
-Limit = Annotated[int, Meta(ge=1, le=100_000, description="Maximum number.")]
+Limit = Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of results.")]
 
 
 class TaskFilter(models.Model):
@@ -62,7 +62,8 @@ class TaskFilter(models.Model):
 
     tag: Annotated[Maybe[str], Meta(description="Only tasks with this tag.")] = UNSET
     search: Annotated[
-        str, Meta(description="Only tasks with this in name, payload or URL, in any case.")
+        str,
+        Meta(description="Only tasks whose name, payload or URL contains this text, in any case."),
     ] = ""
 
 
@@ -72,7 +73,7 @@ class ListQuery(TaskFilter):
     limit: Limit = 100
     offset: Annotated[
         int,
-        Meta(ge=0, le=10**9, description="How many matching tasks to leave out first."),
+        Meta(ge=0, le=10**9, description="Number of matching tasks to skip."),
     ] = 0
 
 
@@ -82,7 +83,7 @@ class TaskQuery(ListQuery):
     state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
     sort: Annotated[
         Literal["eta", "name", "tag", "size", "leases", "added"],
-        Meta(description="Order; any but eta sorts the first 100,000 tasks."),
+        Meta(description="Sort order. Orders other than eta sort the first 100,000 tasks only."),
     ] = "eta"
     descending: bool = False
 
@@ -93,16 +94,16 @@ class ExhaustedQuery(ListQuery):
     queue: Annotated[Maybe[str], Meta(description="Only tasks of this queue.")] = UNSET
     payload: Annotated[
         Literal["preview", "full"],
-        Meta(description="How much of each payload: its first 256 bytes, or all."),
+        Meta(description="How much of each payload to return: its first 256 bytes, or all."),
     ] = "preview"
 
 
 class Change(TaskFilter, kw_only=True):
-    """What to do with which tasks: those of the names, or all that match the filter."""
+    """An operation on tasks: on those named, or on all that match the filter."""
 
     action: Literal["delete", "release", "requeue"]
     state: Annotated[Maybe[ShownState], Meta(description="Only tasks in this state.")] = UNSET
-    tasks: Annotated[Maybe[list[str]], Meta(description="Their names.")] = UNSET
+    tasks: Annotated[Maybe[list[str]], Meta(description="Names of the tasks.")] = UNSET
     all: Annotated[bool, Meta(description="All tasks, if there is no filter.")] = False
 
 
@@ -137,14 +138,14 @@ def purge_queue(state: ServerState, queue: str) -> models.Count:
 
 @operation("POST", f"{_QUEUE}/pause", key="queue")
 def pause_queue(state: ServerState, queue: str) -> models.QueueResource:
-    """Neither lease nor send tasks of a queue until it is resumed."""
+    """Pause a queue: its tasks are neither leased nor sent until it is resumed."""
     state.emulator.queue(queue).pause()
     return get_queue(state, queue)
 
 
 @operation("POST", f"{_QUEUE}/resume", key="queue")
 def resume_queue(state: ServerState, queue: str) -> models.QueueResource:
-    """Lease and send tasks of a queue again."""
+    """Resume a paused queue."""
     state.emulator.queue(queue).resume()
     return get_queue(state, queue)
 
@@ -161,7 +162,7 @@ def list_tasks(state: ServerState, queue: str, query: TaskQuery) -> models.Tasks
 
 @operation("GET", f"{_QUEUE}/tags", key="tags")
 def list_tags(state: ServerState, queue: str) -> dict[str, models.Count]:
-    """Return how many tasks have each tag, for the 100 tags that most have, the most first."""
+    """Return the 100 most frequent tags with their numbers of tasks."""
     return state.emulator.queue(queue).count_tags()
 
 

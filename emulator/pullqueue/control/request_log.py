@@ -59,36 +59,38 @@ class Request(Model):
     number: Count
     time: Time
     interface: Annotated[
-        Interface, Meta(description="How it came; push: a task that this server has sent.")
+        Interface,
+        Meta(description="Interface of the request; push: a task that this server has sent."),
     ]
     method: Annotated[
-        str, Meta(description="Such as `tasks.lease` or `taskqueue.BulkAdd`; empty if it has none.")
+        str,
+        Meta(description="Method, such as `tasks.lease` or `taskqueue.BulkAdd`; empty if none."),
     ]
-    queue: Annotated[str, Meta(description="Empty if it is about none.")]
+    queue: Annotated[str, Meta(description="Name of the queue; empty if the request has none.")]
     tasks: Annotated[
-        list[str], Meta(description="The first 20 tasks of the queue that it was about.")
+        list[str], Meta(description="Names of the first 20 tasks of the queue that were concerned.")
     ]
     task_count: Annotated[
         Count,
-        Meta(description="How many tasks it has added, leased, changed, deleted or read."),
+        Meta(description="Number of tasks added, leased, changed, deleted or read."),
     ]
-    verb: Annotated[str, Meta(description="That of HTTP; CALL for the SDK in process.")]
+    verb: Annotated[str, Meta(description="HTTP method; CALL for a call of the SDK in process.")]
     path: str
     query: str
-    client: Annotated[str, Meta(description="The address it came from, or was sent to.")]
-    agent: Annotated[
-        str, Meta(description="What the client calls itself (User-Agent); empty: unknown.")
-    ]
+    client: Annotated[str, Meta(description="Address of the client; of the app, for a push task.")]
+    agent: Annotated[str, Meta(description="User-Agent of the client; empty if unknown.")]
     caller: Annotated[
-        str | None, Meta(description="The owner of its token, where tokens are required.")
+        str | None, Meta(description="E-mail address of the token's owner, if tokens are required.")
     ]
     status: Annotated[
         Count,
-        Meta(description="That of HTTP; for a call of the SDK, that of its result; 0: none."),
+        Meta(
+            description="HTTP status, or the status of a call's result; 0 if there was no response."
+        ),
     ]
     milliseconds: float
-    body: Annotated[Bytes, Meta(description="The first 4 KiB of what was sent, unzipped.")]
-    response: Annotated[Bytes, Meta(description="The first 4 KiB, before it was zipped.")]
+    body: Annotated[Bytes, Meta(description="First 4 KiB of the body, decompressed.")]
+    response: Annotated[Bytes, Meta(description="First 4 KiB of the response, before compression.")]
 
 
 class LoggedRequest(NamedTuple):

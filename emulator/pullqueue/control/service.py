@@ -38,7 +38,7 @@ class Ready(Model):
 
 
 class Version(Model):
-    """What runs here."""
+    """Versions of the running programs."""
 
     version: str
     python: str
@@ -88,7 +88,7 @@ class MovedClock(ClockResource):
 
 
 class ClockMove(Model):
-    """How many seconds forward, or where to."""
+    """A step forward in seconds, or the time to move to."""
 
     advance: Maybe[float] = UNSET
     move_to: Maybe[Time] = UNSET
@@ -104,20 +104,20 @@ class TokenQuery(Model):
 
 
 class CredentialsRequest(Model):
-    """Whose key to make."""
+    """The service account to make a key for."""
 
     email: str
 
 
 @operation("GET", "/health", key="status")
 def get_health(_state: ServerState) -> str:
-    """Return whether the process answers at all."""
+    """Return whether the process responds."""
     return "ok"
 
 
 @operation("GET", "/ready")
 def get_ready(state: ServerState) -> Ready:
-    """Return whether the store can store tasks: 200, or 503 and why not."""
+    """Return whether tasks can be stored: 200, or 503 with the reason."""
     try:
         state.emulator.check()
     except PullQueueError as error:
@@ -133,7 +133,7 @@ def get_version(_state: ServerState) -> Version:
 
 @operation("GET", "/config")
 def get_config(state: ServerState) -> Config:
-    """Return the configuration that is applied, and what is wrong with the file if it is not."""
+    """Return the configuration in use, and the problems of a file that could not be applied."""
     file, emulator = state.config_file, state.emulator
     return Config(
         file=emulator.config.file,

@@ -105,11 +105,11 @@ class When(TypedDict, total=False):
         Meta(ge=1, description="Maximum number of times the fault triggers. Default: no limit."),
     ]
     after: Annotated[int, Meta(ge=0, description="Number of calls that succeed first. Default: 0.")]
-    every: Annotated[int, Meta(ge=1, description="Trigger at every Nth call only. Default: 1.")]
+    every: Annotated[int, Meta(ge=1, description="Trigger on every Nth call only. Default: 1.")]
     probability: Annotated[
-        float, Meta(gt=0, le=1, description="Probability to trigger at each call. Default: 1.")
+        float, Meta(gt=0, le=1, description="Probability of triggering on each call. Default: 1.")
     ]
-    seed: Annotated[int, Meta(description="Selects another random sequence. Default: 0.")]
+    seed: Annotated[int, Meta(description="Seed of the random sequence. Default: 0.")]
 
 
 class Faults:

@@ -38,7 +38,7 @@ def _queue_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @_queue_flags
 @click.pass_context
 def gtaskqueue(ctx: click.Context, **_: Unpack[ApiFlags]) -> None:
-    """Look at a pull queue and its tasks over REST, lease and delete them.
+    """List, lease and delete the tasks of a pull queue over REST.
 
     The flags below may follow the command as well. All flags may have one dash. Google's
     --credentials_file, --use_developer_key and --developer_key_file are accepted and ignored, since
