@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 from executing import QUEUE_YAML, SHOW_ENVIRONMENT, python, run, start
+from linting import pullqueue
 
 ADD = """
 from google.appengine.api import taskqueue
@@ -77,7 +78,9 @@ class TestCommand:
         assert last == "pullqueue: 1 task was left and is deleted with this server"
 
     def test_its_environment(self, folder: Path) -> None:
-        """The environment names the server in every way that clients look for it."""
+        """It names the server in every way that clients look for it, and is not production's."""
+        signs = {"GAE_ENV", "GAE_SERVICE", "GAE_INSTANCE", "GAE_APPLICATION", "SERVER_SOFTWARE"}
+        signs |= {"GOOGLE_CLOUD_PROJECT", "APPENGINE_RUNTIME"}
         _, output, _ = run(
             *python(SHOW_ENVIRONMENT),
             folder=folder,
@@ -95,15 +98,6 @@ class TestCommand:
         assert reported["HTTP_X_APPENGINE_API_TICKET"]
         assert reported["PYTHONPATH"].endswith(f"{os.pathsep}/before")
         assert reported["APPENGINE_USE_CLOUDTASK_PUSH_QUEUE"] == "false"
-
-    def test_no_sign_of_production(self, folder: Path) -> None:
-        """Nothing is set by which programs find out that they run on App Engine."""
-        signs = {"GAE_ENV", "GAE_SERVICE", "GAE_INSTANCE", "GAE_APPLICATION", "SERVER_SOFTWARE"}
-        signs |= {"GOOGLE_CLOUD_PROJECT", "APPENGINE_RUNTIME"}
-
-        _, output, _ = run(*python(SHOW_ENVIRONMENT), folder=folder)
-
-        reported = json.loads(output)
         assert signs & (reported.keys() - os.environ.keys()) == set()
         assert reported["GAE_PARTITION"] == "dev"
 
@@ -144,24 +138,23 @@ class TestCommand:
         assert text[0] == 126
         assert "cannot be run" in text[2]
 
-    def test_no_command(self, folder: Path) -> None:
+    @pytest.mark.parametrize(
+        "arguments", ["", "queue.yaml", "queue.yaml --", "python -V", "python main.py"]
+    )
+    def test_no_command(self, arguments: str) -> None:
         """Without a command, or without the dashes before it, the usage is reported."""
-        unseparated = (["python", "-V"], ["python", "main.py"])
-        for arguments in ([], ["queue.yaml"], ["queue.yaml", "--"], *unseparated):
-            status, _, errors = run(*arguments, folder=folder)
+        done = pullqueue("exec", *arguments.split())
 
-            assert status == 2
-            assert "pullqueue exec [OPTIONS] [QUEUE_YAML] -- COMMAND..." in errors
-            assert "there is no command to run: write it after `--`" in errors
+        assert done.exit_code == 2
+        assert "pullqueue exec [OPTIONS] [QUEUE_YAML] -- COMMAND..." in done.stderr
+        assert "there is no command to run: write it after `--`" in done.stderr
 
-    def test_other_wrong_usage(self, folder: Path) -> None:
-        """An upstream without a port is refused, and nothing is run."""
-        status, output, errors = run(
-            "--api-upstream", "foo", *python("print('ran')"), folder=folder
-        )
+    def test_other_wrong_usage(self) -> None:
+        """An upstream without a port is refused."""
+        done = pullqueue("exec", "--api-upstream", "foo", "--", "true")
 
-        assert (status, output) == (2, "")
-        assert '"foo" is not a valid address: use HOST:PORT, such as localhost:8080' in errors
+        assert done.exit_code == 2
+        assert '"foo" is not a valid address: use HOST:PORT, such as localhost:8080' in done.stderr
 
     def test_dashes_of_the_command(self, folder: Path) -> None:
         """Only the first pair of dashes is exec's own."""
@@ -171,10 +164,14 @@ class TestCommand:
 
         assert output == "['-x', '--', '--port']\n"
 
-    def test_a_queue_yaml_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_a_queue_yaml_that_is_not_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Nothing is run where there is no queue.yaml."""
-        status, output, errors = run(*python("print('ran')"), folder=tmp_path)
+        monkeypatch.chdir(tmp_path)
+        done = pullqueue("exec", "--", "touch", "ran")
 
-        assert (status, output) == (3, "")
-        assert "there is neither queue.yaml nor queue.yml" in errors
-        assert errors.endswith("name a file, as in `pullqueue exec path/to/queue.yaml`\n")
+        assert done.exit_code == 3
+        assert "there is neither queue.yaml nor queue.yml" in done.stderr
+        assert done.stderr.endswith("name a file, as in `pullqueue exec path/to/queue.yaml`\n")
+        assert list(tmp_path.iterdir()) == []

@@ -148,18 +148,6 @@ class TestApp:
         assert (mine, file) == ("mine", str(folder / "sitecustomize.py"))
         assert first == str(folder)
 
-    def test_errors_have_their_sentences(self, folder: Path) -> None:
-        """What the emulator has to say reaches the app."""
-        program = (
-            "from google.appengine.api import taskqueue\n"
-            "try:\n    taskqueue.Queue('pul').lease_tasks(1, 1)\n"
-            "except taskqueue.UnknownQueueError as error:\n    print(error)\n"
-        )
-
-        _, output, _ = run(*python(program), folder=folder)
-
-        assert output == 'queue "pul" is not in queue.yaml: did you mean "pull"?\n'
-
     def test_other_services(self, folder: Path) -> None:
         """Calls to other services fail with a message that says what this server is."""
         program = (

@@ -12,6 +12,7 @@ from threading import Thread
 import pytest
 import requests
 from executing import QUEUE_YAML, SHOW_ENVIRONMENT, USE_QUEUE, python, run
+from linting import pullqueue
 from odd_servers import answering
 from served import serving
 
@@ -105,17 +106,21 @@ class TestJoining:
             ("127.0.0.1:99999", 2, "is not a valid address: use HOST:PORT"),
         ],
     )
-    def test_nobody_there(self, folder: Path, address: str, status: int, reason: str) -> None:
+    def test_nobody_there(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, address: str, status: int, reason: str
+    ) -> None:
         """Where no server answers nothing is run."""
-        program = python("print('ran')")
-        named = run("--url", address, *program, folder=folder)
-        usual = run(*program, folder=folder, PULLQUEUE_EMULATOR_HOST=address)
+        monkeypatch.chdir(folder)
+        named = pullqueue("exec", "--url", address, "--", "touch", "ran")
+        monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", address)
+        usual = pullqueue("exec", "--", "touch", "ran")
 
-        assert named[:2] == usual[:2] == (status, "")
-        assert reason in named[2]
-        assert reason in usual[2]
+        assert named.exit_code == usual.exit_code == status
+        assert reason in named.stderr
+        assert reason in usual.stderr
+        assert not (folder / "ran").exists()
 
-    def test_no_server_of_this_kind(self, folder: Path) -> None:
+    def test_no_server_of_this_kind(self) -> None:
         """An address at which something else than HTTP is spoken is refused."""
         with socket.create_server(("127.0.0.1", 0)) as other:
 
@@ -124,25 +129,20 @@ class TestJoining:
 
             thread = Thread(target=hang_up)
             thread.start()
-            status, output, errors = run(
-                *python("print('ran')"),
-                folder=folder,
-                PULLQUEUE_EMULATOR_HOST=f"127.0.0.1:{other.getsockname()[1]}",
-            )
+            done = pullqueue("exec", "--url", f"127.0.0.1:{other.getsockname()[1]}", "--", "true")
             thread.join()
 
-        assert (status, output) == (3, "")
-        assert "no pullqueue responds at " in errors
+        assert done.exit_code == 3
+        assert "no pullqueue responds at " in done.stderr
 
-    def test_something_else_answers(self, folder: Path) -> None:
+    def test_something_else_answers(self) -> None:
         """A server that is none of this kind is not joined."""
         with answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nno\n") as address:
-            status, output, errors = run(
-                *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
-            )
+            done = pullqueue("exec", "--url", address, "--", "true")
 
-        assert (status, output) == (3, "")
-        assert f"the server at http://{address} is not a pullqueue, or another version" in errors
+        assert done.exit_code == 3
+        text = f"the server at http://{address} is not a pullqueue, or another version"
+        assert text in done.stderr
 
     def test_a_server_that_may_not_be_called_so(self, folder: Path) -> None:
         """A name that the server does not answer to is reported before the program runs."""
@@ -152,13 +152,11 @@ class TestJoining:
             )
         head = f"HTTP/1.1 {refused.status_code} Forbidden\r\n\r\n"
         with answering(head.encode() + refused.content) as address:
-            status, output, errors = run(
-                *python("print('ran')"), folder=folder, PULLQUEUE_EMULATOR_HOST=address
-            )
+            done = pullqueue("exec", "--url", address, "--", "true")
 
-        assert (status, output) == (1, "")
-        assert 'the Host header is "elsewhere"' in errors
-        assert "start the server with --allow-host NAME" in errors
+        assert done.exit_code == 1
+        assert 'the Host header is "elsewhere"' in done.stderr
+        assert "start the server with --allow-host NAME" in done.stderr
 
     def test_a_server_without_the_sdk(
         self, folder: Path, no_sdk: Path, monkeypatch: pytest.MonkeyPatch
@@ -177,11 +175,9 @@ class TestJoining:
             f"{install_command('appengine')}" in joined[2]
         )
 
-    def test_two_configurations(self, folder: Path) -> None:
+    def test_two_configurations(self) -> None:
         """A queue.yaml beside a running server is refused: which one would count?"""
-        status, _, errors = run(
-            "queue.yaml", *python(""), folder=folder, PULLQUEUE_EMULATOR_HOST="127.0.0.1:1"
-        )
+        done = pullqueue("exec", "queue.yaml", "--url", "127.0.0.1:1", "--", "true")
 
-        assert status == 2
-        assert 'has a queue.yaml of its own: leave "queue.yaml" out' in errors
+        assert done.exit_code == 2
+        assert 'has a queue.yaml of its own: leave "queue.yaml" out' in done.stderr

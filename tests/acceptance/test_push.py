@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 from executing import python, start
+from linting import pullqueue
 from odd_servers import silent
 from push_app import Control, PushApp, Received, push_app, until
-from served import Served, serving, start_serve
+from served import Served, serving
 
 from pullqueue import Emulator, HttpRequest, Limits, ManualClock
 from pullqueue.push.addresses import PushAddresses
@@ -336,63 +335,40 @@ def test_without_an_address(folder: Path) -> None:
 def test_commands(folder: Path, app: PushApp) -> None:
     """`tasks add --request`, `tasks run` and the lists work on push queues."""
     with serving("--push-to", f"other={app.url}", folder=folder) as served:
-        url = ("--url", served.url.removeprefix("http://"))
+        url = ("--url", served.url)
         request = ("--request", "PUT /mail", "--header", "X-Mine: 7")
         pullqueue("tasks", "add", "web", "hi", "--name", "t1", *request, *url)
-        queues, kept = pullqueue("queues", *url)
-        listed, note = pullqueue("tasks", "list", "web", *url)
-        shown, advice = pullqueue("tasks", "get", "web", "t1", *url)
-        _, refused = pullqueue("tasks", "run", "web", "t1", *url)
+        queues = pullqueue("queues", *url)
+        listed = pullqueue("tasks", "list", "web", *url)
+        shown = pullqueue("tasks", "get", "web", "t1", *url)
+        refused = pullqueue("tasks", "run", "web", "t1", *url)
 
-    assert "push, kept" in queues
-    assert "PUT /mail" in listed
-    assert "PUT /mail" in shown
-    for text in (kept, note, advice):
-        assert "kept, not delivered" in text
-        assert "--push-to" in text
-    assert "cannot be sent" in refused
+    assert "push, kept" in queues.stdout
+    assert "PUT /mail" in listed.stdout
+    assert "PUT /mail" in shown.stdout
+    for done in (queues, listed, shown):
+        assert "kept, not delivered" in done.stderr
+        assert "--push-to" in done.stderr
+    assert "cannot be sent" in refused.stderr
     assert app.received == []
 
 
-@pytest.mark.parametrize(
-    ("queue", "path", "result"),
-    [
-        ("web", "/", "t succeeded: status 200\n"),
-        ("once", "/status/500", "t failed: status 500; no attempt is left\n"),
-        ("patient", "/status/503", "t failed: status 503; next attempt 20"),
-    ],
-)
-def test_run_shows_how_the_attempt_ends(
-    folder: Path, app: PushApp, queue: str, path: str, result: str
-) -> None:
+def test_run_shows_how_the_attempt_ends(folder: Path, app: PushApp) -> None:
     """It shows the status and what follows, and has an exit status."""
     with serving("--push-to", app.url, folder=folder) as served:
         control = Control(served)
-        control.add(queue, path, name="t", countdown=1000)
-        (task,) = control.tasks(queue)
-        address = ("--url", served.url.removeprefix("http://"))
-        done = run_command("tasks", "run", queue, "t", *address)
+        for queue, path, result in (
+            ("web", "/", "t succeeded: status 200\n"),
+            ("once", "/status/500", "t failed: status 500; no attempt is left\n"),
+            ("patient", "/status/503", "t failed: status 503; next attempt 20"),
+        ):
+            control.add(queue, path, name="t", countdown=1000)
+            (task,) = control.tasks(queue)
+            done = pullqueue("tasks", "run", queue, "t", "--url", served.url)
 
-    assert done.stdout.startswith(result)
-    assert done.returncode == int("failed" in result)
-    assert task["retry_limit"] == (0 if queue == "once" else None)
-
-
-def pullqueue(*arguments: str) -> tuple[str, str]:
-    """Run a command and return its output and its errors."""
-    done = run_command(*arguments)
-    return done.stdout, done.stderr
-
-
-def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command."""
-    return subprocess.run(
-        [sys.executable, "-m", "pullqueue", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+            assert done.stdout.startswith(result)
+            assert done.exit_code == int("failed" in result)
+            assert task["retry_limit"] == (0 if queue == "once" else None)
 
 
 @pytest.mark.parametrize(
@@ -408,11 +384,13 @@ def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["no target=http://a"], "invalid target"),
     ],
 )
-def test_usage_errors(folder: Path, options: list[str], message: str) -> None:
+def test_usage_errors(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
     """What is wrong with an address ends the command before anything is served."""
+    monkeypatch.chdir(folder)
     arguments = [part for option in options for part in ("--push-to", option)]
-    process = start_serve("--port", "0", *arguments, folder=folder)
-    output, errors = process.communicate(timeout=60)
+    done = pullqueue("serve", "--port", "0", *arguments)
 
-    assert (process.returncode, output) == (2, "")
-    assert message in errors
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr

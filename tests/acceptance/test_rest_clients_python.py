@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
-from google.auth.exceptions import RefreshError
 from google.auth.transport.requests import AuthorizedSession
 from google.oauth2 import service_account
 from googleapiclient.discovery import (  # type: ignore[import-untyped]
@@ -206,57 +204,3 @@ class TestGoogleAuth:
             second = session.get(url).status_code
 
         assert (first, second) == (200, 200)
-
-    def test_a_forged_key(self, guarded: Served, key: Path, tmp_path: Path) -> None:
-        """A key file with another's address gets no token."""
-        forged = tmp_path / "forged.json"
-        forged.write_text(
-            json.dumps({**json.loads(key.read_text()), "client_email": "boss@example.com"})
-        )
-        url = f"{guarded.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
-
-        with (
-            AuthorizedSession(credentials(forged)) as session,  # type: ignore[no-untyped-call]
-            pytest.raises(RefreshError, match="invalid_grant"),
-        ):
-            session.get(url)
-
-
-def test_requests(guarded: Served) -> None:
-    """The whole lifecycle with `requests` and a token from the emulator."""
-    root = f"{guarded.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
-    with requests.Session() as session:
-        session.headers["Authorization"] = f"Bearer {token(guarded)}"
-        made = session.post(f"{root}/tasks/", json={"payloadBase64": "aGk", "tag": "red"}).json()
-        listed = session.get(f"{root}/tasks").json()["items"]
-        path = f"{root}/tasks/{made['id']}"
-        got = session.get(path).json()
-        query: dict[str, str | int] = {
-            "leaseSecs": 60,
-            "numTasks": 1,
-            "groupByTag": True,
-            "tag": "red",
-        }
-        (held,) = session.post(f"{root}/tasks/lease", params=query).json()["items"]
-        body = {"id": held["id"], "leaseTimestamp": held["leaseTimestamp"]}
-        updated = session.post(path, params={"newLeaseSeconds": 90}, json=body)
-        stale = session.post(path, params={"newLeaseSeconds": 90}, json=body)
-        patched = session.patch(
-            path, params={"newLeaseSeconds": 30}, json={"queueName": "pull-queue"}
-        )
-        deleted = session.delete(path)
-        gone = session.delete(path)
-
-    assert [item["id"] for item in listed] == [made["id"]]
-    assert got["payloadBase64"] == "aGk="
-    assert held["queueName"] == "projects/s~app/taskqueues/pull-queue"
-    assert [updated.status_code, patched.status_code, deleted.status_code] == [200, 200, 204]
-    assert stale.json()["error"]["message"] == "The task lease has expired."
-    assert gone.json()["error"]["message"] == "The task name is invalid."
-
-
-def token(served: Served) -> str:
-    """Return the worker's token."""
-    url = f"{served.url}/_emulator/token"
-    answer = requests.get(url, params={"email": "worker@example.com"}, timeout=60).json()
-    return str(answer["access_token"])

@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from cloudtasks_interface import grpc_client
+from linting import pullqueue
 from served import FIRST_WORDS, serving, start_serve
 
 QUEUE_YAML = """\
@@ -205,16 +206,10 @@ class TestRefusals:
             "or pass another --grpc-port\n"
         )
 
-    def test_wrong_usage(self, folder: Path) -> None:
-        """An unknown option is status 2."""
-        status, _, errors = finished("--prot", "1", folder=folder)
-
-        assert status == 2
-        assert "No such option" in errors
-
     @pytest.mark.parametrize(
         ("option", "value", "reason"),
         [
+            ("--prot", "1", "No such option"),
             (
                 "--project",
                 "a b",
@@ -228,12 +223,21 @@ class TestRefusals:
             ("--store", "foo", 'store "foo" is unknown: use memory, sqlite:///FILE or postgresql'),
         ],
     )
-    def test_wrong_values(self, folder: Path, option: str, value: str, reason: str) -> None:
-        """What is not a project id, an address or a store is refused at the start."""
-        status, output, errors = finished(option, value, folder=folder)
+    def test_wrong_values(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        option: str,
+        value: str,
+        reason: str,
+    ) -> None:
+        """What is not an option, a project id, an address or a store is refused at the start."""
+        monkeypatch.chdir(folder)
+        done = pullqueue("serve", option, value)
 
-        assert (status, output) == (2, "")
-        assert reason in errors
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert reason in done.stderr
 
     def test_the_store_of_a_server_that_cannot_start(self, folder: Path) -> None:
         """It is closed as after a run: SQLite's side files are gone."""
