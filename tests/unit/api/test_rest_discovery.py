@@ -76,6 +76,7 @@ class TestDocument:
             ("taskqueue:v1beta2", True),
             ("cloudtasks:v2", True),
             ("cloudtasks:v2beta2", True),
+            ("cloudtasks:v2beta3", True),
         ]
         for item in items:
             path = item["discoveryRestUrl"].removeprefix("http://localhost")
@@ -84,7 +85,7 @@ class TestDocument:
 
     @pytest.mark.parametrize(
         ("query", "count"),
-        [("name=taskqueue", 2), ("name=drive", 0), ("preferred=true", 3), ("preferred=false", 4)],
+        [("name=taskqueue", 2), ("name=drive", 0), ("preferred=true", 4), ("preferred=false", 5)],
     )
     def test_a_narrowed_directory(self, client: Client, query: str, count: int) -> None:
         """The list can be narrowed."""

@@ -129,14 +129,14 @@ class TestParameters:
             {"query_string": LEASE, "data": "", "content_type": FORM},
             {"query_string": LEASE, "data": "{}", "content_type": "application/json"},
             {"query_string": LEASE, "data": "", "content_type": "application/json"},
-            {"query_string": f"{LEASE}&numTasks=wrong&unknown=1&key=k&quotaUser=u&userIp=1.2.3.4"},
+            {"query_string": f"{LEASE}&numTasks=5&unknown=1&key=k&quotaUser=u&userIp=1.2.3.4"},
             {"query_string": f"{LEASE}&alt=json"},
         ],
     )
     def test_in_the_query_or_a_form(
         self, call: Call, options: dict[str, Any], emulator: Emulator
     ) -> None:
-        """Where parameters stand does not matter; the first of a name counts."""
+        """Where parameters stand does not matter, nor one that is repeated or unknown."""
         emulator.queue("pull").add(b"", tag="réd")
 
         response = call("POST", "pull/tasks/lease", **options)
