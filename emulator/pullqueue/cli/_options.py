@@ -152,10 +152,8 @@ def server_options(command: Command) -> Command:
 
 
 def complete_queue(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of a running server's pull queues that begin with what was typed."""
-    queues = _found(ctx, "queues")
-    names = [queue["name"] for queue in queues if queue["mode"] == "pull"]
-    return _beginning_with(incomplete, names)
+    """Return the names of a running server's queues that begin with what was typed."""
+    return _beginning_with(incomplete, [queue["name"] for queue in _found(ctx, "queues")])
 
 
 def complete_task(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -195,6 +193,16 @@ def _found(ctx: click.Context, field: str, *names: str, **query: object) -> list
 
 def _beginning_with(incomplete: str, words: Iterable[str]) -> list[str]:
     return [word for word in words if word.startswith(incomplete) and word.isprintable()]
+
+
+def complete_client(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return what the clients of the latest requests call themselves."""
+    try:
+        requests = ctx.params["client"].get("/requests", limit=1000)["requests"]
+    except click.ClickException:
+        return []
+    names = dict.fromkeys(each["caller"] or each["agent"] for each in requests)
+    return _beginning_with(incomplete, filter(None, names))
 
 
 queue_argument = click.argument("queue", shell_complete=complete_queue)

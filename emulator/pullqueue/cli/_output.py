@@ -66,6 +66,8 @@ class Table(NamedTuple):
                 if _excess(widths, room, gap) > 0:
                     del columns[name], widths[name]
             for name in self.cut:
+                if name not in widths:
+                    continue
                 excess = _excess(widths, room, gap)
                 widths[name] -= max(0, min(excess, widths[name] - _NARROWEST))
         numeric = [all(map(_is_number, column[1:])) for column in columns.values()]

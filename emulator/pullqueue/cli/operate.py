@@ -1,4 +1,4 @@
-"""Commands on a server as a whole: wait, reload, reset, snapshot, clock, credentials."""
+"""Commands on a server as a whole: wait, reload, reset, server, snapshot, clock, credentials."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from pullqueue.cli._options import (
     server_options,
     yes_option,
 )
-from pullqueue.cli._output import STDIN, confirm, content_of, say, show, write_bytes
+from pullqueue.cli._output import STDIN, Table, confirm, content_of, say, show, write_bytes
 from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
+from pullqueue.config.text import span_of
+from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks
 
 _PAUSE_SECONDS = 0.1
@@ -125,13 +127,38 @@ def reset(*, yes: bool, client: Client) -> None:
     Configuration and clock are not changed.
     """
     if not yes:
-        queues, faults = client.get("/queues")["queues"], client.get("/faults")["faults"]
-        tasks = sum(queue["tasks"] + queue["exhausted"] for queue in queues)
+        faults, tasks = client.get("/faults")["faults"], _stored_tasks(client)
         lost = [count_tasks(tasks)] if tasks else []
         lost += [f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"] if faults else []
         if lost:
             confirm(f"Delete everything, including {' and '.join(lost)}?")
     show(client.post("/reset"), "everything is deleted")
+
+
+def _stored_tasks(client: Client) -> int:
+    queues = client.get("/queues")["queues"]
+    return sum(queue["tasks"] + queue["exhausted"] for queue in queues)
+
+
+@click.command
+@server_options
+def server(*, client: Client) -> None:
+    """Show where the server listens, and how it was started."""
+    answer = client.get("/server")
+    facts = {
+        "url": answer["url"],
+        "gRPC": answer["grpc"] or "off",
+        "store": answer["store"],
+        "auth": answer["auth"],
+        "project": answer["project"] or "any",
+        "file": answer["file"],
+        "profile": answer["profile"] or "none",
+        "clock": "manual" if answer["manual_clock"] else "system",
+        "push tasks": ", ".join(answer["push_to"]) or KEPT,
+        "up": span_of(answer["uptime_seconds"]),
+        "version": f"{answer['version']} (Python {answer['python']})",
+    }
+    show(answer, *(f"{name:<11} {value}" for name, value in facts.items()))
 
 
 @click.group
@@ -165,14 +192,18 @@ def save(*, file: Path, force: bool, client: Client) -> None:
     is_flag=True,
     help="Move all times by the time between the snapshot and now; leases keep what remains.",
 )
+@yes_option
 @server_options
-def load(*, file: Path, shift: bool, client: Client) -> None:
+def load(*, file: Path, shift: bool, yes: bool, client: Client) -> None:
     """Load FILE, or standard input (-).
 
-    It replaces the contents of all queues.
+    It replaces the contents of all queues, and asks for confirmation if they have any.
     """
     data = content_of(file)
     try:
+        # Any other file is refused, whatever the answer is.
+        if not yes and _is(_is_snapshot, data) and (tasks := _stored_tasks(client)):
+            confirm(f"Replace everything, including {count_tasks(tasks)}?")
         answer = client.call("PUT", "/snapshot", data, shift="true" if shift else None)
     except RefusedError as error:
         # The server reports on what it was sent, a person thinks of the file.
@@ -203,13 +234,15 @@ def clock(ctx: click.Context, *, client: Client) -> None:
 def advance(*, by: str, client: Client) -> None:
     """Move the clock forward BY a time span.
 
-    BY is a number of seconds, or a time span such as 10min, 2h or 7d.
+    BY is a number of seconds, or a time span such as 10min, 2h or 7d. What that did is listed by
+    queue: leases that EXPIRED, tasks that became DUE, EXHAUSTED tasks, and push tasks that the
+    server is now SENDING.
     """
     seconds = seconds_of(by)
     if seconds is None or by.startswith("-") or not math.isfinite(seconds):
         problem = ", and a clock never goes back" if by.startswith("-") else ""
         raise click.UsageError(f'BY is "{by}"{problem}: {DURATION_ADVICE}')
-    _show_clock(client.post("/clock", advance=seconds))
+    _show_step(client.post("/clock", advance=seconds))
 
 
 @clock.command("move-to", context_settings=_NEGATIVE)
@@ -217,11 +250,17 @@ def advance(*, by: str, client: Client) -> None:
 @server_options
 def move_to(*, move_to: str, client: Client) -> None:
     """Move the clock forward to a TIME such as 2026-01-01T00:00:00Z."""
-    _show_clock(client.post("/clock", move_to=move_to))
+    _show_step(client.post("/clock", move_to=move_to))
 
 
-def _show_clock(answer: Json) -> None:
-    show(answer, f"{answer['now']}  ({'manual' if answer['manual'] else 'system'} clock)")
+def _show_clock(answer: Json, *more: Table) -> None:
+    show(answer, f"{answer['now']}  ({'manual' if answer['manual'] else 'system'} clock)", *more)
+
+
+def _show_step(answer: Json) -> None:
+    rows = [list(step.values()) for step in answer["steps"]]
+    head = ("QUEUE", "EXPIRED", "DUE", "EXHAUSTED", "SENDING")
+    _show_clock(answer, *([Table(head, rows, cut=["QUEUE"])] if rows else []))
 
 
 @click.command
@@ -252,13 +291,21 @@ def _check_replaceable(file: Path, what: str, is_one: Callable[[Json], bool]) ->
     try:
         if str(file) == STDIN or not file.exists() or (file.is_file() and not file.stat().st_size):
             return
-        replaceable = file.is_file() and is_one(json.loads(file.read_bytes()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        replaceable = file.is_file() and _is(is_one, file.read_bytes())
+    except OSError:
         replaceable = False
     if not replaceable:
         raise click.ClickException(
             f'"{file}" exists, and is not {what}: name another file, or replace it with --force'
         )
+
+
+def _is(is_one: Callable[[Json], bool], data: bytes) -> bool:
+    """Return whether data are a JSON object of a kind."""
+    try:
+        return is_one(json.loads(data))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def _is_snapshot(content: Json) -> bool:

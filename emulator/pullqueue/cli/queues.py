@@ -8,7 +8,7 @@ import click
 
 from pullqueue.cli._client import Client, queue_path
 from pullqueue.cli._options import Duration, complete_queue, server_options
-from pullqueue.cli._output import Table, note, show, wants_json
+from pullqueue.cli._output import Table, note, show, wants_json, when
 from pullqueue.cli.connection import Json
 from pullqueue.config.text import span_of
 
@@ -16,7 +16,7 @@ _HEAD = (
     *("QUEUE", "TASKS", "AVAIL", "LEASED", "SCHED", "EXHAUSTED", "OLDEST", "/MIN", "/HOUR"),
     *("LIMIT", "NOTE"),
 )
-_LEFT_OUT = ("/HOUR", "/MIN", "LIMIT", "SCHED")
+_LEFT_OUT = ("/HOUR", "/MIN", "LIMIT", "SCHED", "OLDEST")
 
 
 @click.command
@@ -28,16 +28,64 @@ def queues(*, client: Client) -> None:
     future. EXHAUSTED tasks have used up their leases. OLDEST: time since the first task became due.
     /MIN and /HOUR: tasks leased in the last minute and hour. LIMIT: maximum number of leases of a
     task, the task_retry_limit of queue.yaml. A terminal that is too narrow shows no /HOUR, then no
-    /MIN, LIMIT and SCHED.
+    /MIN, LIMIT, SCHED and OLDEST.
 
     Of a push queue, LEASED counts the tasks that are being sent, and SCHED also those that wait
-    for their next attempt.
+    for their next attempt. The line below says what changes the behaviour of the server: a manual
+    clock, faults, paused queues, exhausted tasks, and where push tasks are delivered.
     """
     answer = client.get("/queues")
-    show(answer, _table(answer["queues"], empty="no queues"))
-    for queue in () if wants_json() else answer["queues"]:
-        if queue["kept"] and queue["tasks"]:
-            note(f"tasks of {queue['name']} are {queue['kept']}")
+    summary = client.get("/summary")
+    show({**answer, "summary": summary}, _table(answer["queues"], empty="no queues"))
+    if line := _summary_line(summary):
+        note(line)
+    for name, kept in ((summary["push"] or {}).get("kept") or {}).items():
+        note(f"tasks of {name} are {kept}")
+
+
+def _summary_line(summary: Json) -> str:
+    """Return what changes the behaviour of a server on one line; empty if nothing does."""
+    clock, faults, push = summary["clock"], summary["faults"], summary["push"]
+    parts = [f"manual clock at {when(clock['now'])}"] if clock["manual"] else []
+    if faults:
+        kinds = ", ".join(f"{fault['kind']} {fault.get('call', '')}".strip() for fault in faults)
+        parts.append(f"faults: {kinds}")
+    if summary["paused"]:
+        parts.append(f"paused: {', '.join(summary['paused'])}")
+    if summary["exhausted"]:
+        counts = [f"{count} in {name}" for name, count in summary["exhausted"].items()]
+        parts.append(f"exhausted tasks: {', '.join(counts)}")
+    if push and push["addresses"]:
+        parts.append(f"push tasks go to {', '.join(push['addresses'])}")
+    return "; ".join(parts)
+
+
+_queues_argument = click.argument(
+    "names", nargs=-1, required=True, metavar="QUEUE...", shell_complete=complete_queue
+)
+
+
+@click.command
+@_queues_argument
+@server_options
+def pause(*, names: tuple[str, ...], client: Client) -> None:
+    """Stop leasing and sending the tasks of queues."""
+    _change(client, names, "pause")
+
+
+@click.command
+@_queues_argument
+@server_options
+def resume(*, names: tuple[str, ...], client: Client) -> None:
+    """Lease and send the tasks of paused queues again."""
+    _change(client, names, "resume")
+
+
+def _change(client: Client, names: tuple[str, ...], verb: str) -> None:
+    for name in names:
+        client.get(queue_path(name))  # before any is changed: all exist
+    found = [client.post(f"{queue_path(name)}/{verb}")["queue"] for name in names]
+    show({"queues": found}, _table(found, empty=""))
 
 
 @click.command
@@ -83,12 +131,18 @@ def _table(found: list[Json], *, empty: str) -> Table:
     rows = [_row(queue) for queue in found]
     columns = len(_HEAD) if any(row[-1] for row in rows) else len(_HEAD) - 1
     return Table(
-        _HEAD[:columns], [row[:columns] for row in rows], empty, cut=["QUEUE"], left_out=_LEFT_OUT
+        _HEAD[:columns],
+        [row[:columns] for row in rows],
+        empty,
+        cut=["NOTE", "QUEUE"],
+        left_out=_LEFT_OUT,
     )
 
 
 def _row(queue: Json) -> list[object]:
     state = "" if queue["state"] == "running" else queue["state"]
+    if queue["paused"]:
+        state += f", {queue['paused']} due"
     if queue["mode"] == "push":
         rate = queue["settings"].get("rate")
         stopped = "not sent: rate is 0" if rate and not rate["count"] else ""

@@ -13,6 +13,7 @@ from pullqueue.cli._client import Client, RefusedError, queue_path, without_none
 from pullqueue.cli._options import (
     Command,
     Duration,
+    complete_queue,
     complete_tag,
     complete_task,
     queue_argument,
@@ -37,6 +38,7 @@ from pullqueue.limits import Limits
 from pullqueue.push.addresses import KEPT
 from pullqueue.tasks import count_tasks, why_in_use
 
+_CUT = ("PAYLOAD", "TAG", "STATE", "TASK")
 _HEAD = ("TASK", "TAG", "STATE", "ETA (UTC)", "LEASES", "BYTES", "PAYLOAD")
 
 _LIMITS = Limits()
@@ -74,21 +76,25 @@ def tasks() -> None:
 
 
 @tasks.command("list")
-@queue_argument
+@click.argument("queue", required=False, shell_complete=complete_queue)
 @_state_option
 @_filter_options
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=100, help="Maximum number of results."
 )
 @server_options
-def list_(*, queue: str, limit: int, client: Client, **filters: str | None) -> None:
+def list_(*, queue: str | None, limit: int, client: Client, **filters: str | None) -> None:
     """List the tasks of QUEUE in order, without leasing them.
 
     ETA is the time from which a task can be leased: the end of its lease if it is leased. LEASES is
     the number of its leases, and the maximum. Of a push task, TAG is its request, and LEASES is the
-    number of its attempts. Exhausted tasks are listed with --state exhausted,
-    the latest first. Of payloads, the beginning is listed; `tasks get --payload` prints all of one.
+    number of its attempts. Exhausted tasks are listed with --state exhausted, the latest first;
+    without QUEUE, those of all queues. Of payloads, the beginning is listed; `tasks get` prints all
+    of one.
     """
+    if queue is None:
+        _list_exhausted(client, limit, filters)
+        return
     answer = client.get(queue_path(queue, "tasks"), limit=limit, **filters)
     found = answer["tasks"]
     empty = "" if found else _none_in(queue, matching=any(filters.values()))
@@ -96,8 +102,25 @@ def list_(*, queue: str, limit: int, client: Client, **filters: str | None) -> N
     kept = next((task["push"]["kept"] for task in found if task["push"]), None)
     if kept:
         note(f"tasks of {queue} are {KEPT}: {kept}")
-    if found and len(found) < answer["total"]:
-        note(f"these are {len(found)} of {answer['total']}: set --limit, --tag or --search")
+    _note_total(answer)
+
+
+def _list_exhausted(client: Client, limit: int, filters: Json) -> None:
+    """List the exhausted tasks of all queues."""
+    if filters.pop("state") != "exhausted":
+        raise click.UsageError(
+            "name a QUEUE, or pass --state exhausted to list the exhausted tasks of all queues"
+        )
+    answer = client.get("/exhausted", limit=limit, **filters)
+    rows = [[task["queue"], *_row(task)] for task in answer["tasks"]]
+    show(answer, Table(("QUEUE", *_HEAD), rows, "no exhausted tasks", (*_CUT, "QUEUE")))
+    _note_total(answer)
+
+
+def _note_total(answer: Json) -> None:
+    found, total = len(answer["tasks"]), answer["total"]
+    if 0 < found < total:
+        note(f"these are {found} of {total}: set --limit, --tag or --search")
 
 
 @tasks.command
@@ -110,9 +133,11 @@ def list_(*, queue: str, limit: int, client: Client, **filters: str | None) -> N
 )
 @server_options
 def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
-    """Show one TASK, and what happened to it.
+    """Show one TASK, what happened to it, and its payload.
 
-    If it was deleted, only its history is shown, and the exit status is 1.
+    Each event is shown with its interface, the number of its request (`pullqueue requests NUMBER`
+    shows that), and the client. If the task was deleted, only its history is shown, and the exit
+    status is 1.
     """
     path = queue_path(queue, "tasks", task)
     if payload:
@@ -120,12 +145,26 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
         return
     answer = client.get(f"{path}/history")
     found, problem = answer["task"], answer["problem"]
-    lines = map(_event_line, answer["events"])
-    show(answer, *([_table([found])] if found else []), *lines)
+    parts: list[str | Table] = list(map(_event_line, answer["events"]))
+    if answer["missing"]:
+        parts.insert(0, f"  ({answer['missing']})")
+    if found:
+        table = Table(_HEAD[:-1], [_row(found)[:-1]], cut=_CUT[1:])
+        parts = [table, *parts, *_payload_lines(found["payload"])]
+    show(answer, *parts)
     if found and found["push"] and found["push"]["kept"]:
         note(f'task "{task}" is {KEPT}: {found["push"]["kept"]}')
     if problem:
         raise RefusedError(problem)
+
+
+def _payload_lines(payload: Json) -> list[str]:
+    """Return a payload as lines: text as it is, other bytes as base64."""
+    if not payload["bytes"]:
+        return []
+    if payload["text"] is None:
+        return ["", f"base64: {payload['base64']}"]
+    return ["", *payload["text"].split("\n")]
 
 
 def _event_line(event: Json) -> str:
@@ -293,11 +332,26 @@ def extend(*, queue: str, task: str, seconds: float, client: Client) -> None:
 
 @tasks.command
 @queue_argument
-@task_argument
+@_names_argument
+@click.option("--all", "all_", is_flag=True, help="All leased tasks of the queue.")
+@_state_option
+@_filter_options
 @server_options
-def release(*, queue: str, task: str, client: Client) -> None:
-    """Release TASK at once; after its last lease it is exhausted."""
-    _change_lease(client, queue, task, 0)
+def release(
+    *, queue: str, names: tuple[str, ...], all_: bool, client: Client, **options: str | None
+) -> int:
+    """Release leased tasks of QUEUE at once, by name or by options.
+
+    After its last lease a task is exhausted. Options select leased tasks. The exit status is 1 if
+    one cannot be released.
+    """
+    if len(names) == 1 and not all_ and not any(options.values()):
+        _change_lease(client, queue, names[0], 0)
+        return 0
+    chosen = _chosen(names, {"all": all_ or None, **options})
+    if not names:
+        chosen.setdefault("state", "leased")
+    return _change(client, queue, "released", action="release", **chosen)
 
 
 def _change_lease(client: Client, queue: str, task: str, seconds: float) -> None:
@@ -385,7 +439,7 @@ def _none_in(queue: str, *, matching: bool) -> str:
 
 
 def _table(found: list[Json], *, empty: str = "") -> Table:
-    return Table(_HEAD, map(_row, found), empty, cut=("PAYLOAD", "TAG", "STATE", "TASK"))
+    return Table(_HEAD, map(_row, found), empty, cut=_CUT)
 
 
 def _row(task: Json) -> list[object]:

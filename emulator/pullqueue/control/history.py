@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Annotated
 
@@ -70,6 +70,10 @@ class TaskHistory(Model):
     events: list[Event]
     task: TaskResource | None
     problem: str | None
+    missing: Annotated[
+        str | None,
+        Meta(description="Why the beginning of the history is missing; null: it is not."),
+    ]
 
 
 class Requests(Model):
@@ -133,14 +137,27 @@ def get_history(state: ServerState, queue: str, task: str) -> TaskHistory:
     history = state.emulator.queue(queue).history(task)
     events = [Event.of(event, state.requests.server) for event in history]
     try:
-        return TaskHistory(events=events, task=get_task(state, queue, task), problem=None)
+        found = get_task(state, queue, task)
+        missing = _missing(state, events, found)
+        return TaskHistory(events=events, task=found, problem=None, missing=missing)
     except (UnknownTaskError, TombstonedTaskError) as error:
         if not events:
             raise
         # A tombstone does not record why the task is gone, its history does.
         end = _ENDS.get(history[-1].kind)
         problem = f"task {quoted(task)} of queue {quoted(queue)} {end}" if end else str(error)
-        return TaskHistory(events=events, task=None, problem=problem)
+        missing = _missing(state, events, None)
+        return TaskHistory(events=events, task=None, problem=problem, missing=missing)
+
+
+def _missing(state: ServerState, events: list[Event], task: TaskResource | None) -> str | None:
+    """Return why the add of a task is not among its events; None: it is."""
+    if any(event.kind is EventKind.ADDED for event in events):
+        return None
+    loaded = state.snapshot_loaded
+    if loaded is None or (task and datetime.fromisoformat(task.enqueued) > loaded):
+        return "only the latest events of a queue are recorded"
+    return f"recorded from the load of a snapshot on, at {loaded.isoformat()}"
 
 
 @operation("GET", "/queues/{queue}/throughput", key="last_minute")

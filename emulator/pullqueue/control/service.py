@@ -25,9 +25,10 @@ from pullqueue.control.models import Count, Maybe, Model, Time, iso, time_of
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import EventKind
-from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.queue import Queue
 from pullqueue.engine.store import QueueStatistics
 from pullqueue.errors import ClockError, PullQueueError
+from pullqueue.push.dispatcher import is_dispatched
 
 
 class Ready(Model):
@@ -210,8 +211,8 @@ def _step(state: ServerState, queue: Queue, before: QueueStatistics, moved: time
     """Return what a step did to a queue that had these numbers before it."""
     after = queue.fetch_statistics()
     waited = before.scheduled + before.retrying - after.scheduled - after.retrying
-    is_running = queue.is_push and queue.state is QueueState.RUNNING
-    is_sent = is_running and state.delivery and not state.push_to.kept(queue.settings)
+    is_kept = state.delivery is None or state.push_to.kept(queue.settings)
+    is_sent = is_dispatched(queue) and not is_kept
     return ClockStep(
         queue=queue.name,
         expired=max(0, before.leased - after.leased),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from time import perf_counter
 
 from pullqueue.api.tokens import Tokens
@@ -67,6 +68,8 @@ class ServerState:
         """True if callers need a token, as `tokens` has them."""
         self.url = self.grpc_address = ""
         """Where the server listens; empty: it does not, or another program does."""
+        self.snapshot_loaded: datetime | None = None
+        """When a snapshot was last loaded, by the emulator's clock; None: since a reset, none."""
         self.started = SystemClock().now()
         self._started = perf_counter()
         self.on_reset: list[Callable[[], None]] = []
@@ -114,3 +117,4 @@ class ServerState:
             delete()
         self.requests.clear()
         self.depths.clear()
+        self.snapshot_loaded = None

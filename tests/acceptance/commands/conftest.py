@@ -41,18 +41,19 @@ def emulator(queue_yaml: Path) -> Emulator:
 
 
 @pytest.fixture
-def run(
-    emulator: Emulator,
-    queue_yaml: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> Iterator[Run]:
-    """Yield a function that runs a command against a running server."""
+def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
+    """Yield a running server."""
     with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
-        monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", f"{server.host}:{server.port}")
+        yield server
 
-        def run(*arguments: str) -> Done:
-            status = main(arguments)
-            return Done(status, *capfd.readouterr())
 
-        yield run
+@pytest.fixture
+def run(server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs a command against the server."""
+    monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", f"{server.host}:{server.port}")
+
+    def run(*arguments: str) -> Done:
+        status = main(arguments)
+        return Done(status, *capfd.readouterr())
+
+    return run

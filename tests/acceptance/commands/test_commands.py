@@ -11,12 +11,14 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+import requests as http
 from commands import PROGRAM, Done, Run, shown_on_terminal
 
 from pullqueue import Emulator, NewTask
 from pullqueue.config.model import QueueSettings, Rate
 from pullqueue.faults.declaration import CALLS, ERRORS, KINDS
 from pullqueue.server.lifecycle import Server
+from pullqueue.testing import exhaust
 
 
 def test_queues(run: Run, emulator: Emulator) -> None:
@@ -41,23 +43,110 @@ def test_queue_with_rate_0(run: Run, emulator: Emulator) -> None:
     assert run("queues").out.splitlines()[-1].endswith("push, not sent: rate is 0, kept")
 
 
+def test_what_changes_the_behaviour_of_a_server(run: Run, emulator: Emulator) -> None:
+    """`queues` says it on one line; `pause` and `resume` show the queue as it is then."""
+    assert run("queues").err == "manual clock at 2026-01-01 00:00:00\n"
+    emulator.queue("pull").add(name="a")
+    exhaust(emulator.queue("pull"), "a")
+    emulator.queue("pull").add()
+    run("faults", "add", "fail", "purge")
+
+    paused = run("pause", "pull", "other").out.splitlines()
+    assert [line.split()[0] for line in paused[1:]] == ["pull", "other"]
+    assert paused[1].endswith("3      paused, 1 due")
+    shown = run("queues")
+    assert shown.err == (
+        "manual clock at 2026-01-01 00:03:00; faults: fail purge; paused: pull, other; "
+        "exhausted tasks: 1 in pull\n"
+    )
+    assert json.loads(run("queues", "--json").out)["summary"]["paused"] == ["pull", "other"]
+    assert "paused" not in run("resume", "pull", "other").out
+    assert run("pause", "pull", "nowhere").status == 1
+    assert run("queues").err.count("paused") == 0
+
+
+def test_the_server(run: Run, server: Server) -> None:
+    """Where it listens and how it was started, one fact in a line."""
+    facts = dict(line.split(maxsplit=1) for line in run("server").out.splitlines()[:5])
+    assert facts["url"] == server.url
+    assert (facts["gRPC"], facts["store"], facts["auth"]) == ("off", "memory", "none")
+    assert json.loads(run("server", "--json").out)["url"] == server.url
+
+
+def test_releasing_many(run: Run, emulator: Emulator) -> None:
+    """By name, by tag or all; what is not leased is reported, and options select leased tasks."""
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name=f"n{n}", tag="t" if n < 2 else None) for n in range(4)])
+    queue.lease_tasks(60, 3)
+
+    assert run("tasks", "release", "pull", "--tag", "t") == Done(0, "2 released\n", "")
+    several = run("tasks", "release", "pull", "n2", "n3")
+    assert (several.status, several.out) == (1, "1 released\n")
+    assert 'n3 task "n3" of queue "pull" is not leased by the caller' in several.err
+    queue.lease_tasks(60, 3)
+    assert run("tasks", "release", "pull", "--all") == Done(0, "3 released\n", "")
+    assert run("tasks", "release", "pull").status == 2
+
+
+def test_requests(run: Run, server: Server) -> None:
+    """The latest first, by many filters; one with what was sent and answered."""
+    url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
+    headers = {"User-Agent": "worker/1.0"}
+    for name in ("a", "b"):
+        body = {"id": name, "payloadBase64": "YQ=="}
+        http.post(url, json=body, headers=headers, timeout=60)
+    http.post(f"{url}/lease?leaseSecs=60&numTasks=9", timeout=60)
+    http.get(f"{url}/nothing", headers=headers, timeout=60)
+
+    head, *lines = run("requests").out.splitlines()
+    assert head.split() == [
+        *("NUMBER", "TIME", "(UTC)", "INTERFACE", "METHOD", "QUEUE", "TASKS", "STATUS", "MS"),
+        "CLIENT",
+    ]
+    assert [line.split()[0] for line in lines] == ["4", "3", "2", "1"]
+    assert lines[1].split()[3:7] == ["REST", "tasks.lease", "pull", "2"]
+    assert lines[2].split()[3:8] == ["REST", "tasks.insert", "pull", "b", "200"]
+    assert lines[2].endswith("worker/1.0")
+    for options, numbers in (
+        (["--task", "b"], ["3", "2"]),
+        (["--client", "WORKER", "--method", "insert"], ["2", "1"]),
+        (["--errors"], ["4"]),
+        (["--status", "2xx", "--limit", "1"], ["3"]),
+    ):
+        shown = run("requests", *options).out.splitlines()
+        assert [line.split()[0] for line in shown[1:]] == numbers
+    assert run("requests", "--queue", "other").out == "no requests\n"
+    one = run("requests", "2").out
+    assert "tasks: b\n\nsent: " in one
+    assert '{"id": "b", "payloadBase64": "YQ=="}' in one
+    assert run("requests", "9").status == 1
+    assert run("requests", "--errors", "--status", "404").status == 2
+    assert "request 3" in run("tasks", "get", "pull", "b").out
+
+
 def test_the_lifecycle_of_a_task(run: Run) -> None:
     """Added, listed, leased, extended, released, shown and deleted."""
     run("tasks", "add", "pull", "hello", "--name", "a", "--tag", "t", "--countdown", "5")
     assert "scheduled" in run("tasks", "list", "pull").out
-    assert run("clock", "advance", "5").out == "2026-01-01T00:00:05+00:00  (manual clock)\n"
+    assert run("clock", "advance", "5").out.splitlines() == [
+        "2026-01-01T00:00:05+00:00  (manual clock)",
+        "QUEUE  EXPIRED  DUE  EXHAUSTED  SENDING",
+        "pull         0    1          0        0",
+    ]
     assert run("tasks", "lease", "pull", "--by-tag", "--seconds", "90").out.splitlines() == [
         "TASK  TAG  STATE                    ETA (UTC)            LEASES  BYTES  PAYLOAD",
         "a     t    leased, 1 min 30 s left  2026-01-01 00:01:35  1 of 3      5  hello",
     ]
     assert "leased, 2 h left" in run("tasks", "extend", "pull", "a", "--seconds", "7200").out
     assert "available" in run("tasks", "release", "pull", "a").out
-    shown = run("tasks", "get", "pull", "a").out.splitlines()
-    assert [line.split("  ")[2].split(",")[0] for line in shown[2:]] == [
-        "added",
-        "leased",
-        "extended",
-        "released",
+    *shown, empty, payload = run("tasks", "get", "pull", "a").out.splitlines()
+    assert (empty, payload) == ("", "hello")
+    by = "  (control, pullqueue command)"
+    assert shown[2:] == [
+        f"  2026-01-01 00:00:00  added{by}",
+        f"  2026-01-01 00:00:05  leased, until 2026-01-01 00:01:35{by}",
+        f"  2026-01-01 00:00:05  extended, until 2026-01-01 02:00:05{by}",
+        f"  2026-01-01 00:00:05  released{by}",
     ]
     assert run("tasks", "get", "pull", "a", "--payload").out == "hello"
     assert json.loads(run("tasks", "get", "pull", "a", "--json").out)["task"]["tag"] == "t"
@@ -267,7 +356,7 @@ def test_a_narrow_terminal(emulator: Emulator) -> None:
         (9, "TASKS  AVAIL  LEASED  SCHED  EXHAUSTED  OLDEST  /MIN  /HOUR  LIMIT"),
         (19, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST /MIN /HOUR LIMIT"),
         (29, "TASKS AVAIL LEASED SCHED EXHAUSTED OLDEST LIMIT"),
-        (60, "TASKS AVAIL LEASED EXHAUSTED OLDEST"),
+        (60, "TASKS AVAIL LEASED EXHAUSTED"),
     ],
 )
 def test_a_table_that_is_too_wide(length: int, head: str) -> None:
@@ -278,7 +367,7 @@ def test_a_table_that_is_too_wide(length: int, head: str) -> None:
 
     assert shown[0].removeprefix("QUEUE").strip() == head
     assert max(map(len, shown)) <= 80
-    assert shown[1].split()[0] == (name if length < 60 else f"{'q' * 43}…")
+    assert shown[1].split()[0] == (name if length < 60 else f"{'q' * 50}…")
 
 
 def test_states_that_are_cut_keep_their_colour(emulator: Emulator) -> None:
@@ -326,7 +415,10 @@ def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
     assert listed.err == "these are 2 of 3: set --limit, --tag or --search\n"
     shown = run("tasks", "get", "pull", "n0").out.splitlines()
     assert shown[1].startswith("n0    t    exhausted  2026-01-01 00:00:00  3 of 3")
-    assert shown[-1] == "  2026-01-01 00:00:00  exhausted"
+    assert shown[-3:] == ["  2026-01-01 00:00:00  exhausted", "", "work"]
+    of_all = run("tasks", "list", "--state", "exhausted", "--tag", "t").out.splitlines()
+    assert [line.split()[:2] for line in of_all[1:]] == [["pull", f"n{n}"] for n in (2, 1, 0)]
+    assert run("tasks", "list").err.endswith("list the exhausted tasks of all queues\n")
     assert run("tasks", "get", "pull", "n0", "--payload").out == "work"
     assert run("tasks", "requeue", "pull", "n0").out == "1 requeued\n"
     refused = run("tasks", "requeue", "pull", "n0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from http.client import HTTPConnection
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +58,34 @@ def test_snapshots(
         0,
     ]
     assert 'cannot write ".": ' in run("snapshot", "save", ".", "--force").err
-    assert run("snapshot", "load", str(file)).status == 0
     assert run("snapshot", "load", "nowhere").status == 3
     assert run("snapshot", "save", str(tmp_path / "no" / "file")).status == 3
     saved_to_stdout = run("snapshot", "save", "-").out
     assert json.loads(saved_to_stdout)["format"] == "pullqueue-snapshot/1"
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(saved_to_stdout.encode())))
-    loaded = run("snapshot", "load", "-", "--json")
+    loaded = run("snapshot", "load", "-", "--json", "--yes")
     assert json.loads(loaded.out) == {"tasks": 1, "warning": None}
+
+
+def test_loading_a_snapshot_asks(
+    run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would be replaced is counted; then the history says since when it is recorded."""
+    file = str(tmp_path / "state.json")
+    emulator.queue("pull").add(name="a")
+    run("snapshot", "save", file)
+
+    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
+    refused = run("snapshot", "load", file)
+    assert refused.status == 1
+    assert "Replace everything, including 1 task? [y/N]:" in refused.err
+    assert "added" in run("tasks", "get", "pull", "a").out
+    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
+    assert run("snapshot", "load", file).out.lstrip() == "1 task loaded\n"
+    run("tasks", "lease", "pull")
+    shown = run("tasks", "get", "pull", "a").out.splitlines()
+    assert shown[2] == "  (recorded from the load of a snapshot on, at 2026-01-01T00:00:00+00:00)"
+    assert "leased" in shown[3]
 
 
 def test_a_snapshot_of_a_later_time(run: Run, tmp_path: Path) -> None:

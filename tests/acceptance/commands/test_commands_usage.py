@@ -421,7 +421,7 @@ def test_completion_of_queues(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The names of the running server's pull queues are offered, and those of their tasks."""
+    """The names of the running server's queues are offered, and those of their tasks."""
     emulator.queue("pull").add(name="task-1", tag="books")
     emulator.queue("pull").add(tag="books")
     run("faults", "add", "fail", "purge")
@@ -435,10 +435,10 @@ def test_completion_of_queues(
             main(())
         return capfd.readouterr().out.splitlines()
 
-    assert completed("tasks", "list", "") == ["plain,pull", "plain,other"]
+    assert completed("tasks", "list", "") == ["plain,pull", "plain,other", "plain,push"]
     assert completed("tasks", "get", "pull", "ta") == ["plain,task-1"]
     assert completed("tasks", "requeue", "pull", "") == [""]
-    for command in ("list", "lease", "delete"):
+    for command in ("list", "lease", "delete", "release"):
         assert completed("tasks", command, "pull", "--tag", "b") == ["plain,books"]
     assert completed("tasks", "requeue", "pull", "--tag", "") == [""]
     assert completed("faults", "remove", "") == ["plain,1"]

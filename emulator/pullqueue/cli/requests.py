@@ -1,0 +1,108 @@
+"""`pullqueue requests`: the request log of a running server."""
+
+from __future__ import annotations
+
+import click
+
+from pullqueue.cli._client import Client
+from pullqueue.cli._options import Choice, complete_client, complete_queue, server_options
+from pullqueue.cli._output import Table, note, show, when
+from pullqueue.cli.connection import Json
+from pullqueue.engine.events import Interface
+
+_HEAD = (
+    *("NUMBER", "TIME (UTC)", "INTERFACE", "METHOD", "QUEUE", "TASKS", "STATUS", "MS"),
+    "CLIENT",
+)
+_LOGGED = [
+    each.value
+    for each in Interface
+    if each not in (Interface.CONTROL, Interface.CONSOLE, Interface.PYTHON)
+]
+
+
+@click.command
+@click.argument("number", required=False, type=click.IntRange(1))
+@click.option("--queue", shell_complete=complete_queue, help="Only requests on this queue.")
+@click.option("--task", help="Only requests about this task.")
+@click.option("--interface", type=Choice(_LOGGED), help="Only requests through this interface.")
+@click.option("--method", help="Only requests with this in their method, such as lease.")
+@click.option(
+    "--client",
+    "agent",
+    shell_complete=complete_client,
+    help="Only requests with this in the client's address, User-Agent or e-mail address.",
+)
+@click.option("--status", help="Only this status, such as 404 or 4xx.")
+@click.option(
+    "--errors", is_flag=True, help="Only requests that failed: status 400 or above, or none."
+)
+@click.option("--search", help="Only requests with this text in path, body or response.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, help="Maximum number.")
+@server_options
+def requests(
+    *,
+    number: int | None,
+    agent: str | None,
+    status: str | None,
+    errors: bool,
+    limit: int,
+    client: Client,
+    **filters: str | None,
+) -> None:
+    """List the latest requests to the server, or show one.
+
+    These are the requests of apps and workers through every interface, and attempts to send push
+    tasks; those of the console and of these commands are left out. The latest is listed first. With
+    a NUMBER, one is shown with what was sent and answered.
+
+    TASKS is the task that a request was about, or how many there were. MS: its duration in
+    milliseconds. `tasks get` shows the number of the request for each event of a task.
+    """
+    if number is not None:
+        _show_one(client.get(f"/requests/{number}"))
+        return
+    if errors and status:
+        raise click.UsageError("pass either --errors or --status")
+    wanted = "failed" if errors else status
+    answer = client.get("/requests", limit=limit, status=wanted, client=agent, **filters)
+    table = Table(
+        _HEAD,
+        map(_row, answer["requests"]),
+        "no requests",
+        cut=("CLIENT", "TASKS", "METHOD", "QUEUE"),
+        left_out=("MS", "TIME (UTC)"),
+    )
+    show(answer, table)
+    if answer["next"] is not None:
+        note(f"these are the latest {limit}: set --limit or another option")
+
+
+def _row(logged: Json) -> list[object]:
+    count, names = logged["task_count"], logged["tasks"]
+    return [
+        logged["number"],
+        when(logged["time"]),
+        logged["interface"],
+        logged["method"] or f"{logged['verb']} {logged['path']}",
+        logged["queue"],
+        names[0] if count == len(names) == 1 else count or "",
+        logged["status"],
+        f"{logged['milliseconds']:.1f}",
+        logged["caller"] or logged["agent"] or logged["client"],
+    ]
+
+
+def _show_one(answer: Json) -> None:
+    logged = answer["request"]
+    query = f"?{logged['query']}" if logged["query"] else ""
+    lines = [f"{logged['verb']} {logged['path']}{query}"]
+    left = logged["task_count"] - len(logged["tasks"])
+    lines.append(f"tasks: {', '.join(logged['tasks'])}{f' and {left} more' if left else ''}")
+    for part, title in (("body", "sent"), ("response", "response")):
+        content = logged[part]
+        cut = ", the beginning" if content["truncated"] else ""
+        lines += ["", f"{title}: {content['bytes']} bytes{cut}"]
+        text = content["base64"] if content["text"] is None else content["text"]
+        lines += text.split("\n") if text else []
+    show(answer, Table(_HEAD, [_row(logged)]), *lines)
