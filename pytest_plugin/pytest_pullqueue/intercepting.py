@@ -22,6 +22,7 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _API = re.compile(
     r"https://(www|content|taskqueue|content-taskqueue)\.googleapis\.com"
     r"/(taskqueue/|batch|discovery/|\$discovery/)"
+    r"|https://cloudtasks\.googleapis\.com/(v2|v2beta2|v2beta3)/"
 )
 _TOKEN = re.compile(
     r"https://(oauth2|www|accounts)\.(googleapis|google)\.com"
@@ -30,6 +31,8 @@ _TOKEN = re.compile(
 _TOKEN_INFO = re.compile(
     r"https://(oauth2|www)\.googleapis\.com/(oauth2/v[123]/tokeninfo|tokeninfo)(\?|$)"
 )
+_CERTS = re.compile(r"https://www\.googleapis\.com/oauth2/v[13]/certs$")
+"""The keys of ID tokens; the first is the address that google-auth has in its code."""
 _OAUTH_URL = "https://oauth2.googleapis.com/"
 
 _JWT_GRANT = b"grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer"
@@ -67,8 +70,10 @@ class InterceptedRequests(Identities):
         tokens = Tokens(emulator.clock)
         super().__init__(tokens, project=emulator.project, root_url=_OAUTH_URL)
         self._client = Client(create_app(emulator, tokens=tokens, acl=acl))
-        for pattern, path in ((_API, None), (_TOKEN, "/token"), (_TOKEN_INFO, "/tokeninfo")):
-            self._answer(pattern, path)
+        self._answer(_API, None)
+        self._answer(_TOKEN, "/token")
+        self._answer(_TOKEN_INFO, "/tokeninfo")
+        self._answer(_CERTS, "/oauth2/v3/certs")
 
     def _answer(self, pattern: re.Pattern[str], path: str | None) -> None:
         def answer(request: PreparedRequest) -> _Response:

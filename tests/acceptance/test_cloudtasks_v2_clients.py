@@ -28,6 +28,7 @@ from push_app import until
 from task_handlers import API, TaskHandlers, task_handlers
 
 from pullqueue.clock import SystemClock
+from pullqueue.sdk.environment import variables_for
 
 QUEUE_YAML = """
 queue:
@@ -59,7 +60,7 @@ def reported(handlers: TaskHandlers, *command: str) -> Any:
     address = urlsplit(handlers.served.url).netloc
     run = subprocess.run(
         command,
-        env={**os.environ, "CLOUD_TASKS_EMULATOR_HOST": address, "NO_GCE_CHECK": "true"},
+        env={**os.environ, **variables_for(address), "NO_GCE_CHECK": "true"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -230,7 +231,7 @@ from gcloud.aio.taskqueue import PushQueue
 
 async def life(queue):
     async with aiohttp.ClientSession() as session:
-        tasks = PushQueue("app", queue, session=session, api_root=sys.argv[2])
+        tasks = PushQueue("app", queue, session=session, api_root=sys.argv[2] or None)
 
         async def create(name, **fields):
             request = {
@@ -263,10 +264,10 @@ asyncio.run(life(sys.argv[3]))
 
 @pytest.mark.parametrize("version", ["v2", "v2beta3"])
 def test_gcloud_aio(handlers: TaskHandlers, tmp_path: Path, version: str) -> None:
-    """A third party's client, which uses v2beta3 unless its `api_root` says otherwise."""
+    """A third party's client; by the variable that `exec` sets it uses v2beta3."""
     packages = ("gcloud-aio-taskqueue==7.1.0", "gcloud-aio-auth==5.6.0")
     pip_install("--target", str(tmp_path), "--no-deps", *packages, "tenacity", "chardet")
-    url = f"{handlers.served.url}/{version}"
+    url = f"{handlers.served.url}/v2" if version == "v2" else ""
     command = [sys.executable, "-W", "ignore", "-c", AIO, str(tmp_path), url, f"aio-{version}"]
 
     check_life(handlers, f"aio-{version}", reported(handlers, *command))

@@ -93,6 +93,7 @@ class TestCommand:
             reported["PULLQUEUE_EMULATOR_HOST"]
             == reported["LOCAL_API_HOSTPORT"]  # what Java's runtime reads
             == reported["CLOUD_TASKS_EMULATOR_HOST"]  # what firebase-admin reads
+            == reported["CLOUDTASKS_EMULATOR_HOST"]  # and gcloud-aio-taskqueue
             == f"{reported['API_HOST']}:{reported['API_PORT']}"
         )
         assert reported["HTTP_X_APPENGINE_API_TICKET"]

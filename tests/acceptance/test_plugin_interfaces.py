@@ -546,3 +546,33 @@ def test_warnings_of_the_sdk(run: Run, pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
 
     result.assert_outcomes(passed=1)
+
+
+def test_cloud_tasks_at_googles_address(run: Run) -> None:
+    """pullqueue_responses answers Google's REST client, and has the keys of the tasks' tokens."""
+    result = run("""
+        from google.auth.credentials import AnonymousCredentials
+        from google.auth.transport.requests import Request
+        from google.cloud import tasks_v2
+        from google.oauth2 import id_token
+        from pullqueue.testing import run_tasks
+
+        QUEUE = "projects/app/locations/us-central1/queues/default"
+        URL = "https://api.example.com/work"
+
+        def test_flow(pullqueue_responses, pullqueue_emulator, pullqueue_clock):
+            tasks = tasks_v2.CloudTasksClient(transport="rest", credentials=AnonymousCredentials())
+            token = {"service_account_email": "worker@example.com"}
+            request = {"url": URL, "oidc_token": token}
+            tasks.create_task(parent=QUEUE, task={"http_request": request})
+
+            def send(request):
+                token = request.headers["Authorization"].removeprefix("Bearer ")
+                claims = id_token.verify_oauth2_token(token, Request(), URL)
+                return 200 if claims["email"] == "worker@example.com" else 403
+
+            [attempt] = run_tasks(pullqueue_emulator, send=send)
+            assert attempt.status == 200
+    """)
+
+    result.assert_outcomes(passed=1)

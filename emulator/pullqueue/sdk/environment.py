@@ -11,7 +11,8 @@ from pullqueue.sdk.startup import sitecustomize
 BRIDGE_PATH = "/rpc_http"
 """Where the SDK sends its calls to bundled services, at API_HOST and API_PORT."""
 
-_FIREBASE_VARIABLE = "CLOUD_TASKS_EMULATOR_HOST"
+_EMULATOR_VARIABLES = ("CLOUD_TASKS_EMULATOR_HOST", "CLOUDTASKS_EMULATOR_HOST")
+"""What firebase-admin and gcloud-aio-taskqueue read."""
 
 
 def variables_for(address: str) -> dict[str, str]:
@@ -19,15 +20,15 @@ def variables_for(address: str) -> dict[str, str]:
 
     They are to be merged over the environment of this process, and contain its own values of
     PYTHONPATH and of the names that begin with `GAE_`. Workers find the server by
-    PULLQUEUE_EMULATOR_HOST, firebase-admin by CLOUD_TASKS_EMULATOR_HOST, apps on App Engine's SDK
-    by the others.
+    PULLQUEUE_EMULATOR_HOST, clients of Cloud Tasks by CLOUD_TASKS_EMULATOR_HOST, apps on App
+    Engine's SDK by the others.
     """
     host, _, port = address.rpartition(":")
     folders = [str(Path(sitecustomize.__file__).parent), os.environ.get("PYTHONPATH", "")]
     local_app = _local_app(os.environ.get("GOOGLE_CLOUD_PROJECT", DEFAULT_PROJECT))
     return {
         ADDRESS_VARIABLE: address,
-        _FIREBASE_VARIABLE: address,
+        **dict.fromkeys(_EMULATOR_VARIABLES, address),
         "API_HOST": host.strip("[]"),
         "API_PORT": port,
         # What Java's runtime reads in place of these where GAE_PARTITION is dev.
