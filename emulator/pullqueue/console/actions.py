@@ -21,6 +21,7 @@ from pullqueue.console.forms import Form, FormError, Notice
 from pullqueue.control.models import EXHAUSTED, Model
 from pullqueue.control.operations import call, parse_query
 from pullqueue.control.queues import MAX_FAILED
+from pullqueue.control.service import ClockStep
 from pullqueue.control.state import ServerState
 from pullqueue.engine.validation import check_new_tasks
 from pullqueue.errors import PullQueueError
@@ -130,6 +131,16 @@ class Actions:
             text += f" {least}{count} could not be changed, such as {name}: {why}"
         return Notice(text=text, is_error=bool(failed or errors))
 
+    def pause(self, _form: Form, queue: str) -> str:
+        """Pause a queue."""
+        self._ask("pauseQueue", queue=queue)
+        return f"Queue {queue} is paused."
+
+    def resume(self, _form: Form, queue: str) -> str:
+        """Resume a queue."""
+        self._ask("resumeQueue", queue=queue)
+        return f"Queue {queue} is resumed."
+
     def purge(self, _form: Form, queue: str) -> str:
         """Delete all tasks of a queue."""
         return f"Deleted {count_tasks(self._ask('purgeQueue', queue=queue)['deleted'])}."
@@ -157,13 +168,15 @@ class Actions:
         self._ask("removeFault", number=number)
         return f"Fault {number} is removed."
 
-    def move_clock(self, form: Form) -> str:
+    def move_clock(self, form: Form) -> Notice:
         """Move the clock forward by a time span, or to a time."""
         by: float = parse_query(form.given("by"), _Numbers).by
         body: Json = {"advance": by * _UNITS.get(form.text("unit"), 1)}
         if text := form.text("move_to"):
             body = {"move_to": _in_utc(text)}
-        return f"It is {instant(self._ask('moveClock', body=body).now)} now."
+        moved = self._ask("moveClock", body=body)
+        details = [_step_text(step) for step in moved.steps] or ["No task was affected."]
+        return Notice(text=f"It is {instant(moved.now)} now.", details=details)
 
     def reload(self, _form: Form) -> str:
         """Reload queue.yaml."""
@@ -187,6 +200,18 @@ class Actions:
             raise ApiError(f"The file was not loaded, nothing was changed: {error}") from None
         warning = f" Warning: {loaded.warning}." if loaded.warning else ""
         return f"Loaded {count_tasks(loaded.tasks)}.{warning}"
+
+
+def _step_text(step: ClockStep) -> str:
+    """Return what a step of the clock did to a queue, in words."""
+    leases = f"{step.expired} lease{'' if step.expired == 1 else 's'} expired"
+    parts = [
+        (step.expired, leases),
+        (step.due, f"{count_tasks(step.due)} became due"),
+        (step.exhausted, f"{count_tasks(step.exhausted)} exhausted"),
+        (step.sending, f"{count_tasks(step.sending)} being sent"),
+    ]
+    return f"{step.queue}: {', '.join(text for count, text in parts if count)}"
 
 
 def ask(

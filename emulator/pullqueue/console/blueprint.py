@@ -55,7 +55,9 @@ _PAGES: Sequence[tuple[str, Callable[..., Response]]] = (
 _ACTIONS: Sequence[tuple[str, Callable[..., Notice | str]]] = (
     (f"{_QUEUE}/add", Actions.add),
     (f"{_QUEUE}/lease", Actions.lease),
+    (f"{_QUEUE}/pause", Actions.pause),
     (f"{_QUEUE}/purge", Actions.purge),
+    (f"{_QUEUE}/resume", Actions.resume),
     (f"{_TASK}/extend", Actions.extend),
     (f"{_TASK}/release", Actions.release),
     (f"{_TASK}/run", Actions.run),

@@ -74,6 +74,15 @@ def preview(payload: Bytes) -> str:
     return shown[:_MAX_PREVIEW_CHARACTERS] + ("…" if cut else "")
 
 
+def problem(response: Bytes) -> str:
+    """Return why a request failed: the message of a response, or its beginning."""
+    try:
+        message = json.loads(response.text or "")["error"]["message"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return preview(response)
+    return str(message)
+
+
 def views_of(payload: Bytes) -> dict[str, str]:
     """Return a payload as json, text and hex, where possible; the most readable first."""
     views: dict[str, str] = {}
@@ -100,5 +109,5 @@ def hex_dump(data: bytes) -> str:
     return "\n".join(lines)
 
 
-FILTERS: Final = (span, instant, between, until, size, number, limit, quote, preview)
+FILTERS: Final = (span, instant, between, until, size, number, limit, quote, preview, problem)
 """The filters of the templates."""

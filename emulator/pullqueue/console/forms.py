@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -27,6 +27,8 @@ class Notice:
     is_error: bool = False
     link: str = ""
     """Address of the page that the text links to."""
+    details: Sequence[str] = ()
+    """Lines after the text."""
     form: str = ""
     """Name of the form that was refused."""
     values: Mapping[str, str] = field(default_factory=dict)

@@ -50,6 +50,10 @@ _STATES = {
     QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
 }
 """The states of tasks by which a queue's tasks can be filtered."""
+_INTERFACES = [
+    each.value for each in Interface if each not in (Interface.CONTROL, Interface.CONSOLE)
+]
+"""Interfaces of which requests are recorded."""
 _MAX_LISTED = 10
 """Maximum number of tasks that are listed before they are deleted."""
 
@@ -159,13 +163,14 @@ class Pages:
 
     def requests(self) -> Response:
         """Return the page of the latest requests to the APIs."""
-        chosen = _chosen("queue", "status", "search")
+        chosen = _chosen("queue", "task", "interface", "status", "search")
         listed = self._ask("listRequests", {"limit": "50", **chosen, **_chosen("before")})
         return self._page(
             "requests",
             requests=listed.requests,
             following=listed.next,
             is_first="before" not in request.args,
+            interfaces=_INTERFACES,
             queues=queue_names(self._ask, "pull", "push"),
             chosen=chosen,
         )
@@ -348,7 +353,10 @@ class Pages:
         notice = self._notices.take(request.args.get("notice"))
         # Forms return to this address, without the notice.
         kept = urlencode({name: text for name, text in request.args.items() if name != "notice"})
+        # The page of an error may be shown because the store does not respond.
+        summary = self._ask("getSummary") if status == 200 else None
         known = {
+            "summary": summary,
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},
             "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},
             "notice": notice,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from html import unescape
 from io import BytesIO
 from typing import Any
@@ -215,3 +216,54 @@ def test_a_binary_payload_of_an_exhausted_task(console: Console, state: ServerSt
         {"queue": "once", "payload": "text"},
         {"queue": "once", "payload_base64": "/w=="},
     ]
+
+
+def test_a_queue_is_paused_and_resumed(console: Console, state: ServerState) -> None:
+    """Its tasks are then not due, and each page has a button that resumes it."""
+    state.emulator.queue("pull").add(name="a")
+    page = console.send("/queues/pull/pause", back="/console/queues/pull")
+
+    assert "Queue pull is paused." in page
+    assert '<span class="state paused">paused</span>' in page
+    assert re.search(r'class="warning"><dt>Paused</dt><dd><a [^>]*>1</a>', page)
+    assert ">due " not in page
+    assert 'action="/console/queues/pull/resume"' in console.page("/console/faults")
+    assert "Queue pull is resumed." in console.send("/queues/pull/resume")
+    assert "is paused" not in console.page("/console/faults")
+
+
+def test_a_step_of_the_clock(console: Console, state: ServerState) -> None:
+    """It says what it did to each queue; the buttons for it are on each page."""
+    for name in ("pull", "once"):
+        state.emulator.queue(name).add_many([NewTask(), NewTask()])
+        state.emulator.queue(name).lease_tasks(50, 2)
+    later = state.emulator.clock.now() + timedelta(seconds=30)
+    state.emulator.queue("pull").add(eta=later)
+
+    page = console.page("/console/queues/pull")
+    assert 'value="60">1 min</button>' in page
+    assert "to the next change, in 30 s</button>" in page
+    page = console.send("/clock", by="60", unit="s", back="/console/queues/pull")
+    assert "<li>pull: 2 leases expired, 1 task became due</li>" in page
+    assert "<li>once: 2 leases expired, 2 tasks exhausted</li>" in page
+    assert "No task was affected." in console.send("/clock", by="1", unit="s")
+
+
+def test_the_state_of_the_emulator(console: Console, state: ServerState) -> None:
+    """Faults and exhausted tasks are shown on each page, with links."""
+    exhaust(state, "once")
+    console.send("/faults", kind="fail", call="add")
+
+    page = console.page("/console/requests")
+
+    assert 'href="/console/faults">1 active fault</a>' in page
+    assert 'href="/console/exhausted">1 exhausted task</a>' in page
+
+
+def test_a_payload_that_is_not_json(console: Console, state: ServerState) -> None:
+    """It is refused where JSON was chosen, with the place, and nothing is added."""
+    page = console.send("/queues/pull/add", payload='{"a": 1,}', format="json")
+
+    assert "not valid JSON (" in page
+    assert "correct it, or choose text" in page
+    assert state.emulator.queue("pull").list_tasks() == []

@@ -124,6 +124,8 @@ def test_every_page_is_guarded(client: Client, page: str) -> None:
         "/queues/pull/tasks/a/extend",
         "/queues/pull/tasks/a/release",
         "/queues/push/tasks/sent/run",
+        "/queues/pull/pause",
+        "/queues/pull/resume",
         "/requests/clear",
         "/faults",
         "/faults/remove",
@@ -281,6 +283,30 @@ def test_requests_are_filtered(client: Client, state: ServerState) -> None:
         assert re.findall(r'id="request-(\d+)"', text) == numbers, query
 
 
+def test_who_did_it(client: Client) -> None:
+    """The history of a task names interface and client, and links to the request, which links to
+    the task; the list of requests says what each led to.
+    """
+    path = "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks"
+    agent = {"User-Agent": "shop/1.0"}
+    client.post(path, json={"id": "b", "payloadBase64": "YQ=="}, headers=agent)
+    client.post(path, json={"id": "b", "payloadBase64": "YQ=="}, headers=agent)
+    client.post(f"{path}/lease?leaseSecs=9&numTasks=5", headers=agent)
+
+    history = client.get("/console/queues/pull/tasks/b").text
+    listed = client.get("/console/requests?task=b&queue=pull&interface=REST").text
+
+    assert '<span class="quiet origin" title="shop/1.0">REST, shop/1.0</span>' in history
+    assert 'href="/console/requests/2">request 2</a>' in history
+    assert 'href="/console/requests/4">request 4</a>' in history
+    assert 'href="/console/queues/pull/tasks/b">b</a>' in client.get("/console/requests/2").text
+    assert re.findall(r'id="request-(\d+)"', listed) == ["4", "2"]
+    everything = client.get("/console/requests").text
+    assert "Task name already taken: b" in everything
+    assert 'href="/console/queues/pull/tasks/b">b</a>' in listed
+    assert client.get("/console/requests?interface=SDK").text.count("<tr>") == 0
+
+
 def test_a_request_about_no_queue_has_no_link(client: Client) -> None:
     """Neither to the page of a queue that does not exist, nor to its requests; others have both."""
     path = "/taskqueue/v1beta2/projects/p/taskqueues"
@@ -291,7 +317,7 @@ def test_a_request_about_no_queue_has_no_link(client: Client) -> None:
     for number, name, linked in ((1, "pull", True), (2, "nope", False), (3, "push", True)):
         page = client.get(f"/console/requests/{number}").text
 
-        assert f'<td data-label="Queue" class="wide">{name}</td>' in listed or linked
+        assert f'<td data-label="Queue">{name}</td>' in listed or linked
         assert (f'href="/console/requests?queue={name}"' in listed) is linked
         assert f">{name}<" in page
         assert (f'href="/console/queues/{name}"' in page) is linked
