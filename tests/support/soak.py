@@ -4,8 +4,9 @@ Workers in threads (Python, the SDK) and in processes (REST, the SDK over the br
 extend, release, delete and abandon tasks, while processes are killed, the clock moves, leases run
 out, calls fail or lose their answers, and queue.yaml is replaced. In the end the journals are
 replayed: every task was delivered at least once or is still there, no two workers held one at the
-same time, none came back after it was deleted, no limit was passed, and memory is flat. What
-happens follows from the seed, but for the order in which the machine runs the workers.
+same time, none came back after it was deleted, every push task came to its app, no limit was
+passed, and memory is flat. What happens follows from the seed, but for the order in which the
+machine runs the workers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from push_app import push_app
 from soak_checker import Verdict, check
+from soak_push import WEB, PushSoak
 from soak_workers import (
     DEEPEST,
     QUEUES,
@@ -32,6 +35,7 @@ from soak_workers import (
 
 from pullqueue import Emulator, Limits, ManualClock, SystemClock, TransientError
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
+from pullqueue.push.addresses import PushAddresses
 from pullqueue.sdk import install
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults
@@ -52,6 +56,7 @@ def config(retry_limit: int) -> QueueConfig:
         queues=(
             QueueSettings(name="open", mode=QueueMode.PULL),
             QueueSettings(name="limited", mode=QueueMode.PULL, retry_parameters=limited),
+            WEB,
         ),
         total_storage_limit_bytes=STORAGE_LIMIT_BYTES,
     )
@@ -75,7 +80,12 @@ class Soak:
 
     def run(self, seconds: float) -> Verdict:
         """Run the workers for that long, finish what is left, and check the journals."""
-        with Server(self.emulator) as server, install(self.emulator), ExitStack() as stack:
+        with ExitStack() as stack:
+            app = stack.enter_context(push_app())
+            push_to = PushAddresses([app.url])
+            server = stack.enter_context(Server(self.emulator, push_to=push_to))
+            stack.enter_context(install(self.emulator))
+            push = PushSoak(app, self.emulator, seed=self._random.randrange(1000))
             stack.enter_context(self._thread("python", PythonSoakInterface(self.emulator.queue)))
             stack.enter_context(self._thread("sdk", SdkSoakInterface()))
             processes = [self._process(kind, server) for kind in PROCESSES]
@@ -84,13 +94,15 @@ class Soak:
                 ends = time.monotonic() + seconds
                 while time.monotonic() < ends:
                     self._make_trouble(processes, server)
+                    push.add()
                     self._look()
                     self._stopping.wait(TICK_SECONDS)
             finally:
                 for process in processes:
                     end(process)
                 self._stopping.set()
-        self._trouble.clear()
+            self._trouble.clear()
+            self.faults += push.finish(self.clock)
         self._finish()
         return self._judge()
 

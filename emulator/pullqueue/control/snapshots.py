@@ -110,6 +110,8 @@ def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> L
         contents = {
             name: _contents(name, queue, shift_usec, limits) for name, queue in body.queues.items()
         }
+        for each in contents.values():
+            each.tasks[:] = sorted(_without_attempt(task, now_usec) for task in each.tasks)
     except (PullQueueError, OverflowError) as error:
         raise ApiError(f"the snapshot is damaged ({error!s:.100}): save it again") from None
     _check_unique(contents)
@@ -148,7 +150,7 @@ def _contents(queue_name: str, saved: SavedQueue, shift_usec: int, limits: Limit
     for name in saved.tombstones:
         check_new_tasks([NewTask(name=name)], limits, lambda: 0)
     return QueueContents(
-        tasks=sorted(_task(task, queue_name, shift_usec, limits) for task in saved.tasks),
+        tasks=[_task(task, queue_name, shift_usec, limits) for task in saved.tasks],
         exhausted=[_task(task, queue_name, shift_usec, limits) for task in saved.exhausted],
         tombstones={name: _shifted(usec, shift_usec) for name, usec in saved.tombstones.items()},
         leased=[
@@ -177,6 +179,13 @@ def _task(saved: SavedTask, queue_name: str, shift_usec: int, limits: Limits) ->
     check_new_tasks([new], any_size, lambda: 0, absolute_urls=True)
     fields |= _shifted_times(fields, shift_usec)
     return Task(**fields, queue_name=queue_name, stored_bytes=new.stored_bytes)
+
+
+def _without_attempt(task: Task, now_usec: int) -> Task:
+    """Return a task that is due if an attempt was under way: nobody waits for its response."""
+    if task.push is None or task.retry_count <= task.push.attempts.finished:
+        return task
+    return task._replace(eta_usec=min(task.eta_usec, now_usec))
 
 
 def _attempts(saved: Attempts, retry_count: int, shift_usec: int) -> Attempts:

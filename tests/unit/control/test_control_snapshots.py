@@ -149,6 +149,16 @@ def test_push_tasks_in_a_snapshot(
     assert emulator.queue("push").fetch_statistics().retrying == 1
 
 
+def test_a_running_task_in_a_snapshot(control: ControlClient, emulator: Emulator) -> None:
+    """It is due when it is loaded, since nobody waits for the response."""
+    queue = emulator.queue("push")
+    started = queue.start_attempt(queue.add(name="a"), lease_seconds=60, attempts=Attempts())
+    saved = control.get("/snapshot").body
+
+    assert control.call("PUT", "/snapshot", saved).status == 200
+    assert queue.list_tasks() == [started._replace(eta_usec=queue.now_usec())]
+
+
 @pytest.mark.parametrize(
     "push",
     [
