@@ -576,3 +576,26 @@ def test_cloud_tasks_at_googles_address(run: Run) -> None:
     """)
 
     result.assert_outcomes(passed=1)
+
+
+def test_the_sdk_on_cloud_tasks(run: Run) -> None:
+    """With the SDK's switch, its clients of Cloud Tasks work in frozen time, and without HTTP."""
+    result = run("""
+        import pytest
+        from pullqueue.testing import run_tasks
+
+        def test_flow(pullqueue_sdk, pullqueue_clock, pullqueue_emulator, pullqueue_responses,
+                      pullqueue_faults, monkeypatch):
+            from google.appengine.api import taskqueue
+            monkeypatch.setenv("APPENGINE_USE_CLOUDTASK_PUSH_QUEUE", "true")
+            queue = taskqueue.Queue("default")
+            queue.add([taskqueue.Task(url="/later", countdown=60), taskqueue.Task(url="/now")])
+            assert queue.fetch_statistics().tasks == 2
+            attempts = run_tasks(pullqueue_emulator, send=lambda _: 200, until="empty")
+            assert [attempt.request.url for attempt in attempts] == ["/now", "/later"]
+            pullqueue_faults.fail("add")
+            with pytest.raises(taskqueue.TransientError, match="injected by a fault"):
+                queue.add(taskqueue.Task(url="/now"))
+    """)
+
+    result.assert_outcomes(passed=1)

@@ -75,6 +75,11 @@ def queue_settings(
     names = {path.partition(".")[0] for path in paths}
     fields = names or {field.name for field in message.DESCRIPTOR.fields}
     changes: dict[str, Any] = {}
+    if "http_target" in fields and message.http_target.ByteSize():
+        raise invalid(
+            "queue.http_target is not supported: set url, method, headers and token of each task",
+            field="queue.http_target",
+        )
     if "task_ttl" in fields:
         changes["task_lifetime_seconds"] = _ttl(message, "task_ttl", 1, MAX_SECONDS)
     if "tombstone_ttl" in fields:
@@ -94,11 +99,6 @@ def _push_changes(message: Message, fields: set[str], version: Version) -> dict[
         changes["target"] = target_of(reduce(getattr, routing, message))
     if "rate_limits" in fields:
         changes |= _rates(message.rate_limits, version)
-    if "http_target" in fields and message.http_target.ByteSize():
-        raise invalid(
-            "queue.http_target is not supported: set url, method, headers and token of each task",
-            field="queue.http_target",
-        )
     if "stackdriver_logging_config" in fields:
         ratio = message.stackdriver_logging_config.sampling_ratio
         check_range(ratio, 0, 1, "queue.stackdriver_logging_config.sampling_ratio")

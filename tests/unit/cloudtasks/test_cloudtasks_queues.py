@@ -472,3 +472,11 @@ class TestProject:
         assert call("GetQueue", name=PULL)["name"] == PULL
         with refused("NOT_FOUND", 'project "other" is not served here'):
             call("ListQueues", parent="projects/other/locations/us-central1")
+
+
+@pytest.mark.parametrize("fields", [{}, {"updateMask": "httpTarget"}])
+def test_an_http_target(call: Call, fields: dict[str, Any]) -> None:
+    """It is refused, not ignored, also on a pull queue."""
+    queue = {"name": PULL, "httpTarget": {"uriOverride": {"host": "x"}}}
+    with refused("INVALID_ARGUMENT", "http_target is not supported: set url"):
+        call("UpdateQueue", queue=queue, **fields)
