@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from programs import completed
 from served import Served, serving
 
 COMMON = """
@@ -58,12 +58,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def run(program: str, **variables: str) -> tuple[str, str]:
     """Run a program and return its output and the last line of its errors."""
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-W", "ignore", "-c", COMMON + program],
         env={**os.environ, "HTTP_HOST": "localhost", **variables},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     return done.stdout, "".join(done.stderr.splitlines()[-1:])
 

@@ -30,7 +30,7 @@ from google.cloud.tasks_v2beta2.services.cloud_tasks.transports import (
 from google.oauth2 import service_account
 from googleapiclient.discovery import build  # type: ignore[import-untyped]
 from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
-from programs import npm_packages, pip_install, program
+from programs import completed, npm_packages, pip_install, program
 from served import Served, serving
 
 LOCATION = "projects/app/locations/us-central1"
@@ -186,13 +186,7 @@ def node(
     client = npm_packages(NPM, folder) / "@google-cloud" / "tasks"
     address = served.grpc_address if transport == "grpc" else urlsplit(served.url).netloc
     command = [program("node", package="nodejs"), str(NPM / "lifecycle.js"), str(client)]
-    return subprocess.run(
-        [*command, transport, address, *token],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return completed([*command, transport, address, *token])
 
 
 @pytest.mark.parametrize("transport", ["grpc", "rest"])
@@ -327,7 +321,7 @@ def test_a_batch_of_ruby(served: Served) -> None:
     ).returncode:
         pytest.skip("Google's client is missing: apt-get install ruby-google-api-client")
     batch = Path(__file__).parent / "ruby" / "cloud_tasks.rb"
-    done = subprocess.run([ruby, batch, served.url], capture_output=True, text=True, check=True)
+    done = completed([ruby, batch, served.url], check=True)
 
     assert json.loads(done.stdout) == {"created": ["red", "blue"], "errors": [404]}
 
@@ -374,13 +368,7 @@ def test_gcloud_aio(served: Served, tmp_path: Path) -> None:
     # It pins ancient versions of what signs tokens, which none of this needs.
     pip_install(*target, "--no-deps", *AIO_PACKAGES)
     pip_install(*target, *AIO_NEEDS)
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", AIO_WORKER, str(tmp_path), served.url],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    run = completed([sys.executable, "-W", "ignore", "-c", AIO_WORKER, str(tmp_path), served.url])
     assert run.returncode == 0, run.stderr
     one, two, held, acknowledged, full, count, deleted, empty = json.loads(run.stdout)
 
@@ -393,13 +381,7 @@ def test_gcloud_aio(served: Served, tmp_path: Path) -> None:
 
 def curl(*arguments: str) -> dict[str, Any]:
     """Run curl and return the JSON of the answer."""
-    run = subprocess.run(
-        [program("curl", package="curl"), "-sS", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    run = completed([program("curl", package="curl"), "-sS", *arguments], check=True)
     return dict(json.loads(run.stdout))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -23,7 +22,7 @@ from google.cloud.tasks_v2.services.cloud_tasks.transports import (
     CloudTasksGrpcAsyncIOTransport,
     CloudTasksGrpcTransport,
 )
-from programs import go_program, npm_packages, pip_install, program
+from programs import completed, go_program, npm_packages, pip_install, program
 from push_app import until
 from task_handlers import API, TaskHandlers, task_handlers
 
@@ -58,14 +57,7 @@ def handlers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskHandlers]
 def reported(handlers: TaskHandlers, *command: str) -> Any:
     """Run a program with the address of the server, and return the JSON that it prints."""
     address = urlsplit(handlers.served.url).netloc
-    run = subprocess.run(
-        command,
-        env={**os.environ, **variables_for(address), "NO_GCE_CHECK": "true"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    run = completed(command, env={**os.environ, **variables_for(address), "NO_GCE_CHECK": "true"})
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
@@ -334,13 +326,7 @@ def test_fastapi_gcp_tasks(tmp_path: Path) -> None:
     """A library on top of Google's client: its routes are called by run_tasks, and retried."""
     packages = ("fastapi-gcp-tasks==0.3.4", "google-cloud-scheduler==2.21.0")
     pip_install("--target", str(tmp_path), "--no-deps", *packages)
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FASTAPI, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    run = completed([sys.executable, "-W", "ignore", "-c", FASTAPI, str(tmp_path)])
 
     assert run.returncode == 0, run.stderr
     now, later = ["now", "ada", WORKER], ["later", "grace", WORKER]

@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 from documents import blocks_of
-from programs import program
+from programs import completed, program
 from push_app import push_app, until
 
 ROOT = Path(__file__).parents[2]
@@ -220,8 +220,6 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     for path, text in ((unit, UNIT.read_text("utf-8")), (added, override)):
         path.write_text(text.replace("/opt/pullqueue/bin/pullqueue", str(PROGRAM)))
 
-    done = subprocess.run(
-        [verify, "verify", "--man=no", unit], check=False, capture_output=True, text=True
-    )
+    done = completed([verify, "verify", "--man=no", unit])
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from programs import completed
 from served import free_port
 
 from pullqueue import Emulator
@@ -121,13 +122,7 @@ def test_the_port_file(folder: Path) -> None:
 
 def test_a_port_file_that_cannot_be_written(folder: Path) -> None:
     """The server says so and does not start."""
-    done = subprocess.run(
-        [PROGRAM, "serve", "--port", "0", "--port-file", "no/such/folder"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed([PROGRAM, "serve", "--port", "0", "--port-file", "no/such/folder"], cwd=folder)
 
     assert done.returncode == 3
     assert 'cannot write "no/such/folder": no such file or directory' in done.stderr
@@ -137,14 +132,7 @@ def test_the_port_file_of_another_server(folder: Path) -> None:
     """A second server refuses it, and the first one's stays as it is."""
     file = folder / "port"
     with serving(folder, "--port-file", str(file)) as first:
-        done = subprocess.run(
-            [PROGRAM, "serve", "--port", "0", "--port-file", str(file)],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = completed([PROGRAM, "serve", "--port", "0", "--port-file", str(file)], cwd=folder)
 
         assert first.url.endswith(f":{file.read_text().strip()}")
 
@@ -322,9 +310,7 @@ except ValueError:
 
 def test_tracebacks_cannot_be_forged() -> None:
     """Nor those of an error whose text came with a request."""
-    done = subprocess.run(
-        [sys.executable, "-c", FAILING], capture_output=True, text=True, check=True
-    )
+    done = completed([sys.executable, "-c", FAILING], check=True)
 
     first, *lines = done.stderr.split("\n")[:-1]
     assert first == "ERROR pullqueue.server: it failed"

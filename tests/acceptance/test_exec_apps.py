@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from datastore_server import serving_datastore
 from executing import QUEUE_YAML, USE_QUEUE, python, run
+from programs import completed
 
 
 @pytest.fixture
@@ -113,9 +113,7 @@ class TestApp:
     def test_an_app_that_imports_no_sdk(self, folder: Path) -> None:
         """Other programs are left as they are; the SDK is not imported for them."""
         program = "import sys; print('google.appengine' in sys.modules, len(sys.meta_path))"
-        plain = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True
-        )
+        plain = completed([sys.executable, "-c", program], check=True)
 
         _, output, _ = run(*python(program), folder=folder)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-import subprocess
 import sys
 import warnings
 from importlib.resources import files
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import completed
 
 from pullqueue import Limits
 from pullqueue.api.routes import ROUTES
@@ -47,7 +47,7 @@ def keys_of(schema: dict[str, Any]) -> set[str]:
 def test_the_documents_show_the_table_of_today() -> None:
     """It is generated from the data."""
     command = [sys.executable, str(ROOT / "docs" / "fidelity.py"), "--check"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = completed(command)
 
     assert done.returncode == 0, done.stdout
 

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from linting import BAD, GOOD, MAIN, run
+from programs import completed
 
 WARNED = "queue:\n- name: mail\n  rate: 0\n"
 
@@ -94,12 +95,7 @@ def test_unreadable_files_are_status_3_and_do_not_stop_the_others(folder: Path) 
 
 def test_missing_path_is_refused(folder: Path) -> None:
     """A path that is not there ends the run through the command's own exit status 3."""
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, "lint", "nowhere.yaml"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed([sys.executable, "-c", MAIN, "lint", "nowhere.yaml"])
     assert done.returncode == 3
     assert done.stderr == 'pullqueue: cannot read "nowhere.yaml": no such file or directory\n'
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from linting import MAIN, git, pullqueue, run, write
+from programs import completed
 
 from pullqueue.lint.reporters import FORMATS
 
@@ -317,9 +318,7 @@ def test_file_that_cannot_be_written_whole_keeps_its_content(
     arguments = [part.replace("-fo", "--force") for part in arguments]
     if "--force" in arguments:
         arguments.insert(-1, "-o")
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, *arguments], capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, "-c", LIMITED, *arguments])
     assert done.returncode == 3
     assert "queue.yaml" in done.stderr
     assert "file too large" in done.stderr

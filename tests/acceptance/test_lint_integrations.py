@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import distribution
@@ -17,6 +16,7 @@ import pytest
 import yaml
 from linting import pullqueue
 from packaging.requirements import Requirement
+from programs import completed
 
 ROOT = Path(__file__).parents[2]
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
@@ -75,10 +75,10 @@ def test_hook_installs_what_the_linter_needs(hook: dict[str, Any], tmp_path: Pat
     (tmp_path / ".gitignore").write_text("build/\n")
     (tmp_path / "queue.yaml").write_text("queue:\n- name: mail\n  rate: 0\n  colour: red\n")
     path = ":".join(str(p) for p in (packages, ROOT / "emulator", ROOT / "schemas"))
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-I", "-c", ISOLATED, path, *shlex.split(hook["entry"])[1:], "."],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+    )
     assert done.returncode == 1
     assert "`colour` is not a key" in done.stdout
     assert "1 file checked" in done.stderr

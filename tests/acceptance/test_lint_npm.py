@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 import yaml
 from linting import pullqueue
+from programs import completed
 
 from pullqueue.config.schema import draft_7, schema_bytes
 from pullqueue.config.shape import validator
@@ -33,7 +34,7 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtu
     missing = next((f"{name} is missing" for name in ("node", "npm") if not shutil.which(name)), "")
     if not missing:
         command = ["npm", "install", "--no-audit", "--no-fund", "--silent", *packages]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = completed(command, cwd=folder)
         missing = f"npm cannot install {' '.join(packages)}: {done.stderr}" * bool(done.returncode)
     if missing:
         reason = f"editor, ajv and SARIF not tested: {missing}"
@@ -223,13 +224,8 @@ def test_ajv_accepts_the_schema_in_strict_mode(node_modules: Path, draft: str) -
         for pattern in ("*_ok.yaml", "pull_*.yaml", "rate_*.yaml", "bucket_*.yaml", "target_*.yaml")
         for case in sorted(CASES.glob(pattern))
     ]
-    done = subprocess.run(
-        ["node", "-e", STRICT, draft],
-        cwd=node_modules.parent,
-        input=json.dumps([schema, files]),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = completed(
+        ["node", "-e", STRICT, draft], cwd=node_modules.parent, input=json.dumps([schema, files])
     )
     assert done.stderr == ""
     assert json.loads(done.stdout) == [validator().is_valid(file) for file in files]

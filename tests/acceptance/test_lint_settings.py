@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from linting import BAD, GOOD, git, run, write
+from programs import completed
 
 
 def found(*arguments: str) -> list[tuple[str, str]]:
@@ -48,10 +48,7 @@ def test_gitignore_is_read_as_git_does(folder: Path) -> None:
     write("app/.gitignore", "!build\nlocal/queue.yaml\n")
     for name in ("build", "build-1", "build-2", "top", "app/build", "app/top", "app/local"):
         write(f"{name}/queue.yaml", BAD)
-    listed = subprocess.run(
-        ["git", "ls-files", "--others", "--exclude-standard", "*.yaml"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    listed = completed(["git", "ls-files", "--others", "--exclude-standard", "*.yaml"], check=True)
     assert sorted(files()) == sorted(listed.stdout.split())
     assert len(files()) == 3
     assert files("build") == ["build/queue.yaml"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import program
+from programs import completed, program
 from rest_clients import CLIENTS_YAML
 from served import Served, serving
 
@@ -24,12 +23,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 def curl(*arguments: str) -> tuple[int, Any]:
     """Run curl and return the status and the JSON of the answer."""
-    run = subprocess.run(
-        [program("curl", package="curl"), "-sS", "-w", "\n%{http_code}", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+    run = completed(
+        [program("curl", package="curl"), "-sS", "-w", "\n%{http_code}", *arguments], check=True
     )
     body, _, status = run.stdout.rpartition("\n")
     return int(status), json.loads(body) if body.strip() else None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-from programs import npm_packages, program
+from programs import completed, npm_packages, program
 from rest_clients import CLIENTS_YAML, GONE, key_file, run_client, token_of
 from served import Served, serving
 
@@ -55,12 +54,8 @@ def test_a_key_file(served: Served, packages: Path, tmp_path: Path, package: str
     key = key_file(served, tmp_path / "key.json")
     script = [program("node", package="nodejs"), str(FOLDER / "grant.js")]
 
-    done = subprocess.run(
-        [*script, str(packages / package), str(key), f"{served.url}/token"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+    done = completed(
+        [*script, str(packages / package), str(key), f"{served.url}/token"], check=True
     )
 
     headers = {"Authorization": f"Bearer {done.stdout.strip()}"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import requests
+from programs import completed
 from rest_clients import key_file
 from served import serving
 
@@ -20,15 +20,12 @@ def test_a_worker_with_a_key_file(tmp_path: Path) -> None:
         key = key_file(served, tmp_path / "key.json")
 
         def run(*command: str) -> list[str]:
-            run = subprocess.run(
+            run = completed(
                 [
                     *(sys.executable, str(SAMPLE / "worker.py")),
                     *("--root", served.url, "--key", str(key), *command),
                 ],
-                capture_output=True,
-                text=True,
                 check=True,
-                timeout=120,
             )
             return run.stdout.splitlines()
 

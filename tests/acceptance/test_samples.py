@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import completed
 from served import serving
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -29,11 +30,8 @@ def test_every_sample_is_shown(folder: str) -> None:
 
 def test_quickstart() -> None:
     """The lifecycle of a task, from being added to being exhausted."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", SAMPLES / "quickstart" / "quickstart.py"],
-        capture_output=True,
-        text=True,
-        check=True,
+    done = completed(
+        [sys.executable, "-W", "error", SAMPLES / "quickstart" / "quickstart.py"], check=True
     )
 
     assert done.stdout.splitlines() == [
@@ -93,8 +91,6 @@ def test_what_the_samples_write_is_ignored(tmp_path: Path) -> None:
     written = ["counter/counts.sqlite", "go_worker/words", "rest_worker/key.json"]
     paths = [f"samples/{path}" for path in written]
 
-    done = subprocess.run(
-        ["git", "-C", tmp_path, "check-ignore", *paths], capture_output=True, text=True, check=False
-    )
+    done = completed(["git", "-C", tmp_path, "check-ignore", *paths])
 
     assert done.stdout.splitlines() == paths

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+from programs import completed
 from served import free_port
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "counter"
@@ -65,13 +66,7 @@ def vote(port: int, thing: str) -> None:
 
 def test_under_pytest(folder: Path) -> None:
     """The sample's own tests pass in one process, with the clock moved."""
-    done = subprocess.run(
-        [*PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed([*PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=folder)
 
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout

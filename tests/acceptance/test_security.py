@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPMessage
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from programs import completed
 
 from pullqueue import Emulator, Queue
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
@@ -329,13 +329,8 @@ def test_serving_a_hostile_file_says_so_and_ends(tmp_path: Path) -> None:
     """`pullqueue serve` runs nothing that a file asks for, and does not start."""
     (tmp_path / "queue.yaml").write_text(RUNS, "utf-8")
 
-    done = subprocess.run(
-        [sys.executable, "-m", "pullqueue", "serve", "--port", "0", "queue.yaml"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    done = completed(
+        [sys.executable, "-m", "pullqueue", "serve", "--port", "0", "queue.yaml"], cwd=tmp_path
     )
 
     assert done.returncode != 0

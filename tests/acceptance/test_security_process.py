@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import completed
 from served import serving
 
 QUEUE_YAML = "queue:\n- name: q\n  mode: pull\n"
@@ -75,13 +76,7 @@ def folder(tmp_path: Path) -> Path:
 
 def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
     """Run a program in a folder, and return what was noted."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{NOTING}{program}{TELLING}"],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = completed([sys.executable, "-c", f"{NOTING}{program}{TELLING}"], check=True, cwd=folder)
     return [(event, arguments) for event, arguments in json.loads(done.stdout.splitlines()[-1])]
 
 

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 from cloudtasks_interface import grpc_client
 from linting import pullqueue
+from programs import completed
 from served import FIRST_WORDS, serving, start_serve
 
 QUEUE_YAML = """\
@@ -58,9 +58,7 @@ class TestGreeting:
         process = start_serve("--port", "0", folder=folder)
         assert process.stdout is not None
         lines = [process.stdout.readline().rstrip("\n") for _ in range(7)]
-        tried = subprocess.run(
-            ["sh", "-c", lines[6]], capture_output=True, text=True, timeout=60, check=False
-        )
+        tried = completed(["sh", "-c", lines[6]])
         process.terminate()
         _, errors = process.communicate(timeout=60)
 
@@ -307,9 +305,7 @@ def test_help_waits_for_no_server() -> None:
         "import sys; from pullqueue.cli import main; main(['--help']); "
         "print({'flask', 'waitress', 'yaml', 'jsonschema'} & set(sys.modules))"
     )
-    shown = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    )
+    shown = completed([sys.executable, "-c", program], check=True)
 
     assert "  serve " in shown.stdout
     assert shown.stdout.endswith("set()\n")

@@ -6,12 +6,12 @@ import errno
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from google.auth.transport.requests import AuthorizedSession
 from google.oauth2.service_account import Credentials
+from programs import completed
 from rest_clients import CLIENTS_YAML, key_file
 from served import serving, start_serve
 
@@ -44,9 +44,7 @@ class TestServe:
         process = start_serve("--port", "0", "--auth", "acl", folder=folder)
         assert process.stdout is not None
         lines = [process.stdout.readline().rstrip("\n") for _ in range(7)]
-        tried = subprocess.run(
-            ["sh", "-c", lines[6]], capture_output=True, text=True, timeout=60, check=False
-        )
+        tried = completed(["sh", "-c", lines[6]])
         process.terminate()
         process.communicate(timeout=60)
 

@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from documents import blocks_of
+from programs import completed
 from push_app import until
 from served import free_port
 
@@ -39,12 +40,8 @@ def call(url: str, method: str = "GET") -> Any:
 
 def test_its_own_suite(folder: Path) -> None:
     """The tests of the sample pass."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = completed(
+        [sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=folder
     )
 
     assert done.returncode == 0, done.stdout

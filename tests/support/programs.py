@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,27 @@ def program(name: str, *, package: str) -> str:
     if found is None:
         pytest.skip(f"{name} is missing: apt-get install {package}")
     return found
+
+
+def completed(
+    command: Sequence[str | Path],
+    *,
+    check: bool = False,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    input: str | None = None,  # noqa: A002 - as in subprocess
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, and return its status and what it printed."""
+    return subprocess.run(
+        command,
+        check=check,
+        cwd=cwd,
+        env=env,
+        input=input,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def npm_packages(folder: Path, scratch: Path) -> Path:

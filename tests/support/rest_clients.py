@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+from programs import completed
 from served import Served
 
 CLIENTS_YAML = """\
@@ -51,7 +52,7 @@ GONE = {"code": 400, "message": "The task name is invalid."}
 
 def run_client(*command: str) -> dict[str, Any]:
     """Run a client with three tasks, check what it reports, and return that."""
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    run = completed(command)
     assert run.returncode == 0, run.stderr
     reported: dict[str, Any] = json.loads(run.stdout)
     _check(reported)

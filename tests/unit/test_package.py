@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterable
 from graphlib import TopologicalSorter
@@ -12,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from programs import completed
 
 import pullqueue
 
@@ -66,9 +66,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_importing_brings_nothing_heavy_along(name: str) -> None:
     """The package, its helpers for tests and the plugin leave Flask, YAML and the SDK alone."""
     code = f"import sys, {name}; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
+    loaded = completed([sys.executable, "-c", code], check=True).stdout.split()
 
     assert name in loaded
     assert not {"flask", "werkzeug", "yaml", "jsonschema", "click", "google.appengine"} & {*loaded}

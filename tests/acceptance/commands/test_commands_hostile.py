@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from base64 import b64encode
 
 import pytest
 from commands import PROGRAM, all_shown_on_terminal, shown_on_terminal
 from odd_servers import always_answering, answering
+from programs import completed
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\r\u202e"
 NOT_SAFE = "[^\n\x20-\x7e…]"
@@ -191,8 +191,9 @@ def test_completion() -> None:
     """Names with control characters are not offered."""
     evil = {"queues": [{**_QUEUE, "name": name} for name in ("pull", EVIL, "a\nplain,b")]}
     with always_answering(evil) as address:
-        done = subprocess.run(
+        done = completed(
             [PROGRAM],
+            check=True,
             env={
                 **os.environ,
                 "_PULLQUEUE_COMPLETE": "bash_complete",
@@ -200,9 +201,6 @@ def test_completion() -> None:
                 "COMP_CWORD": "2",
                 "PULLQUEUE_EMULATOR_HOST": address,
             },
-            capture_output=True,
-            text=True,
-            check=True,
         )
 
     assert done.stdout == "plain,pull\n"
@@ -211,12 +209,7 @@ def test_completion() -> None:
 def test_json() -> None:
     """With --json the strings keep their content, in JSON's own escapes."""
     with always_answering(ANSWER) as address:
-        done = subprocess.run(
-            [PROGRAM, "queues", "--json", "--url", address],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = completed([PROGRAM, "queues", "--json", "--url", address], check=True)
 
     assert json.loads(done.stdout)["queue"]["name"] == EVIL
     assert "\x1b" not in done.stdout

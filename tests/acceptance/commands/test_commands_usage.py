@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from commands import PROGRAM, Done, Run
 from odd_servers import answering, silent
+from programs import completed
 
 from pullqueue import Emulator
 from pullqueue.cli import main
@@ -88,13 +89,7 @@ def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
 def test_waiting_for_a_server_that_says_nothing() -> None:
     """It waits no longer for an answer than it was asked to wait at all."""
     with silent() as address:
-        done = subprocess.run(
-            [PROGRAM, "wait", "--timeout", "0", "--url", address],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = completed([PROGRAM, "wait", "--timeout", "0", "--url", address])
 
     assert done.returncode == 1
     assert (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from http.client import HTTPConnection
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from cloudtasks_api import LOCATION, PULL, RestApi
+from programs import completed
 
 from pullqueue import Emulator
 from pullqueue.error_codes import RPC_CODES
@@ -272,9 +272,7 @@ sys.exit(main(["serve", "queue.yaml", "--port", "0", "--grpc-port", "0"]))
 
 def test_without_the_extra() -> None:
     """Everything else works, and the answer says what to install."""
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_EXTRA], check=False, capture_output=True, text=True
-    )
+    done = completed([sys.executable, "-c", WITHOUT_EXTRA])
 
     assert f"501 Cloud Tasks needs an extra: {install_command('cloudtasks')}" in done.stdout
 
@@ -282,14 +280,7 @@ def test_without_the_extra() -> None:
 def test_grpc_without_the_extra(tmp_path: Path) -> None:
     """The command says what to install, and serves nothing."""
     (tmp_path / "queue.yaml").write_text("queue:\n- name: pull\n  mode: pull\n")
-    done = subprocess.run(
-        [sys.executable, "-c", SERVED_WITHOUT_EXTRA],
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = completed([sys.executable, "-c", SERVED_WITHOUT_EXTRA], cwd=tmp_path)
 
     assert (done.returncode, done.stdout) == (3, "")
     assert install_command("cloudtasks") in done.stderr
@@ -307,9 +298,7 @@ with Server(Emulator.from_text("queue:\\n- name: pull\\n  mode: pull\\n")):
 
 def test_what_is_not_used_is_not_imported() -> None:
     """A server that nobody asks for Cloud Tasks starts without Google's client."""
-    done = subprocess.run(
-        [sys.executable, "-c", UNUSED], check=False, capture_output=True, text=True
-    )
+    done = completed([sys.executable, "-c", UNUSED])
 
     assert done.stdout == "[]\n", done.stderr
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from programs import completed
 
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
@@ -184,12 +184,8 @@ def test_a_wrapped_app(*, legacy: bool, in_variables: bool) -> None:
     The wrapper changes the whole process: modules, environment, threads. So it has one of its own.
     """
     environment = dict(os.environ, READ_GAE_CONTEXT_FROM_OS_ENVIRON=str(not in_variables).lower())
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WRAPPED.format(legacy=legacy)],
-        env=environment,
-        capture_output=True,
-        check=False,
-        text=True,
+    done = completed(
+        [sys.executable, "-W", "ignore", "-c", WRAPPED.format(legacy=legacy)], env=environment
     )
 
     host = "app.example.com" if legacy or in_variables else "localhost"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
+from programs import completed
 
 from pullqueue import Emulator, StoreError
 from pullqueue.engine.memory.store import MemoryStore
@@ -61,7 +61,7 @@ try:
 except StoreError as error:
     print(error)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = completed([sys.executable, "-c", code], check=True)
 
     assert run.stdout == (
         f"a postgresql store needs {missing}, which is not installed: "
@@ -74,7 +74,7 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
     code = "import sys, pullqueue, pullqueue.stores; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     env = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE")}
-    run = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    run = completed(command, check=True, env=env)
 
     assert not {"sqlite3", "psycopg"} & {*run.stdout.split()}
 
