@@ -94,8 +94,8 @@ class Authorizer:
                 messages.INSUFFICIENT_PERMISSION,
                 status=403,
                 reason="insufficientPermissions",
-                explanation=f"the token is for {' '.join(sorted(token.scopes))}, and for none of "
-                f"{' '.join(sorted(self._scopes))}",
+                explanation=f"the token has the scopes {' '.join(sorted(token.scopes))}: use one "
+                f"of {' '.join(sorted(self._scopes))}",
                 headers={"WWW-Authenticate": f'{_REALM}, error="insufficient_scope"'},
             )
         return token

@@ -82,7 +82,9 @@ def _parts(body: bytes) -> list[Message]:
     try:
         return [BytesParser().parsebytes(_checked(text)) for text in texts]
     except RecursionError:
-        raise _malformed("the parts are themselves in parts, too deep to be parsed") from None
+        raise _malformed(
+            "the parts are nested too deeply: each part must be one HTTP request"
+        ) from None
 
 
 def _checked(text: bytes) -> bytes:
@@ -116,7 +118,7 @@ def _answer(part: Message, boundary: str, paths: tuple[str, ...], *, fits: bool)
 def _call(part: Message, paths: tuple[str, ...], *, fits: bool) -> tuple[int, Headers, bytes]:
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
-        raise _malformed("a part is itself in parts: each holds one HTTP request")
+        raise _malformed("a part is a batch itself: each part must be one HTTP request")
     head, body = (*_END_OF_HEAD.split(_checked(payload), maxsplit=1), b"")[:2]
     line, _, rest = head.partition(b"\n")
     words = line.decode("latin-1").split()

@@ -64,7 +64,9 @@ def blueprint(served: Iterable[Api]) -> Blueprint:
         api = apis.get((name, version))
         if api is None:
             known = ", ".join(" ".join(api) for api in apis)
-            explanation = f'there is no API "{shorten(name)} {shorten(version)}" here, only {known}'
+            explanation = (
+                f'there is no API "{shorten(name)} {shorten(version)}": use one of {known}'
+            )
             raise ApiError(NOT_FOUND, status=404, explanation=explanation)
         return Response(encode(api.document(request.host_url)), content_type=JSON_TYPE)
 

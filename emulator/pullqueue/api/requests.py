@@ -208,5 +208,7 @@ def _parse(encoded: bytes) -> list[tuple[str, str]]:
         message = "the parameters are not UTF-8: encode them in UTF-8"
         raise ApiError(message, reason="badRequest") from None
     except ValueError:
-        message = f"more than {_MAX_PARAMETERS} parameters: leave out what the method does not know"
+        message = (
+            f"more than {_MAX_PARAMETERS} parameters: leave out those that the method does not have"
+        )
         raise ApiError(message, reason="badRequest") from None

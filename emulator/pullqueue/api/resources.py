@@ -99,11 +99,11 @@ def decode_payload(text: str) -> bytes:
     encoded = text.rstrip("=").encode(errors="replace")
     # `translate` is much faster than a pattern on a large payload.
     if encoded.translate(None, _BASE64_DIGITS) or len(text) - len(encoded) > _MAX_PADDING:
-        raise _invalid_payload("it has other characters than A-Z a-z 0-9 - _")
+        raise _invalid_payload("use only A-Z a-z 0-9 - _")
     try:
         return binascii.a2b_base64(encoded.translate(_FROM_URL_SAFE) + b"=" * (-len(encoded) % 4))
     except binascii.Error:
-        raise _invalid_payload("a single character is left over at its end") from None
+        raise _invalid_payload("one character too many at its end") from None
 
 
 def new_task(body: Json) -> NewTask:

@@ -81,7 +81,8 @@ def set_iam_policy(call: Call) -> Message:
         raise invalid("policy is missing: send an empty one to remove the acl", field="policy")
     if policy.etag and policy.etag != _policy(call).etag:
         raise ApiError(
-            "the policy was changed by somebody else: get it again, then set it", rpc_code="ABORTED"
+            "the policy has changed since it was read: read it again, then set it",
+            rpc_code="ABORTED",
         )
     entries: list[AclEntry] = []
     for binding in policy.bindings:

@@ -19,7 +19,7 @@ _GAUGES = (
     ("bytes_stored", "stored_bytes", "Payloads, names and tags."),
     ("leased_last_minute", "leased_last_minute", "Tasks leased in the last minute."),
     ("leased_last_hour", "leased_last_hour", "Tasks leased in the last hour."),
-    ("oldest_age_seconds", "oldest_task_age_seconds", "Since the first eta, if past."),
+    ("oldest_age_seconds", "oldest_task_age_seconds", "Seconds since the earliest eta, if past."),
 )
 """Field of a queue, name and description of the metric."""
 
@@ -37,7 +37,7 @@ def _of_queues(state: ServerState) -> list[str]:
         for queue in queues
         for each in ("available", "leased", "scheduled", "running", "retrying", "paused")
     ]
-    metrics = [_metric("tasks", "Tasks now in a queue, by state.", by_state)]
+    metrics = [_metric("tasks", "Tasks in a queue, by state.", by_state)]
     for field, name, text in _GAUGES:
         samples: list[_Sample] = [
             ({"queue": queue.name}, getattr(queue, field) or 0) for queue in queues
@@ -56,7 +56,11 @@ def _of_queues(state: ServerState) -> list[str]:
         ]
         text = "Attempts to send push tasks, by status; 0: no response."
         metrics.append(_metric("attempts_total", text, attempts, kind="counter"))
-        metrics.append(_metric("enforced_rate", "Push tasks a second that may start.", rates))
+        metrics.append(
+            _metric(
+                "enforced_rate", "Maximum number of push tasks that are started per second.", rates
+            )
+        )
     return metrics
 
 
@@ -66,7 +70,7 @@ def _of_server(state: ServerState) -> list[str]:
         ({"verb": verb, "status": status}, count)
         for (verb, status), count in log.counts.copy().items()
     ]
-    seconds = "Duration of all requests together."
+    seconds = "Total duration of all requests, in seconds."
     clock = state.emulator.now_usec() / USEC_PER_SECOND
     version: _Sample = ({"version": pullqueue.__version__}, 1)
     return [

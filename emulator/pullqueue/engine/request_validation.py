@@ -77,7 +77,9 @@ def _check_url(url: object, limits: Limits, *, absolute_urls: bool) -> None:
 
 def _check_headers(headers: object) -> None:
     if not isinstance(headers, tuple):
-        raise InvalidTaskError(f"headers are {quoted(headers)}: pass a tuple of pairs of texts")
+        raise InvalidTaskError(
+            f"headers are {quoted(headers)}: pass a tuple of (name, value) pairs"
+        )
     for header in headers:
         if not isinstance(header, tuple) or [*map(type, header)] != [str, str]:
             raise InvalidTaskError(f"header is {quoted(header)}: pass a tuple of name and value")

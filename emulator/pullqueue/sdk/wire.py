@@ -147,7 +147,7 @@ def _fill(message: Any, data: bytes) -> str | None:
     try:
         message.ParseFromString(data)
     except DecodeError:
-        return "is not a message of its kind"
+        return "cannot be parsed as its protocol buffer"
     missing = message.FindInitializationErrors()
     return f"lacks {', '.join(missing)}" if missing else None
 

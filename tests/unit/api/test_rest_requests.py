@@ -406,5 +406,5 @@ class TestRefusals:
         response = call("POST", "pull/tasks", json={"payloadBase64": "a+b"})
 
         assert response.get_json()["error"]["errors"][0]["debugInfo"] == (
-            "payloadBase64 is not URL-safe base64: it has other characters than A-Z a-z 0-9 - _"
+            "payloadBase64 is not URL-safe base64: use only A-Z a-z 0-9 - _"
         )

@@ -336,7 +336,7 @@ class TestPolicies:
         policy = call("GetIamPolicy", resource=PULL)
         call("SetIamPolicy", resource=PULL, policy={**policy, "bindings": policy["bindings"][:1]})
 
-        with refused("ABORTED", "changed by somebody else"):
+        with refused("ABORTED", "changed since it was read"):
             call("SetIamPolicy", resource=PULL, policy=policy)
 
     @pytest.mark.parametrize(

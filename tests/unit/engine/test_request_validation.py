@@ -65,7 +65,7 @@ def test_valid_requests(queue: Queue, request_: HttpRequest) -> None:
             'method is "post": use DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT',
         ),
         ({"method": None}, "method is None: use DELETE"),
-        ({"headers": [("a", "b")]}, "pass a tuple of pairs of texts"),
+        ({"headers": [("a", "b")]}, "pass a tuple of (name, value) pairs"),
         ({"headers": (["a", "b"],)}, "pass a tuple of name and value"),
         ({"headers": (("a", b"b"),)}, "pass a tuple of name and value"),
         ({"headers": (("a", "b", "c"),)}, "pass a tuple of name and value"),

@@ -167,7 +167,12 @@ def test_a_percent_sign_in_a_detail(server: Server) -> None:
     ("method", "message", "code", "detail"),
     [
         ("Nonsense", b"", RpcError.CALL_NOT_FOUND, 'has no call "Nonsense"'),
-        ("BulkAdd", b"\xff", RpcError.PARSE_ERROR, '"BulkAdd" is not a message of its kind'),
+        (
+            "BulkAdd",
+            b"\xff",
+            RpcError.PARSE_ERROR,
+            '"BulkAdd" cannot be parsed as its protocol buffer',
+        ),
         ("PurgeQueue", b"", RpcError.PARSE_ERROR, '"PurgeQueue" lacks queue_name'),
     ],
 )
