@@ -123,6 +123,14 @@ def test_every_part_has_a_place_in_the_order() -> None:
     assert {part for part in parts if not part.startswith("__")} == {*ORDER}
 
 
+def test_the_documented_order() -> None:
+    """The page on the architecture has the same parts in the same order, and the plugin last."""
+    page = (SOURCE.parents[1] / "docs" / "explanation" / "architecture.md").read_text("utf-8")
+    (block,) = re.findall(r"^```\{code-block\} text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+    assert re.findall(r"\w+", block) == [*ORDER, "plugin"]
+
+
 @pytest.mark.parametrize("part", ORDER)
 def test_imports_run_one_way(part: str) -> None:
     """Each part imports only parts before it."""

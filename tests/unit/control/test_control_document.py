@@ -49,7 +49,7 @@ def test_the_document_as_it_was(control: ControlClient) -> None:
     ]
     lines += [f"{name} {json.dumps(schema)}" for name, schema in schemas.items()]
     known = Path(__file__).with_name("openapi.txt")
-    if "PULLQUEUE_WRITE_OPENAPI" in os.environ:
+    if "PULLQUEUE_REGENERATE" in os.environ:
         known.write_text("\n".join([*lines, ""]), "utf-8")
 
     assert lines == known.read_text("utf-8").splitlines()
