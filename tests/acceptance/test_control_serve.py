@@ -14,12 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 from programs import completed
-from served import free_port
+from served import Served, free_port, serving
 
 from pullqueue import Emulator
 from pullqueue.cli._client import FailedError
@@ -38,43 +37,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-class Served:
-    """A server in a process of its own."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        assert process.stdout is not None
-        self.url = process.stdout.readline().split()[-1]
-
-    def control(self, path: str) -> dict[str, Any]:
-        """Ask a control route."""
-        with urlopen(f"{self.url}/_emulator{path}", timeout=60) as answer:  # noqa: S310
-            return dict(json.load(answer))
-
-    def log_line(self, text: str) -> str:
-        """Return the next line of the log that has a text."""
-        assert self.process.stderr is not None
-        return next(line for line in self.process.stderr if text in line)
-
-
-@contextmanager
-def serving(folder: Path, *options: str, **environment: str) -> Iterator[Served]:
-    """Run a server in a folder, on a free port."""
-    with subprocess.Popen(
-        [PROGRAM, "serve", "--port", "0", *options],
-        cwd=folder,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield Served(process)
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
-
-
 def names(served: Served) -> dict[str, bool]:
     """Return the queues, and whether each is disabled."""
     return {queue["name"]: queue["disabled"] for queue in served.control("/queues")["queues"]}
@@ -85,7 +47,7 @@ def test_watching_the_file(folder: Path) -> None:
     reported in the log and to the console.
     """
     file = folder / "queue.yaml"
-    with serving(folder, "--watch") as served:
+    with serving("--watch", folder=folder) as served:
         file.write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
         assert "added new" in served.log_line("is applied")
         assert names(served) == {"pull": False, "new": False}
@@ -102,7 +64,7 @@ def test_watching_the_file(folder: Path) -> None:
 
 def test_a_hang_up_reloads(folder: Path) -> None:
     """As service managers ask for it, without --watch."""
-    with serving(folder) as served:
+    with serving(folder=folder) as served:
         (folder / "queue.yaml").write_text(f"{QUEUE_YAML}- name: new\n  mode: pull\n")
         served.process.send_signal(signal.SIGHUP)
 
@@ -112,7 +74,7 @@ def test_a_hang_up_reloads(folder: Path) -> None:
 def test_the_port_file(folder: Path) -> None:
     """It holds the port while the server runs, and is gone afterwards."""
     file = folder / "port"
-    with serving(folder, "--port-file", str(file)) as served:
+    with serving("--port-file", str(file), folder=folder) as served:
         served.control("/health")
 
         assert served.url.endswith(f":{file.read_text().strip()}")
@@ -131,7 +93,7 @@ def test_a_port_file_that_cannot_be_written(folder: Path) -> None:
 def test_the_port_file_of_another_server(folder: Path) -> None:
     """A second server refuses it, and the first one's stays as it is."""
     file = folder / "port"
-    with serving(folder, "--port-file", str(file)) as first:
+    with serving("--port-file", str(file), folder=folder) as first:
         done = completed([PROGRAM, "serve", "--port", "0", "--port-file", str(file)], cwd=folder)
 
         assert first.url.endswith(f":{file.read_text().strip()}")
@@ -146,7 +108,7 @@ def test_a_port_file_that_was_left_over(folder: Path, content: str | None) -> No
     file = folder / "port"
     if content is not None:
         file.write_text(content)
-    with serving(folder, "--port-file", str(file)) as served:
+    with serving("--port-file", str(file), folder=folder) as served:
         assert served.url.endswith(f":{file.read_text().strip()}")
         file.write_text("2\n")
 
@@ -157,7 +119,7 @@ def test_the_port_file_of_a_server_that_was_killed(folder: Path) -> None:
     """The server can be started again at the same port."""
     file, options = folder / "port", ["--port", str(free_port())]
     for _ in range(2):
-        with serving(folder, *options, "--port-file", str(file)) as served:
+        with serving(*options, "--port-file", str(file), folder=folder) as served:
             assert served.url.endswith(f":{file.read_text().strip()}")
             served.process.kill()
             served.process.wait()
@@ -217,7 +179,7 @@ def test_waiting_for_the_server_of_a_port_file(folder: Path, *, left: bool) -> N
     """It may start later, and a file may be left over from one that was killed."""
     if left:
         (folder / "port").write_text(f"{free_port()}\n")
-    with waiting(folder) as wait, serving(folder, "--port-file", "port"):
+    with waiting(folder) as wait, serving("--port-file", "port", folder=folder):
         assert ended(wait) == (0, "")
 
 
@@ -225,14 +187,14 @@ def test_waiting_for_the_server_of_a_port_file(folder: Path, *, left: bool) -> N
 def test_waiting_for_a_server_that_ends(folder: Path, end: signal.Signals) -> None:
     """It fails as soon as the server has ended, even if another has started in its place."""
     file = folder / "port"
-    with serving(folder, "--port-file", "port") as served:
+    with serving("--port-file", "port", folder=folder) as served:
         server = ServerOfFile(file)
         assert server.look() == (served.url, None)
         served.process.send_signal(end)
         served.process.wait()
     deleted = not file.exists()
     with (
-        serving(folder, "--port-file", "port") if deleted else nullcontext(),
+        serving("--port-file", "port", folder=folder) if deleted else nullcontext(),
         pytest.raises(FailedError, match=r'^the server of ".+/port" has ended: see what'),
     ):
         server.look()
@@ -242,7 +204,7 @@ def test_waiting_for_a_server_that_ends(folder: Path, end: signal.Signals) -> No
 def test_waiting_for_a_server_that_does_not_start(folder: Path, cause: str) -> None:
     """It fails without its timeout, whoever else listens at the port."""
     options = ["--port", "0"]
-    with serving(folder) as other:
+    with serving(folder=folder) as other:
         if cause == "port":
             options = ["--port", other.url.rpartition(":")[2]]
         elif cause == "option":
@@ -262,7 +224,7 @@ def test_waiting_for_a_server_that_does_not_start(folder: Path, cause: str) -> N
 
 def test_waiting_for_a_server_at_another_address(folder: Path) -> None:
     """With --url the server is asked there; the file still shows whether it runs."""
-    with serving(folder, "--host", "127.0.0.2", "--port-file", "port") as served:
+    with serving("--host", "127.0.0.2", "--port-file", "port", folder=folder) as served:
         with waiting(folder, "--url", served.url) as wait:
             assert ended(wait) == (0, "")
         with waiting(folder, "--timeout", "0") as wait:
@@ -287,7 +249,7 @@ def test_waiting_for_a_server_that_was_never_started(folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["text", "json"])
 def test_logs_cannot_be_forged(folder: Path, kind: str) -> None:
     """Control characters of a request, which forge lines and steer terminals, are escaped."""
-    with serving(folder, "--log-level", "debug", "--log-format", kind) as served:
+    with serving("--log-level", "debug", "--log-format", kind, folder=folder) as served:
         for path in ("/%0aERROR%20forged%1b[31m%c2%9b", f"{QUEUE}/tasks/x%0d%0aforged%1b"):
             with pytest.raises(OSError, match="404"):
                 urlopen(f"{served.url}{path}", timeout=60)  # noqa: S310
@@ -320,7 +282,7 @@ def test_tracebacks_cannot_be_forged() -> None:
 
 def test_logs_as_json(folder: Path) -> None:
     """One object a line; requests have their verb, path and status."""
-    with serving(folder, "--log-format", "json", "--log-level", "debug") as served:
+    with serving("--log-format", "json", "--log-level", "debug", folder=folder) as served:
         urlopen(f"{served.url}{QUEUE}", timeout=60).close()  # noqa: S310
 
         line = json.loads(served.log_line("requests"))
@@ -337,7 +299,7 @@ def test_word_to_the_service_manager(folder: Path, kind: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)
         manager.settimeout(60)
-        with serving(folder, NOTIFY_SOCKET=address.replace("\0", "@")) as served:
+        with serving(folder=folder, NOTIFY_SOCKET=address.replace("\0", "@")) as served:
             assert manager.recv(100) == b"READY=1"
             served.control("/ready")
 
@@ -346,14 +308,14 @@ def test_word_to_the_service_manager(folder: Path, kind: str) -> None:
 
 def test_a_service_manager_that_is_gone(folder: Path) -> None:
     """The server runs nevertheless."""
-    with serving(folder, NOTIFY_SOCKET=str(folder / "nobody")) as served:
+    with serving(folder=folder, NOTIFY_SOCKET=str(folder / "nobody")) as served:
         assert "cannot report" in served.log_line("service manager")
         assert served.control("/health") == {"status": "ok"}
 
 
 def test_other_names(folder: Path) -> None:
     """A name in the Host header is answered only if it is the server's, or allowed."""
-    with serving(folder, "--allow-host", "queues") as served:
+    with serving("--allow-host", "queues", folder=folder) as served:
         host, port = served.url.removeprefix("http://").split(":")
         statuses = []
         for name in ("queues:80", "elsewhere"):
@@ -367,7 +329,7 @@ def test_other_names(folder: Path) -> None:
 
 def test_more_tasks_than_there_may_be(folder: Path) -> None:
     """They are refused with the way out; those that are there can be used."""
-    with serving(folder, "--max-tasks", "2") as served:
+    with serving("--max-tasks", "2", folder=folder) as served:
         url = f"{served.url}/_emulator/queues/pull/tasks"
         body = json.dumps({"tasks": [{}, {}]}).encode()
         urlopen(Request(url, body), timeout=60).close()  # noqa: S310

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 FIRST_WORDS = "pullqueue listening on "
 GRPC_WORDS = "gRPC listening on "
@@ -29,11 +33,21 @@ class Served:
     grpc_address: str = ""
     """Where Cloud Tasks is served over gRPC, if it is."""
 
+    def control(self, path: str) -> dict[str, Any]:
+        """Ask a control route."""
+        with urlopen(f"{self.url}/_emulator{path}", timeout=60) as answer:  # noqa: S310
+            return dict(json.load(answer))
+
+    def log_line(self, text: str) -> str:
+        """Return the next line of the log that has a text."""
+        assert self.process.stderr is not None
+        return next(line for line in self.process.stderr if text in line)
+
 
 @contextmanager
-def serving(*arguments: str, folder: Path) -> Iterator[Served]:
-    """Run `pullqueue serve` on a free port in a folder, until the block ends."""
-    process = start_serve("--port", "0", *arguments, folder=folder)
+def serving(*arguments: str, folder: Path, **environment: str) -> Iterator[Served]:
+    """Run `pullqueue serve` in a folder until the block ends, on a free port by default."""
+    process = start_serve("--port", "0", *arguments, folder=folder, **environment)
     try:
         assert process.stdout is not None
         line = process.stdout.readline().strip()
@@ -48,11 +62,12 @@ def serving(*arguments: str, folder: Path) -> Iterator[Served]:
         process.communicate(timeout=60)
 
 
-def start_serve(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+def start_serve(*arguments: str, folder: Path, **environment: str) -> subprocess.Popen[str]:
     """Start `pullqueue serve` in a folder."""
     return subprocess.Popen(
         [sys.executable, "-m", "pullqueue", "serve", *arguments],
         cwd=folder,
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -351,7 +351,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("store", "examples"), [("memory", 50), ("sqlite", 10), ("postgres", 5)])
+@pytest.mark.parametrize(("store", "examples"), [("memory", 50), ("sqlite", 10), ("postgres", 2)])
 def test_engine_and_model_agree(store: str, examples: int) -> None:
     """Whatever is done, in whatever order, and wherever the tasks are kept."""
     with store_url(store) as url:

@@ -232,4 +232,4 @@ class Verbs(RuleBasedStateMachine):
 
 
 TestVerbs = Verbs.TestCase
-TestVerbs.settings = settings(max_examples=1000 if LONG else 8, stateful_step_count=30)
+TestVerbs.settings = settings(max_examples=1000 if LONG else 5, stateful_step_count=30)
