@@ -78,7 +78,12 @@ def test_a_task_is_sent_as_app_engine_sends_it(folder: Path, app: PushApp) -> No
     assert received.headers["X-AppEngine-User-IP"] == "0.1.0.2"
     assert received.headers["Host"] == app.url.removeprefix("http://")
     assert (logged["interface"], logged["tasks"], logged["status"]) == ("push", ["t1"], 200)
-    assert [event["kind"] for event in history] == ["added", "attempt started", "attempt succeeded"]
+    assert [(event["kind"], event["interface"], event["request"]) for event in history] == [
+        ("added", "control", None),
+        ("attempt started", "push", logged["number"]),
+        ("attempt succeeded", "push", logged["number"]),
+    ]
+    assert history[1]["client"] == app.url
 
 
 def test_targets(folder: Path, app: PushApp) -> None:

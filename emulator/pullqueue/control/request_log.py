@@ -19,7 +19,7 @@ from msgspec import Meta
 from pullqueue.control.models import Bytes, Count, Model, Time
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
-from pullqueue.engine.interceptors import Touched, amend_origin, current_caller
+from pullqueue.engine.interceptors import Touched, current_caller
 from pullqueue.limits import MIB
 
 _VERBS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "CALL"})
@@ -247,20 +247,18 @@ class RequestLog:
             self._bytes = 0
             return known
 
-    def begin(self, interface: Interface) -> None:
-        """Make the current call a request of HTTP, with a number unless it is to own routes."""
-        g.started = perf_counter()
-        agent = request.headers.get("User-Agent", "")
-        if _OWN_PATHS.fullmatch(request.path):
-            amend_origin(interface=interface, client=_named(agent))
-        else:
-            amend_origin(**self.origin(interface, agent)._asdict())
+    def begin(self, path: str, agent: str) -> Origin:
+        """Return the origin of a request of HTTP; to the emulator's own routes it has no number."""
+        if _OWN_PATHS.fullmatch(path):
+            return Origin(Interface.CONTROL, _named(agent))
+        return self.origin(Interface.REST, agent)
 
     def record_response(self, response: Response) -> None:
         """Record the current request, unless it is to the emulator's own routes."""
         caller = current_caller()
-        if caller is None or _OWN_PATHS.fullmatch(request.path):
+        if caller is None or caller.origin.request is None:
             return
+        email = g.get("caller")
         sent = g.get("response_body")
         if sent is None:
             sent = b"" if response.is_streamed else response.get_data()
@@ -269,8 +267,8 @@ class RequestLog:
             "path": request.path,
             "query": request.query_string.decode("utf-8", "replace"),
             "client": request.remote_addr or "",
-            "agent": request.headers.get("User-Agent", ""),
-            "caller": g.get("caller"),
+            "agent": request.headers.get("User-Agent", "") if email else caller.origin.client,
+            "caller": email,
             "status": response.status_code,
             "seconds": perf_counter() - g.started,
             "body": g.get("body", b""),

@@ -136,9 +136,9 @@ class EventLog:
         # Names only, so that payloads are not kept alive.
         names = tuple(map(_name, tasks))
         retry_counts = tuple(map(_retry_count, tasks))
-        self._operations.append(
-            Operation(usec, kind, names, retry_counts, until_usec, status, origin)
-        )
+        # `Operation(...)` would take 0.2 us more, in each operation on tasks.
+        fields = (usec, kind, names, retry_counts, until_usec, status, origin)
+        self._operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
         while self._count > self._kept and len(self._operations) > 1:
             dropped = self._operations.popleft()

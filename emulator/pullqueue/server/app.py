@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
+from time import perf_counter
 from typing import TYPE_CHECKING
 
-from flask import Flask, Response, redirect, request
+from flask import Flask, Response, g, redirect, request
 
 from pullqueue.api import batch, discovery, oauth, routes
 from pullqueue.api.auth import Authorizer
@@ -21,8 +22,8 @@ from pullqueue.console import blueprint as console
 from pullqueue.control import routes as control
 from pullqueue.control.state import ServerState
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.events import Interface, Origin
-from pullqueue.engine.interceptors import Caller, Touched, called_by
+from pullqueue.engine.events import Interface
+from pullqueue.engine.interceptors import Caller, Touched, amend_origin, called_by
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.sdk import bridge
 from pullqueue.sdk.bridge import Bridge
@@ -35,9 +36,8 @@ _INTERFACES = {
     "bridge": Interface.SDK,
     "cloudtasks": Interface.CLOUD_TASKS_REST,
     "console": Interface.CONSOLE,
-    "control": Interface.CONTROL,
 }
-"""Interfaces by blueprint; all other routes belong to REST."""
+"""Interfaces by blueprint, where it is not that of the path: REST, or control for own routes."""
 _VERB = re.compile(r"[A-Z]{1,20}", re.ASCII)
 
 
@@ -110,8 +110,9 @@ def flask_app() -> Flask:
 
 
 def _begin() -> None:
-    interface = _INTERFACES.get(request.blueprint or "", Interface.REST)
-    served(ServerState).requests.begin(interface)
+    g.started = perf_counter()
+    if interface := _INTERFACES.get(request.blueprint or ""):
+        amend_origin(interface=interface)
     request.max_content_length = served(Emulator).limits.rest_body_bytes
     origins.check(served(ServerState))
 
@@ -140,5 +141,8 @@ class _Requests:
         if environ["REQUEST_METHOD"] == "POST" and _VERB.fullmatch(verb):
             # The response to a POST has a body, whatever its verb is replaced with.
             environ["REQUEST_METHOD"] = "GET" if verb == "HEAD" else verb
-        with called_by(Caller(Origin(), environ.get("REMOTE_PORT"), Touched())):
+        requests = environ[SERVED_KEY][ServerState].requests
+        agent = environ.get("HTTP_USER_AGENT", "")
+        origin = requests.begin(environ.get("PATH_INFO", ""), agent)
+        with called_by(Caller(origin, environ.get("REMOTE_PORT"), Touched())):
             return self._app(environ, start_response)

@@ -423,4 +423,9 @@ def test_the_request_log(server: Server) -> None:
     assert b'"tag": "red"' in created.body
     assert b'"createTime"' in created.response
     assert (refused.status, b"PERMISSION_DENIED" in refused.response) == (403, True)
+    [name] = created.tasks
+    [event] = server.emulator.queue("pull").history(name)
+    assert event.origin is not None
+    assert event.origin[:3] == ("Cloud Tasks gRPC", WORKER, created.number)
+    assert created.agent.startswith("grpc-python/")
     assert server.state.requests.counts["POST", 200] == 1

@@ -151,6 +151,13 @@ def test_calls_in_process_are_in_the_request_log(server: Server) -> None:
         *("taskqueue.BulkAdd", 4096),
         True,
     )
+    [task] = server.emulator.queue("pull").list_tasks()
+    assert (added.tasks, leased.tasks, counted.task_count) == ((task.name,), (task.name,), 0)
+    numbers = [
+        event.origin and (event.origin.interface, event.origin.request)
+        for event in server.emulator.queue("pull").history(task)
+    ]
+    assert numbers == [("SDK", added.number), ("SDK", leased.number)]
     assert (counted.method, counted.queue) == ("taskqueue.FetchQueueStats", "pull")
     assert (purged.method, purged.queue, purged.status) == ("taskqueue.PurgeQueue", "nowhere", 404)
     assert server.state.requests.counts["CALL", 200] == 3
