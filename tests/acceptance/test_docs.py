@@ -66,6 +66,18 @@ def test_no_block_is_overlooked(page: Path) -> None:
     assert [text for text in indented if not text.startswith(ELSEWHERE)] == []
 
 
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if p.parent.name in ("how-to", "testing", "moving") and p.stem != "index"],
+    ids=name_of,
+)
+def test_each_guide_begins_with_its_end(page: Path) -> None:
+    """The first paragraph says what the reader will have."""
+    paragraph = page.read_text("utf-8").split("\n\n")[1]
+
+    assert "At the end" in paragraph.replace("\n", " ")
+
+
 def test_each_link_has_a_text() -> None:
     """Sphinx would fill in a title; who reads the files in a checkout would see nothing."""
     assert [page for page in DOCUMENTS if "[](" in page.read_text("utf-8")] == []
