@@ -648,8 +648,10 @@ def test_the_overview(site: Site, emulator: Emulator) -> None:
     site.click("#queue-pull")
     site.click("#range-15")
     assert site.find(".ranges [aria-current]").text == "15 min"
-    title = evaluate(site.browser, "return document.querySelector('.column title').textContent")
-    assert title.endswith("1 task, 1 available, 0 leased")
+    title = evaluate(
+        site.browser, "return [...document.querySelectorAll('.column title')].at(-1).textContent"
+    )
+    assert title.endswith("1 added, 0 leased, 0 deleted")
 
 
 def test_the_clock(site: Site, clock: ManualClock, emulator: Emulator) -> None:

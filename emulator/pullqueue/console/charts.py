@@ -1,21 +1,33 @@
-"""The depth of a queue over time, as the points of an SVG."""
+"""What happens to tasks over time, as the lines of an SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import cycle
 from typing import Final, NamedTuple
 
-from pullqueue.control.depths import Depth
-from pullqueue.tasks import count_tasks
+from pullqueue.config.text import span_of
+from pullqueue.control.overview import FlowMinute
 
 WIDTH = 240
 HEIGHT = 48
-RANGES: Final = {"5": "5 min", "15": "15 min", "60": "1 h"}
+RANGES: Final = {"15": "15 min", "60": "1 h", "1440": "24 h", "43200": "30 d"}
 """The time spans of charts, in minutes, and their labels."""
+_FIRST_CHOICES = ("60", "1440", "43200")
+KINDS: Final = ("added", "leased", "deleted")
+"""The lines of a queue's chart; attempts are leases."""
 _COLUMNS = 60
+_MAX_LINES = 6
 _MINUTE = timedelta(minutes=1)
+
+
+class Line(NamedTuple):
+    """One line of a chart."""
+
+    name: str
+    points: str
+    """Points of a `polyline`."""
 
 
 class Column(NamedTuple):
@@ -29,73 +41,102 @@ class Column(NamedTuple):
 class Chart(NamedTuple):
     """A chart as a template draws it."""
 
-    tasks: str
-    """Points of the `polyline` of all tasks."""
-    leased: str
-    """Points of the `polygon` of leased tasks."""
+    lines: list[Line]
     ceiling: int
-    """The number at the upper edge: even, and not below the highest depth."""
+    """The number at the upper edge: even, and not below the highest one."""
     label: str
     """The chart in words."""
     minutes: str
     """The time span, one of `RANGES`."""
+    unit: str
+    """What the numbers count, such as `tasks per min`."""
     columns: list[Column]
 
 
-def chart_of(depths: Sequence[Depth], minutes: str = "") -> Chart:
-    """Return the chart of the last `minutes`, by default of the shortest range with all depths."""
-    times = [datetime.fromisoformat(depth.time) for depth in depths]
+def chart_of(flow: Sequence[FlowMinute], now: datetime, minutes: str = "") -> Chart:
+    """Return how many tasks of a queue were added, leased and deleted until now."""
+    return _chart({kind: [(flow, kind)] for kind in KINDS}, now, minutes, what="tasks")
+
+
+def overlay_of(
+    flows: Mapping[str, Sequence[FlowMinute]], now: datetime, minutes: str = ""
+) -> Chart | None:
+    """Return how many tasks of each queue were leased or attempted; None: there is no queue.
+
+    Each of the busiest queues has a line; the other queues have one together.
+    """
+    busiest = sorted(flows, key=lambda name: -sum(each.leased for each in flows[name]))
+    series = {name: [(flows[name], "leased")] for name in busiest[:_MAX_LINES]}
+    if others := busiest[_MAX_LINES:]:
+        series["others"] = [(flows[name], "leased") for name in others]
+    return _chart(series, now, minutes, what="leases and attempts") if series else None
+
+
+def _chart(
+    series: Mapping[str, Iterable[tuple[Sequence[FlowMinute], str]]],
+    now: datetime,
+    minutes: str,
+    *,
+    what: str,
+) -> Chart:
+    this_minute = now.replace(second=0, microsecond=0)
+    counts = {
+        name: [
+            (int((this_minute - datetime.fromisoformat(each.time)) / _MINUTE), getattr(each, kind))
+            for flow, kind in flows
+            for each in flow
+        ]
+        for name, flows in series.items()
+    }
     if minutes not in RANGES:
-        passed = times[-1] - times[0]
-        minutes = next((m for m in RANGES if passed <= int(m) * _MINUTE), max(RANGES, key=int))
-    span = int(minutes) * _MINUTE
-    begin = times[-1] - span
-    # The last depth before the range still applies at its beginning.
-    first = max((n for n, time in enumerate(times) if time <= begin), default=0)
-    times, depths = times[first:], depths[first:]
-    highest = max(depth.tasks for depth in depths)
-    ceiling = _ceiling(highest)
-    xs = [WIDTH * (max(time - begin, timedelta()) / span) for time in times]
-    leased = _steps(xs, [HEIGHT - depth.leased * HEIGHT / ceiling for depth in depths])
-    tasks = _steps(xs, [HEIGHT - depth.tasks * HEIGHT / ceiling for depth in depths])
-    now = depths[-1]
+        ages = [age for line in counts.values() for age, count in line if count and age]
+        minutes = next((m for m in _FIRST_CHOICES if any(age < int(m) for age in ages)), "60")
+    columns = min(int(minutes), _COLUMNS)
+    step = int(minutes) // columns
+    values = {name: [0] * columns for name in counts}
+    for name, line in counts.items():
+        for age, count in line:
+            if 0 <= age < int(minutes):
+                values[name][columns - 1 - age // step] += count
+    ceiling = _ceiling(max((max(line) for line in values.values()), default=0))
+    unit = f"{what} per {span_of(step * 60).removeprefix('1 ')}"
+    totals = ", ".join(f"{sum(line)} {name}" for name, line in values.items())
     return Chart(
-        tasks=" ".join(tasks),
-        leased=f"{xs[0]:.1f},{HEIGHT} {' '.join(leased)} {xs[-1]:.1f},{HEIGHT}",
+        lines=[Line(name, _steps(line, ceiling)) for name, line in values.items()],
         ceiling=ceiling,
-        label=f"Depth over the last {RANGES[minutes]}: {count_tasks(now.tasks)} now, "
-        f"{now.leased} of them leased; {highest} at most",
+        label=f"{unit.capitalize()} over the last {RANGES[minutes]}: {totals}",
         minutes=minutes,
-        columns=_columns(xs, times, depths),
+        unit=unit,
+        columns=_columns(values, this_minute, step * _MINUTE),
     )
 
 
-def _steps(xs: Sequence[float], ys: Sequence[float]) -> list[str]:
-    """Return the points of a line on which each value stays until the next one."""
-    found: list[str] = []
-    last_y = None
-    for x, y in zip(xs, ys, strict=True):
-        if last_y is not None and y != last_y:
-            found.append(f"{x:.1f},{last_y:.1f}")
-        found.append(f"{x:.1f},{y:.1f}")
-        last_y = y
-    return found
+def _steps(values: Sequence[int], ceiling: int) -> str:
+    """Return the points of a line on which each value stays for its column."""
+    width = WIDTH / len(values)
+    found: list[tuple[float, float]] = []
+    for place, value in enumerate(values):
+        y = HEIGHT - value * HEIGHT / ceiling
+        if not found or found[-1][1] != y:
+            found.append((place * width, y))
+        else:
+            found.pop()
+        found.append(((place + 1) * width, y))
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in found)
 
 
 def _columns(
-    xs: Sequence[float], times: Sequence[datetime], depths: Sequence[Depth]
+    values: Mapping[str, Sequence[int]], this_minute: datetime, step: timedelta
 ) -> list[Column]:
-    """Return the values at up to 60 places of the chart, each for the width it applies to."""
-    places = {min(int(x * _COLUMNS / WIDTH), _COLUMNS - 1): n for n, x in enumerate(xs)}
+    """Return the values of each column in words."""
+    count = len(next(iter(values.values())))
+    width = WIDTH / count
     found = []
-    for (column, place), end in zip(places.items(), [*list(places)[1:], _COLUMNS], strict=True):
-        depth = depths[place]
-        text = (
-            f"{times[place]:%H:%M:%S} UTC: {count_tasks(depth.tasks)}, "
-            f"{depth.available} available, {depth.leased} leased"
-        )
-        step = WIDTH / _COLUMNS
-        found.append(Column(column * step, (end - column) * step, text))
+    for place in range(count):
+        begin = this_minute + _MINUTE - (count - place) * step
+        numbers = [f"{line[place]} {name}" for name, line in values.items()]
+        text = f"{begin:%Y-%m-%d %H:%M} UTC: {', '.join(numbers)}"
+        found.append(Column(place * width, width, text))
     return found
 
 

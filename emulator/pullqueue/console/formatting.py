@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final
@@ -12,6 +13,7 @@ from pullqueue.control.models import Bytes
 
 _HEX_BYTES = 16
 _MAX_VIEW_BYTES = 64 * 1024
+_MIN_FOLDED_LINES, _MAX_FOLDED_LINES = 40, 5_000
 _MAX_PREVIEW_CHARACTERS = 160
 
 
@@ -89,14 +91,34 @@ def views_of(payload: Bytes) -> dict[str, str]:
     if payload.text is not None:
         try:
             parsed = json.loads(payload.text)
-            shown = json.dumps(parsed, indent=2, ensure_ascii=False)[:_MAX_VIEW_BYTES]
-            # Half a pair of surrogates has no UTF-8 form: it stays escaped.
-            views["json"] = shown.encode("utf-8", "backslashreplace").decode()
+            views["json"] = json_text(parsed, indent=2)[:_MAX_VIEW_BYTES]
         except (ValueError, RecursionError):
             pass
         views["text"] = payload.text[:_MAX_VIEW_BYTES]
     views["hex"] = hex_dump(payload.data[:_MAX_VIEW_BYTES])
     return views
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """Return a value as JSON."""
+    shown = json.dumps(value, indent=indent, ensure_ascii=False)
+    # Half a pair of surrogates has no UTF-8 form: it stays escaped.
+    return shown.encode("utf-8", "backslashreplace").decode()
+
+
+def folded_of(payload: Bytes) -> object | None:
+    """Return a payload of JSON that is so long that its parts are folded; None: it is not."""
+    text = views_of(payload).get("json", "")
+    is_long = _MIN_FOLDED_LINES <= text.count("\n") <= _MAX_FOLDED_LINES
+    if not is_long or len(text) >= _MAX_VIEW_BYTES:
+        return None
+    value: object = json.loads(payload.text or "")
+    return value
+
+
+def base64(payload: Bytes) -> str:
+    """Return a payload in base64."""
+    return b64encode(payload.data).decode()
 
 
 def hex_dump(data: bytes) -> str:
@@ -109,5 +131,8 @@ def hex_dump(data: bytes) -> str:
     return "\n".join(lines)
 
 
-FILTERS: Final = (span, instant, between, until, size, number, limit, quote, preview, problem)
+FILTERS: Final = (
+    *(span, instant, between, until, size, number, limit),
+    *(quote, preview, problem, base64, json_text),
+)
 """The filters of the templates."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -20,8 +21,8 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import ManualClock, from_usec
 from pullqueue.config.model import QueueMode
 from pullqueue.console.actions import ask, changes_of_form, queue_names
-from pullqueue.console.charts import RANGES, chart_of
-from pullqueue.console.formatting import views_of
+from pullqueue.console.charts import RANGES, chart_of, overlay_of
+from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.models import EXHAUSTED, TaskResource
 from pullqueue.control.request_log import Request
@@ -78,8 +79,8 @@ class Pages:
     def queues(self) -> Response:
         """Return the page of all queues."""
         queues = self._ask("listQueues")["queues"]
-        depths = self._ask("listDepths")["depths"]
-        chosen = _chosen("search", "sort", "order")
+        flow, now = self._ask("getFlow")["flow"], self._now()
+        chosen = _chosen("search", "sort", "order", "range")
         text, key = chosen.get("search", "").lower(), chosen.get("sort", "")
         found = [queue for queue in queues if text in queue.name.lower()]
         if key in _QUEUE_COLUMNS:
@@ -92,7 +93,9 @@ class Pages:
             queues=queues,
             found=found,
             columns=_QUEUE_COLUMNS,
-            charts={name: chart_of(series, "60") for name, series in depths.items()},
+            charts={name: chart_of(minutes, now, "60") for name, minutes in flow.items()},
+            overlay=overlay_of(flow, now, chosen.get("range", "")),
+            ranges=RANGES,
             chosen=chosen,
         )
 
@@ -102,20 +105,20 @@ class Pages:
         chosen = {"limit": _PAGE_SIZE, **_chosen(*_TASK_QUERY, "order", "range")}
         asked = _chosen(*_TASK_QUERY) | {"limit": chosen["limit"]}
         asked["descending"] = "true" if chosen.get("order") == "desc" else "false"
+        flow = self._ask("getFlow", {"queue": queue})["flow"][queue]
         if shown.mode is QueueMode.PUSH:
             special = {"delivery": self._ask("getDelivery", queue=queue)["delivery"]}
         else:
-            depths = self._ask("listDepths")["depths"][queue]
             special = {
-                "chart": chart_of(depths, chosen.get("range", "")),
                 "rates": asdict(self._ask("getThroughput", queue=queue)["last_minute"]),
-                "ranges": RANGES,
                 "tags": self._ask("listTags", queue=queue)["tags"],
             }
         return self._page(
             "queue",
             queue=shown,
             states=_STATES[shown.mode],
+            chart=chart_of(flow, self._now(), chosen.get("range", "")),
+            ranges=RANGES,
             chosen=chosen,
             **special,
             **self._tasks(asked, "listTasks", {"queue": queue}),
@@ -136,6 +139,7 @@ class Pages:
             events=found.events,
             attempts=self._ask("listRequests", sent).requests,
             views=views,
+            folded=folded_of(found.task.payload) if found.task else None,
             view=view if view in views else next(iter(views), ""),
         )
 
@@ -208,8 +212,8 @@ class Pages:
 
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
-        config, version = self._ask("getConfig"), self._ask("getVersion")
-        return self._page("server", config=config, version=version)
+        config, server = self._ask("getConfig"), self._ask("getServer")
+        return self._page("server", config=config, server=server)
 
     def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""
@@ -317,6 +321,10 @@ class Pages:
             "next": end if end < listed.total else None,
         }
         return {"tasks": listed.tasks, "paging": paging}
+
+    def _now(self) -> datetime:
+        """Return the time of the emulator."""
+        return from_usec(self._state.emulator.now_usec())
 
     def _question(self, title: str, text: str, **values: Any) -> Response:  # noqa: ANN401
         """Return the page that asks for confirmation; the first word of its title is its button."""

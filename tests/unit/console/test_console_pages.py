@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from datetime import timedelta
 from html import unescape
@@ -262,6 +263,35 @@ def test_payload_views(client: Client, state: ServerState) -> None:
         text = client.get(f"/console/queues/pull/tasks/{address}").text
 
         assert f'<pre class="payload" tabindex="0">{shown}' in text
+
+
+def test_long_json_is_folded(client: Client, state: ServerState) -> None:
+    """Below the second level its lists and objects are closed; bytes can be copied as base64."""
+    rows = [{"id": n, "<b>": [n]} for n in range(30)]
+    state.emulator.queue("pull").add(json.dumps({"rows": rows}), name="long")
+    state.emulator.queue("pull").add(b"\xff\x00", name="bytes")
+
+    page = client.get("/console/queues/pull/tasks/long").text
+
+    assert page.count("<details") == 2 + 2 * 30
+    assert page.count("<details open>") == 2
+    assert '<summary>&#34;rows&#34;: […] <span class="quiet">30</span>' in page
+    assert "<div>&#34;id&#34;: 29</div>" in page
+    assert 'data-copy="/wA="' in client.get("/console/queues/pull/tasks/bytes").text
+
+
+def test_the_server(client: Client) -> None:
+    """Its page says what runs where, and how it was started."""
+    page = " ".join(re.sub("<[^>]+>", " ", client.get("/console/server").text).split())
+
+    for text in (
+        "gRPC off: start with --grpc-port",
+        "Store memory",
+        "Push tasks go to nowhere: start with --push-to",
+        "Authorization none",
+        "Clock manual Running for",
+    ):
+        assert text in page
 
 
 def test_requests_are_filtered(client: Client, state: ServerState) -> None:
@@ -546,10 +576,10 @@ def test_a_fault_of_the_console(
 ) -> None:
     """It is a page with status 500, and tells nothing of its inside."""
 
-    def broken() -> None:
+    def broken(**_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(state.depths, "read", broken)
+    monkeypatch.setattr(state.faults, "list", broken)
 
     answer = client.get("/console/")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from itertools import pairwise
 
 import pytest
 
-from pullqueue.console.charts import chart_of
+from pullqueue.console.charts import chart_of, overlay_of
 from pullqueue.console.formatting import (
     between,
     hex_dump,
@@ -23,8 +23,8 @@ from pullqueue.console.formatting import (
     views_of,
 )
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.control.depths import Depth
 from pullqueue.control.models import Bytes
+from pullqueue.control.overview import FlowMinute
 
 TEXT_PAIRS = [
     ("text", "ground"),
@@ -48,6 +48,7 @@ OTHER_PAIRS = [
     ("chart", "raised"),
     ("chart-leased", "raised"),
     ("good", "ground"),
+    ("good", "raised"),
     ("link", "raised"),
 ]
 
@@ -136,54 +137,67 @@ def test_payload_forms() -> None:
     assert preview(Bytes.of(b"x" * 500, 256)).endswith("x…")
 
 
-def depth(time: str, tasks: int, leased: int = 0) -> Depth:
-    """Return the depth of a queue at a time of 2026-01-01."""
-    return Depth(f"2026-01-01T{time}+00:00", tasks, tasks - leased, leased)
+NOW = datetime(2026, 1, 1, 1, 0, 30, tzinfo=UTC)
 
 
-DEPTHS = [depth("00:00:00", 0), depth("00:30:00", 4, 1), depth("01:00:00", 2, 1)]
+def minute(time: str, added: int = 0, leased: int = 0, deleted: int = 0) -> FlowMinute:
+    """Return what happened in a minute of 2026-01-01."""
+    begin = f"2026-01-01T{time}:00+00:00"
+    return FlowMinute(time=begin, added=added, leased=leased, deleted=deleted, exhausted=0)
+
+
+FLOW = [minute("00:31", added=4), minute("01:00", leased=3, deleted=1)]
 
 
 def test_charts() -> None:
-    """Depths are steps: each stays as it is until the next one."""
-    chart = chart_of(DEPTHS, "60")
+    """Each line has the numbers of tasks per minute; one that stays is one step."""
+    chart = chart_of(FLOW, NOW, "60")
 
     assert chart.ceiling == 4
-    assert chart.label == "Depth over the last 1 h: 2 tasks now, 1 of them leased; 4 at most"
-    assert chart.tasks == "0.0,48.0 120.0,48.0 120.0,0.0 240.0,0.0 240.0,24.0"
-    points = [tuple(map(float, point.split(","))) for point in chart.tasks.split()]
-    assert all(a[0] == b[0] or a[1] == b[1] for a, b in pairwise(points))
+    assert chart.label == "Tasks per min over the last 1 h: 4 added, 3 leased, 1 deleted"
+    assert {line.name: line.points for line in chart.lines} == {
+        "added": "0.0,48.0 120.0,48.0 120.0,0.0 124.0,0.0 124.0,48.0 240.0,48.0",
+        "leased": "0.0,48.0 236.0,48.0 236.0,12.0 240.0,12.0",
+        "deleted": "0.0,48.0 236.0,48.0 236.0,36.0 240.0,36.0",
+    }
 
 
 @pytest.mark.parametrize(
-    ("end", "minutes"), [("00:04:00", "5"), ("00:05:01", "15"), ("00:20:00", "60")]
+    ("now", "minutes"),
+    [(NOW, "60"), (NOW + timedelta(hours=5), "1440"), (NOW + timedelta(days=20), "43200")],
 )
-def test_a_chart_fits_its_data(end: str, minutes: str) -> None:
-    """The range is the shortest that shows everything, unless one is chosen."""
-    depths = [depth("00:00:00", 0), depth(end, 2)]
+def test_a_chart_after_a_jump_of_the_clock(now: datetime, minutes: str) -> None:
+    """The range is the shortest that shows what was before, unless one is chosen."""
+    chart = chart_of(FLOW, now)
 
-    assert chart_of(depths).minutes == minutes
-    assert chart_of(depths, "15").minutes == "15"
-
-
-def test_a_range_begins_with_the_depth_before_it() -> None:
-    """What was sampled before the range still applies at its left edge."""
-    chart = chart_of(DEPTHS, "5")
-
-    assert chart.tasks == "0.0,0.0 240.0,0.0 240.0,24.0"
+    assert chart.minutes == minutes
+    assert "4 added, 3 leased, 1 deleted" in chart.label
+    assert chart_of(FLOW, now, "15").minutes == "15"
+    assert chart_of([], now).minutes == "60"
 
 
 def test_the_values_of_a_chart() -> None:
-    """Every part of it says what it shows, and together they cover it from the first value on."""
-    columns = chart_of(DEPTHS, "60").columns
+    """Each part of it says what it shows, and together they cover it."""
+    columns = chart_of(FLOW, NOW, "15").columns
 
-    assert [column.text for column in columns] == [
-        "00:00:00 UTC: 0 tasks, 0 available, 0 leased",
-        "00:30:00 UTC: 4 tasks, 3 available, 1 leased",
-        "01:00:00 UTC: 2 tasks, 1 available, 1 leased",
-    ]
-    assert columns[0].x == 0
-    assert sum(column.width for column in columns) == 240
+    assert columns[-1].text == "2026-01-01 01:00 UTC: 0 added, 3 leased, 1 deleted"
+    assert (len(columns), sum(column.width for column in columns)) == (15, 240)
+    day = chart_of(FLOW, NOW, "1440")
+    assert (day.unit, len(day.columns)) == ("tasks per 24 min", 60)
+
+
+def test_queues_in_one_chart() -> None:
+    """The busiest have a line each, the others one together."""
+    flows = {f"q{n}": [minute("00:59", leased=n)] for n in range(8)}
+
+    chart = overlay_of(flows, NOW)
+
+    assert chart is not None
+    assert chart.label == (
+        "Leases and attempts per min over the last 1 h: "
+        "7 q7, 6 q6, 5 q5, 4 q4, 3 q3, 2 q2, 1 others"
+    )
+    assert overlay_of({}, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -191,7 +205,7 @@ def test_the_values_of_a_chart() -> None:
 )
 def test_the_axis_of_a_chart(highest: int, ceiling: int) -> None:
     """Its upper end is a round number, half of which is a whole one."""
-    assert chart_of([depth("00:00:00", highest)]).ceiling == ceiling
+    assert chart_of([minute("01:00", highest)], NOW).ceiling == ceiling
 
 
 @pytest.mark.parametrize(
