@@ -99,31 +99,31 @@ def _change(client: Client, names: tuple[str, ...], verb: str) -> None:
 )
 @server_options
 def stats(*, names: tuple[str, ...], watch: bool, interval: float, client: Client) -> None:
-    """Show the statistics of all pull queues, or of some.
+    """Show the statistics of all queues, or of some.
 
     The columns are those of `pullqueue queues`. With --watch and --json, each line is a JSON
     document.
     """
     if not watch:
-        found = _pull_queues(client, names)
-        show({"queues": found}, _table(found, empty="no pull queues"))
+        found = _queues(client, names)
+        show({"queues": found}, _table(found, empty="no queues"))
         return
     pause = threading.Event()
     try:
         while True:
-            found, now = _pull_queues(client, names), client.get("/clock")["now"]
+            found, now = _queues(client, names), client.get("/clock")["now"]
             if not wants_json():
                 click.clear()
-            show({"queues": found}, _table(found, empty="no pull queues"), "", now, indent=None)
+            show({"queues": found}, _table(found, empty="no queues"), "", now, indent=None)
             pause.wait(interval)
     except KeyboardInterrupt:
         return
 
 
-def _pull_queues(client: Client, names: tuple[str, ...]) -> list[Json]:
+def _queues(client: Client, names: tuple[str, ...]) -> list[Json]:
     if names:
         return [client.get(queue_path(name))["queue"] for name in names]
-    return [queue for queue in client.get("/queues")["queues"] if queue["mode"] == "pull"]
+    return list(client.get("/queues")["queues"])
 
 
 def _table(found: list[Json], *, empty: str) -> Table:

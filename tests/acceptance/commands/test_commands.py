@@ -228,8 +228,8 @@ def test_purging_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPa
 
 
 def test_stats(run: Run, emulator: Emulator) -> None:
-    """The pull queues, or those that are named."""
-    assert "push" not in run("stats").out
+    """All queues, or those that are named."""
+    assert "push" in run("stats").out
     assert len(run("stats", "other").out.splitlines()) == 2
     assert run("stats", "nope").err.startswith('pullqueue: queue "nope" is not in ')
     assert json.loads(run("stats", "--json").out)["queues"][1]["name"] == "other"
