@@ -53,9 +53,15 @@ class Chart(NamedTuple):
     columns: list[Column]
 
 
-def chart_of(flow: Sequence[FlowMinute], now: datetime, minutes: str = "") -> Chart:
-    """Return how many tasks of a queue were added, leased and deleted until now."""
-    return _chart({kind: [(flow, kind)] for kind in KINDS}, now, minutes, what="tasks")
+def chart_of(
+    flow: Sequence[FlowMinute], now: datetime, minutes: str = "", *, is_small: bool = False
+) -> Chart:
+    """Return how many tasks of a queue were added, leased and deleted until now.
+
+    A small chart has no columns: nobody can point at one.
+    """
+    series = {kind: [(flow, kind)] for kind in KINDS}
+    return _chart(series, now, minutes, what="tasks", is_small=is_small)
 
 
 def overlay_of(
@@ -78,6 +84,7 @@ def _chart(
     minutes: str,
     *,
     what: str,
+    is_small: bool = False,
 ) -> Chart:
     this_minute = now.replace(second=0, microsecond=0)
     counts = {
@@ -107,7 +114,7 @@ def _chart(
         label=f"{unit.capitalize()} over the last {RANGES[minutes]}: {totals}",
         minutes=minutes,
         unit=unit,
-        columns=_columns(values, this_minute, step * _MINUTE),
+        columns=[] if is_small else _columns(values, this_minute, step * _MINUTE),
     )
 
 

@@ -88,12 +88,15 @@ class Pages:
                 key=lambda queue: (getattr(queue, key) is not None, getattr(queue, key)),
                 reverse=chosen.get("order") == "desc",
             )
+        charts = {
+            name: chart_of(minutes, now, "60", is_small=True) for name, minutes in flow.items()
+        }
         return self._page(
             "queues",
             queues=queues,
             found=found,
             columns=_QUEUE_COLUMNS,
-            charts={name: chart_of(minutes, now, "60") for name, minutes in flow.items()},
+            charts=charts,
             overlay=overlay_of(flow, now, chosen.get("range", "")),
             ranges=RANGES,
             chosen=chosen,

@@ -13,7 +13,7 @@ from pullqueue.clock import from_usec
 from pullqueue.control.fault_registry import FaultResource
 from pullqueue.control.models import Count, Maybe, Model, Positive, Time
 from pullqueue.control.operations import operation
-from pullqueue.control.queues import list_queues
+from pullqueue.control.queues import list_queues, shown_queues
 from pullqueue.control.service import ClockResource, get_clock
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import MINUTE_USEC, EventKind
@@ -149,7 +149,7 @@ def get_flow(state: ServerState, query: FlowQuery) -> dict[str, list[FlowMinute]
     Minutes are those of the emulator's clock; after a jump, those before it are still there.
     """
     now_usec = state.emulator.now_usec()
-    names = [query.queue] if query.queue else [queue.name for queue in list_queues(state)]
+    names = [query.queue] if query.queue else [queue.name for queue in shown_queues(state)]
     minutes = query.minutes
     since_usec = 0 if minutes is UNSET else now_usec - (minutes - 1) * MINUTE_USEC
     flow = {}

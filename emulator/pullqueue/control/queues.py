@@ -117,11 +117,7 @@ class Changed(models.Model):
 @operation("GET", "/queues", key="queues")
 def list_queues(state: ServerState) -> list[models.QueueResource]:
     """List all queues with their numbers and settings."""
-    return [
-        models.QueueResource.of(queue, state.push_to)
-        for queue in state.emulator.queues
-        if _is_wanted(queue)
-    ]
+    return [models.QueueResource.of(queue, state.push_to) for queue in shown_queues(state)]
 
 
 @operation("GET", _QUEUE, key="queue")
@@ -273,9 +269,13 @@ def _exhausted_task(queue: Queue, name: str) -> Task | None:
     return next((task for task in reversed(queue.exhausted) if task.name == name), None)
 
 
-def _is_wanted(queue: Queue) -> bool:
-    """Return whether a queue was written, or made: `default` is a push queue if nobody wrote it."""
-    return queue.mode is QueueMode.PULL or queue.name != "default" or queue.settings.line > 0
+def shown_queues(state: ServerState) -> list[Queue]:
+    """Return the queues that were written, or made; without `default` where nobody wrote it."""
+    return [
+        queue
+        for queue in state.emulator.queues
+        if queue.mode is QueueMode.PULL or queue.name != "default" or queue.settings.line > 0
+    ]
 
 
 def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
