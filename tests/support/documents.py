@@ -14,6 +14,7 @@ neither another document nor a server that somebody uses is in the way.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -35,6 +36,8 @@ _FILE_NAME = re.compile(r"^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?$")
 _READY = "pullqueue listening on "
 _PORTS = ("8124", "8125", "8126", "8127", "8080")
 """The ports that documents show; the first is the default one."""
+_FIRST_PORT, _PORT_COUNT = 20_000, 12_000
+"""The ports that are used in their place, below those that systems choose for programs."""
 _SHOWN_PORT = re.compile(rf"\b({'|'.join(_PORTS)})\b")
 _PROGRAMS = {
     "pullqueue": "pullqueue.cli.main",
@@ -264,9 +267,19 @@ class DocumentRunner:
 
 
 def _free_ports(count: int) -> list[str]:
+    """Return ports that nothing listens on, and that nobody gets who asks for any free one.
+
+    A document may use a port only after a while; servers of other tests have been started by then.
+    """
+    ports = (_FIRST_PORT + (os.getpid() * 13 + n) % _PORT_COUNT for n in itertools.count())
+    free: list[str] = []
     with ExitStack() as stack:
-        servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-        return [str(stack.enter_context(server).getsockname()[1]) for server in servers]
+        while len(free) < count:
+            port = next(ports)
+            with suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                free.append(str(port))
+    return free
 
 
 def _line(stream: IO[str] | None) -> str:
