@@ -23,9 +23,7 @@ from pullqueue.cloudtasks.messages import (
 from pullqueue.cloudtasks.retry_messages import read_retry, with_defaults, write_retry
 from pullqueue.cloudtasks.versions import Version
 from pullqueue.config.model import (
-    DEFAULT_BUCKET_SIZE,
     DEFAULT_CONCURRENT_REQUESTS,
-    DEFAULT_RATE,
     QueueSettings,
     Rate,
     RetryParameters,
@@ -131,11 +129,9 @@ def _write_push_settings(call: Call, message: Message, settings: QueueSettings) 
     if settings.target:
         override = getattr(reduce(getattr, holders, message), routing)
         write_routing(override, settings.target, call.name.project)
-    rate = DEFAULT_RATE if settings.rate is None else settings.rate.per_second
-    setattr(limits, version.dispatch_rate, rate)
-    limits.max_burst_size = settings.bucket_size or DEFAULT_BUCKET_SIZE
-    concurrent = settings.max_concurrent_requests or DEFAULT_CONCURRENT_REQUESTS
-    setattr(limits, version.max_concurrent, concurrent)
+    setattr(limits, version.dispatch_rate, settings.effective_rate)
+    limits.max_burst_size = settings.effective_bucket_size
+    setattr(limits, version.max_concurrent, settings.effective_concurrent_requests)
     write_retry(message.retry_config, with_defaults(settings.retry_parameters or RetryParameters()))
     if settings.log_sampling_ratio is not None and has(message, "stackdriver_logging_config"):
         config = message.stackdriver_logging_config
@@ -202,11 +198,7 @@ def _write_statistics(call: Call, message: Message, queue: Queue) -> None:
     if statistics.oldest_eta is not None:
         message.oldest_estimated_arrival_time.FromDatetime(statistics.oldest_eta)
     if queue.is_push:
-        delivery, rate = call.state.delivery, queue.settings.rate
+        delivery = call.state.delivery
         message.effective_execution_rate = (
-            delivery.enforced_rate(queue)
-            if delivery is not None
-            else DEFAULT_RATE
-            if rate is None
-            else rate.per_second
+            queue.settings.effective_rate if delivery is None else delivery.enforced_rate(queue)
         )

@@ -105,6 +105,21 @@ class QueueSettings:
         """True if the tasks wait for a worker to lease them."""
         return self.mode is QueueMode.PULL
 
+    @property
+    def effective_rate(self) -> float:
+        """Tasks a second that a push queue sends; 0: none."""
+        return DEFAULT_RATE if self.rate is None else self.rate.per_second
+
+    @property
+    def effective_bucket_size(self) -> int:
+        """The `bucket_size` of a push queue."""
+        return self.bucket_size or DEFAULT_BUCKET_SIZE
+
+    @property
+    def effective_concurrent_requests(self) -> int:
+        """The `max_concurrent_requests` of a push queue."""
+        return self.max_concurrent_requests or DEFAULT_CONCURRENT_REQUESTS
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueConfig:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pullqueue.config.model import DEFAULT_BUCKET_SIZE, DEFAULT_CONCURRENT_REQUESTS, DEFAULT_RATE
 from pullqueue.control.models import Count, Model
 from pullqueue.control.operations import operation
 from pullqueue.control.request_log import Request
@@ -52,10 +51,10 @@ def get_delivery(state: ServerState, queue: str) -> Delivery:
     )
     delivery = None if state.push_to.kept(settings) else state.delivery
     return Delivery(
-        rate=DEFAULT_RATE if settings.rate is None else settings.rate.per_second,
+        rate=settings.effective_rate,
         enforced_rate=None if delivery is None else delivery.enforced_rate(found),
-        bucket_size=settings.bucket_size or DEFAULT_BUCKET_SIZE,
-        max_concurrent_requests=settings.max_concurrent_requests or DEFAULT_CONCURRENT_REQUESTS,
+        bucket_size=settings.effective_bucket_size,
+        max_concurrent_requests=settings.effective_concurrent_requests,
         latest=list(islice(attempts, _LATEST)),
     )
 

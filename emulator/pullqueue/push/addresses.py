@@ -61,16 +61,9 @@ class PushAddresses:
     def of(self, task: Task, settings: QueueSettings) -> str | None:
         """Return the address to which a task of a queue is sent; None: it is kept."""
         request = push_of(task).request
-        target = target_of(request, settings)
         if origin_of(request.url) is not None:
             return self.of_url(request.url)
-        if target is None:
-            return self._addresses.get(None)
-        service = target.rpartition(".")[2]
-        for name in (target, service, None):
-            if name in self._addresses:
-                return self._addresses[name]
-        return None
+        return self._of_target(target_of(request, settings))
 
     def of_url(self, url: str) -> str | None:
         """Return the address to which an HTTP task is sent; None: it is kept."""
@@ -82,10 +75,7 @@ class PushAddresses:
 
         A task of the queue may have another target.
         """
-        if None in self._addresses or settings.target in self._addresses:
-            return None
-        service = (settings.target or "").rpartition(".")[2]
-        if service in self._addresses:
+        if self._of_target(settings.target) is not None:
             return None
         option = f"--push-to {settings.target}=http://localhost:8081" if settings.target else OPTION
         return f"{KEPT}: start the server with {option}"
@@ -103,6 +93,11 @@ class PushAddresses:
             f"there is no address for {quoted(target)}: start the server with "
             f"--push-to {target}=http://localhost:8080 to deliver it"
         )
+
+    def _of_target(self, target: str | None) -> str | None:
+        service = (target or "").rpartition(".")[2]
+        names = (target, service, None)
+        return next((self._addresses[name] for name in names if name in self._addresses), None)
 
 
 def _parsed(option: str) -> tuple[str | None, str]:

@@ -18,7 +18,6 @@ from typing import TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
-from pullqueue.config.model import DEFAULT_CONCURRENT_REQUESTS, QueueMode
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors, call_deadline
 from pullqueue.engine.queue import Queue, QueueState
@@ -294,7 +293,7 @@ class Dispatcher:
             return 0
         if not self._rates:
             return sys.maxsize
-        slots = queue.settings.max_concurrent_requests or DEFAULT_CONCURRENT_REQUESTS
+        slots = queue.settings.effective_concurrent_requests
         with self._lock:
             tokens = self._bucket(queue).count(self._emulator.now_usec())
             return min(tokens, slots - self._counts[queue.name])
@@ -373,6 +372,5 @@ def _due(queue: Queue, size: int, after: tuple[int, int] | None) -> Iterator[Tas
 
 def is_dispatched(queue: Queue) -> bool:
     """Return True for a push queue that is not paused, so that its tasks are sent."""
-    rate = queue.settings.rate
-    is_paused = queue.state is not QueueState.RUNNING or (rate is not None and not rate.count)
-    return queue.mode is QueueMode.PUSH and not is_paused
+    is_paused = queue.state is not QueueState.RUNNING or not queue.settings.effective_rate
+    return queue.is_push and not is_paused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.config.model import DEFAULT_BUCKET_SIZE, DEFAULT_RATE, QueueSettings
+from pullqueue.config.model import QueueSettings
 from pullqueue.push.request import is_success
 
 _SLOWER = 0.5
@@ -31,8 +31,8 @@ class TokenBucket:
 
     def configure(self, settings: QueueSettings) -> None:
         """Apply the settings of the queue, which may have changed."""
-        self._full_rate = DEFAULT_RATE if settings.rate is None else settings.rate.per_second
-        self._size = settings.bucket_size or DEFAULT_BUCKET_SIZE
+        self._full_rate = settings.effective_rate
+        self._size = settings.effective_bucket_size
 
     @property
     def rate(self) -> float:

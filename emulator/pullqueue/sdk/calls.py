@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pullqueue.config.model import DEFAULT_RATE
 from pullqueue.config.text import shorten
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
@@ -160,7 +159,7 @@ def fetch_queue_stats(queue: Queue | None, response: Any) -> None:
     scanner.sampling_duration_seconds = 60.0
     scanner.requests_in_flight = numbers.leased + numbers.running
     if queue.is_push:
-        scanner.enforced_rate = rate.per_second if (rate := queue.settings.rate) else DEFAULT_RATE
+        scanner.enforced_rate = queue.settings.effective_rate
 
 
 def prepare_transactional(

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pullqueue.clock import from_usec
-from pullqueue.config.model import DEFAULT_BUCKET_SIZE
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.engine.queue import Queue
@@ -130,7 +129,7 @@ def _queue_dict(queue: Queue, now: datetime) -> dict[str, Any]:
     settings = queue.settings
     shown: dict[str, Any] = {
         "name": queue.name,
-        "bucket_size": settings.bucket_size or DEFAULT_BUCKET_SIZE,
+        "bucket_size": settings.effective_bucket_size,
         "max_rate": rate_text(settings.rate) if settings.rate else "",
         "mode": queue.mode.value,
         "acl": None if settings.acl is None else acl_message(settings.acl),
