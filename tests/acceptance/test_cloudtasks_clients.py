@@ -61,46 +61,6 @@ def client(
         yield rest_client(served.url)
 
 
-def test_python(client: tasks_v2beta2.CloudTasksClient) -> None:
-    """Create, list, get, lease by tag, renew, acknowledge, cancel, delete, and refusals."""
-    created = [
-        client.create_task(
-            request={
-                "parent": QUEUE,
-                "task": {"pull_message": {"payload": payload, "tag": tag}},
-                "response_view": tasks_v2beta2.Task.View.FULL,
-            }
-        )
-        for payload, tag in ((b"one", "red"), (b"two", "blue"), (b"three", "red"))
-    ]
-    listed = list(client.list_tasks(request={"parent": QUEUE, "page_size": 2}))
-    got = client.get_task(name=created[0].name)
-    lease = {"parent": QUEUE, "max_tasks": 10, "lease_duration": MINUTE, "response_view": "FULL"}
-    held = client.lease_tasks(request={**lease, "filter": 'tag="red"'}).tasks
-    renewed = client.renew_lease(
-        name=held[0].name, schedule_time=held[0].schedule_time, lease_duration=2 * MINUTE
-    )
-    with pytest.raises(exceptions.GoogleAPICallError) as stale:
-        client.acknowledge_task(name=held[0].name, schedule_time=held[0].schedule_time)
-    client.acknowledge_task(name=renewed.name, schedule_time=renewed.schedule_time)
-    with pytest.raises(exceptions.NotFound) as gone:
-        client.get_task(name=renewed.name)
-    cancelled = client.cancel_lease(name=held[1].name, schedule_time=held[1].schedule_time)
-    queue = client.get_queue(request={"name": QUEUE, "read_mask": "stats"})
-    for task in created[1:]:
-        client.delete_task(name=task.name)
-
-    assert [task.name for task in listed] == [task.name for task in created]
-    assert (got.pull_message.payload, got.pull_message.tag) == (b"", "red")
-    assert [task.pull_message.payload for task in held] == [b"one", b"three"]
-    assert [task.status.attempt_dispatch_count for task in held] == [1, 1]
-    assert renewed.schedule_time > held[0].schedule_time > cancelled.schedule_time
-    assert code_of(stale.value) == "FAILED_PRECONDITION"
-    assert "deleted" in str(gone.value)
-    assert queue.stats.tasks_count == 2
-    assert client.lease_tasks(request=lease).tasks == []
-
-
 def test_python_lists_queues_and_locations(client: tasks_v2beta2.CloudTasksClient) -> None:
     """Pages are followed by the client."""
     queues = list(client.list_queues(request={"parent": LOCATION, "page_size": 1}))

@@ -140,6 +140,7 @@ class TestAppEngineTasks:
 
         assert stored(emulator) == request_
 
+    @only_v2
     @pytest.mark.parametrize(
         ("message", "text"),
         [
@@ -177,6 +178,7 @@ class TestHttpTasks:
             "oidcToken": token,
         }
 
+    @only_v2
     @pytest.mark.parametrize(
         ("message", "request_"),
         [
@@ -216,6 +218,7 @@ class TestHttpTasks:
             if request_.token and key.endswith("Token")
         }
 
+    @only_v2
     @pytest.mark.parametrize(
         ("message", "text"),
         [

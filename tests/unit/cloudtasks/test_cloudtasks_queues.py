@@ -268,25 +268,6 @@ class TestCreateQueue:
             call("CreateQueue", parent=LOCATION, queue=queue)
         assert "made" not in ids(call("ListQueues", parent=LOCATION))
 
-    def test_its_tasks_live_31_days(
-        self, call: Call, emulator: Emulator, clock: ManualClock
-    ) -> None:
-        """And the names of deleted ones are free again after an hour."""
-        call("CreateQueue", parent=LOCATION, queue={"name": MADE, "pullTarget": {}})
-        task = {"name": f"{MADE}/tasks/one"}
-        call("CreateTask", parent=MADE, task=task)
-        call("DeleteTask", name=task["name"])
-        with refused("ALREADY_EXISTS"):
-            call("CreateTask", parent=MADE, task=task)
-        clock.advance(3600)
-        call("CreateTask", parent=MADE, task=task)
-        clock.advance(31 * 86_400 - 1)
-        assert call("GetTask", name=task["name"])
-        clock.advance(1)
-        with refused("NOT_FOUND"):
-            call("GetTask", name=task["name"])
-        assert [task.name for task in emulator.queue("made").exhausted] == ["one"]
-
 
 class TestUpdateQueue:
     @pytest.mark.parametrize("mask", [None, "retryConfig", "retryConfig.maxAttempts", "*"])
@@ -362,15 +343,6 @@ class TestDeleteQueue:
         clock.advance(7 * 86_400)
         call("CreateQueue", parent=LOCATION, queue=queue)
         assert emulator.queue("made").list_tasks() == []
-
-    def test_a_queue_of_queue_yaml(self, call: Call, emulator: Emulator) -> None:
-        """It is back with the next deployment."""
-        call("DeleteQueue", name=PULL)
-        gone = ids(call("ListQueues", parent=LOCATION))
-        emulator.reconfigure(emulator.config)
-
-        assert "pull" not in gone
-        assert call("GetQueue", name=PULL) == PULL_QUEUE
 
 
 class TestPause:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -82,23 +81,6 @@ class TestCreateTask:
         """It means now."""
         assert create(call, "one", scheduleTime=past)["scheduleTime"] == NOW
 
-    def test_a_schedule_time_too_far_ahead(self, call: Call) -> None:
-        """More than 30 days ahead is refused."""
-        with refused("INVALID_ARGUMENT", "eta is 2026-02-01"):
-            create(call, "one", scheduleTime="2026-02-01T00:00:00Z")
-
-    def test_a_name_in_use(self, call: Call, clock: ManualClock) -> None:
-        """It is refused as long as the task is there, and 7 days longer."""
-        create(call, "one")
-        with refused("ALREADY_EXISTS", '"one"'):
-            create(call, "one")
-        call("DeleteTask", name=task_path("one"))
-        with refused("ALREADY_EXISTS", '"one"'):
-            create(call, "one")
-        clock.advance(timedelta(days=7))
-
-        assert create(call, "one")["name"] == task_path("one")
-
     @pytest.mark.parametrize(
         ("task", "text"),
         [
@@ -145,15 +127,6 @@ class TestLeaseTasks:
             "status": {"attemptDispatchCount": 1},
             "view": "FULL",
         }
-
-    def test_one_task_unless_more_are_asked_for(self, call: Call) -> None:
-        """maxTasks is 1 if it is absent, and 1000 at most."""
-        for name in ("a", "b", "c"):
-            create(call, name)
-
-        assert lease(call, maxTasks=0) == ["a"]
-        assert lease(call, maxTasks=1000) == ["b", "c"]
-        assert call("LeaseTasks", parent=PULL, leaseDuration="1s") == {}
 
     @pytest.mark.parametrize(
         ("text", "names"),
@@ -225,18 +198,6 @@ class TestLeaseTasks:
 
         assert lease(call) == ["one"]
 
-    def test_a_lease_of_no_time(self, call: Call) -> None:
-        """It counts, and leaves the task available."""
-        create(call, "one")
-        fields = {"parent": PULL, "leaseDuration": "0s"}
-
-        counts = [
-            call("LeaseTasks", **fields)["tasks"][0]["status"]["attemptDispatchCount"]
-            for _ in range(2)
-        ]
-
-        assert counts == [1, 2]
-
     @pytest.mark.parametrize("limits", [Limits(leases_per_second=10)])
     def test_ten_calls_a_second(self, call: Call, emulator: Emulator, clock: ManualClock) -> None:
         """The eleventh is refused, through whatever interface the others were made."""
@@ -295,31 +256,6 @@ class TestHeldLeases:
         with refused("FAILED_PRECONDITION"):
             call("AcknowledgeTask", name=task["name"], scheduleTime=task["scheduleTime"])
         call("AcknowledgeTask", name=task["name"], scheduleTime=renewed["scheduleTime"])
-
-    def test_cancel(self, call: Call, clock: ManualClock) -> None:
-        """The task is available at once."""
-        create(call, "one")
-        (task,) = call("LeaseTasks", parent=PULL, leaseDuration="60s")["tasks"]
-        clock.advance(1)
-
-        cancelled = call("CancelLease", name=task["name"], scheduleTime=task["scheduleTime"])
-
-        assert cancelled["scheduleTime"] == "2026-01-01T00:00:01Z"
-        assert lease(call) == ["one"]
-
-    def test_cancel_in_the_last_permitted_lease(self, call: Call, emulator: Emulator) -> None:
-        """The task is exhausted, and its name stays in use."""
-        create(call, "one", queue="limited")
-        queue = f"{LOCATION}/queues/limited"
-        for _ in range(2):
-            (task,) = call("LeaseTasks", parent=queue, leaseDuration="60s")["tasks"]
-            call("CancelLease", name=task["name"], scheduleTime=task["scheduleTime"])
-
-        assert [task.name for task in emulator.queue("limited").exhausted] == ["one"]
-        with refused("NOT_FOUND", '"one"'):
-            call("GetTask", name=task_path("one", "limited"))
-        with refused("ALREADY_EXISTS"):
-            create(call, "one", queue="limited")
 
     @pytest.mark.parametrize("method", ["AcknowledgeTask", "RenewLease", "CancelLease"])
     def test_a_lease_that_is_not_held(self, call: Call, clock: ManualClock, method: str) -> None:
