@@ -8,9 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from http.client import HTTPConnection
 from pathlib import Path
@@ -20,10 +18,8 @@ import pytest
 from programs import completed
 from served import Served, free_port, serving
 
-from pullqueue import Emulator
 from pullqueue.cli._client import FailedError
 from pullqueue.cli._port_file import ServerOfFile
-from pullqueue.server.lifecycle import Server
 
 PROGRAM = Path(sys.executable).with_name("pullqueue")
 QUEUE = "/taskqueue/v1beta2/projects/p/taskqueues/pull"
@@ -337,43 +333,3 @@ def test_more_tasks_than_there_may_be(folder: Path) -> None:
             urlopen(Request(url, body), timeout=60)  # noqa: S310
 
         assert served.control("/queues/pull")["queue"]["tasks"] == 2
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """Yield a running server in this process."""
-    with Server(Emulator.from_text(QUEUE_YAML)) as server:
-        yield server
-
-
-def test_two_hundred_connections(server: Server) -> None:
-    """Two hundred clients that are there at once all get their answers, one after the other too."""
-    barrier = threading.Barrier(200)
-
-    def client(_number: int) -> list[int]:
-        connection = HTTPConnection(server.host, server.port, timeout=60)
-        connection.connect()
-        barrier.wait(60)
-        statuses = []
-        for _ in range(5):
-            connection.request("GET", QUEUE)
-            answer = connection.getresponse()
-            answer.read()
-            statuses.append(answer.status)
-        connection.close()
-        return statuses
-
-    with ThreadPoolExecutor(200) as pool:
-        assert [*pool.map(client, range(200))] == [[200] * 5] * 200
-
-
-def test_bodies_that_are_too_large(server: Server) -> None:
-    """They are refused, those of forms and control routes too, and the connection survives."""
-    connection = HTTPConnection(server.host, server.port, timeout=60)
-    for path in ("/_emulator/queues/pull/tasks", f"{QUEUE}/tasks", "/_emulator/clock"):
-        connection.request("POST", path, bytes(server.emulator.limits.rest_body_bytes + 1))
-        answer = connection.getresponse()
-        answer.read()
-
-        assert answer.status == 413
-    connection.close()

@@ -96,11 +96,6 @@ class TestLifecycle:
 
 
 class TestAddress:
-    def test_loopback_by_default(self, server: Server) -> None:
-        """Other machines cannot reach it."""
-        assert server._http is not None
-        assert server._http.address[0] == "127.0.0.1"
-
     def test_a_taken_port(self, server: Server, emulator: Emulator) -> None:
         """A port that another server listens on raises one clear error."""
         other = Server(emulator, port=server.port)
