@@ -21,7 +21,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue import Emulator, HttpRequest, ManualClock, NewTask
 from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """\
@@ -45,6 +45,7 @@ PAGES = (
     "/queues/pull/tasks/task-lost",
     "/queues/pull/purge",
     "/queues/push",
+    "/queues/push/tasks/task-push",
     "/exhausted",
     "/requests",
     "/requests/1",
@@ -160,6 +161,10 @@ def fill(emulator: Emulator, server: Server, clock: ManualClock) -> None:
     queue.lease_tasks(600_000, 2)
     queue.add(bytes(range(256)), name="task-binary", tag="")
     queue.add(EVIL, name="task-text", eta=clock.now().replace(hour=5))
+    headers = (("X-Mine", EVIL),)
+    request = HttpRequest("/mail?" + "x" * 300, "PUT", headers)
+    emulator.queue("push").add(EVIL, name="task-push", request=request)
+    emulator.queue("push").pause()
     url = f"{server.url}/taskqueue/v1beta2/projects/p/taskqueues/pull"
     requests.post(f"{url}/tasks", json={"payloadBase64": "YQ==", "tag": EVIL}, timeout=60)
     requests.get(f"{url}/tasks/{EVIL}", timeout=60)
