@@ -122,7 +122,7 @@ def run_task(call: Call) -> Message:
     if not queue.is_push:
         raise invalid(f'task "{name}" is a pull task: lease it instead', field="name")
     try:
-        call.state.run_now(queue, name)
+        call.state.run_now(task)
     except InvalidTaskError as error:
         raise ApiError(str(error), rpc_code="FAILED_PRECONDITION") from None
     with suppress(TaskError):  # the attempt may have ended already

@@ -106,24 +106,9 @@ class Delivery:
         for running in self._dispatcher.running:
             self._dispatcher.abandon(running)
 
-    def run_now(self, queue: Queue, task_name: str) -> bool:
-        """Start an attempt of a task, past its eta, rate and pause; False: it is running already.
-
-        Raises:
-            UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted, or exhausted.
-        """
-        with bypass_interceptors():
-            address = self.addresses.of(queue.get_task(task_name), queue.settings)
-        if address is None:
-            return False
-        origin = self._requests.origin(Interface.PUSH, address)
-        with called_by(Caller(origin)):
-            running = self._dispatcher.run_now(queue, task_name)
-        if running is None:
-            return False
-        self._pool.run(self._attempt, running, address, origin)
-        return True
+    def run_now(self, task: Task) -> bool:
+        """Start an attempt of a task, past its eta, rate and pause; False: one is running."""
+        return self._start(task, self._dispatcher.run_now)
 
     def enforced_rate(self, queue: Queue) -> float:
         """Return how many tasks of a queue may start in a second."""
@@ -174,7 +159,7 @@ class Delivery:
             for task in tasks if tasks and queue.claim_dispatch() else ():
                 if self._stopping.is_set():
                     return 0
-                busy[queue.name] += self._start(queue, task)
+                busy[queue.name] += self._start(task, self._dispatcher.start)
                 self._started[queue.name] = now
                 started += 1
         if started:
@@ -188,18 +173,18 @@ class Delivery:
                     wait_seconds = min(wait_seconds, max(left, 0.001))
         return wait_seconds
 
-    def _start(self, queue: Queue, task: Task) -> int:
-        """Start one attempt; return how many were started."""
-        address = self.addresses.of(task, queue.settings)
+    def _start(self, task: Task, start: Callable[[Task], RunningAttempt | None]) -> bool:
+        """Start an attempt, and send it in another thread; return whether it was started."""
+        address = self.addresses.of(task, self._emulator.queue(task.queue_name).settings)
         if address is None:
-            return 0
+            return False
         origin = self._requests.origin(Interface.PUSH, address)
         with called_by(Caller(origin)):
-            running = self._dispatcher.start(task)
+            running = start(task)
         if running is None:
-            return 0
+            return False
         self._pool.run(self._attempt, running, address, origin)
-        return 1
+        return True
 
     def _attempt(self, running: RunningAttempt, address: str, origin: Origin) -> None:
         """Send a task that was started, and apply the result."""

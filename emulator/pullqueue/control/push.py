@@ -62,4 +62,4 @@ def get_delivery(state: ServerState, queue: str) -> Delivery:
 @operation("POST", "/queues/{queue}/tasks/{task}/run")
 def run_task(state: ServerState, queue: str, task: str) -> Started:
     """Start an attempt of a push task now, past its eta, the queue's rate and a pause."""
-    return Started(state.run_now(state.emulator.queue(queue), task))
+    return Started(state.run_now(state.emulator.queue(queue).get_task(task)))

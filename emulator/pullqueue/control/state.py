@@ -9,7 +9,6 @@ from time import perf_counter
 
 from pullqueue.api.tokens import Tokens
 from pullqueue.clock import SystemClock
-from pullqueue.config.model import QueueMode
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.delivery import Delivery
 from pullqueue.control.depths import DepthHistory
@@ -17,10 +16,10 @@ from pullqueue.control.fault_registry import FaultRegistry
 from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.engine.queue import Queue
 from pullqueue.errors import InvalidTaskError
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.tokens import TokenSigner
+from pullqueue.tasks import Task
 
 TOKEN_HEADER = "X-Pullqueue-Token"  # noqa: S105 - the name of the header
 TOKEN_FIELD = "pullqueue_token"  # noqa: S105 - the name of the form's field
@@ -82,27 +81,19 @@ class ServerState:
         """How long the server has been running, whatever its clock says."""
         return perf_counter() - self._started
 
-    def pull_queues(self) -> list[Queue]:
-        """Return the queues whose tasks can be listed."""
-        return [queue for queue in self.emulator.queues if queue.mode is QueueMode.PULL]
-
-    def run_now(self, queue: Queue, task_name: str) -> bool:
+    def run_now(self, task: Task) -> bool:
         """Start an attempt of a push task, past eta, rate and pause; False: one is running.
 
         Raises:
             InvalidTaskError: it has no address, or no token can be made, or it is a pull task.
-            UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted, or exhausted.
         """
-        with bypass_interceptors():
-            task = queue.get_task(task_name)
-        missing = self.push_to.missing(task, queue.settings)
+        missing = self.push_to.missing(task, self.emulator.queue(task.queue_name).settings)
         if missing is not None or self.delivery is None:
             why = missing or "this server does not deliver push tasks: use `pullqueue serve`"
             raise InvalidTaskError(
-                f'task "{task_name}" of queue "{queue.name}" cannot be sent: {why}'
+                f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {why}'
             )
-        return self.delivery.run_now(queue, task_name)
+        return self.delivery.run_now(task)
 
     def tick(self) -> None:
         """Do what has to be done every few seconds: sample the depths of the queues."""

@@ -28,8 +28,8 @@ from pullqueue.push.retry import conclude, start
 from pullqueue.push.tokens import TokenSigner
 from pullqueue.tasks import Task, TaskState
 
-RunNow: TypeAlias = Callable[[Queue, str], bool]
-"""Starts an attempt of a task, by its name, past eta, rate and pause; False: one is running."""
+RunNow: TypeAlias = Callable[[Task], bool]
+"""Starts an attempt of a task, past eta, rate and pause; False: one is running."""
 
 _PAGE = 200
 """Tasks that are read at once where some of them wait for more than their eta."""
@@ -162,21 +162,14 @@ class Dispatcher:
 
     def start(self, task: Task) -> RunningAttempt | None:
         """Start an attempt to send a task; None: it was changed or deleted meanwhile."""
-        return self._start(self._emulator.queue(task.queue_name), task, takes_token=self._rates)
+        return self._start(task, takes_token=self._rates)
 
-    def run_now(self, queue: Queue, task_name: str) -> RunningAttempt | None:
-        """Start an attempt past eta, rate and pause; None: the task is running already.
-
-        Raises:
-            UnknownTaskError: the queue has no such task.
-            TombstonedTaskError: the task was deleted, or exhausted.
-        """
-        with bypass_interceptors():
-            task = queue.get_task(task_name)
+    def run_now(self, task: Task) -> RunningAttempt | None:
+        """Start an attempt past eta, rate and pause; None: the task is running, or has changed."""
         state = task.state_at(self._emulator.now_usec())
         if state is TaskState.RUNNING or self._is_running(task):
             return None
-        return self._start(queue, task, takes_token=False)
+        return self._start(task, takes_token=False)
 
     def send(self, running: RunningAttempt, send: Send) -> PushResponse:
         """Send the request of an attempt, through the interceptors of its queue."""
@@ -266,7 +259,8 @@ class Dispatcher:
                 del self._running[key]
                 self._counts[running.queue.name] -= 1
 
-    def _start(self, queue: Queue, task: Task, *, takes_token: bool) -> RunningAttempt | None:
+    def _start(self, task: Task, *, takes_token: bool) -> RunningAttempt | None:
+        queue = self._emulator.queue(task.queue_name)
         lease_seconds = self._lease_seconds or push_of(task).request.deadline_seconds
         # Before the start: it can fail.
         authorization = self._signer.authorization(push_of(task).request)

@@ -71,7 +71,7 @@ def force_run(emulator: Emulator, run_now: RunNow | None, request: Any) -> int:
         task = queue.get_task(text_of(request.task_name))
         if run_now is not None:
             with suppress(InvalidTaskError):  # there is no address for it
-                run_now(queue, task.name)
+                run_now(task)
                 return int(codes.OK)
         if task.state_at(queue.now_usec()) in (TaskState.SCHEDULED, TaskState.RETRYING):
             queue.renew_attempt(task, lease_seconds=0)

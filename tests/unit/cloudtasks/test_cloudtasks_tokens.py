@@ -105,7 +105,7 @@ def test_without_the_extra(
         sent(rest, emulator, url="http://localhost:1", oidcToken={"serviceAccountEmail": WORKER})
     [task] = queue.list_tasks()
     with pytest.raises(InvalidTaskError, match=needed):
-        server.state.run_now(queue, task.name)
+        server.state.run_now(task)
     shown = PushState.of(task, queue, server.state.push_to, "available")
 
     assert shown is not None

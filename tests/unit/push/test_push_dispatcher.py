@@ -11,7 +11,7 @@ import pytest
 from pullqueue import Emulator, ManualClock
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue
-from pullqueue.errors import TransientError, UnknownTaskError
+from pullqueue.errors import TransientError
 from pullqueue.faults.declaration import Faults
 from pullqueue.push.dispatcher import Attempt, Dispatcher, RunningAttempt
 from pullqueue.push.request import PushRequest, PushResponse
@@ -143,7 +143,7 @@ class TestWhatMayStart:
         clock.advance(60)
 
         assert dispatcher.startable(other, 9) == []
-        assert dispatcher.run_now(other, "a") is None
+        assert dispatcher.run_now(other.get_task("a")) is None
         assert dispatcher.finish(running, OK).outcome == "succeeded"
 
     def test_after_a_crash(self, emulator: Emulator, other: Queue, clock: ManualClock) -> None:
@@ -331,7 +331,7 @@ class TestRunNow:
         dispatcher = Dispatcher(emulator)
         add(queue, *"abcd", eta=clock.now() + timedelta(days=1))
 
-        running = [dispatcher.run_now(queue, name) for name in "abcd"]
+        running = [dispatcher.run_now(task) for task in queue.list_tasks()]
 
         assert all(running)
         queue.resume()
@@ -347,7 +347,7 @@ class TestRunNow:
         """The next attempt comes after the pause, not at the eta that the task had."""
         add(web, "a", eta=clock.now() + timedelta(days=1))
         dispatcher = Dispatcher(emulator)
-        running = dispatcher.run_now(web, "a")
+        running = dispatcher.run_now(web.get_task("a"))
         assert running is not None
 
         dispatcher.finish(running, FAILED)
@@ -359,12 +359,7 @@ class TestRunNow:
         add(web, "a")
         started(Dispatcher(emulator), web, "a")
 
-        assert Dispatcher(emulator).run_now(web, "a") is None
-
-    def test_an_unknown_task(self, emulator: Emulator, web: Queue) -> None:
-        """It is the engine's error."""
-        with pytest.raises(UnknownTaskError):
-            Dispatcher(emulator).run_now(web, "a")
+        assert Dispatcher(emulator).run_now(web.get_task("a")) is None
 
 
 class TestTasksThatWait:
