@@ -8,10 +8,9 @@ from uuid import uuid4
 from google.rpc import code_pb2
 
 from pullqueue.api.errors import ApiError
-from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid, service_error
-from pullqueue.cloudtasks.messages import Empty, Message, check_range
+from pullqueue.cloudtasks.messages import Empty, Message, check_range, write_time
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.task_messages import insert_tasks, new_task, write_tasks
 from pullqueue.engine.queue import Queue
@@ -91,10 +90,8 @@ def _operation(
 ) -> Message:
     name = call.method.name
     metadata = call.message(f"{name}Metadata")
-    for field, usec in (("start_time", started_usec), ("end_time", call.queue.now_usec())):
-        time = getattr(metadata, field)
-        time.seconds, rest = divmod(usec, USEC_PER_SECOND)
-        time.nanos = rest * 1000
+    write_time(metadata.start_time, started_usec)
+    write_time(metadata.end_time, call.queue.now_usec())
     metadata.state = metadata.PARTIALLY_SUCCEEDED if failures else metadata.SUCCEEDED
     for index, error in failures.items():
         status = metadata.failed_requests[index]

@@ -20,6 +20,7 @@ from google.protobuf import empty_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
+from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.cloudtasks.errors import invalid
 
 Message: TypeAlias = Any
@@ -68,6 +69,13 @@ def whole_seconds(message: Duration, field: str, *, least: int = 0, most: int) -
     seconds: int = message.seconds - (message.nanos < 0)
     check_range(seconds, least, most, field, " seconds")
     return seconds
+
+
+def write_time(message: Message, usec: int | None) -> None:
+    """Write microseconds since the epoch into a timestamp; None leaves it unset."""
+    if usec is not None:
+        message.seconds, rest = divmod(usec, USEC_PER_SECOND)
+        message.nanos = rest * 1000
 
 
 def mask_paths(mask: FieldMask, descriptor: Message, field: str) -> list[str]:

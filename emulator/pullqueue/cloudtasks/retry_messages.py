@@ -29,7 +29,7 @@ _DURATIONS: Final = {
     "min_backoff": "min_backoff_seconds",
     "max_backoff": "max_backoff_seconds",
 }
-_BACKOFF_DEFAULTS: Final = {
+_BACKOFF_DEFAULTS: Final[dict[str, Any]] = {
     "min_backoff_seconds": DEFAULT_MIN_BACKOFF_SECONDS,
     "max_backoff_seconds": DEFAULT_MAX_BACKOFF_SECONDS,
     "max_doublings": DEFAULT_MAX_DOUBLINGS,
@@ -95,8 +95,5 @@ def _attempts(message: Message, field: str) -> int | None:
 
 def with_defaults(retry: RetryParameters) -> RetryParameters:
     """Return the retry parameters that apply where only some are set."""
-    values = {
-        name: getattr(retry, name)
-        for name in ("min_backoff_seconds", "max_backoff_seconds", "max_doublings")
-    }
-    return replace(retry, **_BACKOFF_DEFAULTS | {k: v for k, v in values.items() if v is not None})
+    missing = {k: v for k, v in _BACKOFF_DEFAULTS.items() if getattr(retry, k) is None}
+    return replace(retry, **missing)

@@ -14,7 +14,7 @@ from pullqueue.api.errors import ApiError
 from pullqueue.clock import LAST_USEC, USEC_PER_SECOND
 from pullqueue.cloudtasks.calls import Call, ResourceName
 from pullqueue.cloudtasks.errors import invalid
-from pullqueue.cloudtasks.messages import BASIC, FULL, Message, check_range, has
+from pullqueue.cloudtasks.messages import BASIC, FULL, Message, check_range, has, write_time
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.queue_messages import target_of, write_routing
 from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
@@ -126,7 +126,7 @@ def write_tasks(call: Call, tasks: Iterable[Task], add: Callable[[], Message]) -
             _write_request(call, message, task, task.push.request)
             eta_usec = _write_attempts(call, message, task, task.push.attempts)
         message.create_time.seconds = task.enqueued_usec // USEC_PER_SECOND
-        _write_time(message.schedule_time, eta_usec)
+        write_time(message.schedule_time, eta_usec)
 
 
 def _push_request(call: Call, queue: Queue, task: Message) -> tuple[bytes, HttpRequest]:
@@ -291,14 +291,14 @@ def _write_attempts(call: Call, message: Message, task: Task, attempts: Attempts
     dispatches, responses, first, last = version.attempt_fields
     setattr(holder, dispatches, task.retry_count)
     setattr(holder, responses, attempts.responses)
-    _write_time(getattr(holder, first).dispatch_time, attempts.first_usec)
+    write_time(getattr(holder, first).dispatch_time, attempts.first_usec)
     shown = getattr(holder, last)
-    _write_time(shown.schedule_time, attempts.schedule_usec)
-    _write_time(shown.dispatch_time, attempts.dispatched_usec)
+    write_time(shown.schedule_time, attempts.schedule_usec)
+    write_time(shown.dispatch_time, attempts.dispatched_usec)
     if attempts.finished < task.retry_count:
         # While an attempt is under way, the eta is the end of its lease.
         return task.eta_usec if attempts.schedule_usec is None else attempts.schedule_usec
-    _write_time(shown.response_time, attempts.ended_usec)
+    write_time(shown.response_time, attempts.ended_usec)
     shown.response_status.code, shown.response_status.message = _outcome(attempts)
     return task.eta_usec
 
@@ -311,9 +311,3 @@ def _outcome(attempts: Attempts) -> tuple[int, str]:
     reason = attempts.reason or "no response before the deadline"
     lost = reason.startswith("connection")
     return code_pb2.UNAVAILABLE if lost else code_pb2.DEADLINE_EXCEEDED, reason
-
-
-def _write_time(message: Message, usec: int | None) -> None:
-    if usec is not None:
-        message.seconds, rest = divmod(usec, USEC_PER_SECOND)
-        message.nanos = rest * 1000

@@ -25,7 +25,6 @@ from pullqueue.sdk.stub import SERVICE, EmulatorStub, GoogleStub, seconds_of
 
 _init_google_stub: Callable[..., None] = GoogleStub.__init__
 
-
 _installed: list[Emulator] = []
 """The emulator that the SDK uses, once for each block that has installed it."""
 
@@ -37,14 +36,7 @@ def emulator_in_use() -> Emulator | None:
 
 @contextmanager
 def install(emulator: Emulator) -> Iterator[EmulatorStub]:
-    """Make `google.appengine.api.taskqueue` use the emulator's queues inside the block.
-
-    Nothing else of the SDK has to be set up. Stubs that are made meanwhile, by `testbed` or by
-    hand, use the same emulator. The previous stub is restored at the end.
-
-    Raises:
-        SdkInUseError: the block is inside that of another emulator.
-    """
+    """Install an emulator inside the block, as `pullqueue.sdk.install` says."""
     if _installed and _installed[-1] is not emulator:
         raise SdkInUseError(_installed[-1])
     with ExitStack() as stack:
