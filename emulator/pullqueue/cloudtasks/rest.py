@@ -55,10 +55,8 @@ class _HttpBody(msgspec.Struct):
 class CloudTasks:
     """The service on the emulator of a server, imported when it is first called."""
 
-    def __init__(self, state: ServerState, *, acl: bool = False) -> None:
-        """With `acl`, callers need a token."""
+    def __init__(self, state: ServerState) -> None:
         self._state = state
-        self._acl = acl
 
     @cached_property
     def service(self) -> Service:
@@ -71,7 +69,7 @@ class CloudTasks:
             from pullqueue.cloudtasks.service import Service  # noqa: PLC0415 - takes half a second
         except ModuleNotFoundError:
             raise ApiError(_MISSING_EXTRA, rpc_code="UNIMPLEMENTED") from None
-        return Service(self._state, acl=self._acl)
+        return Service(self._state)
 
 
 def _document(version: Version, root_url: str) -> Json:

@@ -36,12 +36,12 @@ _log = logging.getLogger("pullqueue.server")
 class Service:
     """Carries out calls on one emulator. Safe under threads."""
 
-    def __init__(self, state: ServerState, *, acl: bool) -> None:
-        """Serve the emulator of a server; with `acl`, callers need a token."""
+    def __init__(self, state: ServerState) -> None:
+        """Serve the emulator of a server."""
         self._state = state
         self._authorizer = (
             Authorizer(state.tokens, scopes=access.SCOPES, audience=access.AUDIENCE)
-            if acl
+            if state.acl
             else None
         )
         self.requests = state.requests

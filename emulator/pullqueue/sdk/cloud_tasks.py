@@ -52,7 +52,7 @@ class _Clients:
         from pullqueue.cloudtasks.service import Service  # noqa: PLC0415 - the same
         from pullqueue.control.state import ServerState  # noqa: PLC0415 - the same
 
-        service = Service(ServerState(self._emulator), acl=False)
+        service = Service(ServerState(self._emulator))
         server = GrpcServer(service, host="127.0.0.1", port=0)
         self._stack.callback(server.stop)
         self._address = f"127.0.0.1:{server.port}"

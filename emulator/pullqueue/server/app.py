@@ -53,9 +53,9 @@ def create_app(
     """Return the application that serves an emulator; it runs under any WSGI server with threads.
 
     With `acl`, callers need one of `tokens`, and the acl of the queue they call decides what they
-    may do; without, anybody may do everything. `state` contains the records of the server, tokens
-    included; without one, any name in the Host header is answered. Calls that apps make to App
-    Engine's services other than the task queue are passed on to `api_upstream`, a `host:port`.
+    may do; without, anybody may do everything. `state` contains the records of the server, and
+    replaces both; without one, any name in the Host header is answered. Calls that apps make to
+    App Engine's services other than the task queue are passed on to `api_upstream`, a `host:port`.
     `cloud_tasks` is the service of Cloud Tasks, where gRPC serves it as well.
     """
     state = state or ServerState(emulator, tokens=tokens, acl=acl)
@@ -66,8 +66,8 @@ def create_app(
         ServerState: state,
         Tokens: state.tokens,
         TokenSigner: state.signer,
-        Authorizer: Authorizer(state.tokens, enforced=acl),
-        CloudTasks: cloud_tasks or CloudTasks(state, acl=acl),
+        Authorizer: Authorizer(state.tokens, enforced=state.acl),
+        CloudTasks: cloud_tasks or CloudTasks(state),
         Bridge: calls,
     }
     app = flask_app()

@@ -67,10 +67,9 @@ class Server:
             push_to=push_to,
             acl=acl,
         )
-        self._cloud_tasks = CloudTasks(self.state, acl=acl)
+        self._cloud_tasks = CloudTasks(self.state)
         self._app = create_app(
             emulator,
-            acl=acl,
             state=self.state,
             api_upstream=api_upstream,
             cloud_tasks=self._cloud_tasks,

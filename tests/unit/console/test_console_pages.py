@@ -236,7 +236,8 @@ def test_a_large_snapshot(client: Client, state: ServerState) -> None:
 def test_a_request_tells_its_caller_and_hides_credentials(state: ServerState) -> None:
     """Whose token it was made with is shown, the token itself is not."""
     token = state.tokens.issue("worker@example.com", ACCEPTED_SCOPES).text
-    client = Client(create_app(state.emulator, acl=True, state=state))
+    state.acl = True
+    client = Client(create_app(state.emulator, state=state))
     client.get(f"/taskqueue/v1beta2/projects/a/taskqueues/pull?access_token={token}")
     client.post("/token", data={"assertion": "secret"})
 
