@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -274,11 +274,11 @@ class Emulator:
 
     def next_change(self) -> datetime | None:
         """Return the next time at which anything changes by itself, or None."""
-        return min(_present(queue.next_change() for queue in self.queues), default=None)
+        return min(filter(None, (queue.next_change() for queue in self.queues)), default=None)
 
     def last_lease_end(self) -> datetime | None:
         """Return the end of the current lease that ends last, or None."""
-        return max(_present(queue.last_lease_end() for queue in self.queues), default=None)
+        return max(filter(None, (queue.last_lease_end() for queue in self.queues)), default=None)
 
     def _configure(self, config: QueueConfig, *, resume: bool) -> None:
         listed = config.by_name()
@@ -380,7 +380,3 @@ class Emulator:
         elif not names:
             hint = "it has no queues"
         return f"queue {quoted(name)} is not in {self._config.file}: {hint}"
-
-
-def _present(times: Iterable[datetime | None]) -> list[datetime]:
-    return [time for time in times if time is not None]

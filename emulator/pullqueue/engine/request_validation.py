@@ -43,7 +43,7 @@ def check_request(request: object, limits: Limits, *, absolute_urls: bool) -> No
         )
     seconds: object = request.deadline_seconds
     lowest, highest = limits.min_deadline_seconds, limits.max_deadline_seconds
-    if not _is_number(seconds) or not lowest <= seconds <= highest:
+    if not is_number(seconds) or not lowest <= seconds <= highest:
         raise InvalidTaskError(
             f"deadline_seconds is {quoted(seconds)}: it must be a number of seconds from {lowest} "
             f"to {highest}"
@@ -104,7 +104,7 @@ def _check_retry(retry: object) -> None:
         value: object = getattr(retry, field.name)
         is_whole = isinstance(value, int) or field.name.endswith("backoff_seconds")
         if value is not None and not (
-            _is_number(value) and is_whole and 0 <= value < _MAX_RETRY_VALUE
+            is_number(value) and is_whole and 0 <= value < _MAX_RETRY_VALUE
         ):
             raise InvalidTaskError(
                 f"retry parameter {field.name} is {quoted(value)}: it must be a number, 0 or more"
@@ -117,5 +117,6 @@ def _check_retry(retry: object) -> None:
         )
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a number, and neither True nor False."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -11,7 +11,7 @@ from typing import Protocol, TypeGuard
 
 from pullqueue.clock import FIRST_USEC, LAST_USEC, USEC_PER_SECOND, from_usec
 from pullqueue.config.text import quoted
-from pullqueue.engine.request_validation import METHODS_WITH_BODY, check_request
+from pullqueue.engine.request_validation import METHODS_WITH_BODY, check_request, is_number
 from pullqueue.errors import (
     DuplicateTaskNameError,
     InvalidEtaError,
@@ -132,11 +132,7 @@ def lease_usec(lease_seconds: object, limits: Limits, now_usec: int) -> int:
         InvalidLeaseTimeError: it is not a number, negative, longer than permitted, or would end at
             a time that no datetime can represent.
     """
-    if (
-        isinstance(lease_seconds, bool)
-        or not isinstance(lease_seconds, int | float)
-        or not 0 <= lease_seconds <= limits.lease_seconds
-    ):
+    if not is_number(lease_seconds) or not 0 <= lease_seconds <= limits.lease_seconds:
         raise InvalidLeaseTimeError(
             f"lease_seconds is {quoted(lease_seconds)}: it must be a number of seconds from 0 to "
             f"{limits.lease_seconds}"

@@ -153,7 +153,7 @@ def assert_exhausted(
             return
         name = name_of(task)
         found = sum(task.name == name for task in exhausted)
-        if found != (count if count is not None else max(found, 1)):
+        if not _is_expected(found, count):
             rule = _retry_rule(queue)
             _fail(f'task "{name}" of queue "{queue.name}", which {rule}, is not exhausted', queue)
 
@@ -201,7 +201,7 @@ def assert_added(
         tasks, unknown = _added_tasks(queue)
     found = sum(not wanted.differences(task) for task in tasks)
     found += sum(wanted.is_met_by_name(name) for name in unknown)
-    if found == (count if count is not None else max(found, 1)):
+    if _is_expected(found, count):
         return
     expected = "at least one task" if count is None else count_tasks(count)
     lines = [f'expected {expected}{wanted} added to queue "{queue.name}", but found {found}']
@@ -329,9 +329,13 @@ def pull_queue(queue: object) -> Queue:
 
 
 def _check_count(state: str, queue: Queue, found: int, count: int | None) -> None:
-    if found != (count if count is not None else max(found, 1)):
+    if not _is_expected(found, count):
         expected = "at least one" if count is None else str(count)
         _fail(f'expected {expected} {state} in queue "{queue.name}", but found {found}', queue)
+
+
+def _is_expected(found: int, count: int | None) -> bool:
+    return found > 0 if count is None else found == count
 
 
 def _fail(message: str, *queues: Queue) -> None:

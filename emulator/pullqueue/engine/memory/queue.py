@@ -20,7 +20,7 @@ from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import QueueContents, QueueStatistics
 from pullqueue.errors import NameInUseError, TaskAlreadyExistsError, TombstonedTaskError
 from pullqueue.limits import Limits
-from pullqueue.tasks import NewTask, Push, Task, TaskState
+from pullqueue.tasks import NewTask, Task, TaskState
 
 _COUNTED = (TaskState.SCHEDULED, TaskState.RUNNING, TaskState.RETRYING)
 
@@ -95,21 +95,8 @@ class MemoryQueue:
             name = new.name or self._generated(source, used)
             size = new.stored_bytes if new.name else new.stored_bytes + len(name)
             eta_usec = now_usec if new.eta_usec is None else new.eta_usec
-            push = None if new.request is None else Push(new.request)
-            tasks.append(
-                Task(
-                    eta_usec,
-                    sequence,
-                    name,
-                    self.name,
-                    new.payload,
-                    new.tag,
-                    0,
-                    now_usec,
-                    size,
-                    push,
-                )
-            )
+            fields = (eta_usec, sequence, name, self.name, new.payload, new.tag, 0, now_usec)
+            tasks.append(Task(*fields, size, new.push))
         return tasks, refused
 
     def _generated(self, source: NameSource, used: set[str | None]) -> str:
