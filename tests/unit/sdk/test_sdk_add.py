@@ -6,30 +6,22 @@ import re
 from typing import Any
 
 import pytest
+from sdk_calls import call, pull
 
 from pullqueue import Emulator, Limits
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
-from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, messages, taskqueue
+from pullqueue.sdk.imports import apiproxy_errors, messages, taskqueue
 
 pytestmark = pytest.mark.usefixtures("stub")
 
 OK, SKIPPED = 0, 17
 
 
-def pull(payload: Any = b"", **options: Any) -> Any:
-    """Make a pull task."""
-    return taskqueue.Task(payload=payload, method="PULL", **options)
-
-
 def bulk_add(*adds: dict[str, Any]) -> list[int]:
     """Send a BulkAdd past the client's checks and return the results."""
-    request = messages.TaskQueueBulkAddRequest()
-    for fields in adds:
-        defaults = {"queue_name": b"pull", "task_name": b"", "eta_usec": 0, "mode": 1}
-        request.add_request.add(**(defaults | fields))
-    response = messages.TaskQueueBulkAddResponse()
-    apiproxy_stub_map.MakeSyncCall("taskqueue", "BulkAdd", request, response)
-    return [result.result for result in response.taskresult]
+    defaults = {"queue_name": b"pull", "task_name": b"", "eta_usec": 0, "mode": 1}
+    requests = [messages.TaskQueueAddRequest(**(defaults | fields)) for fields in adds]
+    return [result.result for result in call("BulkAdd", add_request=requests).taskresult]
 
 
 def test_every_task_of_a_batch_is_named() -> None:
@@ -87,7 +79,7 @@ def test_a_name_in_use() -> None:
 
     assert [task.was_enqueued for task in batch] == [True, False, True]
     assert batch[2].name is not None
-    assert [task.payload for task in queue.lease_tasks(60, 9)] == [b"old", b"", b""]
+    assert [task.payload for task in queue.lease_tasks(60, 9)] == [b"old", b"work", b"work"]
 
 
 def test_existing_and_deleted_names_differ() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sdk_calls import pull
 
 from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, taskqueue
 
@@ -13,28 +14,11 @@ pytestmark = pytest.mark.usefixtures("stub")
 UserRPC = apiproxy_stub_map.UserRPC
 
 
-def pull(**options: Any) -> Any:
-    """Make a pull task."""
-    return taskqueue.Task(payload=b"work", method="PULL", **options)
-
-
 def test_a_call_nobody_waits_for_is_made() -> None:
     """Tasks are stored when `add_async` returns."""
     taskqueue.Queue("pull").add_async([pull(), pull()])
 
     assert taskqueue.Queue("pull").fetch_statistics().tasks == 2
-
-
-def test_results_are_there_again_and_again() -> None:
-    """`get_result` returns the same result each time, and the call is made once."""
-    queue = taskqueue.Queue("pull")
-    rpc = queue.add_async(pull())
-
-    first, second = rpc.get_result(), rpc.get_result()
-
-    assert first is second
-    assert first.name is not None
-    assert queue.fetch_statistics().tasks == 1
 
 
 def test_an_error_comes_when_the_result_is_asked_for() -> None:
@@ -62,16 +46,6 @@ def test_wait_any_returns_each_call() -> None:
     assert [task.payload for task in rpcs[2].get_result()] == [b"work"]
     with pytest.raises(taskqueue.UnknownQueueError):
         rpcs[1].get_result()
-
-
-def test_wait_all_returns_control() -> None:
-    """`wait_all` ends, and the results are there after it."""
-    queue = taskqueue.Queue("pull")
-    rpcs = [queue.add_async(pull()) for _ in range(5)]
-
-    UserRPC.wait_all(rpcs)
-
-    assert len({rpc.get_result().name for rpc in rpcs}) == 5
 
 
 @pytest.mark.parametrize("queue", ["pull", "nowhere"])
@@ -115,15 +89,6 @@ def test_an_error_of_a_callback_is_raised() -> None:
 
     with pytest.raises(ValueError, match="in the callback"):
         rpc.wait()
-
-
-def test_a_call_cannot_be_made_twice() -> None:
-    """A call object is used up by its call."""
-    rpc = taskqueue.create_rpc()
-    taskqueue.Queue("pull").add_async(pull(), rpc=rpc)
-
-    with pytest.raises(AssertionError):
-        taskqueue.Queue("pull").add_async(pull(), rpc=rpc)
 
 
 def test_hooks_see_every_call() -> None:

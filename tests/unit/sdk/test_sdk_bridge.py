@@ -163,17 +163,11 @@ def test_calls_in_process_are_in_the_request_log(server: Server) -> None:
     assert server.state.requests.counts["CALL", 200] == 3
 
 
-def test_a_percent_sign_in_a_detail(server: Server) -> None:
-    """The SDK's client takes details of call errors for a format, so a percent sign is doubled."""
-    answer = call(server, "100%", b"")
-
-    assert answer.rpc_error.detail == 'the task queue service has no call "100%%"'
-
-
 @pytest.mark.parametrize(
     ("method", "message", "code", "detail"),
     [
-        ("Nonsense", b"", RpcError.CALL_NOT_FOUND, 'has no call "Nonsense"'),
+        # The SDK's client takes details of call errors for a format.
+        ("100%", b"", RpcError.CALL_NOT_FOUND, 'the task queue service has no call "100%%"'),
         (
             "BulkAdd",
             b"\xff",
@@ -212,37 +206,13 @@ def test_a_large_batch(server: Server, emulator: Emulator) -> None:
     assert emulator.queue("pull").fetch_statistics().tasks == 31
 
 
-def test_a_body_over_all_bounds(server: Server) -> None:
-    """A body that no call can have is refused, too."""
-    _, _, body = post(server, b"x" * (34 * 2**20))
+@pytest.mark.parametrize("body", [b"x" * (34 * 2**20), [b"x" * 2**20] * 34], ids=["one", "chunks"])
+def test_a_body_over_all_bounds(server: Server, body: bytes | list[bytes]) -> None:
+    """A body that no call can have is refused, whether its length is announced or not."""
+    _, _, answer = post(server, body if isinstance(body, bytes) else iter(body))
 
-    answer = remote_api.Response.FromString(body)
-    assert answer.rpc_error.code == RpcError.REQUEST_TOO_LARGE
-
-
-def test_chunks_over_all_bounds(server: Server) -> None:
-    """A body whose length is not announced is refused where it becomes too long, too."""
-    _, _, body = post(server, iter([b"x" * 2**20] * 34))
-
-    answer = remote_api.Response.FromString(body)
-    assert answer.rpc_error.code == RpcError.REQUEST_TOO_LARGE
-
-
-def test_push_tasks_are_kept(server: Server) -> None:
-    """Push tasks are accepted, whether this server delivers them or not."""
-    answer = call(server, "BulkAdd", add_request(queue_name=b"default", mode=0, url=b"/work"))
-
-    results = messages.TaskQueueBulkAddResponse.FromString(answer.response)
-    assert results.taskresult[0].result == 0
-    assert count_push_tasks(server) == 1
-
-
-def count_push_tasks(server: Server) -> int:
-    """Ask how many tasks the queue `default` has."""
-    request = messages.TaskQueueFetchQueueStatsRequest(queue_name=[b"default"])
-    answer = call(server, "FetchQueueStats", request)
-    stats = messages.TaskQueueFetchQueueStatsResponse.FromString(answer.response)
-    return int(stats.queuestats[0].num_tasks)
+    code = remote_api.Response.FromString(answer).rpc_error.code
+    assert code == RpcError.REQUEST_TOO_LARGE
 
 
 @pytest.mark.parametrize(("queue", "mode"), [(b"pull", 1), (b"default", 0)])
@@ -362,7 +332,6 @@ class TestOtherServices:
 
         assert answer.rpc_error.code == RpcError.CALL_NOT_FOUND
         assert 'pullqueue has no service "memcache"' in answer.rpc_error.detail
-        assert '"memcache"' in answer.rpc_error.detail
         assert "--api-upstream HOST:PORT" in answer.rpc_error.detail
 
     def test_the_log_of_an_app(self, server: Server) -> None:
@@ -371,11 +340,6 @@ class TestOtherServices:
 
         assert answer.response == b""
         assert not answer.HasField("rpc_error")
-
-    def test_the_log_names_calls(self, server: Server) -> None:
-        """The log of the server's requests has the service and method of each call."""
-        call(server, "Flush", b"", service="logservice")
-
         assert server.state.requests.latest()[0].path == "/rpc_http logservice.Flush"
 
     def test_with_an_upstream(self, emulator: Emulator) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sdk_calls import pull
 
 from pullqueue import Emulator, InvalidQueueConfigError
 from pullqueue.sdk import install
@@ -21,11 +22,6 @@ def installed(emulator: Emulator, bed: Any) -> Iterator[Any]:
     """A testbed beside an installed emulator."""
     with install(emulator):
         yield bed
-
-
-def pull(payload: bytes = b"work", **options: Any) -> Any:
-    """Make a pull task."""
-    return taskqueue.Task(payload=payload, method="PULL", **options)
 
 
 def write(path: Path, text: str, *, age: int = 0) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from sdk_calls import pull
 
 from pullqueue import (
     DeadlineExceededError,
@@ -46,11 +47,6 @@ def faults(stub: Any, emulator: Emulator) -> Iterator[Faults]:
     """Faults in the calls to the emulator."""
     with Faults(emulator) as faults:
         yield faults
-
-
-def pull(**options: Any) -> Any:
-    """Make a pull task."""
-    return taskqueue.Task(payload=b"work", method="PULL", **options)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -157,29 +153,20 @@ def test_a_call_without_a_deadline(faults: Faults) -> None:
         taskqueue.Queue("pull").add(pull())
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_set_error_for_a_method(stub: Any, call: str) -> None:
-    """`SetError` lets one method fail, and None ends it."""
+@pytest.mark.parametrize("method", [None, *CALLS])
+def test_set_error(stub: Any, method: str | None) -> None:
+    """`SetError` lets one method fail, or without a method all of them, and None ends it."""
     queue = taskqueue.Queue("pull")
-    queue.add(taskqueue.Task(b"", method="PULL", name="a"))
+    queue.add(pull(name="a"))
     (task,) = queue.lease_tasks(60, 1)
-    stub.SetError(apiproxy_errors.ApplicationError(2, "again"), method=call)
+    stub.SetError(apiproxy_errors.ApplicationError(2, "again"), method=method)
 
-    with pytest.raises(taskqueue.TransientError, match="again"):
-        CALLS[call](queue, task)
-    stub.SetError(None, method=call)
-    CALLS[call](queue, task)
-
-
-def test_set_error_for_all_methods(stub: Any) -> None:
-    """Without a method every call fails, until None ends it."""
-    stub.SetError(apiproxy_errors.DeadlineExceededError())
-    queue = taskqueue.Queue("pull")
-
-    with pytest.raises(apiproxy_errors.DeadlineExceededError):
-        queue.lease_tasks(60, 1)
-    stub.SetError(None)
-    assert queue.lease_tasks(60, 1) == []
+    for name, made in CALLS.items():
+        if method in (None, name):
+            with pytest.raises(taskqueue.TransientError, match="again"):
+                made(queue, task)
+    stub.SetError(None, method=method)
+    CALLS[method or "BulkAdd"](queue, task)
 
 
 def test_a_request_that_is_too_large(stub: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from programs import completed
+from sdk_calls import pull
 
 from pullqueue import Emulator
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
@@ -27,11 +28,6 @@ with warnings.catch_warnings():
 def registered() -> Any:
     """Return the stub that is registered for the task queue service, or None."""
     return apiproxy_stub_map.apiproxy._CopyStubMap().get("taskqueue")
-
-
-def pull(payload: bytes = b"work") -> Any:
-    """Make a pull task."""
-    return taskqueue.Task(payload=payload, method="PULL")
 
 
 def other_emulator() -> Emulator:

@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sdk_calls import call
 
 from pullqueue import Emulator, ManualClock
 from pullqueue.config.model import AclEntry, QueueMode, RetryParameters
-from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, messages, taskqueue
+from pullqueue.sdk.imports import apiproxy_errors, messages, taskqueue
 
 pytestmark = pytest.mark.usefixtures("stub")
 
 APP = b"s~app"
-
-
-def call(method: str, **fields: Any) -> Any:
-    """Make a call by its name and return its response."""
-    response = getattr(messages, f"TaskQueue{method}Response")()
-    request = getattr(messages, f"TaskQueue{method}Request")(**fields)
-    apiproxy_stub_map.MakeSyncCall("taskqueue", method, request, response)
-    return response
 
 
 def add(name: str, *, queue: str = "pull", **options: Any) -> None:
@@ -96,14 +89,6 @@ class TestTasks:
         assert call("FetchTask", task_name=b"a", **queue).task.task[0].url == b"/work"
         assert call("ForceRun", task_name=b"a", app_id=b"", **queue).result in (0, 2, 3)
 
-    def test_pull_tasks_cannot_be_run(self) -> None:
-        """Running a pull task by force is refused as the wrong mode."""
-        add("a")
-
-        answer = call("ForceRun", app_id=APP, queue_name=b"pull", task_name=b"a")
-
-        assert answer.result == messages.TaskQueueServiceError.INVALID_QUEUE_MODE
-
 
 class TestQueues:
     def test_list(self) -> None:
@@ -121,18 +106,16 @@ class TestQueues:
 
     def test_update(self, emulator: Emulator) -> None:
         """A queue is added or changed by its settings, and used at once."""
-        settings = messages.TaskQueueUpdateQueueRequest(
+        call(
+            "UpdateQueue",
             app_id=APP,
             queue_name=b"fresh",
             bucket_refill_per_second=0,
             bucket_capacity=0,
             mode=messages.TaskQueueMode.PULL,
+            retry_parameters={"retry_limit": 7},
+            acl={"user_email": [b"u@example.com"], "writer_email": [b"w@example.com"]},
         )
-        settings.retry_parameters.retry_limit = 7
-        settings.acl.user_email.append(b"u@example.com")
-        settings.acl.writer_email.append(b"w@example.com")
-        done = messages.TaskQueueUpdateQueueResponse()
-        apiproxy_stub_map.MakeSyncCall("taskqueue", "UpdateQueue", settings, done)
         add("a", queue="fresh")
 
         queue = emulator.queue("fresh")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sdk_calls import pull
 from shared_store import WrongClock
 from stores import own_schema
 
@@ -22,11 +24,6 @@ from pullqueue.config.model import (
 from pullqueue.sdk import install
 from pullqueue.sdk.imports import messages, taskqueue
 from pullqueue.stores import open_store
-
-
-def pull(payload: bytes = b"work", **options: Any) -> Any:
-    """Make a pull task."""
-    return taskqueue.Task(payload=payload, method="PULL", **options)
 
 
 class TestPush:
@@ -62,25 +59,20 @@ class TestPush:
 
     def test_any_queue_may_be_valid(self, emulator: Emulator, bed: Any) -> None:
         """With `_all_queues_valid` unknown queues are push queues, made when used."""
+        queue = taskqueue.Queue("unknown")
         with install(emulator):
             bed.init_taskqueue_stub(_all_queues_valid=True)
-            taskqueue.Queue("unknown").add(taskqueue.Task(url="/a"))
+            queue.add(taskqueue.Task(url="/a"))
 
-            assert taskqueue.Queue("unknown").fetch_statistics().tasks == 1
-            with pytest.raises(taskqueue.InvalidQueueModeError):
-                taskqueue.Queue("unknown").add(pull())
-            with pytest.raises(taskqueue.InvalidQueueModeError):
-                taskqueue.Queue("unknown").lease_tasks(60, 1)
-            with pytest.raises(taskqueue.InvalidQueueModeError):
-                taskqueue.Queue("unknown").modify_task_lease(pull(name="a"), 60)
-
-    def test_default_as_a_pull_queue(self) -> None:
-        """The default queue can be a pull queue."""
-        config = QueueConfig(queues=(QueueSettings(name="default", mode=QueueMode.PULL),))
-        with install(Emulator(config)):
-            taskqueue.add(payload=b"work", method="PULL")
-
-            assert [t.payload for t in taskqueue.Queue().lease_tasks(60, 1)] == [b"work"]
+            assert queue.fetch_statistics().tasks == 1
+            calls: tuple[Callable[[], object], ...] = (
+                lambda: queue.add(pull()),
+                lambda: queue.lease_tasks(60, 1),
+                lambda: queue.modify_task_lease(pull(name="a"), 60),
+            )
+            for call in calls:
+                with pytest.raises(taskqueue.InvalidQueueModeError):
+                    call()
 
 
 @pytest.mark.parametrize("year", [2001, 2045])

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from sdk_calls import call
 
 from pullqueue import Emulator, HttpRequest, ManualClock, RetryParameters
 from pullqueue.sdk import install
@@ -99,27 +100,15 @@ def test_targets(
     assert task.request.target == target
 
 
-def test_modes(stub: Any) -> None:
-    """A push task on a pull queue, and the reverse, is the SDK's error for the wrong mode."""
-    with pytest.raises(taskqueue.InvalidQueueModeError, match="is a pull queue"):
-        taskqueue.add(url="/a", queue_name="pull")
-    with pytest.raises(taskqueue.InvalidQueueModeError, match="is a push queue"):
-        taskqueue.add(payload=b"a", method="PULL", queue_name="push")
-
-
 def test_a_batch_with_a_task_that_is_too_large(stub: Any) -> None:
     """A task over 102,400 bytes refuses its batch, and nothing is added."""
-    request = messages.TaskQueueBulkAddRequest()
-    for size in (10, 102_400):
-        request.add_request.add(
-            queue_name=b"push", eta_usec=0, task_name=b"", url=b"/a", body=b"." * size
-        )
-    response = messages.TaskQueueBulkAddResponse()
+    fields = {"queue_name": b"push", "eta_usec": 0, "task_name": b"", "url": b"/a"}
+    adds = [messages.TaskQueueAddRequest(**fields, body=b"." * size) for size in (10, 102_400)]
 
-    apiproxy_stub_map.MakeSyncCall("taskqueue", "BulkAdd", request, response)
+    results = call("BulkAdd", add_request=adds).taskresult
 
     codes = messages.TaskQueueServiceError
-    assert [r.result for r in response.taskresult] == [codes.SKIPPED, codes.TASK_TOO_LARGE]
+    assert [r.result for r in results] == [codes.SKIPPED, codes.TASK_TOO_LARGE]
     assert stub.GetTasks("push") == []
 
 
@@ -137,23 +126,18 @@ def test_statistics(stub: Any, emulator: Emulator) -> None:
     assert numbers.enforced_rate == 5.0
 
 
-def force_run(name: str, queue: str = "push") -> int:
-    """Ask the service to run a task now; return the code of the result."""
-    request = messages.TaskQueueForceRunRequest(queue_name=queue.encode(), task_name=name.encode())
-    response = messages.TaskQueueForceRunResponse()
-    apiproxy_stub_map.MakeSyncCall("taskqueue", "ForceRun", request, response)
-    return int(response.result)
-
-
 def test_force_run(stub: Any, emulator: Emulator) -> None:
     """ForceRun makes a task due, and reports unknown tasks and queues in its response."""
     task = added(emulator, url="/a", countdown=60)
     codes = messages.TaskQueueServiceError
 
-    assert force_run(task.name) == codes.OK
-    assert force_run("nothing") == codes.UNKNOWN_TASK
-    assert force_run("a", "nowhere") == codes.UNKNOWN_QUEUE
-    assert force_run("a", "pull") == codes.INVALID_QUEUE_MODE
+    for name, queue, code in (
+        (task.name, b"push", codes.OK),
+        ("nothing", b"push", codes.UNKNOWN_TASK),
+        ("a", b"nowhere", codes.UNKNOWN_QUEUE),
+        ("a", b"pull", codes.INVALID_QUEUE_MODE),
+    ):
+        assert call("ForceRun", queue_name=queue, task_name=name.encode()).result == code
     due = emulator.queue("push").list_tasks(state=TaskState.AVAILABLE)
     assert [(found.name, found.retry_count) for found in due] == [(task.name, 0)]
 
@@ -177,11 +161,7 @@ def test_a_task_after_an_attempt(stub: Any, emulator: Emulator, clock: ManualClo
         outcome=AttemptOutcome.WILL_RETRY,
         backoff_seconds=7,
     )
-    response = messages.TaskQueueFetchTaskResponse()
-    request = messages.TaskQueueFetchTaskRequest(queue_name=b"push", task_name=b"a")
-    apiproxy_stub_map.MakeSyncCall("taskqueue", "FetchTask", request, response)
-
-    (shown,) = response.task.task
+    (shown,) = call("FetchTask", queue_name=b"push", task_name=b"a").task.task
     assert (shown.url, shown.retry_count, shown.execution_count) == (b"/a", 1, 1)
     assert (shown.runlog.response_code, shown.runlog.elapsed_usec) == (503, 3_000_000)
     assert shown.retry_parameters.retry_limit == 7

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sdk_calls import call, pull
 
 from pullqueue import Emulator
 from pullqueue.sdk.imports import (
@@ -17,6 +18,8 @@ from pullqueue.sdk.imports import (
 )
 
 pytestmark = pytest.mark.usefixtures("stub")
+
+SINGLE = {"queue_name": b"pull", "eta_usec": 0, "mode": 1, "body": b""}
 
 
 @pytest.fixture(params=["datastore", "ndb"])
@@ -42,11 +45,6 @@ def transaction(request: pytest.FixtureRequest, bed: Any, stub: Any, sdk: Any) -
         return sdk.datastore.RunInTransactionCustomRetries(0, with_note)
 
     return run
-
-
-def pull(**options: Any) -> Any:
-    """Make a pull task."""
-    return taskqueue.Task(payload=b"work", method="PULL", **options)
 
 
 def stored() -> int:
@@ -164,24 +162,17 @@ def test_push_tasks(transaction: Any, stub: Any) -> None:
 
 def test_a_committed_task_that_cannot_be_stored() -> None:
     """The single add, which the datastore sends, raises only errors that it lets pass."""
-    request = messages.TaskQueueAddRequest(
-        queue_name=b"pull", task_name=b"a", eta_usec=0, mode=1, body=b""
-    )
-    response = messages.TaskQueueAddResponse()
-    apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, response)
+    call("Add", **SINGLE, task_name=b"a")
 
-    with pytest.raises(Exception, match="ApplicationError: 10") as refused:
-        apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, response)
-
-    assert getattr(refused.value, "application_error", None) == 10
+    with pytest.raises(apiproxy_errors.ApplicationError) as refused:
+        call("Add", **SINGLE, task_name=b"a")
+    assert refused.value.application_error == 10
 
 
 def test_a_committed_task_over_quota(emulator: Emulator) -> None:
     """Errors of a commit are raised by it; what is not an error elsewhere is one here."""
     emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
-    request = messages.TaskQueueAddRequest(
-        queue_name=b"pull", task_name=b"a", eta_usec=0, mode=1, body=b""
-    )
+    request = messages.TaskQueueAddRequest(**SINGLE, task_name=b"a")
 
     with pytest.raises(apiproxy_errors.ApplicationError, match="total_storage_limit of 0"):
         apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, api_base_pb2.VoidProto())
@@ -189,12 +180,7 @@ def test_a_committed_task_over_quota(emulator: Emulator) -> None:
 
 def test_a_single_add_tells_the_name() -> None:
     """A single add returns the generated name."""
-    request = messages.TaskQueueAddRequest(
-        queue_name=b"pull", task_name=b"", eta_usec=0, mode=1, body=b""
-    )
-    response = messages.TaskQueueAddResponse()
-
-    apiproxy_stub_map.MakeSyncCall("taskqueue", "Add", request, response)
+    response = call("Add", **SINGLE, task_name=b"")
 
     (task,) = taskqueue.Queue("pull").lease_tasks(60, 1)
     assert response.chosen_task_name.decode() == task.name
