@@ -31,34 +31,6 @@ def test_adding_tasks():
     q.add(tasks)
     assert tasks[0].was_enqueued
 
-def test_leasing_tasks():
-    q = taskqueue.Queue('pull-queue')
-    for number in range(150):
-        q.add([taskqueue.Task(payload=str(number), method='PULL')])
-    tasks = q.lease_tasks(3600, 100)
-    assert [int(task.payload) for task in tasks] == list(range(100))
-    assert len(q.lease_tasks(3600, 100)) == 50
-
-def test_batching_with_tags():
-    q = taskqueue.Queue('pull-queue')
-    q.add(taskqueue.Task(payload='parse1', method='PULL', tag='parse'))
-    q.add(taskqueue.Task(payload='parse2', method='PULL', tag='parse'))
-    q.add(taskqueue.Task(payload='render1', method='PULL', tag='render'))
-    q.add(taskqueue.Task(payload='render2', method='PULL', tag='render'))
-
-    tasks = q.lease_tasks_by_tag(3600, 100, 'render')
-    assert [task.payload for task in tasks] == [b'render1', b'render2']
-    tasks = q.lease_tasks_by_tag(3600, 100)
-    assert [task.payload for task in tasks] == [b'parse1', b'parse2']
-
-def test_deleting_tasks():
-    q = taskqueue.Queue('pull-queue')
-    q.add(taskqueue.Task(payload='parse', method='PULL', name='foo'))
-    tasks = q.lease_tasks(3600, 100)
-    q.delete_tasks(tasks)
-    q.delete_tasks(taskqueue.Task(payload='', method='PULL', name='foo'))
-    assert q.fetch_statistics().tasks == 0
-
 def test_a_transient_error_is_caught(pullqueue_faults):
     from google.appengine.runtime import apiproxy_errors
     from pullqueue import TransientError
@@ -154,7 +126,7 @@ def test_the_clock_of_the_fixture(pullqueue_clock):
 
 
 @pytest.mark.parametrize(
-    ("suite", "tests"), [(GUIDE, 5), (TESTBED, 5), (FROZEN, 2)], ids=["guide", "testbed", "frozen"]
+    ("suite", "tests"), [(GUIDE, 2), (TESTBED, 5), (FROZEN, 2)], ids=["guide", "testbed", "frozen"]
 )
 def test_a_suite(pytester: pytest.Pytester, suite: str, tests: int) -> None:
     """The suite passes as it is."""

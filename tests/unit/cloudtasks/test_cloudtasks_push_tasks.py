@@ -145,11 +145,7 @@ class TestAppEngineTasks:
         [
             ({"url": "mail"}, '"mail": it must begin with /'),
             ({"url": "//host"}, "must begin with one /"),
-            ({"url": "/a b"}, "without spaces"),
-            ({"url": "/" + "x" * 2083}, "url has 2084 characters"),
             ({"body": BODY, "httpMethod": "PATCH"}, "http_method is PATCH: use POST, PUT"),
-            ({"headers": {"X-A": "b\nc"}}, "without line breaks"),
-            ({"appEngineRouting": {"service": "a b"}}, "target is"),
         ],
     )
     def test_what_is_not_valid(
@@ -224,9 +220,6 @@ class TestHttpTasks:
             ({"url": ""}, "url is missing"),
             ({"url": "/work"}, "use an http:// or https:// URL"),
             ({"url": "ftp://example.com"}, "use an http:// or https:// URL"),
-            ({"url": "http://"}, "with a host"),
-            ({"url": URL + "x" * 2083}, "the maximum is 2083"),
-            ({"body": BODY, "httpMethod": "DELETE"}, "is DELETE: use POST, PUT, PATCH"),
             ({"headers": {"X-A": "b" * 81_917}}, "headers have 81920 bytes"),
             ({"oidcToken": {}}, "service_account_email is missing"),
             (

@@ -430,10 +430,6 @@ class TestFaults:
         dispatcher = Dispatcher(emulator)
         return dispatcher.send(started(dispatcher, other, "a"), send), len(sent)
 
-    def test_none(self, emulator: Emulator) -> None:
-        """The response is that of the function."""
-        assert self.send(emulator, FAILED) == (FAILED, 1)
-
     def test_a_status(self, emulator: Emulator) -> None:
         """`fail` with a status is a response, and nothing is sent."""
         fault = Faults(emulator).fail("attempt", status=503, times=1)

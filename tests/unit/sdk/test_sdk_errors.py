@@ -104,16 +104,6 @@ def test_a_failed_add_can_be_made_again(faults: Faults) -> None:
     assert taskqueue.Queue("pull").add(task).was_enqueued
 
 
-def test_an_answer_that_is_lost(faults: Faults) -> None:
-    """A named task whose answer was lost exists when it is added again."""
-    faults.lose_response("add", times=1)
-
-    with pytest.raises(apiproxy_errors.DeadlineExceededError):
-        taskqueue.Queue("pull").add(pull(name="mine"))
-    with pytest.raises(taskqueue.TaskAlreadyExistsError):
-        taskqueue.Queue("pull").add(pull(name="mine"))
-
-
 def test_a_look_at_the_queue_does_not_fail(faults: Faults, stub: Any) -> None:
     """Faults are for the app: what a test asks of the stub itself is answered."""
     for verb in ("fetch_statistics", "list_tasks", "purge"):
