@@ -134,10 +134,7 @@ class Sender:
 
     def __call__(self, request: PushRequest) -> PushResponse:
         """Send a request; `check` has accepted its task."""
-        if self._deferred is not None and path_of(request.url) == DEFERRED_PATH:
-            return self._deferred(request)
-        send = self._send if self._apps is None else self._apps[request.target]
-        return cast("Send", send)(request)
+        return cast("Send", self._find(request.url, request.target))(request)
 
     def check(self, task: Task, settings: QueueSettings) -> None:
         """Raise unless there is somewhere to send a task.
@@ -146,22 +143,23 @@ class Sender:
             ValueError: there is not.
         """
         request = push_of(task).request
-        if self._send is not None or (self._deferred and path_of(request.url) == DEFERRED_PATH):
-            return
         target = target_of(request, settings)
-        if self._apps is None:
-            needed = "app is missing"
-        elif target not in self._apps:
+        if self._find(request.url, target) is not None:
+            return
+        needed, example = "app is missing", "pass it"
+        if self._apps is not None:
             of_target = "without a target" if target is None else f"with target {quoted(target)}"
             needed = f"there is no app for tasks {of_target}"
-        else:
-            return
-        key = "None" if target is None else quoted(target)
-        example = "pass it" if self._apps is None else f"pass app={{{key}: ...}}"
+            example = f"pass app={{{'None' if target is None else quoted(target)}: ...}}"
         raise ValueError(
             f'{needed}, and task "{task.name}" of queue "{task.queue_name}" ({request.method} '
             f"{request.url}) is due: {example}"
         )
+
+    def _find(self, url: str, target: str | None) -> Send | None:
+        if self._deferred is not None and path_of(url) == DEFERRED_PATH:
+            return self._deferred
+        return self._send if self._apps is None else self._apps.get(target)
 
 
 def optional_sender(app: App | None, send: SendFunction | None, *, deferred: bool) -> Sender | None:
