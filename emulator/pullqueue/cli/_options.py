@@ -176,16 +176,14 @@ def complete_tag(ctx: click.Context, _parameter: click.Parameter, incomplete: st
 
 def complete_fault(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the numbers of the faults that are set."""
-    try:
-        faults = ctx.params["client"].get("/faults")["faults"]
-    except click.ClickException:
-        return []
-    return _beginning_with(incomplete, [str(fault["number"]) for fault in faults])
+    return _beginning_with(incomplete, [str(fault["number"]) for fault in _found(ctx, "faults")])
 
 
 def _found(ctx: click.Context, field: str, *names: str, **query: object) -> list[Json]:
+    """Return what a running server lists, or nothing; `names` are those of `queue_path`."""
     try:
-        found: list[Json] = ctx.params["client"].get(queue_path(*names), **query)[field]
+        path = queue_path(*names) if names else f"/{field}"
+        found: list[Json] = ctx.params["client"].get(path, **query)[field]
     except click.ClickException:
         return []
     return found
@@ -197,10 +195,7 @@ def _beginning_with(incomplete: str, words: Iterable[str]) -> list[str]:
 
 def complete_client(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return what the clients of the latest requests call themselves."""
-    try:
-        requests = ctx.params["client"].get("/requests", limit=1000)["requests"]
-    except click.ClickException:
-        return []
+    requests = _found(ctx, "requests", limit=1000)
     names = dict.fromkeys(each["caller"] or each["agent"] for each in requests)
     return _beginning_with(incomplete, filter(None, names))
 
