@@ -30,7 +30,6 @@ from pullqueue.errors import (
     PullQueueError,
 )
 from pullqueue.limits import Limits
-from pullqueue.tasks import HttpRequest
 from pullqueue.tasks import NewTask as EngineTask
 
 _LIMITS = Limits()
@@ -229,8 +228,7 @@ def _check(task: SeedTask) -> None:
     if isinstance(task.countdown, float):
         duration_usec(task.countdown)
     payload = given(task.payload_base64) or given(task.payload) or b""
-    request = None
-    if (sent := given(task.request)) is not None:
-        request = HttpRequest(sent.url, sent.method, tuple(sent.headers), sent.target)
+    sent = given(task.request)
+    request = None if sent is None else sent.http_request
     new = EngineTask(payload, given(task.name), given(task.tag), request=request)
     check_new_tasks([new], _LIMITS, lambda: 0)

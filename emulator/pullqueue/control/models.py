@@ -22,7 +22,7 @@ from pullqueue.engine.queue import QueueState
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import retry_of
-from pullqueue.tasks import Task
+from pullqueue.tasks import HttpRequest, Task
 
 PREVIEW_BYTES: Final = 256
 
@@ -140,6 +140,11 @@ class SentRequest(Model):
     method: str = "POST"
     headers: list[tuple[str, str]] = []
     target: str | None = None
+
+    @property
+    def http_request(self) -> HttpRequest:
+        """The request as the engine has it."""
+        return HttpRequest(self.url, self.method, tuple(self.headers), self.target)
 
 
 class PushState(Model):

@@ -26,7 +26,7 @@ from pullqueue.control.models import (
 from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import EventKind
-from pullqueue.engine.queue import Queue, lost_payload
+from pullqueue.engine.queue import Queue, lost_payload, walk
 from pullqueue.errors import (
     ClockError,
     InvalidEtaError,
@@ -35,7 +35,7 @@ from pullqueue.errors import (
     TombstonedTaskError,
     UnknownTaskError,
 )
-from pullqueue.tasks import DeleteResult, HttpRequest, NewTask, Task, TaskState, not_deleted
+from pullqueue.tasks import DeleteResult, NewTask, Task, TaskState, not_deleted
 
 _QUEUE = "/queues/{queue}"
 _TASK = "/queues/{queue}/tasks/{task}"
@@ -315,26 +315,17 @@ def _release(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:
     return changed, failed
 
 
-def _walk(queue: Queue, chosen: TaskFilter) -> Iterator[Task]:
-    """Yield the tasks in a state and with a tag, in order; not yet those that have the text."""
-    state, tag = given(getattr(chosen, "state", UNSET)), given(chosen.tag)
-    in_state = None if state is None else TaskState(state)
-    last: Task | None = None
-    while page := queue.list_tasks(_PAGE, state=in_state, tag=tag, after=last):
-        yield from page
-        last = page[-1]
-
-
 def _matching(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[Task]:
     """Yield all tasks that match a filter; exhausted ones are the latest first."""
-    text = chosen.search.casefold()
+    text, tag = chosen.search.casefold(), given(chosen.tag)
     if exhausted:
-        tag = given(chosen.tag)
         found: Iterator[Task] = (
             task for task in reversed(queue.exhausted) if tag is None or task.tag == tag
         )
     else:
-        found = _walk(queue, chosen)
+        state = given(getattr(chosen, "state", UNSET))
+        in_state = None if state is None else TaskState(state)
+        found = walk(queue, page=_PAGE, state=in_state, tag=tag)
     return (task for task in found if not text or _contains(task, text))
 
 
@@ -387,10 +378,7 @@ def _new_task(task: models.NewTask, now_usec: int, place: int) -> NewTask:
             eta_usec = now_usec + duration_usec(task.countdown)
         except ClockError as error:
             raise InvalidEtaError(f"countdown: {error}") from None
-    request = None
-    if task.request is not UNSET:
-        asked = task.request
-        request = HttpRequest(asked.url, asked.method, tuple(asked.headers), asked.target)
+    request = None if task.request is UNSET else task.request.http_request
     return NewTask(
         payload or b"", given(task.name), given(task.tag), eta, request, eta_usec=eta_usec
     )

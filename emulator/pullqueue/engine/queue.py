@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -684,6 +684,23 @@ class Queue:
             self.name,
             self._limits.leases_per_second,
         )
+
+
+def walk(
+    queue: Queue,
+    *,
+    page: int,
+    state: TaskState | None = None,
+    tag: str | None = None,
+    after: tuple[int, int] | None = None,
+) -> Iterator[Task]:
+    """Yield the tasks of a queue as `list_tasks` does, reading a page of them at a time."""
+    while True:
+        tasks = queue.list_tasks(page, state=state, tag=tag, after=after)
+        yield from tasks
+        if len(tasks) < page:
+            return
+        after = tasks[-1][:2]
 
 
 def lost_payload(task: Task) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from pullqueue.clock import USEC_PER_SECOND, from_usec, to_usec
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.interceptors import QueueCall, bypass_interceptors, call_deadline
-from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.queue import Queue, QueueState, walk
 from pullqueue.errors import PullQueueError, QueueError, TaskError
 from pullqueue.push.rate import TokenBucket
 from pullqueue.push.request import PushRequest, PushResponse, Send, push_of, push_request
@@ -321,11 +321,12 @@ class _Scan:
     ) -> list[Task]:
         """Return up to `limit` tasks that can be sent."""
         if waits is None:
-            due = _due(queue, min(limit, _PAGE), None)
+            due = walk(queue, page=min(limit, _PAGE), state=TaskState.AVAILABLE)
             return list(islice((task for task in due if not is_running(task)), limit))
         found: list[Task] = []
         only_waiting = True
-        for task in _due(queue, _PAGE, self._waiting):
+        due = walk(queue, page=_PAGE, state=TaskState.AVAILABLE, after=self._waiting)
+        for task in due:
             if waits(task) is None:
                 only_waiting = False
                 if not is_running(task):
@@ -352,16 +353,6 @@ class _Scan:
         if not found:  # otherwise look at the same once more, when these have started
             self._swept = below[-1][:2] if len(below) == _PAGE else None
         return found
-
-
-def _due(queue: Queue, size: int, after: tuple[int, int] | None) -> Iterator[Task]:
-    """Yield the due tasks of a queue, which are read in pages."""
-    while True:
-        page = queue.list_tasks(size, state=TaskState.AVAILABLE, after=after)
-        yield from page
-        if len(page) < size:
-            return
-        after = page[-1][:2]
 
 
 def is_dispatched(queue: Queue) -> bool:
