@@ -47,7 +47,8 @@ class Error(Model):
 @cache
 def document() -> Json:
     """Return the document."""
-    operations = list(OPERATIONS.values())
+    # Whatever module was imported first.
+    operations = sorted(OPERATIONS.values(), key=lambda operation: operation.path)
     bodies = [each.body for each in operations if each.body is not None]
     types = list(dict.fromkeys([Error, *(each.result for each in operations), *bodies]))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
