@@ -81,7 +81,8 @@ def _type_of(schema: Json) -> click.ParamType[Any]:
     if "enum" in schema:
         return Choice(schema["enum"])
     if schema["type"] == "integer":
-        return click.IntRange(schema["minimum"]) if "minimum" in schema else click.INT
+        low, high = schema.get("minimum"), schema.get("maximum")
+        return click.INT if low is None else click.IntRange(low, high)
     if schema["type"] == "number":
         above = schema.get("exclusiveMinimum")
         low = schema.get("minimum") if above is None else above

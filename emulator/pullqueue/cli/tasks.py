@@ -192,7 +192,8 @@ def _event_line(event: Json) -> str:
 @click.option(
     "--request",
     metavar="METHOD URL",
-    help='How a push task is sent, such as "PUT /mail". Default: POST to /_ah/queue/QUEUE.',
+    help='How a push task is sent, such as "PUT /mail". Default: POST to /_ah/queue/QUEUE. '
+    "A task with an HTTP target (http://...) can only be created through the Cloud Tasks API.",
 )
 @click.option(
     "--header", "headers", multiple=True, help='Header of --request, such as "X-Mine: 7".'

@@ -18,6 +18,7 @@ from pullqueue.cloudtasks.messages import BASIC, FULL, Message, check_range, has
 from pullqueue.cloudtasks.methods import TASK
 from pullqueue.cloudtasks.queue_messages import target_of, write_routing
 from pullqueue.cloudtasks.retry_messages import read_retry, write_retry
+from pullqueue.config.text import is_email, quoted
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import TombstonedTaskError
 from pullqueue.push.request import base_headers, origin_of
@@ -223,10 +224,10 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
     if kind is None:
         return None
     given, field = getattr(message, kind), f"task.http_request.{kind}"
-    if not given.service_account_email:
-        raise invalid(
-            f"{field}.service_account_email is missing", field=f"{field}.service_account_email"
-        )
+    email, email_field = given.service_account_email, f"{field}.service_account_email"
+    if not is_email(email):
+        problem = f"is {quoted(email)}: use an e-mail address" if email else "is missing"
+        raise invalid(f"{email_field} {problem}", field=email_field)
     if url[:5].lower() == "http:" and call.state.push_to.of_url(url) is None:
         raise invalid(
             f'task.http_request.url is "{url:.200}": with {field} it must begin with https://, or '
@@ -234,7 +235,7 @@ def _token(call: Call, message: Message, url: str) -> RequestToken | None:
             field="task.http_request.url",
         )
     detail = given.scope or _DEFAULT_SCOPE if kind == "oauth_token" else given.audience
-    return RequestToken(kind, given.service_account_email, detail)
+    return RequestToken(kind, email, detail)
 
 
 def _write_request(call: Call, message: Message, task: Task, request: HttpRequest) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+is_email = re.compile(r"[^\s@<>(),;:\"]+@[^\s@<>(),;:\"]+\.[^\s@<>(),;:\"]+").fullmatch
 
 
 def escaped(text: str) -> str:

@@ -71,8 +71,12 @@ def _check_url(url: object, limits: Limits, *, absolute_urls: bool) -> None:
     if "#" in url:
         raise InvalidTaskError(f"url is {quoted(url)}: it cannot have a fragment (#)")
     if not _is_path(url) and not (absolute_urls and _is_absolute(url)):
-        allowed = " or http:// or https:// with a host" if absolute_urls else ""
-        raise InvalidTaskError(f"url is {quoted(url)}: it must begin with one /{allowed}")
+        rule = "it must begin with one /"
+        if absolute_urls:
+            rule += " or http:// or https:// with a host"
+        elif _is_absolute(url):
+            rule += "; tasks with HTTP targets can only be created through the Cloud Tasks API"
+        raise InvalidTaskError(f"url is {quoted(url)}: {rule}")
 
 
 def _check_headers(headers: object) -> None:

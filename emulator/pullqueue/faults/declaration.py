@@ -61,6 +61,10 @@ ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
 """The errors that have a name outside of Python."""
 
 
+_RULES: Final[Mapping[str, str]] = {"status": "the status of a failed attempt is 300 to 599"}
+"""What is reported of an option, where the type in JSON does not say why."""
+
+
 class Wire(NamedTuple):
     """How an option is written in JSON."""
 
@@ -156,6 +160,7 @@ class Faults:
             TypeError: `error` is neither pullqueue's nor the SDK's.
         """
         make_error(error)
+        _check_call(call)
         if status is None:
             arguments: dict[str, object] = {"call": call, "error": error}
         elif call != "attempt":
@@ -254,9 +259,7 @@ class Faults:
     def _set(
         self, method: str, arguments: Mapping[str, object], when: When, effect: Effect
     ) -> Fault:
-        call = arguments.get("call", CALLS[0])
-        if call not in CALLS:
-            raise ValueError(f"there is no call {quoted(call)}: {did_you_mean(str(call), CALLS)}")
+        _check_call(arguments.get("call", CALLS[0]))
         for name in when.keys() - WHEN.keys():
             raise TypeError(f"{method}() has no argument `{name}`: use one of {', '.join(WHEN)}")
         if "queues" in when:
@@ -279,12 +282,18 @@ class Faults:
         return [self._emulator.queue(name).name for name in names]
 
 
+def _check_call(call: object) -> None:
+    if call not in CALLS:
+        raise ValueError(f"there is no call {quoted(call)}: {did_you_mean(str(call), CALLS)}")
+
+
 def _check(name: str, value: object) -> None:
     try:
         msgspec.convert(value, OPTIONS[name])
     except msgspec.ValidationError as error:
         problem = str(error)
-        raise ValueError(f"{name} is {value}: {problem[:1].lower()}{problem[1:]}") from None
+        rule = _RULES.get(name, f"{problem[:1].lower()}{problem[1:]}")
+        raise ValueError(f"{name} is {value}: {rule}") from None
 
 
 def _source_text(argument: object) -> str:

@@ -223,6 +223,10 @@ class TestHttpTasks:
             ({"headers": {"X-A": "b" * 81_917}}, "headers have 81920 bytes"),
             ({"oidcToken": {}}, "service_account_email is missing"),
             (
+                {"oauthToken": {"serviceAccountEmail": "nomail"}},
+                'oauth_token.service_account_email is "nomail": use an e-mail address',
+            ),
+            (
                 {"url": "http://example.com", "oidcToken": {"serviceAccountEmail": WORKER}},
                 "begin with https://",
             ),

@@ -484,7 +484,10 @@ class TestFaults:
         ("arguments", "message"),
         [
             ({"call": "add", "status": 503}, "status is 503, and add has none"),
-            ({"call": "attempt", "status": 99}, "status is 99: expected `int` >= 300"),
+            (
+                {"call": "attempt", "status": 99},
+                "status is 99: the status of a failed attempt is 300 to 599",
+            ),
         ],
     )
     def test_invalid_arguments(

@@ -424,6 +424,7 @@ def test_a_lease_that_has_ended_lapses_nevertheless(
     [
         ("lease", {}, 'there is no call "lease": use one of add, lease_tasks, '),
         ("lease_task", {}, 'there is no call "lease_task": did you mean "lease_tasks"?'),
+        ("atempt", {"status": 503}, 'there is no call "atempt": did you mean "attempt"?'),
         ("add", {"queues": []}, "queues is []: expected `array` of length >= 1"),
         ("add", {"times": 0}, "times is 0: expected `int` >= 1"),
         ("add", {"after": -1}, "after is -1: expected `int` >= 0"),

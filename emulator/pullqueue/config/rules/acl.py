@@ -9,11 +9,10 @@ from pullqueue.config.document import Sequence
 from pullqueue.config.edits import delete_item, delete_pair, split_pair
 from pullqueue.config.findings import Edit, Fix, Report, Severity
 from pullqueue.config.rules.base import SAFE, UNSAFE, Rule, edit_fix
-from pullqueue.config.text import shorten
+from pullqueue.config.text import is_email, shorten
 from pullqueue.config.view import Entry, QueueNode, Section, View
 
 _KEYS = ("user_email", "writer_email")
-_EMAIL = r"[^\s@<>(),;:\"]+@[^\s@<>(),;:\"]+\.[^\s@<>(),;:\"]+"
 _PLACEHOLDER = (
     r"@(?:.+\.)?(?:example(?:\.(?:com|org|net|edu))?|(?:your|my)?-?domain\.com)$"
     r"|\.(?:example|test|invalid)$"
@@ -55,7 +54,7 @@ def acl_email_format(view: View) -> Iterator[Report]:
     Source: the Python SDK checks nothing; placeholders were seen in public repositories.
     """
     for _, _, entry in _addresses(view):
-        if not re.fullmatch(_EMAIL, entry.text or ""):
+        if not is_email(entry.text or ""):
             key = entry.key.text
             message = (
                 f'invalid {key} "{entry.shown}": use an e-mail address, for example '
@@ -300,6 +299,6 @@ def acl_placeholder(view: View) -> Iterator[Report]:
     """
     for _, _, entry in _addresses(view):
         text = entry.text or ""
-        if re.fullmatch(_EMAIL, text) and re.search(_PLACEHOLDER, text.lower()):
+        if is_email(text) and re.search(_PLACEHOLDER, text.lower()):
             message = f'"{shorten(text)}" is a placeholder: use the address of an account'
             yield entry.report(message)
