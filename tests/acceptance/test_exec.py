@@ -48,6 +48,22 @@ class TestCommand:
         with pytest.raises(URLError):
             urlopen(f"http://{address}/_emulator/clock", timeout=60)
 
+    def test_its_file_is_reloaded(self, folder: Path) -> None:
+        """On request, and with --watch whenever it changes; the profile is shown."""
+        program = (
+            "import json, os, time, urllib.request as http\n"
+            "url = f'http://{os.environ[\"PULLQUEUE_EMULATOR_HOST\"]}/_emulator/'\n"
+            "def call(path, data=None): return json.load(http.urlopen(url + path, data, 60))\n"
+            "print(call('server')['profile'], call('reload', b'')['added'])\n"
+            "open('queue.yaml', 'a').write('- name: later\\n  mode: pull\\n')\n"
+            "while 'later' not in [queue['name'] for queue in call('queues')['queues']]:\n"
+            "    time.sleep(0.05)\n"
+        )
+
+        status, output, errors = run("--watch", *python(program), folder=folder)
+
+        assert (status, output) == (0, "gcloud []\n"), errors
+
     @pytest.mark.parametrize(
         ("payloads", "last"),
         [

@@ -227,6 +227,7 @@ def emulator_options(command: Command) -> Command:
             help="Rules that QUEUE_YAML must follow: those of gcloud, or the more lenient ones of "
             "the SDK.",
         ),
+        click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes."),
         click.option(
             "--lease-rate-limit/--no-lease-rate-limit",
             "leases_per_second",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _RESPONSE_SECONDS = 5
 _LOOK_SECONDS = 0.5
 """Maximum time that the search for a server at the default address takes."""
+
+_CHECK_SECONDS = 0.5
+"""Interval of the checks for changes of the file."""
 
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
@@ -91,6 +95,7 @@ def exec(  # noqa: A001 - the command's name
     port: int,
     url: str | None,
     profile: str,
+    watch: bool,
     leases_per_second: int | None,
     api_upstream: str | None,
     push_to: PushAddresses,
@@ -127,14 +132,17 @@ def exec(  # noqa: A001 - the command's name
 
     set_up_logs(log_format="text", log_level="warning")
     limits = Limits(leases_per_second=leases_per_second)
-    config = ConfigFile(queue_yaml or found_file(), profile=profile).read()
-    emulator = Emulator(config, limits=limits)
-    server = Server(emulator, port=port, api_upstream=api_upstream, push_to=push_to)
+    file = ConfigFile(queue_yaml or found_file(), profile=profile)
+    emulator = Emulator(file.read(), limits=limits)
+    server = Server(
+        emulator, port=port, api_upstream=api_upstream, config_file=file, push_to=push_to
+    )
+    check = partial(file.check, emulator, changes=True, now=False) if watch else None
     with closing(emulator), server:
         say(f"pullqueue listening on {server.url}", err=True)
         if hint:
             say(hint, err=True)
-        status = _run(command, f"{server.host}:{server.port}")
+        status = _run(command, f"{server.host}:{server.port}", check)
         report_tasks_left(emulator)
     return status
 
@@ -162,8 +170,11 @@ def _check_server(address: str, *, timeout: float) -> None:
             raise FailedError(f"the server at {address} is not a pullqueue: pass another --url")
 
 
-def _run(command: Sequence[str], address: str) -> int:
-    """Run a program to its end and return the exit status to end with."""
+def _run(command: Sequence[str], address: str, check: Callable[[], None] | None = None) -> int:
+    """Run a program to its end and return the exit status to end with.
+
+    `check` is called at intervals meanwhile.
+    """
     environment = os.environ | variables_for(address)
     with _ForwardedSignals() as signals:
         try:
@@ -175,7 +186,13 @@ def _run(command: Sequence[str], address: str) -> int:
             say(f'pullqueue: "{command[0]}" cannot be run: {reason_of(error)}', err=True)
             return _NOT_EXECUTABLE
         signals.forward_to(process)
-        status = process.wait()
+        status = None
+        while status is None:
+            try:
+                status = process.wait(_CHECK_SECONDS if check else None)
+            except subprocess.TimeoutExpired:
+                if check:
+                    check()
     return status if status >= 0 else _SIGNALLED - status
 
 

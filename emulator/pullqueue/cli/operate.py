@@ -22,7 +22,7 @@ from pullqueue.cli._options import (
     server_options,
     yes_option,
 )
-from pullqueue.cli._output import STDIN, Table, confirm, content_of, say, show, write_bytes
+from pullqueue.cli._output import STDIN, Table, confirm, content_of, note, say, show, write_bytes
 from pullqueue.cli._port_file import ServerOfFile
 from pullqueue.cli.connection import Json
 from pullqueue.config.files import replace_file
@@ -68,30 +68,35 @@ def wait(
     """Wait until the server is ready, or until queues are empty.
 
     The exit status is 1 if that takes longer than --timeout, 3 if the server of --port-file has
-    ended.
+    ended. A queue without tasks can have exhausted ones, whose work was not done: their number is
+    printed on standard error, and does not change the exit status.
     """
     end = monotonic() + timeout
     pause = threading.Event()
     server = ServerOfFile(port_file) if port_file else None
     while True:
         url, missing = server.look() if server else (client.url, None)
+        exhausted: list[str] = []
         if url is not None:
             # A client that waits no longer for a response than there is time.
             left = min(max(end - monotonic(), _MIN_SECONDS), _MAX_SECONDS)
             url = client.url if is_passed("client") else url
             with closing(Client(url, timeout=left)) as polled:
-                missing = _missing(polled, queues)
+                missing, exhausted = _missing(polled, queues)
             if missing is None and server:
                 server.look()  # another may have responded in its place
         if missing is None:
+            for line in exhausted:
+                note(line)
             return
         if monotonic() >= end:
             raise click.ClickException(f"after {timeout:.15g} s, {missing}")
         pause.wait(_PAUSE_SECONDS)
 
 
-def _missing(client: Client, queues: tuple[str, ...]) -> str | None:
-    """Return why the server is not ready, or which queue is not empty; None if nothing is."""
+def _missing(client: Client, queues: tuple[str, ...]) -> tuple[str | None, list[str]]:
+    """Return what to wait for (None: nothing), and which of the queues have exhausted tasks."""
+    exhausted = []
     try:
         client.get("/ready")
         for queue in queues:
@@ -99,10 +104,15 @@ def _missing(client: Client, queues: tuple[str, ...]) -> str | None:
             if numbers["tasks"]:
                 left = count_tasks(numbers["tasks"])
                 busy = "running" if numbers["mode"] == "push" else "leased"
-                return f'queue "{queue}" has {left}, {numbers[busy]} of them {busy}'
+                return f'queue "{queue}" has {left}, {numbers[busy]} of them {busy}', []
+            if numbers["exhausted"]:
+                exhausted.append(
+                    f'queue "{queue}" is empty; exhausted tasks: {numbers["exhausted"]} (see '
+                    f"`pullqueue tasks list {queue} --state exhausted`)"
+                )
     except FailedError as error:
-        return error.message
-    return None
+        return error.message, []
+    return None, exhausted
 
 
 @click.command

@@ -116,7 +116,6 @@ class _Serve(click.Command):
     type=click.IntRange(1),
     help="Maximum number of tasks in memory.",
 )
-@click.option("--watch", is_flag=True, help="Reload QUEUE_YAML whenever it changes.")
 @click.option(
     "--allow-host",
     "host_names",

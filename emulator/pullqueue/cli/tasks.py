@@ -9,7 +9,7 @@ from time import monotonic
 
 import click
 
-from pullqueue.cli._client import Client, RefusedError, queue_path, without_none
+from pullqueue.cli._client import Client, queue_path, without_none
 from pullqueue.cli._options import (
     Command,
     Duration,
@@ -136,8 +136,8 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
     """Show one TASK, what happened to it, and its payload.
 
     Each event is shown with its interface, the number of its request (`pullqueue requests NUMBER`
-    shows that), and the client. If the task was deleted, only its history is shown, and the exit
-    status is 1.
+    shows that), and the client. Of a task that is gone (deleted, or sent with success) the history
+    is shown without the payload, which was deleted with it.
     """
     path = queue_path(queue, "tasks", task)
     if payload:
@@ -155,7 +155,7 @@ def get(*, queue: str, task: str, payload: bool, client: Client) -> None:
     if found and found["push"] and found["push"]["kept"]:
         note(f'task "{task}" is {KEPT}: {found["push"]["kept"]}')
     if problem:
-        raise RefusedError(problem)
+        note(f"{problem}: its payload is not stored any more")
 
 
 def _payload_lines(payload: Json) -> list[str]:

@@ -124,13 +124,6 @@ class RequestQuery(Model):
     ] = ""
 
 
-_ENDS = {
-    EventKind.DELETED: "was deleted",
-    EventKind.PURGED: "was deleted by a purge",
-    EventKind.EXHAUSTED: "was exhausted after its last lease",
-}
-
-
 @operation("GET", "/queues/{queue}/tasks/{task}/history")
 def get_history(state: ServerState, queue: str, task: str) -> TaskHistory:
     """Return a task and its history; only the history, and the reason, if it was deleted."""
@@ -143,11 +136,8 @@ def get_history(state: ServerState, queue: str, task: str) -> TaskHistory:
     except (UnknownTaskError, TombstonedTaskError) as error:
         if not events:
             raise
-        # A tombstone does not record why the task is gone, its history does.
-        end = _ENDS.get(history[-1].kind)
-        problem = f"task {quoted(task)} of queue {quoted(queue)} {end}" if end else str(error)
         missing = _missing(state, events, None)
-        return TaskHistory(events=events, task=None, problem=problem, missing=missing)
+        return TaskHistory(events=events, task=None, problem=str(error), missing=missing)
 
 
 def _missing(state: ServerState, events: list[Event], task: TaskResource | None) -> str | None:

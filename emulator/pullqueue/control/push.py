@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from pullqueue.control.models import Count, Model
 from pullqueue.control.operations import operation
+from pullqueue.control.queues import current_task
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface
@@ -62,4 +63,4 @@ def get_delivery(state: ServerState, queue: str) -> Delivery:
 @operation("POST", "/queues/{queue}/tasks/{task}/run")
 def run_task(state: ServerState, queue: str, task: str) -> Started:
     """Start an attempt of a push task now, past its eta, the queue's rate and a pause."""
-    return Started(state.run_now(state.emulator.queue(queue).get_task(task)))
+    return Started(state.run_now(current_task(state.emulator.queue(queue), task)))

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import duration_usec
 from pullqueue.config.model import QueueMode
+from pullqueue.config.text import quoted
 from pullqueue.control import models
 from pullqueue.control.models import (
     EXHAUSTED,
@@ -31,6 +32,7 @@ from pullqueue.errors import (
     ClockError,
     InvalidEtaError,
     TaskAlreadyExistsError,
+    TaskError,
     TaskLeaseExpiredError,
     TombstonedTaskError,
     UnknownTaskError,
@@ -42,6 +44,13 @@ _TASK = "/queues/{queue}/tasks/{task}"
 _PAGE = 1_000
 _SEARCHED_TASKS = 100_000
 """How many tasks are read to search, sort or count them."""
+_ENDS = {
+    EventKind.DELETED: "was deleted",
+    EventKind.PURGED: "was deleted by a purge",
+    EventKind.ATTEMPT_SUCCEEDED: "succeeded and was deleted",
+    EventKind.EXHAUSTED: "was exhausted, and is no longer recorded",
+}
+"""What became of tasks that are gone, by their last event."""
 MAX_FAILED = 100
 """How many of the tasks that could not be changed are listed."""
 _KEYS: Mapping[str, Callable[[Task], Any]] = {
@@ -197,10 +206,10 @@ def get_task(state: ServerState, queue: str, task: str) -> models.TaskResource:
     found = state.emulator.queue(queue)
     try:
         return tasks_of([found.get_task(task)], found, state.push_to)[0]
-    except (UnknownTaskError, TombstonedTaskError):
+    except (UnknownTaskError, TombstonedTaskError) as error:
         exhausted = _exhausted_task(found, task)
         if exhausted is None:
-            raise
+            raise _gone(found, task, error) from None
         return tasks_of([exhausted], found, state.push_to, exhausted=True)[0]
 
 
@@ -260,6 +269,39 @@ def list_exhausted(state: ServerState, query: ExhaustedQuery) -> models.Tasks:
         for task, queue in found[query.offset : query.offset + query.limit]
     ]
     return models.Tasks(tasks=shown, total=len(found))
+
+
+def current_task(found: Queue, task: str) -> Task:
+    """Return a task of a queue that is not exhausted.
+
+    Raises:
+        TombstonedTaskError: it is gone; the message says what became of it.
+        UnknownTaskError: the queue does not have it.
+    """
+    try:
+        return found.get_task(task)
+    except (UnknownTaskError, TombstonedTaskError) as error:
+        if _exhausted_task(found, task) is None:
+            raise _gone(found, task, error) from None
+        raise TombstonedTaskError(
+            f'task {quoted(task)} of queue "{found.name}" is exhausted: add it again with '
+            f"`pullqueue tasks requeue {found.name} {task}`",
+            queue_name=found.name,
+            task_name=task,
+        ) from None
+
+
+def _gone(queue: Queue, name: str, error: TaskError) -> TaskError:
+    """Return the error for a task that is gone, with its end if the history of the task has it.
+
+    A tombstone does not record why the task is gone.
+    """
+    events = queue.history(name)
+    end = _ENDS.get(events[-1].kind) if events else None
+    if end is None:
+        return error
+    message = f'task {quoted(name)} of queue "{queue.name}" {end}'
+    return type(error)(message, queue_name=queue.name, task_name=name)
 
 
 def _exhausted_task(queue: Queue, name: str) -> Task | None:

@@ -96,7 +96,9 @@ Params = Mapping[str, object]
 
 
 def assert_empty(queue: Queue | Emulator) -> None:
-    """Assert that a queue has no task in any state; of an `Emulator`, that all queues are empty.
+    """Assert that a queue has no task; of an `Emulator`, that all queues are empty.
+
+    Exhausted tasks are not in the queue any more: `queue.exhausted` has them.
 
     Raises:
         AssertionError: there are tasks.

@@ -19,6 +19,7 @@ from pullqueue import Emulator
 from pullqueue.cli import main
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
+from pullqueue.testing import exhaust
 
 OPEN_FILES = Path("/proc/self/fd")
 
@@ -38,6 +39,19 @@ def test_waiting(run: Run, emulator: Emulator) -> None:
     emulator.queue("push").add(b"to=ada")
     push = run("wait", "--empty", "push", "--timeout", "0.1")
     assert 'queue "push" has 1 task, 0 of them running' in push.err
+
+
+def test_waiting_reports_exhausted_tasks(run: Run, emulator: Emulator) -> None:
+    """A queue that is empty because its tasks are exhausted is reported as such."""
+    exhaust(emulator.queue("pull"), emulator.queue("pull").add(b"work"))
+
+    done = run("wait", "--empty", "pull")
+
+    assert (done.status, done.out) == (0, "")
+    assert done.err == (
+        'queue "pull" is empty; exhausted tasks: 1 (see `pullqueue tasks list pull --state '
+        "exhausted`)\n"
+    )
 
 
 def test_waiting_keeps_no_connections(run: Run, emulator: Emulator) -> None:

@@ -10,6 +10,7 @@ from control_client import ControlClient
 
 from pullqueue import Emulator, ManualClock, NewTask
 from pullqueue.server.lifecycle import Server
+from pullqueue.tasks import AttemptOutcome, Attempts
 
 TASKS = "/queues/pull/tasks"
 CHANGE = "/queues/pull/change"
@@ -37,6 +38,27 @@ def test_queues_with_their_numbers(control: ControlClient, emulator: Emulator) -
     assert queues["limited"]["settings"]["retry_parameters"]["task_retry_limit"] == 1
     assert control.get("/queues/pull").body["queue"] == queues["pull"]
     assert control.get("/queues/pul").message.startswith('queue "pul" is not in')
+
+
+def test_tasks_that_are_gone(control: ControlClient, emulator: Emulator) -> None:
+    """The error for a task that succeeded, or is exhausted, says so, and how to add it again."""
+    for name, outcome in (
+        ("done", AttemptOutcome.SUCCEEDED),
+        ("lost", AttemptOutcome.EXHAUSTED),
+    ):
+        task = emulator.queue("push").add(name=name)
+        attempts = Attempts(1, status=200)
+        started = emulator.queue("push").start_attempt(task, lease_seconds=9, attempts=attempts)
+        emulator.queue("push").finish_attempt(started, attempts=attempts, outcome=outcome)
+
+    done, lost = (control.post(f"/queues/push/tasks/{name}/run") for name in ("done", "lost"))
+
+    assert done.message == 'task "done" of queue "push" succeeded and was deleted'
+    assert control.get("/queues/push/tasks/done/history").body["problem"] == done.message
+    assert lost.message == (
+        'task "lost" of queue "push" is exhausted: add it again with `pullqueue tasks requeue '
+        "push lost`"
+    )
 
 
 def test_adding(control: ControlClient, emulator: Emulator) -> None:
