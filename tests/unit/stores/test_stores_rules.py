@@ -144,9 +144,12 @@ def test_payloads_of_the_exhausted_are_bounded(emulator: Emulator, clock: Manual
     exhaust(queue, clock, third=b"x")
     assert [task.name for task in queue.exhausted] == ["second", "third"]
 
-    queue.remove_exhausted(["second"])
-    exhaust(queue, clock, fourth=b"x" * 99)
-    assert [task.name for task in queue.exhausted] == ["third", "fourth"]
+    exhaust(queue, clock, fourth=b"x" * 59)
+    assert [task.name for task in queue.exhausted] == ["second", "third", "fourth"]
+
+    queue.remove_exhausted(["second", "fourth"])
+    exhaust(queue, clock, fifth=b"x" * 99)
+    assert [task.name for task in queue.exhausted] == ["third", "fifth"]
 
 
 def test_a_purge_drops_the_payloads_of_the_exhausted(
