@@ -9,7 +9,6 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -91,30 +90,22 @@ class _Quiet(WSGIRequestHandler):
         """Log nothing."""
 
 
-@contextmanager
-def task_handlers(queue_yaml: str, folder: Path, *arguments: str) -> Iterator[TaskHandlers]:
+@pytest.fixture(scope="module")
+def handlers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskHandlers]:
     """Run the app, and a server that sends it tasks."""
-    (folder / "queue.yaml").write_text(queue_yaml)
-    handlers = TaskHandlers()
+    folder, handlers = tmp_path_factory.mktemp("served"), TaskHandlers()
+    (folder / "queue.yaml").write_text(QUEUE_YAML)
     app = make_server("127.0.0.1", 0, handlers.app, threaded=True, request_handler=_Quiet)
     threading.Thread(target=app.serve_forever, args=(0.01,), daemon=True).start()
     address = f"http://127.0.0.1:{app.server_port}"
-    origins = [f"{origin}={address}" for origin in (FUNCTIONS, API)]
-    options = [part for origin in origins for part in ("--push-to", origin)]
+    options = [part for url in (FUNCTIONS, API) for part in ("--push-to", f"{url}={address}")]
     try:
-        with serving("--grpc-port", "0", *options, *arguments, folder=folder) as served:
+        with serving("--grpc-port", "0", *options, folder=folder) as served:
             handlers.served = served
             yield handlers
     finally:
         app.shutdown()
         app.server_close()
-
-
-@pytest.fixture(scope="module")
-def handlers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskHandlers]:
-    """Run a server, and an app with handlers of tasks."""
-    with task_handlers(QUEUE_YAML, tmp_path_factory.mktemp("served")) as handlers:
-        yield handlers
 
 
 def reported(handlers: TaskHandlers, *command: str) -> Any:
@@ -134,11 +125,7 @@ def listed(handlers: TaskHandlers, queue: str) -> list[str]:
 
 def check_life(handlers: TaskHandlers, queue: str, found: Any) -> None:
     """Check what became of the tasks that a client created in its queue."""
-    assert found == {
-        "url": f"{API}/{queue}-run",
-        "again": found["again"],
-        "listed": True,
-    }
+    assert found == {"url": f"{API}/{queue}-run", "again": found["again"], "listed": True}
     assert found["again"] in (grpc.StatusCode.ALREADY_EXISTS.value[0], 409)
     until(lambda: listed(handlers, queue) == [f"{queue}-purged"])
     assert handlers.handled[f"{queue}-run"] == [(204, WORKER)]

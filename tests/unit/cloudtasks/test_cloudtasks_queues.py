@@ -213,39 +213,32 @@ class TestCreateQueue:
         assert settings.retry_parameters.task_retry_limit == 4
 
     @pytest.mark.parametrize(
-        ("fields", "code", "text"),
+        ("fields", "text"),
         [
-            ({"name": PULL}, "ALREADY_EXISTS", "exists: choose another name"),
-            ({"name": ""}, "INVALID_ARGUMENT", 'queue.name is ""'),
-            ({"retryConfig": {"maxAttempts": 0}}, "INVALID_ARGUMENT", "max_attempts is 0"),
-            ({"retryConfig": {"maxAttempts": -1}}, "INVALID_ARGUMENT", "max_attempts is -1"),
-            ({"taskTtl": "0s"}, "INVALID_ARGUMENT", "task_ttl is 0 seconds"),
-            ({"tombstoneTtl": "777601s"}, "INVALID_ARGUMENT", "use 0 to 777600"),
-            ({"tombstoneTtl": "-1s"}, "INVALID_ARGUMENT", "tombstone_ttl is -1 seconds"),
-            ({"httpTarget": {}}, "INVALID_ARGUMENT", "no pull_target or app_engine_http_target"),
-            ({"pullTarget": None}, "INVALID_ARGUMENT", "no pull_target or app_engine_http_target"),
-            (
-                PUSH | {"rateLimits": {"maxBurstSize": 501}},
-                "INVALID_ARGUMENT",
-                "501: use 0 to 500",
-            ),
-            (
-                PUSH | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}},
-                "INVALID_ARGUMENT",
-                "is nan: use 0 to 500",
-            ),
+            ({"name": ""}, 'queue.name is ""'),
+            ({"retryConfig": {"maxAttempts": 0}}, "max_attempts is 0"),
+            ({"retryConfig": {"maxAttempts": -1}}, "max_attempts is -1"),
+            ({"taskTtl": "0s"}, "task_ttl is 0 seconds"),
+            ({"tombstoneTtl": "777601s"}, "use 0 to 777600"),
+            ({"tombstoneTtl": "-1s"}, "tombstone_ttl is -1 seconds"),
+            ({"httpTarget": {}}, "no pull_target or app_engine_http_target"),
+            ({"pullTarget": None}, "no pull_target or app_engine_http_target"),
+            (PUSH | {"rateLimits": {"maxBurstSize": 501}}, "501: use 0 to 500"),
+            (PUSH | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}}, "is nan: use 0 to 500"),
         ],
     )
-    def test_what_is_not_valid(
-        self, call: Call, fields: dict[str, Any], code: str, text: str
-    ) -> None:
+    def test_what_is_not_valid(self, call: Call, fields: dict[str, Any], text: str) -> None:
         """Nothing is created."""
         target: dict[str, Any] = {} if {"httpTarget", *PUSH} & set(fields) else {"pullTarget": {}}
-        queue = {"name": MADE, **target, **fields}
 
-        with refused(code, text):
-            call("CreateQueue", parent=LOCATION, queue=queue)
+        with refused("INVALID_ARGUMENT", text):
+            call("CreateQueue", parent=LOCATION, queue={"name": MADE, **target, **fields})
         assert "made" not in ids(call("ListQueues", parent=LOCATION))
+
+    def test_a_name_in_use(self, call: Call) -> None:
+        """The message says what to do."""
+        with refused("ALREADY_EXISTS", "exists: choose another name"):
+            call("CreateQueue", parent=LOCATION, queue={"name": PULL, "pullTarget": {}})
 
 
 class TestUpdateQueue:

@@ -12,21 +12,13 @@ from pullqueue.cloudtasks.versions import V2, V2BETA3, Version
 
 PUSH = f"{LOCATION}/queues/push"
 MADE = f"{LOCATION}/queues/made"
-DEFAULTS = {
-    "name": MADE,
-    "rateLimits": {
-        "maxDispatchesPerSecond": 500.0,
-        "maxBurstSize": 100,
-        "maxConcurrentDispatches": 1000,
-    },
-    "retryConfig": {
-        "maxAttempts": 100,
-        "minBackoff": "0.100s",
-        "maxBackoff": "3600s",
-        "maxDoublings": 16,
-    },
-    "state": "RUNNING",
+RATES = {
+    "maxDispatchesPerSecond": 500.0,
+    "maxBurstSize": 100,
+    "maxConcurrentDispatches": 1000,
 }
+RETRY = {"maxAttempts": 100, "minBackoff": "0.100s", "maxBackoff": "3600s", "maxDoublings": 16}
+DEFAULTS = {"name": MADE, "rateLimits": RATES, "retryConfig": RETRY, "state": "RUNNING"}
 """What production shows of a queue that was created without any settings."""
 
 
@@ -85,13 +77,8 @@ def test_a_queue_of_queue_yaml(call: Call) -> None:
         (
             {"retryConfig": {"maxAttempts": -1, "maxRetryDuration": "60s", "minBackoff": "1s"}},
             {
-                "retryConfig": {
-                    "maxAttempts": -1,
-                    "maxRetryDuration": "60s",
-                    "minBackoff": "1s",
-                    "maxBackoff": "3600s",
-                    "maxDoublings": 16,
-                }
+                "retryConfig": RETRY
+                | {"maxAttempts": -1, "maxRetryDuration": "60s", "minBackoff": "1s"}
             },
         ),
         (
@@ -169,10 +156,7 @@ def test_an_update(call: Call) -> None:
     every = call("UpdateQueue", queue={"name": MADE})
 
     assert (masked["state"], masked["stackdriverLoggingConfig"]) == ("PAUSED", {"samplingRatio": 1})
-    assert masked["rateLimits"] == DEFAULTS["rateLimits"] | {  # type: ignore[operator]
-        "maxDispatchesPerSecond": 1.0,
-        "maxBurstSize": 10,
-    }
+    assert masked["rateLimits"] == RATES | {"maxDispatchesPerSecond": 1.0, "maxBurstSize": 10}
     assert every == DEFAULTS | {"state": "PAUSED"}
     assert call("ResumeQueue", name=MADE)["state"] == "RUNNING"
 

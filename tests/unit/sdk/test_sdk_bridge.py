@@ -259,7 +259,7 @@ class TestTransactions:
     )
     def test_how_it_ends(self, emulator: Emulator, method: str, reply: bytes, stored: int) -> None:
         """The tasks are added when the commit has succeeded, once, and not otherwise."""
-        with _upstream([], reply) as upstream, Server(emulator, api_upstream=upstream) as server:
+        with _server_beside([], reply, emulator) as server:
             answer = self.add(server, 2)
             assert emulator.queue("pull").list_tasks() == []
             self.end(server, handle=8)
@@ -275,10 +275,7 @@ class TestTransactions:
     def test_what_is_refused(self, emulator: Emulator) -> None:
         """What could not be added is refused at once, and so is a sixth task of a transaction."""
         codes = messages.TaskQueueServiceError
-        with (
-            _upstream([], self.COMMITTED) as upstream,
-            Server(emulator, api_upstream=upstream) as server,
-        ):
+        with _server_beside([], self.COMMITTED, emulator) as server:
             unknown = self.add(server, queue_name=b"nowhere")
             push = self.add(server, queue_name=b"push")
             first = self.add(server, 5)
@@ -298,10 +295,7 @@ class TestTransactions:
         self, emulator: Emulator, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A task that cannot be added any more is logged: the app has committed."""
-        with (
-            _upstream([], self.COMMITTED) as upstream,
-            Server(emulator, api_upstream=upstream) as server,
-        ):
+        with _server_beside([], self.COMMITTED, emulator) as server:
             self.add(server)
             emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
             self.end(server)
@@ -313,10 +307,7 @@ class TestTransactions:
     ) -> None:
         """Some are kept; of more, the oldest are dropped."""
         monkeypatch.setattr(transactions, "_MAX_TRANSACTIONS", 2)
-        with (
-            _upstream([], self.COMMITTED) as upstream,
-            Server(emulator, api_upstream=upstream) as server,
-        ):
+        with _server_beside([], self.COMMITTED, emulator) as server:
             for handle in (1, 2, 3, 4):
                 self.add(server, handle=handle)
             for handle in (1, 2, 3):
@@ -346,10 +337,7 @@ class TestOtherServices:
         """Calls to other services are passed on as they are, and so are their answers."""
         reply = remote_api.Response(response=b"from memcache").SerializeToString()
         seen: list[bytes] = []
-        with (
-            _upstream(seen, reply) as upstream,
-            Server(emulator, api_upstream=upstream) as server,
-        ):
+        with _server_beside(seen, reply, emulator) as server:
             other = call(server, "Get", b"key", service="memcache")
             own = call(server, "BulkAdd", add_request())
 
@@ -388,6 +376,13 @@ def _upstream(seen: list[bytes], reply: bytes | None) -> Iterator[str]:
         http.shutdown()
         thread.join()
         http.server_close()
+
+
+@contextmanager
+def _server_beside(seen: list[bytes], reply: bytes, emulator: Emulator) -> Iterator[Server]:
+    """Serve the emulator beside other services."""
+    with _upstream(seen, reply) as upstream, Server(emulator, api_upstream=upstream) as server:
+        yield server
 
 
 def test_force_run(emulator: Emulator, clock: ManualClock) -> None:

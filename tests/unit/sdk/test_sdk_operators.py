@@ -28,6 +28,11 @@ def query(**fields: Any) -> list[str]:
     return [task.task_name.decode() for task in found]
 
 
+def queues() -> dict[bytes, Any]:
+    """Return the queues that are listed, by name."""
+    return {queue.queue_name: queue for queue in call("FetchQueues", max_rows=100).queue}
+
+
 class TestTasks:
     def test_by_name(self) -> None:
         """Without an eta tasks come by name, from a name on, one unless more are asked for."""
@@ -93,12 +98,10 @@ class TestTasks:
 class TestQueues:
     def test_list(self) -> None:
         """All queues are listed by name, with their settings, as many as asked for."""
-        queues = call("FetchQueues", max_rows=100).queue
+        by_name = queues()
 
-        names = [queue.queue_name for queue in queues]
-        assert names == sorted(names)
+        assert list(by_name) == sorted(by_name)
         assert len(call("FetchQueues", max_rows=2).queue) == 2
-        by_name = {queue.queue_name: queue for queue in queues}
         assert by_name[b"aged"].mode == messages.TaskQueueMode.PULL
         assert by_name[b"aged"].retry_parameters.retry_limit == 1
         assert by_name[b"aged"].retry_parameters.age_limit_sec == 3600
@@ -125,8 +128,7 @@ class TestQueues:
             AclEntry(user_email="u@example.com"),
             AclEntry(writer_email="w@example.com"),
         )
-        listed = {q.queue_name: q for q in call("FetchQueues", max_rows=100).queue}
-        assert listed[b"fresh"].acl.user_email == [b"u@example.com"]
+        assert queues()[b"fresh"].acl.user_email == [b"u@example.com"]
 
     def test_a_push_queue(self) -> None:
         """A push queue is made with its rate."""
@@ -140,8 +142,7 @@ class TestQueues:
         )
         taskqueue.Queue("quick").add(taskqueue.Task(url="/a"))
 
-        listed = {q.queue_name: q for q in call("FetchQueues", max_rows=100).queue}
-        quick = listed[b"quick"]
+        quick = queues()[b"quick"]
         assert (quick.bucket_refill_per_second, quick.bucket_capacity) == (2.5, 4)
         assert (quick.user_specified_rate, quick.max_concurrent_requests) == ("2.5/s", 3)
 
@@ -157,8 +158,7 @@ class TestQueues:
             queue.lease_tasks(60, 1)
         queue.modify_task_lease(task, 60)
         call("UpdateStorageLimit", app_id=APP, limit=1000)
-        listed = {q.queue_name: q for q in call("FetchQueues", max_rows=100).queue}
-        assert listed[b"pull"].paused
+        assert queues()[b"pull"].paused
         call("PauseQueue", app_id=APP, queue_name=b"pull", pause=False)
         assert [task.name for task in queue.lease_tasks(60, 1)] == ["b"]
 
@@ -166,8 +166,7 @@ class TestQueues:
         """A deleted queue is not listed and refuses every call."""
         call("DeleteQueue", app_id=APP, queue_name=b"pull")
 
-        listed = [queue.queue_name for queue in call("FetchQueues", max_rows=100).queue]
-        assert b"pull" not in listed
+        assert b"pull" not in queues()
         with pytest.raises(taskqueue.QueuePausedError, match="it is no longer in"):
             add("a")
         with pytest.raises(apiproxy_errors.ApplicationError):
@@ -177,7 +176,7 @@ class TestQueues:
         """Deleting the group leaves the default queue."""
         call("DeleteGroup", app_id=APP)
 
-        assert [q.queue_name for q in call("FetchQueues", max_rows=9).queue] == [b"default"]
+        assert list(queues()) == [b"default"]
 
     def test_the_storage_limit(self) -> None:
         """The storage limit is taken over and answered."""
