@@ -16,6 +16,7 @@ from pullqueue.engine.events import Event, EventKind, Flow
 from pullqueue.engine.interceptors import Interceptors, interceptable, touch
 from pullqueue.engine.retention import Retention, retention_of
 from pullqueue.engine.store import (
+    AttemptedTask,
     Insertion,
     Lease,
     LeaseRequest,
@@ -423,23 +424,15 @@ class Queue:
         self._check_usable()
         if task.push is None:
             raise InvalidTaskError(f'task "{task.name}" of queue "{self.name}" has no request')
-        return self._store.start_attempt(
-            self.name,
-            task.name,
-            expected_eta_usec=task.eta_usec,
-            lease_usec=self._pause_usec(lease_seconds),
-            attempts=attempts,
-        )
+        lease_usec = self._pause_usec(lease_seconds)
+        which = self._attempted(task)
+        return self._store.start_attempt(which, lease_usec=lease_usec, attempts=attempts)
 
     def renew_attempt(self, task: Task, *, lease_seconds: float) -> Task:
         """Move the end of an attempt to `lease_seconds` from now; raise like `start_attempt`."""
         self._check_exists()
-        return self._store.renew_attempt(
-            self.name,
-            task.name,
-            expected_eta_usec=task.eta_usec,
-            lease_usec=self._pause_usec(lease_seconds),
-        )
+        lease_usec = self._pause_usec(lease_seconds)
+        return self._store.renew_attempt(self._attempted(task), lease_usec=lease_usec)
 
     def finish_attempt(
         self, task: Task, *, attempts: Attempts, outcome: AttemptOutcome, backoff_seconds: float = 0
@@ -452,9 +445,7 @@ class Queue:
         """
         self._check_exists()
         return self._store.finish_attempt(
-            self.name,
-            task.name,
-            expected_eta_usec=task.eta_usec,
+            self._attempted(task),
             attempts=attempts,
             outcome=outcome,
             backoff_usec=self._pause_usec(backoff_seconds),
@@ -624,6 +615,9 @@ class Queue:
             if task.tag is not None and is_push:
                 raise self.wrong_mode("its tasks cannot have a tag")
         return tasks
+
+    def _attempted(self, task: Task) -> AttemptedTask:
+        return AttemptedTask(self.name, task.name, task.eta_usec)
 
     def _pause_usec(self, seconds: float) -> int:
         """Return a duration from now on in microseconds; it ends before the year 10000."""

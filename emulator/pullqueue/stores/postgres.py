@@ -19,6 +19,7 @@ from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
+    AttemptedTask,
     Insertion,
     Lease,
     LeaseRequest,
@@ -27,7 +28,7 @@ from pullqueue.errors import InternalError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.postgres_pool import Address, Connection, Connections, prepare
 from pullqueue.stores.rows import Row, encode, encode_tag, task_of
-from pullqueue.stores.session import AttemptedTask, DeadlockError, Session, Target, retried
+from pullqueue.stores.session import DeadlockError, Session, Target, retried
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.tasks import Attempts, NewTask, Task

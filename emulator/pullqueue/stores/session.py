@@ -58,14 +58,6 @@ class Target(NamedTuple):
     lifetime_usec: int | None
 
 
-class AttemptedTask(NamedTuple):
-    """The task that an attempt is for."""
-
-    queue: str
-    name: str
-    expected_eta_usec: int
-
-
 class DeadlockError(TransientError):
     """two operations waited for each other, and this one was undone"""
 

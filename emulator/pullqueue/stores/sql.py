@@ -28,6 +28,7 @@ from pullqueue.engine.interceptors import current_origin
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
+    AttemptedTask,
     Insertion,
     QueueContents,
     QueueRecord,
@@ -56,7 +57,7 @@ from pullqueue.stores.rows import (
     row_of,
     task_of,
 )
-from pullqueue.stores.session import AttemptedTask, Session, Target, retried
+from pullqueue.stores.session import Session, Target, retried
 from pullqueue.tasks import (
     AttemptOutcome,
     Attempts,
@@ -415,48 +416,33 @@ class SqlStore(TaskStore, Generic[S]):
 
     # -- attempts --------------------------------------------------------------------------------
 
-    def start_attempt(
-        self,
-        queue_name: str,
-        task_name: str,
-        *,
-        expected_eta_usec: int,
-        lease_usec: int,
-        attempts: Attempts,
-    ) -> Task:
-        which = AttemptedTask(queue_name, task_name, expected_eta_usec)
+    def start_attempt(self, which: AttemptedTask, *, lease_usec: int, attempts: Attempts) -> Task:
         return self._move_attempt(which, lease_usec, EventKind.ATTEMPT_STARTED, attempts)
 
-    def renew_attempt(
-        self, queue_name: str, task_name: str, *, expected_eta_usec: int, lease_usec: int
-    ) -> Task:
-        which = AttemptedTask(queue_name, task_name, expected_eta_usec)
+    def renew_attempt(self, which: AttemptedTask, *, lease_usec: int) -> Task:
         return self._move_attempt(which, lease_usec, None, None)
 
     @retried
     def finish_attempt(
         self,
-        queue_name: str,
-        task_name: str,
+        which: AttemptedTask,
         *,
-        expected_eta_usec: int,
         attempts: Attempts,
         outcome: AttemptOutcome,
         backoff_usec: int,
     ) -> Task:
-        which = AttemptedTask(queue_name, task_name, expected_eta_usec)
         if outcome is AttemptOutcome.WILL_RETRY:
             return self._move_attempt(which, backoff_usec, EventKind.ATTEMPT_FAILED, attempts)
         with self._operation() as session:
             exhausted = outcome is AttemptOutcome.EXHAUSTED
-            row = is_storable(task_name) and self._ended(
+            row = is_storable(which.name) and self._ended(
                 session, which, attempts, exhausted=exhausted
             )
             if not row:
                 raise self._attempt_lost(session, which)
             if exhausted:
-                self._trim_exhausted(session, queue_name)
-        self._touch(queue_name, 1)
+                self._trim_exhausted(session, which.queue)
+        self._touch(which.queue, 1)
         return with_attempts(task_of(row), attempts)
 
     @retried

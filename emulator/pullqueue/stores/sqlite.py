@@ -22,6 +22,7 @@ from pullqueue.engine.memory.rates import RateLimiter
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
+    AttemptedTask,
     Insertion,
     Lease,
     LeaseRequest,
@@ -32,7 +33,7 @@ from pullqueue.engine.store import (
 from pullqueue.errors import InternalError, PullQueueError, TransientError
 from pullqueue.limits import Limits
 from pullqueue.stores.rows import Row, encode, encode_tag, finished_of, row_of, task_of
-from pullqueue.stores.session import AttemptedTask, Session, Target
+from pullqueue.stores.session import Session, Target
 from pullqueue.stores.sql import SqlStore
 from pullqueue.stores.sql_files import statements
 from pullqueue.stores.sqlite_file import open_file

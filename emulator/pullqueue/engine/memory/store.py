@@ -16,6 +16,7 @@ from pullqueue.engine.memory.queue import MemoryQueue
 from pullqueue.engine.name_source import NameSource
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import (
+    AttemptedTask,
     Insertion,
     Lease,
     LeaseRequest,
@@ -146,18 +147,10 @@ class MemoryStore(TaskStore):
             task = queue.get_leased(task_name, expected_eta_usec, now_usec)
             queue.remove([task], EventKind.DELETED, now_usec, origin=current_origin())
 
-    def start_attempt(
-        self,
-        queue_name: str,
-        task_name: str,
-        *,
-        expected_eta_usec: int,
-        lease_usec: int,
-        attempts: Attempts,
-    ) -> Task:
+    def start_attempt(self, which: AttemptedTask, *, lease_usec: int, attempts: Attempts) -> Task:
         with self._lock:
-            queue, now_usec = self._now(queue_name)
-            task = queue.get_attempted(task_name, expected_eta_usec)
+            queue, now_usec = self._now(which.queue)
+            task = queue.get_attempted(which.name, which.expected_eta_usec)
             started = with_attempts(task, attempts)._replace(
                 eta_usec=now_usec + lease_usec, retry_count=task.retry_count + 1
             )
@@ -167,30 +160,26 @@ class MemoryStore(TaskStore):
             queue.events.record(kind, now_usec, [started], started.eta_usec, origin=origin)
             return started
 
-    def renew_attempt(
-        self, queue_name: str, task_name: str, *, expected_eta_usec: int, lease_usec: int
-    ) -> Task:
+    def renew_attempt(self, which: AttemptedTask, *, lease_usec: int) -> Task:
         with self._lock:
-            queue, now_usec = self._now(queue_name)
-            task = queue.get_attempted(task_name, expected_eta_usec)
+            queue, now_usec = self._now(which.queue)
+            task = queue.get_attempted(which.name, which.expected_eta_usec)
             renewed = task._replace(eta_usec=now_usec + lease_usec)
             queue.replace([task], [renewed])
             return renewed
 
     def finish_attempt(
         self,
-        queue_name: str,
-        task_name: str,
+        which: AttemptedTask,
         *,
-        expected_eta_usec: int,
         attempts: Attempts,
         outcome: AttemptOutcome,
         backoff_usec: int,
     ) -> Task:
         kind, status, origin = EventKind.ATTEMPT_FAILED, attempts.status, current_origin()
         with self._lock:
-            queue, now_usec = self._now(queue_name)
-            task = queue.get_attempted(task_name, expected_eta_usec)
+            queue, now_usec = self._now(which.queue)
+            task = queue.get_attempted(which.name, which.expected_eta_usec)
             finished = with_attempts(task, attempts)
             if outcome is AttemptOutcome.SUCCEEDED:
                 kind = EventKind.ATTEMPT_SUCCEEDED
