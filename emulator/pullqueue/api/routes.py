@@ -12,7 +12,6 @@ from pullqueue.api.auth import Authorizer, Right
 from pullqueue.api.handlers import RequestContext, Result
 from pullqueue.api.requests import Parameters, as_form, read_body, served
 from pullqueue.api.resources import Project
-from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.queue import Queue
@@ -138,7 +137,7 @@ def _project(emulator: Emulator, text: str) -> Project:
 
 def _queue(emulator: Emulator, name: str) -> Queue:
     queue = emulator.queue(name)
-    if queue.mode is not QueueMode.PULL:
+    if queue.is_push:
         raise queue.wrong_mode(
             "the REST API works with pull queues only; set `mode: pull` in queue.yaml"
         )

@@ -242,7 +242,7 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
     if server.grpc_address:
         click.echo(f"gRPC listening on {server.grpc_address}")
     emulator = server.emulator
-    pull = [queue for queue in emulator.queues if queue.settings.is_pull]
+    pull = [queue for queue in emulator.queues if not queue.is_push]
     push = [queue for queue in emulator.queues if queue.is_push and queue.settings.line]
     counts = [
         f"{len(queues)} {mode} queue{'s' if len(queues) > 1 else ''}"
@@ -276,8 +276,7 @@ def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:
 
 def _notes(queue: Queue, *, acl: bool) -> str:
     if queue.is_push:
-        rate = queue.settings.rate
-        return " (push; not sent: rate is 0)" if rate and not rate.count else " (push)"
+        return " (push)" if queue.settings.effective_rate else " (push; not sent: rate is 0)"
     notes = []
     retry = queue.settings.retry_parameters
     if retry is not None and retry.task_retry_limit is not None:

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
-from pullqueue.config.model import QueueMode
 from pullqueue.control.models import Count, Model, Time
 from pullqueue.engine.emulator import Emulator
 
@@ -58,7 +57,7 @@ class DepthHistory:
         time = from_usec(self._emulator.now_usec()).isoformat()
         depths = {}
         for queue in self._emulator.queues:
-            if queue.mode is QueueMode.PULL:
+            if not queue.is_push:
                 numbers = queue.fetch_statistics()
                 depths[queue.name] = Depth(
                     time=time,
