@@ -13,6 +13,10 @@ import pytest
 from executing import QUEUE_YAML, SHOW_ENVIRONMENT, python, run, start
 from linting import pullqueue
 
+from pullqueue import Emulator, ManualClock
+from pullqueue.cli.serve import report_tasks_left
+from pullqueue.testing import exhaust
+
 ADD = """
 from google.appengine.api import taskqueue
 
@@ -78,6 +82,20 @@ class TestCommand:
 
         assert status == 3
         assert [line for line in errors.splitlines() if " deleted " in line] == last
+
+    def test_exhausted_tasks_are_reported(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Their number is in the report at the end of a server."""
+        emulator = Emulator.from_text(
+            "queue:\n- name: pull\n  mode: pull\n  retry_parameters: {task_retry_limit: 1}\n",
+            clock=ManualClock(),
+        )
+        exhaust(emulator.queue("pull"), emulator.queue("pull").add())
+
+        report_tasks_left(emulator)
+
+        assert capsys.readouterr().err == (
+            "pullqueue: exhausted tasks, whose work was not done: 1\n"
+        )
 
     def test_what_was_left_under_faults(self, folder: Path) -> None:
         """The faults that a program has set are not for the count."""

@@ -78,6 +78,7 @@ def test_a_task_is_sent_as_app_engine_sends_it(folder: Path, app: PushApp) -> No
     assert received.headers["X-AppEngine-User-IP"] == "0.1.0.2"
     assert received.headers["Host"] == app.url.removeprefix("http://")
     assert (logged["interface"], logged["tasks"], logged["status"]) == ("push", ["t1"], 200)
+    assert "X-AppEngine-TaskName: t1" in logged["headers"]
     assert [(event["kind"], event["interface"], event["request"]) for event in history] == [
         ("added", "control", None),
         ("attempt started", "push", logged["number"]),
@@ -354,7 +355,7 @@ def test_commands(folder: Path, app: PushApp) -> None:
     for done in (queues, listed, shown):
         assert "kept, not delivered" in done.stderr
         assert "--push-to" in done.stderr
-    assert "cannot be sent" in refused.stderr
+    assert (refused.exit_code, "cannot be sent" in refused.stderr) == (1, True)
     assert app.received == []
 
 
@@ -374,6 +375,29 @@ def test_run_shows_how_the_attempt_ends(folder: Path, app: PushApp) -> None:
             assert done.stdout.startswith(result)
             assert done.exit_code == int("failed" in result)
             assert task["retry_limit"] == (0 if queue == "once" else None)
+
+
+def test_an_attempt_without_a_response(folder: Path) -> None:
+    """The commands show why there was none, who started it, and no eta after the last one."""
+    with serving("--push-to", "http://127.0.0.1:9", folder=folder) as served:
+        url = ("--url", served.url)
+        control = Control(served)
+        control.call("POST", "/queues/once/pause")
+        control.add("once", "/", name="t")
+        done = pullqueue("tasks", "run", "once", "t", *url)
+        _, row, *events = pullqueue("tasks", "get", "once", "t", *url).stdout.splitlines()
+        [number] = [each["number"] for each in control.call("GET", "/requests")["requests"]]
+        listed = pullqueue("requests", *url).stdout
+        shown = pullqueue("requests", str(number), *url).stdout
+
+    assert done.stdout == "t failed: no response: connection refused; no attempt is left\n"
+    assert "POST / (last no response: connection refused)" in row
+    assert row.split()[-4:] == ["refused)", "exhausted", "1", "0"]
+    by = f"(push, request {number}, http://127.0.0.1:9"
+    assert events[1].endswith(f"attempt started  {by}, run by control, pullqueue command)")
+    assert events[2].endswith(f"attempt failed, no response  {by})")
+    assert " none " in listed
+    assert "\nheaders:\nUser-Agent: AppEngine-Google" in shown
 
 
 @pytest.mark.parametrize(

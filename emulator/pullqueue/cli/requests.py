@@ -54,7 +54,7 @@ def requests(
 
     These are the requests of apps and workers through every interface, and attempts to send push
     tasks; those of the console and of these commands are left out. The latest is listed first. With
-    a NUMBER, one is shown with what was sent and answered.
+    a NUMBER, one is shown with what was sent and answered; an attempt also with its headers.
 
     TASKS is the task that a request was about, or how many there were. MS: its duration in
     milliseconds. `tasks get` shows the number of the request for each event of a task.
@@ -87,7 +87,7 @@ def _row(logged: Json) -> list[object]:
         logged["method"] or f"{logged['verb']} {logged['path']}",
         logged["queue"],
         names[0] if count == len(names) == 1 else count or "",
-        logged["status"],
+        logged["status"] or "none",
         f"{logged['milliseconds']:.1f}",
         logged["caller"] or logged["agent"] or logged["client"],
     ]
@@ -99,6 +99,7 @@ def _show_one(answer: Json) -> None:
     lines = [f"{logged['verb']} {logged['path']}{query}"]
     left = logged["task_count"] - len(logged["tasks"])
     lines.append(f"tasks: {', '.join(logged['tasks'])}{f' and {left} more' if left else ''}")
+    lines += ["", "headers:", *logged["headers"]] if logged["headers"] else []
     for part, title in (("body", "sent"), ("response", "response")):
         content = logged[part]
         cut = ", the beginning" if content["truncated"] else ""

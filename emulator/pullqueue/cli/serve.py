@@ -223,14 +223,17 @@ def _serve(
 
 
 def report_tasks_left(emulator: Emulator, advice: str = "") -> None:
-    """Print how many tasks are deleted with a server, whatever faults are set."""
+    """Print how many tasks are deleted with a server, and how many are exhausted."""
     from pullqueue.engine.interceptors import bypass_interceptors  # noqa: PLC0415 - when it runs
 
     with bypass_interceptors():
-        left = sum(queue.fetch_statistics().tasks for queue in emulator.queues)
+        statistics = [queue.fetch_statistics() for queue in emulator.queues]
+    left, exhausted = (sum(n.tasks for n in statistics), sum(n.exhausted for n in statistics))
     if left:
         were = "was left and is" if left == 1 else "were left and are"
         say(f"pullqueue: {count_tasks(left)} {were} deleted with this server{advice}", err=True)
+    if exhausted:
+        say(f"pullqueue: exhausted tasks, whose work was not done: {exhausted}", err=True)
 
 
 def _print_banner(server: Server, *, host: str, store: str, acl: bool) -> None:

@@ -167,11 +167,24 @@ def _payload_lines(payload: Json) -> list[str]:
     return ["", *payload["text"].split("\n")]
 
 
+def _result(status: int, reason: str | None = None) -> str:
+    """Return the result of an attempt: the status of the response, or why there was none."""
+    if status:
+        return f"status {status}"
+    return f"no response: {reason}" if reason else "no response"
+
+
+def _last_result(push: Json) -> str:
+    """Return the result of the last attempt of a push task, if there was one."""
+    status = push["last_status"]
+    return "" if status is None else f" (last {_result(status, push['last_reason'])})"
+
+
 def _event_line(event: Json) -> str:
     """Return an event of a task, and which call it was part of."""
     line = f"  {when(event['time'])}  {event['kind']}"
     if event["status"] is not None:
-        line += f", status {event['status']}"
+        line += f", {_result(event['status'])}"
     if event["until"]:
         line += f", until {when(event['until'])}"
     number = event["request"] and f"request {event['request']}"
@@ -196,7 +209,11 @@ def _event_line(event: Json) -> str:
     "A task with an HTTP target (http://...) can only be created through the Cloud Tasks API.",
 )
 @click.option(
-    "--header", "headers", multiple=True, help='Header of --request, such as "X-Mine: 7".'
+    "--header",
+    "headers",
+    multiple=True,
+    help='Header of --request, such as "X-Mine: 7"; repeatable. A form needs "Content-Type: '
+    'application/x-www-form-urlencoded"; the default is application/octet-stream.',
 )
 @click.option(
     "--eta",
@@ -266,7 +283,7 @@ def run(*, queue: str, task: str, client: Client) -> int:
     answer = client.post(f"{path}/run")
     end = _end_of_attempt(client, path, number) if answer["started"] else None
     if end is not None:
-        result = f"status {end['status']}" if end["status"] else "no response"
+        result = _result(end["status"], end["reason"])
         following = f"next attempt {when(end['until'])}" if end["until"] else "no attempt is left"
         succeeded = end["kind"] == _SUCCEEDED
         text = f"succeeded: {result}" if succeeded else f"failed: {result}; {following}"
@@ -282,11 +299,13 @@ def _end_of_attempt(client: Client, path: str, number: int) -> Json | None:
     """Return the event by which an attempt ends; None: it takes longer than a while."""
     end, pause = monotonic() + _ATTEMPT_SECONDS, threading.Event()
     while True:
-        for event in reversed(client.get(f"{path}/history")["events"]):
+        history = client.get(f"{path}/history")
+        for event in reversed(history["events"]):
             if event["kind"] == "added":
                 break
             if event["kind"] in (_SUCCEEDED, _FAILED) and event["retry_count"] == number:
-                return dict(event)
+                push = history["task"]["push"] if history["task"] else {}
+                return {**event, "reason": push.get("last_reason")}
         if monotonic() >= end:
             return None
         pause.wait(_POLL_SECONDS)
@@ -448,14 +467,13 @@ def _row(task: Json) -> list[object]:
     text, push = payload["text"], task["push"]
     group = None if task["tag"] is None else preview(task["tag"]) or '""'
     if push:
-        status = push["last_status"]
         group = preview(f"{push['request']['method']} {push['request']['url']}")
-        group += "" if status is None else f" (last status {status})"
+        group += _last_result(push)
     return [
         task["name"],
         group,
         task["state"] if left is None else f"leased, {span_of(left)} left",
-        when(task["eta"]),
+        when(eta) if (eta := push["next_attempt"] if push else task["eta"]) else "",
         task["retry_count"] if limit is None or push else f"{task['retry_count']} of {limit}",
         payload["bytes"],
         preview(b64decode(payload["base64"]) if text is None else text),

@@ -14,7 +14,13 @@ from pullqueue.clock import USEC_PER_SECOND
 from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
-from pullqueue.engine.interceptors import Caller, Touched, bypass_interceptors, called_by
+from pullqueue.engine.interceptors import (
+    Caller,
+    Touched,
+    bypass_interceptors,
+    called_by,
+    current_origin,
+)
 from pullqueue.engine.queue import Queue
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import KEPT, PushAddresses
@@ -108,7 +114,9 @@ class Delivery:
 
     def run_now(self, task: Task) -> bool:
         """Start an attempt of a task, past its eta, rate and pause; False: one is running."""
-        return self._start(task, self._dispatcher.run_now)
+        by = current_origin()
+        who = ", ".join(filter(None, [by.interface, by.client]))
+        return self._start(task, self._dispatcher.run_now, f", run by {who}")
 
     def enforced_rate(self, queue: Queue) -> float:
         """Return how many tasks of a queue may start in a second."""
@@ -173,13 +181,18 @@ class Delivery:
                     wait_seconds = min(wait_seconds, max(left, 0.001))
         return wait_seconds
 
-    def _start(self, task: Task, start: Callable[[Task], RunningAttempt | None]) -> bool:
-        """Start an attempt, and send it in another thread; return whether it was started."""
+    def _start(
+        self, task: Task, start: Callable[[Task], RunningAttempt | None], by: str = ""
+    ) -> bool:
+        """Start an attempt, and send it in another thread; return whether it was started.
+
+        `by` is added to the address in the history of the task.
+        """
         address = self.addresses.of(task, self._emulator.queue(task.queue_name).settings)
         if address is None:
             return False
         origin = self._requests.origin(Interface.PUSH, address)
-        with called_by(Caller(origin)):
+        with called_by(Caller(origin._replace(client=f"{address}{by}"))):
             running = start(task)
         if running is None:
             return False
@@ -224,6 +237,7 @@ class Delivery:
             verb=request.method,
             path=path,
             query=query,
+            headers=request.headers,
             status=status,
             seconds=seconds,
             body=request.body,

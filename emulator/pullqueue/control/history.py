@@ -27,7 +27,13 @@ class Event(Model):
 
     kind: EventKind
     time: Time
-    until: Time | None
+    until: Annotated[
+        Time | None,
+        Meta(
+            description="When the lease ends, when the next attempt is due after a failed one, or "
+            "by when the running attempt must end."
+        ),
+    ]
     retry_count: Count
     status: Annotated[
         Count | None,
@@ -55,7 +61,8 @@ class Event(Model):
         return cls(
             kind=event.kind,
             time=event.time.isoformat(),
-            until=iso(event.until),
+            # Of an attempt it is the end of a lease, which is renewed until the deadline.
+            until=None if event.kind is EventKind.ATTEMPT_STARTED else iso(event.until),
             retry_count=event.retry_count,
             status=event.status,
             interface=None if origin is None else origin.interface,
@@ -132,6 +139,9 @@ def get_history(state: ServerState, queue: str, task: str) -> TaskHistory:
     try:
         found = get_task(state, queue, task)
         missing = _missing(state, events, found)
+        if found.push and history and history[-1].kind is EventKind.ATTEMPT_STARTED:
+            deadline = timedelta(seconds=found.push.deadline_seconds)
+            events[-1].until = iso(history[-1].time + deadline)
         return TaskHistory(events=events, task=found, problem=None, missing=missing)
     except (UnknownTaskError, TombstonedTaskError) as error:
         if not events:

@@ -162,6 +162,8 @@ class PushState(Model):
     """When the next attempt is due; None: one is running, or the task is exhausted."""
     kept: str | None
     """What is missing to send the task."""
+    deadline_seconds: float
+    """How long an attempt can take."""
 
     @classmethod
     def of(
@@ -179,6 +181,7 @@ class PushState(Model):
             last_reason=attempts.reason,
             next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
             kept=push_to.missing(task, queue.settings),
+            deadline_seconds=task.push.request.deadline_seconds,
         )
 
 

@@ -7,12 +7,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from pullqueue.api.errors import ApiError
 from pullqueue.control.models import Count, Model
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import current_task
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import Interface
+from pullqueue.errors import InvalidTaskError
 
 _LATEST = 20
 
@@ -63,4 +65,8 @@ def get_delivery(state: ServerState, queue: str) -> Delivery:
 @operation("POST", "/queues/{queue}/tasks/{task}/run")
 def run_task(state: ServerState, queue: str, task: str) -> Started:
     """Start an attempt of a push task now, past its eta, the queue's rate and a pause."""
-    return Started(state.run_now(current_task(state.emulator.queue(queue), task)))
+    found = current_task(state.emulator.queue(queue), task)
+    try:
+        return Started(state.run_now(found))
+    except InvalidTaskError as error:  # nothing in the request is wrong
+        raise ApiError(str(error), rpc_code="FAILED_PRECONDITION") from None

@@ -8,6 +8,7 @@ import secrets
 import sys
 import threading
 from collections import Counter, deque
+from collections.abc import Mapping
 from itertools import count
 from time import perf_counter
 from typing import Annotated, Any, NamedTuple
@@ -16,6 +17,7 @@ from urllib.parse import unquote_plus
 from flask import Response, g, request
 from msgspec import Meta
 
+from pullqueue.config.text import shorten
 from pullqueue.control.models import Bytes, Count, Model, Time
 from pullqueue.engine.emulator import Emulator
 from pullqueue.engine.events import Interface, Origin
@@ -32,6 +34,8 @@ _ENTRY_BYTES = 700
 _EXCERPT_BYTES = 4_096
 _SHOWN_CHARACTERS = 2_000
 """How much of a path or a query is recorded."""
+_HEADER_CHARACTERS = 200
+"""How much of a header of an attempt is recorded."""
 _CLIENT_CHARACTERS = 200
 """How much is recorded of what a client calls itself."""
 _OWN_PATHS = re.compile(r"/|/favicon\.ico|/(_emulator|console)(/.*)?", re.DOTALL)
@@ -89,6 +93,10 @@ class Request(Model):
         ),
     ]
     milliseconds: float
+    headers: Annotated[
+        list[str],
+        Meta(description="Headers of an attempt to send a push task; none of other requests."),
+    ]
     body: Annotated[Bytes, Meta(description="First 4 KiB of the body, decompressed.")]
     response: Annotated[Bytes, Meta(description="First 4 KiB of the response, before compression.")]
 
@@ -111,6 +119,8 @@ class LoggedRequest(NamedTuple):
     caller: str | None
     status: int
     milliseconds: float
+    headers: str
+    """One on each line."""
     body: bytes
     body_bytes: int
     response: bytes
@@ -120,7 +130,7 @@ class LoggedRequest(NamedTuple):
     def size(self) -> int:
         """How much memory it takes, approximately."""
         texts = len(self.path) + len(self.query) + sum(map(len, self.tasks)) + 60 * len(self.tasks)
-        return _ENTRY_BYTES + texts + len(self.body) + len(self.response)
+        return _ENTRY_BYTES + texts + len(self.headers) + len(self.body) + len(self.response)
 
     @property
     def resource(self) -> Request:
@@ -128,6 +138,7 @@ class LoggedRequest(NamedTuple):
         fields = self._asdict()
         sizes = fields.pop("body_bytes"), fields.pop("response_bytes")
         fields["tasks"] = list(self.tasks)
+        fields["headers"] = self.headers.splitlines()
         fields["body"] = Bytes.of(self.body, total=sizes[0])
         fields["response"] = Bytes.of(self.response, total=sizes[1])
         return Request(**fields)
@@ -170,6 +181,7 @@ class RequestLog:
         method: str = "",
         queue: str = "",
         query: str = "",
+        headers: Mapping[str, str] | None = None,
         client: str = "",
         agent: str = "",
         caller: str | None = None,
@@ -198,6 +210,7 @@ class RequestLog:
             caller=caller,
             status=status,
             milliseconds=round(seconds * 1000, 3),
+            headers=_header_lines(headers or {}),
             body=excerpts[0],
             body_bytes=len(body) if body_bytes is None else body_bytes,
             response=excerpts[1],
@@ -218,12 +231,13 @@ class RequestLog:
         requests, with_bodies = self._requests, self._with_bodies
         requests[logged.number] = logged
         self._bytes += logged.size
-        if logged.body or logged.response:
+        if logged.headers or logged.body or logged.response:
             with_bodies.append(logged.number)
         while self._bytes > _KEPT_BYTES and with_bodies:
             oldest = requests.get(with_bodies.popleft())
             if oldest is not None:
-                requests[oldest.number] = bare = oldest._replace(body=b"", response=b"")
+                bare = oldest._replace(headers="", body=b"", response=b"")
+                requests[oldest.number] = bare
                 self._bytes += bare.size - oldest.size
         while len(requests) > _KEPT or self._bytes > _KEPT_BYTES:
             self._bytes -= requests.pop(next(iter(requests))).size
@@ -282,6 +296,17 @@ class RequestLog:
 def _named(client: str) -> str:
     """Return what a client calls itself, cut; many events and requests share it."""
     return sys.intern(client[:_CLIENT_CHARACTERS])
+
+
+def _header_lines(headers: Mapping[str, str]) -> str:
+    """Return headers on one line each, without credentials and the rest of long values."""
+    shown = {
+        name: _HIDDEN
+        if name.lower() == "authorization"
+        else shorten(value, limit=_HEADER_CHARACTERS)
+        for name, value in headers.items()
+    }
+    return "\n".join(f"{name}: {value}" for name, value in shown.items())[:_EXCERPT_BYTES]
 
 
 def _without_secrets(query: str) -> str:

@@ -31,6 +31,8 @@ class EventKind(StrEnum):
     ATTEMPT_SUCCEEDED = "attempt succeeded"
     """The task is done and deleted."""
     ATTEMPT_FAILED = "attempt failed"
+    ATTEMPT_INTERRUPTED = "attempt interrupted"
+    """Its result is not known: the server stopped, or its lease ended, before the next attempt."""
 
 
 class Interface(StrEnum):
@@ -178,14 +180,21 @@ def events_of(
 ) -> list[Event]:
     """Return the events of operations until now, of all tasks or of one, oldest first.
 
-    A lease that expires is not recorded: it follows from the end of the lease.
+    A lease that expires is not recorded: it follows from the end of the lease. Neither is an
+    attempt that was interrupted: it follows from the start of the next one.
     """
     events: list[Event] = []
+    attempts: dict[str, Event] = {}
     leases: dict[str, Event] = {}
     for event in _recorded(operations, task_name):
         lease = leases.pop(event.task_name, None)
         if lease is not None:
             events += _expiry(lease, event.usec)
+        attempt = attempts.pop(event.task_name, None)
+        if event.kind is EventKind.ATTEMPT_STARTED:
+            if attempt is not None:
+                events.append(_interruption(attempt, event.usec))
+            attempts[event.task_name] = event
         events.append(event)
         if event.kind in (EventKind.LEASED, EventKind.EXTENDED):
             leases[event.task_name] = event
@@ -200,6 +209,10 @@ def _recorded(operations: Iterable[Operation], task_name: str | None) -> Iterato
         for name, retry_count in zip(names, retry_counts, strict=True):
             if task_name is None or name == task_name:
                 yield Event(usec, kind, name, retry_count, until_usec, status, origin)
+
+
+def _interruption(attempt: Event, usec: int) -> Event:
+    return Event(usec, EventKind.ATTEMPT_INTERRUPTED, attempt.task_name, attempt.retry_count)
 
 
 def _expiry(lease: Event, by_usec: int) -> list[Event]:

@@ -167,6 +167,7 @@ class TestRecords:
             "attempt started",
             "attempt succeeded",
             "attempt failed",
+            "attempt interrupted",
         ]
 
 

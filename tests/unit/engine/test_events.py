@@ -65,3 +65,23 @@ def test_the_flow_outlives_the_record() -> None:
     assert set(map(tuple, (counts.items() for counts in flow.values()))) == {
         ((EventKind.ADDED, 1),)
     }
+
+
+def test_an_attempt_that_was_interrupted_is_an_event_when_the_next_one_starts() -> None:
+    """An attempt without an end is not left open in the history."""
+    log = EventLog(kept=10)
+    for usec, kind in (
+        (1, EventKind.ATTEMPT_STARTED),
+        (2, EventKind.ATTEMPT_STARTED),
+        (3, EventKind.ATTEMPT_FAILED),
+        (4, EventKind.ATTEMPT_STARTED),
+    ):
+        log.record(kind, usec, [task("a")])
+
+    assert kinds(log, 5) == [
+        (1, "attempt started"),
+        (2, "attempt interrupted"),
+        (2, "attempt started"),
+        (3, "attempt failed"),
+        (4, "attempt started"),
+    ]
