@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import signal
+import socket
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -140,6 +141,25 @@ class TestGreeting:
 
         assert names == ["default", "pull-queue", "three-times"]
         assert (process.returncode, errors) == (0, "")
+
+    def test_wait_until_grpc_is_ready(self, folder: Path) -> None:
+        """Once `pullqueue wait` returns, gRPC accepts connections as well."""
+        with (
+            socket.create_server(("127.0.0.1", 0)) as http,
+            socket.create_server(("127.0.0.1", 0)) as grpc,
+        ):
+            ports = [listener.getsockname()[1] for listener in (http, grpc)]
+        options = ("--port", str(ports[0]), "--grpc-port", str(ports[1]))
+        process = start_serve(*options, folder=folder)
+        try:
+            waited = pullqueue("wait", "--url", f"127.0.0.1:{ports[0]}")
+            with socket.create_connection(("127.0.0.1", ports[1]), timeout=60):
+                pass
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+        assert waited.exit_code == 0
 
 
 class TestEnd:

@@ -52,16 +52,22 @@ class HttpServer:
         logging.getLogger("waitress").addFilter(_sparse_log)
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         self._app = app
-        listener = _listener(host, port)
-        self.address: tuple[str, int] = listener.getsockname()[:2]
+        self._threads = threads
+        self._listener = _listener(host, port)
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._channels: dict[int, Any] = {}
         self._stopper = _Stopper(self._channels)
+        self._server: BaseWSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Answer requests from now on, those that wait already included."""
         server = create_server(
             self._respond,
             self._channels,
-            sockets=[listener],
+            sockets=[self._listener],
             ident="pullqueue",
-            threads=threads,
+            threads=self._threads,
             connection_limit=_connection_limit(),
             channel_timeout=_FOREVER_SECONDS,
             recv_bytes=_RECEIVED_BYTES,
@@ -71,16 +77,15 @@ class HttpServer:
         )
         self._server = cast("BaseWSGIServer", server)  # the other class is for several sockets
         self._thread = threading.Thread(target=self._server.run, name="pullqueue", daemon=True)
-
-    def start(self) -> None:
-        """Answer requests from now on."""
         self._thread.start()
 
     def stop(self) -> None:
         """Finish the requests that are being answered, and close every connection."""
-        self._stopper.stop()
-        self._thread.join()
-        self._server.close()
+        if self._server is not None and self._thread is not None:
+            self._stopper.stop()
+            self._thread.join()
+            self._server.close()
+        self._listener.close()
         for channel in list(self._channels.values()):
             channel.handle_close()
 

@@ -91,7 +91,6 @@ class Server:
             self._http = HttpServer(
                 self._app, host=self._host, port=self._port, threads=self._threads
             )
-            self._http.start()
             if self._grpc_port is not None:
                 try:
                     self.start_grpc(self._grpc_port)
@@ -101,6 +100,7 @@ class Server:
             self.state.url = self.state.signer.issuer = self.url
             if self.state.delivery is not None:
                 self.state.delivery.start()
+            self._http.start()  # last: whoever gets a response finds the rest ready
         return self
 
     def start_grpc(self, port: int = 0) -> str:
