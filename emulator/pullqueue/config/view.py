@@ -46,9 +46,9 @@ class Entry:
         """Return a report on the value."""
         return Report(self.place, message, self.path, labels=labels, fix=fix)
 
-    def report_key(self, message: str, *, labels: Labels = (), fix: Fix | None = None) -> Report:
+    def report_key(self, message: str, *, fix: Fix | None = None) -> Report:
         """Return a report on the key."""
-        return Report(self.key_place, message, self.path, labels=labels, fix=fix)
+        return Report(self.key_place, message, self.path, fix=fix)
 
     @property
     def text(self) -> str | None:

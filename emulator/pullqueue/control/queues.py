@@ -11,7 +11,6 @@ from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import duration_usec
-from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.control import models
 from pullqueue.control.models import (
@@ -316,7 +315,7 @@ def shown_queues(state: ServerState) -> list[Queue]:
     return [
         queue
         for queue in state.emulator.queues
-        if queue.mode is QueueMode.PULL or queue.name != "default" or queue.settings.line > 0
+        if not queue.is_push or queue.name != "default" or queue.settings.line > 0
     ]
 
 
