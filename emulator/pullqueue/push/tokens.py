@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from pullqueue.clock import USEC_PER_SECOND, SystemClock
@@ -29,6 +30,7 @@ ALGORITHM: Final = "RS256"
 _KEY_BITS = 2048
 
 _clock = SystemClock()
+_key_lock = Lock()
 
 
 class TokenSigner:
@@ -93,9 +95,14 @@ def key_set() -> dict[str, Any]:
     return {"keys": [public | {"kid": identifier, "alg": ALGORITHM, "use": "sig"}]}
 
 
-@cache
 def _key() -> tuple[str, RSAPrivateKey]:
-    """Return the id and the private half of the key."""
+    """Return the id and the private half of the key: one, whoever asks at the same time."""
+    with _key_lock:
+        return _made_key()
+
+
+@cache
+def _made_key() -> tuple[str, RSAPrivateKey]:
     from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - slow to import
 
     return secrets.token_hex(20), rsa.generate_private_key(65_537, _KEY_BITS)
