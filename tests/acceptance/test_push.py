@@ -214,7 +214,9 @@ def test_stop(folder: Path, app: PushApp, *, released: bool) -> None:
         served.process.send_signal(signal.SIGTERM)
         if released:
             app.released.set()
-        served.process.communicate(timeout=30)
+        _, errors = served.process.communicate(timeout=30)
+    assert "running attempts to end: 1" in errors
+    assert ("is interrupted, and its task due again" in errors) is not released
     app.released.set()
     with serving(*options, folder=folder) as served:
         control = Control(served)
@@ -405,11 +407,16 @@ def test_an_attempt_without_a_response(folder: Path) -> None:
     [
         (["http://a", "http://b"], "two addresses without a target"),
         (["w=http://a", "w=http://b"], 'two addresses for target "w"'),
-        (["localhost:8080"], "invalid address"),
-        (["http://"], "invalid address"),
-        (["http://a:99999"], "invalid address"),
-        (["http://a/\r\nX: 1"], "invalid address"),
-        (["http://u:p@a"], "invalid address"),
+        (["localhost:8080"], "it must begin with http:// or https://"),
+        (["ftp://a"], "it must begin with http:// or https://"),
+        (["http://"], "it has no host"),
+        (["http://[a"], "its host is not valid"),
+        (["http://a b"], "its host is not valid"),
+        (["http://a:99999"], "its port must be 1 to 65535"),
+        (["http://a:0"], "its port must be 1 to 65535"),
+        (["http://a/\r\nX: 1"], "it must consist of printable ASCII characters"),
+        (["http://a?x=1"], "it cannot have a query or a fragment"),
+        (["http://u:p@a"], "it cannot have a user name or password"),
         (["no target=http://a"], "invalid target"),
     ],
 )

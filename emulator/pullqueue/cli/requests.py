@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
-from pullqueue.cli._client import Client
-from pullqueue.cli._options import Choice, complete_client, complete_queue, server_options
+from pullqueue.cli._client import Client, queue_path
+from pullqueue.cli._options import (
+    Choice,
+    checked,
+    complete_client,
+    complete_queue,
+    server_options,
+)
 from pullqueue.cli._output import Table, note, show, when
 from pullqueue.cli.connection import Json
 from pullqueue.engine.events import Interface
@@ -19,10 +27,15 @@ _LOGGED = [
     for each in Interface
     if each not in (Interface.CONTROL, Interface.CONSOLE, Interface.PYTHON)
 ]
+_NUMBER = re.compile("[1-9][0-9]*")
 
 
 @click.command
-@click.argument("number", required=False, type=click.IntRange(1))
+@click.argument(
+    "number",
+    required=False,
+    callback=checked(_NUMBER.fullmatch, "request number: use one that `pullqueue requests` lists"),
+)
 @click.option("--queue", shell_complete=complete_queue, help="Only requests on this queue.")
 @click.option("--task", help="Only requests about this task.")
 @click.option("--interface", type=Choice(_LOGGED), help="Only requests through this interface.")
@@ -42,7 +55,7 @@ _LOGGED = [
 @server_options
 def requests(
     *,
-    number: int | None,
+    number: str | None,
     agent: str | None,
     status: str | None,
     errors: bool,
@@ -66,6 +79,8 @@ def requests(
         raise click.UsageError("pass either --errors or --status")
     wanted = "failed" if errors else status
     answer = client.get("/requests", limit=limit, status=wanted, client=agent, **filters)
+    if filters["queue"] and not answer["requests"]:
+        client.get(queue_path(filters["queue"]))  # reports a queue that does not exist
     table = Table(
         _HEAD,
         map(_row, answer["requests"]),

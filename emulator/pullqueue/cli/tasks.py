@@ -239,7 +239,9 @@ def add(
     """
     if payload is None and file is None and request:
         payload = ""
-    if (payload is None) == (file is None):
+    if payload is None and file is None:
+        raise click.UsageError("pass a PAYLOAD or --file, or for a push task --request")
+    if payload is not None and file is not None:
         raise click.UsageError("pass either a PAYLOAD or --file")
     if payload == STDIN:
         file = Path(STDIN)

@@ -80,6 +80,7 @@ class Delivery:
         self._pool = _Pool(THREADS)
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._abandoning = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="pullqueue push", daemon=True)
         self._renewed = perf_counter()
         self._started: dict[str, float] = {}
@@ -100,17 +101,29 @@ class Delivery:
 
         The tasks of those that do not end in time are due again.
         """
+        is_first = not self._stopping.is_set()
         self._stopping.set()
         self._wake.set()
+        if is_first and (count := len(self._dispatcher.running)):
+            _log.info("waiting up to %g s for running attempts to end: %d", STOP_SECONDS, count)
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
         end = perf_counter() + STOP_SECONDS
         while self._dispatcher.running and (left := end - perf_counter()) > 0:
             self._pool.ended.wait(min(left, _POLL_SECONDS))
             self._pool.ended.clear()
-        self._sender.close()
-        for running in self._dispatcher.running:
-            self._dispatcher.abandon(running)
+        with self._abandoning:
+            interrupted = self._dispatcher.running
+            for running in interrupted:
+                _log.warning(
+                    'attempt %d of task "%s" of queue "%s" is interrupted, and its task due again',
+                    running.request.attempt,
+                    running.request.task_name,
+                    running.request.queue_name,
+                )
+            self._sender.close()
+            for running in interrupted:
+                self._dispatcher.abandon(running)
 
     def run_now(self, task: Task) -> bool:
         """Start an attempt of a task, past its eta, rate and pause; False: one is running."""

@@ -122,6 +122,7 @@ class RequestQuery(Model):
         str,
         Meta(
             pattern="^(|failed|[1-5](xx|[0-9]{2}))$",
+            examples=["404", "4xx", "failed"],
             description="Only requests with this status: 404, 4xx, or `failed` (400 on, or none).",
         ),
     ] = ""

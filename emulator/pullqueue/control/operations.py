@@ -151,6 +151,8 @@ def _describe(
         return f"{place} has the unknown field {quoted(name)}: use one of {fields}", where
     if "enum" in allowed:
         what = f"use one of {', '.join(allowed['enum'])}"
+    elif "examples" in allowed:
+        what = f"use one such as {', '.join(allowed['examples'])}"
     return f"{place}{_value_at(value, steps)}: {what[:1].lower()}{what[1:]}", where
 
 

@@ -103,7 +103,7 @@ class PushAddresses:
 def _parsed(option: str) -> tuple[str | None, str]:
     found = _OPTION.fullmatch(option)
     if found is None:
-        raise ValueError(_invalid(option))
+        raise ValueError(_invalid(option, "it must begin with http:// or https://"))
     target, address = found[1], found[2]
     if target is not None:
         target = target.lower()
@@ -112,22 +112,39 @@ def _parsed(option: str) -> tuple[str | None, str]:
                 f"invalid target {quoted(target)}: use the name of a service, such as worker, or "
                 "an origin, such as https://api.example.com"
             )
-    try:
-        url = urlsplit(address)
-        port_is_valid = url.port is None or url.port > 0
-    except ValueError:
-        raise ValueError(_invalid(option)) from None
-    is_plain = not (url.query or url.fragment or url.username or "@" in url.netloc)
-    host_is_valid = _HOST.fullmatch(url.hostname or "") is not None
-    if not (port_is_valid and host_is_valid and is_plain and _PATH.fullmatch(address)):
-        raise ValueError(_invalid(option))
+    problem = _problem_of(address)
+    if problem is not None:
+        raise ValueError(_invalid(option, problem))
     return target, address.rstrip("/")
 
 
-def _invalid(option: str) -> str:
+def _problem_of(address: str) -> str | None:
+    """Return why tasks cannot be sent to an address; None: they can."""
+    try:
+        url = urlsplit(address)
+    except ValueError:
+        return "its host is not valid"
+    try:
+        port_is_valid = url.port != 0
+    except ValueError:
+        port_is_valid = False
+    problems = {
+        "its port must be 1 to 65535": not port_is_valid,
+        "it cannot have a user name or password": "@" in url.netloc,
+        "it has no host": not url.netloc,
+        "its host is not valid": not _HOST.fullmatch(url.hostname or ""),
+        "it cannot have a query or a fragment": url.query or url.fragment,
+        "it must consist of printable ASCII characters without spaces": not _PATH.fullmatch(
+            address
+        ),
+    }
+    return next((problem for problem, is_so in problems.items() if is_so), None)
+
+
+def _invalid(option: str, problem: str) -> str:
     return (
-        f"invalid address {quoted(option)}: use [TARGET=]URL, such as http://localhost:8080 or "
-        "worker=http://localhost:8081"
+        f"invalid address {quoted(option)}: {problem}; use [TARGET=]URL, such as "
+        "http://localhost:8080 or worker=http://localhost:8081"
     )
 
 

@@ -116,6 +116,7 @@ def test_requests(run: Run, server: Server) -> None:
         shown = run("requests", *options).out.splitlines()
         assert [line.split()[0] for line in shown[1:]] == numbers
     assert run("requests", "--queue", "other").out == "no requests\n"
+    assert 'queue "nope" is not in' in run("requests", "--queue", "nope").err
     one = run("requests", "2").out
     assert "tasks: b\n\nsent: " in one
     assert '{"id": "b", "payloadBase64": "YQ=="}' in one

@@ -195,6 +195,7 @@ def test_invalid_numbers(run: Run, order: tuple[str, ...], problem: str) -> None
             "task 0 has both eta and countdown: send one of them",
         ),
         (("tasks", "add", "pull", "x", "--name", "a b"), 'task name is "a b": use letters'),
+        (("requests", "--status", "5x"), 'status is "5x": use one such as 404, 4xx, failed\n'),
         (("tasks", "add", "pull", "x", "--countdown", "99999999"), "eta is 2029-"),
         (("tasks", "add", "pull", "x", "--tag", "t" * 501), "tag has 501 characters"),
         (
@@ -210,6 +211,20 @@ def test_values_that_the_server_checks(run: Run, order: tuple[str, ...], message
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(f"pullqueue: {message}")
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (("requests", "abc"), '"abc" is not a valid request number: use one that `pullqueue req'),
+        (("tasks", "add", "push"), "pass a PAYLOAD or --file, or for a push task --request"),
+    ],
+)
+def test_arguments_that_are_refused(run: Run, order: tuple[str, ...], message: str) -> None:
+    """The message names what can be passed instead."""
+    done = run(*order)
+
+    assert (done.status, message in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(
