@@ -22,6 +22,7 @@ from pullqueue.cloudtasks.task_messages import insert_tasks, new_task, time_usec
 from pullqueue.engine.store import fitting
 from pullqueue.engine.task_errors import unknown_task
 from pullqueue.errors import InvalidTaskError, TaskError
+from pullqueue.push.dispatcher import make_due
 from pullqueue.tasks import DeleteResult, Task
 
 _MAX_LISTED: Final = 1000
@@ -116,15 +117,18 @@ def cancel_lease(call: Call) -> Message:
 
 
 def run_task(call: Call) -> Message:
-    """RunTask: send a push task now."""
+    """RunTask: send a push task now; make it due where a test sends them, by `run_tasks`."""
     queue, name = call.queue, call.name.task
     task = queue.get_task(name)
     if not queue.is_push:
         raise invalid(f'task "{name}" is a pull task: lease it instead', field="name")
-    try:
-        call.state.run_now(task)
-    except InvalidTaskError as error:
-        raise ApiError(str(error), rpc_code="FAILED_PRECONDITION") from None
+    if call.state.delivery is None:
+        make_due(queue, task)
+    else:
+        try:
+            call.state.run_now(task)
+        except InvalidTaskError as error:
+            raise ApiError(str(error), rpc_code="FAILED_PRECONDITION") from None
     with suppress(TaskError):  # the attempt may have ended already
         task = queue.get_task(name)
     return _task_message(task, call)

@@ -87,11 +87,16 @@ class ServerState:
         Raises:
             InvalidTaskError: it has no address, or no token can be made, or it is a pull task.
         """
-        missing = self.push_to.missing(task, self.emulator.queue(task.queue_name).settings)
-        if missing is not None or self.delivery is None:
-            why = missing or "this server does not deliver push tasks: use `pullqueue serve`"
+        if self.delivery is None:
+            missing: str | None = (
+                "this server does not deliver push tasks: use run_tasks() of pullqueue.testing in "
+                "a test, or `pullqueue serve`"
+            )
+        else:
+            missing = self.push_to.missing(task, self.emulator.queue(task.queue_name).settings)
+        if self.delivery is None or missing is not None:
             raise InvalidTaskError(
-                f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {why}'
+                f'task "{task.name}" of queue "{task.queue_name}" cannot be sent: {missing}'
             )
         return self.delivery.run_now(task)
 

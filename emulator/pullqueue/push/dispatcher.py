@@ -38,6 +38,12 @@ _buckets: WeakKeyDictionary[Emulator, dict[str, TokenBucket]] = WeakKeyDictionar
 """The tokens of an emulator's queues, from one dispatcher to the next."""
 
 
+def make_due(queue: Queue, task: Task) -> None:
+    """Make a push task due at once; one that is running is left alone."""
+    if task.state_at(queue.now_usec()) in (TaskState.SCHEDULED, TaskState.RETRYING):
+        queue.renew_attempt(task, lease_seconds=0)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Attempt:
     """One attempt to send a push task, after it has ended."""

@@ -23,11 +23,11 @@ from pullqueue.engine.queue import Queue, QueueState
 from pullqueue.engine.validation import queue_name
 from pullqueue.error_codes import codes_of
 from pullqueue.errors import InvalidTaskError, UnknownQueueError, UnknownTaskError
-from pullqueue.push.dispatcher import RunNow
+from pullqueue.push.dispatcher import RunNow, make_due
 from pullqueue.sdk.imports import apiproxy_errors, messages
 from pullqueue.sdk.protocol import text_of
 from pullqueue.sdk.task_messages import fill_retry, fill_task, given, read_retry
-from pullqueue.tasks import Task, TaskState
+from pullqueue.tasks import Task
 
 _MAX_STORAGE_BYTES = 1000 * 2**40
 
@@ -73,8 +73,7 @@ def force_run(emulator: Emulator, run_now: RunNow | None, request: Any) -> int:
             with suppress(InvalidTaskError):  # there is no address for it
                 run_now(task)
                 return int(codes.OK)
-        if task.state_at(queue.now_usec()) in (TaskState.SCHEDULED, TaskState.RETRYING):
-            queue.renew_attempt(task, lease_seconds=0)
+        make_due(queue, task)
     except (UnknownTaskError, UnknownQueueError) as error:
         return codes_of(error).sdk_code
     return int(codes.OK)

@@ -23,6 +23,7 @@ from pullqueue.cloudtasks.versions import V2, V2BETA2, VERSIONS, Version
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import conclude, start
 from pullqueue.server.lifecycle import Server
+from pullqueue.testing import run_tasks
 
 PUSH = f"{LOCATION}/queues/push"
 ONE = f"{PUSH}/tasks/one"
@@ -394,12 +395,14 @@ class TestAttempts:
 
 class TestRunTask:
     def test_a_server_that_sends_nothing(self, call: Call, emulator: Emulator) -> None:
-        """It is refused, and uses up no attempt."""
-        create(call, http())
+        """The task is due at once, for `run_tasks`, and no attempt is used up."""
+        create(call, http() | {"scheduleTime": "2026-01-02T00:00:00Z"})
+        assert run_tasks(emulator, send=lambda _: 200) == []
 
-        with refused("FAILED_PRECONDITION", "cannot be sent"):
-            call("RunTask", name=ONE)
-        assert emulator.queue("push").list_tasks()[0].retry_count == 0
+        assert "dispatchCount" not in call("RunTask", name=ONE)
+        [attempt] = run_tasks(emulator, send=lambda _: 200)
+
+        assert (attempt.task.name, attempt.number) == (ONE.rpartition("/")[2], 1)
 
     def test_past_schedule_time_and_pause(
         self, version: Version, emulator: Emulator, clock: ManualClock

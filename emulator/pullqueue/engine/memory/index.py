@@ -206,6 +206,7 @@ class TaskIndex:
             index.remove(group)
             index.add(leased[tag])
         if self._attempted:
+            self._scheduled.add(_scheduled(run))  # made due before the first attempt
             self._add_attempted(run)
 
     def _add_attempted(self, run: Sequence[Task]) -> None:
