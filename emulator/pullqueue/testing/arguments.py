@@ -17,6 +17,13 @@ _WRONG_MODE = {
     QueueMode.PUSH: "its tasks are not sent to an app; pass push queues only",
 }
 
+SYNC_SEND = (
+    "pass a function that returns the response, as with a synchronous test client, or lambda "
+    "request: asyncio.run(...); in an asynchronous test `await asyncio.to_thread(run_tasks, "
+    "emulator, send=...)`"
+)
+"""What to pass instead of an asynchronous `send`."""
+
 
 def check_is_emulator(emulator: object, *, then: str = "worker") -> None:
     """Raise if the first argument is something else, such as a queue.
@@ -84,6 +91,8 @@ def refuse_lazy(result: object, name: str) -> None:
     if inspect.iscoroutine(result) or inspect.isgenerator(result):
         result.close()  # or Python would warn that it was never awaited
     if inspect.isawaitable(result):
+        if name == "send":
+            raise TypeError(f"send returned {quoted(result)}, which was not awaited: {SYNC_SEND}")
         raise TypeError(
             f"the {name} returned {quoted(result)}, which was not awaited: "
             f"{'use `await drain_async(...)`, or ' if name == 'worker' else ''}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import chain
@@ -20,6 +21,7 @@ from pullqueue.push.retry import retry_of
 from pullqueue.push.sending import WsgiSender, environ_restored
 from pullqueue.tasks import Task, count_tasks
 from pullqueue.testing.arguments import (
+    SYNC_SEND,
     check_flag,
     check_is_emulator,
     check_maximum,
@@ -175,6 +177,8 @@ class _FunctionSender:
     def __init__(self, send: SendFunction) -> None:
         if not callable(send):
             raise TypeError(f"send is {quoted(send)}: pass a function that gets a PushRequest")
+        if any(map(inspect.iscoroutinefunction, (send, type(send).__call__))):
+            raise TypeError(f"send is {quoted(send)}, a coroutine function: {SYNC_SEND}")
         self._send = send
 
     def __call__(self, request: PushRequest) -> PushResponse:
@@ -184,7 +188,7 @@ class _FunctionSender:
             return PushResponse(500, error=error)
         if isinstance(result, PushResponse):
             return result
-        refuse_lazy(result, "function")
+        refuse_lazy(result, "send")
         for name in ("status_code", "status_int"):
             result = getattr(result, name, result)
         if isinstance(result, bool) or not isinstance(result, int) or not 100 <= result <= 599:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -247,14 +248,22 @@ class TestSend:
             run_tasks(emulator, send=lambda _: result)
 
     def test_a_coroutine(self, emulator: Emulator, web: Queue) -> None:
-        """It is refused, since nobody awaits it."""
+        """A coroutine function is refused before an attempt, what returns a coroutine after it."""
         web.add()
 
         async def send(_: PushRequest) -> int:
             return 200
 
-        with pytest.raises(TypeError, match=r"the function returned .* which was not awaited"):
-            run_tasks(emulator, send=send)
+        class Sends:
+            async def __call__(self, _: PushRequest) -> int:
+                return 200
+
+        for refused in (send, Sends()):
+            with pytest.raises(TypeError, match=r"^send is .* asyncio.to_thread\(run_tasks, "):
+                run_tasks(emulator, send=refused)
+        assert web.list_tasks()[0].retry_count == 0
+        with pytest.raises(TypeError, match=r"^send returned .* asyncio.to_thread\(run_tasks, "):
+            run_tasks(emulator, send=lambda request: asyncio.sleep(0, request))
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
