@@ -46,6 +46,25 @@ __tracebackhide__ = True  # a failed test is shown at its own line
 
 CALLS: Final = VERBS
 """What a fault can affect; `lease_tasks` includes leases by tag."""
+CALL_OF_METHOD: Final[Mapping[str, str]] = {
+    "CreateTask": "add",
+    "BatchCreateTasks": "add",
+    "DeleteTask": "delete_tasks",
+    "BatchDeleteTasks": "delete_tasks",
+    "AcknowledgeTask": "delete_tasks",
+    "RenewLease": "modify_task_lease",
+    "CancelLease": "modify_task_lease",
+    "PurgeQueue": "purge",
+    "RunTask": "attempt",
+    "insert": "add",
+    "lease": "lease_tasks",
+    "update": "modify_task_lease",
+    "patch": "modify_task_lease",
+    "delete": "delete_tasks",
+    "get": "get_task",
+    "list": "list_tasks",
+}
+"""The calls of the methods of Cloud Tasks, then of REST, that have another name."""
 ERRORS: Final[Mapping[str, type[PullQueueError]]] = {
     kind.__name__: kind
     for kind in (
@@ -284,7 +303,16 @@ class Faults:
 
 def _check_call(call: object) -> None:
     if call not in CALLS:
-        raise ValueError(f"there is no call {quoted(call)}: {did_you_mean(str(call), CALLS)}")
+        raise ValueError(f"there is no call {quoted(call)}: {_advice_on(str(call))}")
+
+
+def _advice_on(call: str) -> str:
+    """Return what to use instead of a call that does not exist."""
+    plain = call.replace("_", "").lower()
+    for method, known in CALL_OF_METHOD.items():
+        if plain == method.lower():
+            return f"the call of {method} is {quoted(known)}"
+    return did_you_mean(call, CALLS)
 
 
 def _check(name: str, value: object) -> None:
