@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pullqueue.cli._output import say
 from pullqueue.config.text import escaped, reason_of
-from pullqueue.errors import ConfigFileError, PullQueueError
+from pullqueue.errors import ConfigFileError
 
 if TYPE_CHECKING:
     from pullqueue.control.delivery import Delivery
@@ -161,17 +161,8 @@ class Signals:
         self._emulator.close()
 
     def wait(self, state: ServerState, *, watch: bool) -> None:
-        """Return once the server must stop; meanwhile sample its queues and reload its file."""
-        problem = ""
+        """Return once the server must stop; meanwhile reload its file."""
         while (number := self._next()) not in _STOPPING:
-            try:
-                state.tick()
-                problem = ""
-            except PullQueueError as error:
-                # Once, however long the store does not respond.
-                if str(error) != problem:
-                    problem = str(error)
-                    _log.warning("the depths of the queues cannot be read: %s", problem)
             if state.config_file is not None:
                 state.config_file.check(state.emulator, changes=watch, now=number is not None)
 

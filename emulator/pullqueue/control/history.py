@@ -1,4 +1,4 @@
-"""Operations on what is recorded: events, requests, depths."""
+"""Operations on what is recorded: events and requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from msgspec import UNSET, Meta
 
 from pullqueue.api.errors import ApiError
 from pullqueue.config.text import quoted
-from pullqueue.control.depths import Depth
 from pullqueue.control.models import Count, Maybe, Model, TaskResource, Time, iso
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import Limit, get_task
@@ -226,10 +225,3 @@ def get_request(state: ServerState, number: str) -> Request:
     if is_number and (logged := state.requests.get(int(number))):
         return logged.resource
     raise ApiError(f"request {quoted(number)} is not recorded: only the latest are", status=404)
-
-
-@operation("GET", "/depths", key="depths")
-def list_depths(state: ServerState) -> dict[str, list[Depth]]:
-    """Return the depths of the queues over the last hour, the current ones last."""
-    state.depths.sample()
-    return state.depths.read()

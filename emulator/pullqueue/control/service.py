@@ -198,7 +198,6 @@ def move_clock(state: ServerState, body: ClockMove) -> MovedClock:
         clock.advance(body.advance)
     if body.move_to is not UNSET:
         clock.move_to(time_of(body.move_to, "move_to", ApiError))
-    state.depths.sample()
     moved = timedelta(microseconds=state.emulator.now_usec() - before_usec)
     steps = [_step(state, queue, numbers, moved) for queue, numbers in before]
     return MovedClock(

@@ -116,7 +116,6 @@ def load_snapshot(state: ServerState, query: SnapshotQuery, body: Snapshot) -> L
         raise ApiError(f"the snapshot is damaged ({error!s:.100}): save it again") from None
     _check_unique(contents)
     state.emulator.restore(contents)
-    state.depths.clear()
     state.snapshot_loaded = from_usec(now_usec)
     tasks = sum(len(each.tasks) for each in contents.values())
     return LoadedSnapshot(tasks=tasks, warning=warning)

@@ -1,4 +1,4 @@
-"""The state of a server beside its emulator: file, requests, depths, faults, tokens, names."""
+"""The state of a server beside its emulator: file, requests, faults, tokens, names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from pullqueue.api.tokens import Tokens
 from pullqueue.clock import SystemClock
 from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.delivery import Delivery
-from pullqueue.control.depths import DepthHistory
 from pullqueue.control.fault_registry import FaultRegistry
 from pullqueue.control.request_log import RequestLog
 from pullqueue.engine.emulator import Emulator
-from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.errors import InvalidTaskError
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.tokens import TokenSigner
@@ -52,7 +50,6 @@ class ServerState:
             None if host_names is None else frozenset(name.lower() for name in host_names)
         )
         self.requests = RequestLog(emulator)
-        self.depths = DepthHistory(emulator)
         self.faults = FaultRegistry(emulator)
         self.push_to = push_to or PushAddresses()
         """Where push tasks are sent."""
@@ -100,11 +97,6 @@ class ServerState:
             )
         return self.delivery.run_now(task)
 
-    def tick(self) -> None:
-        """Do what has to be done every few seconds: sample the depths of the queues."""
-        with bypass_interceptors():
-            self.depths.sample()
-
     def reset(self) -> None:
         """Delete tasks, names, history, requests and faults; keep configuration and clock."""
         self.faults.clear()
@@ -112,5 +104,4 @@ class ServerState:
         for delete in self.on_reset:
             delete()
         self.requests.clear()
-        self.depths.clear()
         self.snapshot_loaded = None

@@ -474,20 +474,6 @@ def test_reset(control: ControlClient, server: Server) -> None:
     assert control.get("/clock").body["now"] == "2026-01-01T00:00:05+00:00"
 
 
-def test_depths(control: ControlClient, server: Server, clock: ManualClock) -> None:
-    """Sampled every five seconds by the emulator's clock, the present last."""
-    for _ in range(3):
-        control.post("/queues/pull/tasks", {"tasks": [{}]})
-        server.state.tick()
-        server.state.tick()
-        clock.advance(5)
-
-    depths = control.get("/depths").body["depths"]["pull"]
-
-    assert [depth["tasks"] for depth in depths] == [1, 2, 3, 3, 3]
-    assert depths[-1]["time"] == "2026-01-01T00:00:15+00:00"
-
-
 def test_throughput(control: ControlClient, emulator: Emulator, clock: ManualClock) -> None:
     """It is counted from the store, so that several servers return the same numbers."""
     queue = emulator.queue("limited")
