@@ -69,9 +69,13 @@ def overlay_of(
 ) -> Chart | None:
     """Return how many tasks of each queue were leased or attempted; None: there is no queue.
 
-    Each of the busiest queues has a line; the other queues have one together.
+    Each of the busiest queues has a line; the other queues have one together. Queues of which
+    no task was ever leased or attempted have none, unless that is so of all.
     """
-    busiest = sorted(flows, key=lambda name: -sum(each.leased for each in flows[name]))
+    leased = {name: sum(each.leased for each in flow) for name, flow in flows.items()}
+    busiest = sorted(
+        [name for name in leased if leased[name]] or leased, key=leased.__getitem__, reverse=True
+    )
     series = {name: [(flows[name], "leased")] for name in busiest[:_MAX_LINES]}
     if others := busiest[_MAX_LINES:]:
         series["others"] = [(flows[name], "leased") for name in others]

@@ -47,7 +47,7 @@ def size(count: int) -> str:
     """Return a number of bytes in a unit that suits it."""
     if count < 1024:
         return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"
+    return f"{count / 1024:.1f} KiB" if count < 1023.95 * 1024 else f"{count / 1024**2:.1f} MiB"
 
 
 def limit(value: float | None, name: str) -> str:

@@ -25,6 +25,7 @@ from pullqueue.console.charts import RANGES, chart_of, overlay_of
 from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.models import EXHAUSTED, TaskResource
+from pullqueue.control.overview import summary_of
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.events import Interface
@@ -93,6 +94,7 @@ class Pages:
         }
         return self._page(
             "queues",
+            summary=summary_of(self._state, queues),
             queues=queues,
             found=found,
             columns=_QUEUE_COLUMNS,
@@ -365,9 +367,9 @@ class Pages:
         # Forms return to this address, without the notice.
         kept = urlencode({name: text for name, text in request.args.items() if name != "notice"})
         # The page of an error may be shown because the store does not respond.
-        summary = self._ask("getSummary") if status == 200 else None
+        if status == 200 and "summary" not in values:
+            values["summary"] = self._ask("getSummary")
         known = {
-            "summary": summary,
             "config": {"file": emulator.config.file, "problem": file.problem if file else None},
             "clock": {"now": now, "manual": isinstance(emulator.clock, ManualClock)},
             "notice": notice,

@@ -158,6 +158,8 @@ class PushState(Model):
     """The status of the last attempt that ended; 0: it got no response."""
     last_reason: str | None
     """Why it got no response."""
+    last_ended: Time | None
+    """When the last attempt ended."""
     next_attempt: Time | None
     """When the next attempt is due; None: one is running, or the task is exhausted."""
     kept: str | None
@@ -179,6 +181,9 @@ class PushState(Model):
             responses=attempts.responses,
             last_status=attempts.status,
             last_reason=attempts.reason,
+            last_ended=None
+            if attempts.ended_usec is None
+            else from_usec(attempts.ended_usec).isoformat(),
             next_attempt=None if state in ("running", EXHAUSTED) else task.eta.isoformat(),
             kept=push_to.missing(task, queue.settings),
             deadline_seconds=task.push.request.deadline_seconds,

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta
 import pullqueue
 from pullqueue.clock import from_usec
 from pullqueue.control.fault_registry import FaultResource
-from pullqueue.control.models import Count, Maybe, Model, Positive, Time
+from pullqueue.control.models import Count, Maybe, Model, Positive, QueueResource, Time
 from pullqueue.control.operations import operation
 from pullqueue.control.queues import list_queues, shown_queues
 from pullqueue.control.service import ClockResource, get_clock
@@ -105,7 +105,11 @@ class FlowQuery(Model):
 @operation("GET", "/summary")
 def get_summary(state: ServerState) -> Summary:
     """Return what changes the behaviour: faults, paused queues, the clock, and what is left."""
-    queues = list_queues(state)
+    return summary_of(state, list_queues(state))
+
+
+def summary_of(state: ServerState, queues: list[QueueResource]) -> Summary:
+    """Return the summary of a server with these queues, all of them."""
     push = [queue for queue in queues if queue.mode == "push"]
     kept = {queue.name: queue.kept for queue in push if queue.kept and queue.tasks}
     return Summary(

@@ -187,15 +187,18 @@ def test_the_values_of_a_chart() -> None:
 
 
 def test_queues_in_one_chart() -> None:
-    """The busiest have a line each, the others one together."""
-    flows = {f"q{n}": [minute("00:59", leased=n)] for n in range(8)}
+    """The busiest have a line each, the others one together, idle ones none."""
+    flows = {f"q{n}": [minute("00:59", leased=n)] for n in range(9)}
 
     chart = overlay_of(flows, NOW)
 
     assert chart is not None
+    idle = overlay_of({"idle": [], "busy": flows["q1"]}, NOW)
+    assert idle is not None
+    assert [line.name for line in idle.lines] == ["busy"]
     assert chart.label == (
         "Leases and attempts per min over the last 1 h: "
-        "7 q7, 6 q6, 5 q5, 4 q4, 3 q3, 2 q2, 1 others"
+        "8 q8, 7 q7, 6 q6, 5 q5, 4 q4, 3 q3, 3 others"
     )
     assert overlay_of({}, NOW) is None
 

@@ -75,7 +75,7 @@ def test_a_queue(console: Console) -> None:
 
     assert "Rate 20/m, 0.333/s enforced" not in text
     assert "Rate 20/m" in text
-    assert "Bucket 7 At the same time 3 Latest attempts 503 200" in text
+    assert "Bucket 7 Max concurrent 3 Latest attempts 503 200" in text
     assert 'href="/console/requests/2" aria-label="Request 2: 503"' in page
     assert "POST /status/503" in text
     assert re.search(r"retrying 1 503 0 B", text)
@@ -137,7 +137,7 @@ def test_a_task_is_added(console: Console) -> None:
 
 
 def test_an_exhausted_task(console: Console) -> None:
-    """It is listed with its request, requeued with it, and downloaded as a seed with it."""
+    """It is listed with its request and when its last attempt ended, requeued and downloaded."""
     config = CONFIG.replace("}", ", retry_parameters: {task_retry_limit: 0}}", 1)
     console.emulator.reconfigure(Emulator.from_text(config).config)
     queue = console.emulator.queue("mail")
@@ -145,7 +145,7 @@ def test_an_exhausted_task(console: Console) -> None:
     console.run("a")
 
     assert "Task a is exhausted after 1 attempt." in console.page("/queues/mail/tasks/a")
-    assert "POST /status/500" in console.text("/exhausted")
+    assert re.search(r"POST /status/500 .*\bnow mail", console.text("/exhausted"))
     assert '"request":{"url":"/status/500"' in console.page("/exhausted.jsonl")
     console.send("/change", action="requeue", state="exhausted", all="1")
     assert queue.get_task("a").request == HttpRequest("/status/500")
