@@ -54,7 +54,7 @@ class Picture(NamedTuple):
 
 PICTURES = {
     "console-queues": Picture("/", 510),
-    "console-queue": Picture("/queues/orders", 760),
+    "console-queue": Picture("/queues/orders", 655),
     "console-task": Picture("/queues/orders/tasks/order-100", 735),
     "console-requests": Picture("/requests", 610, dark=True),
 }
