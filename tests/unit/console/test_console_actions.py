@@ -7,12 +7,14 @@ import re
 from datetime import timedelta
 from html import unescape
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from werkzeug.test import Client, TestResponse
 
 from pullqueue import Emulator, Limits, ManualClock, NewTask, TransientError
+from pullqueue.control.config_file import ConfigFile
 from pullqueue.control.state import ServerState
 from pullqueue.faults.declaration import OPTIONS
 from pullqueue.server.app import create_app
@@ -54,6 +56,160 @@ class Console:
 def console(state: ServerState) -> Console:
     """Return the console of that server."""
     return Console(state)
+
+
+def test_a_task_from_its_adding_to_its_deletion(console: Console, state: ServerState) -> None:
+    """Each form does what it says, with what was filled in."""
+    queue, steps = state.emulator.queue("pull"), "/queues/pull/tasks/mine"
+    added = {"payload": '{"order": 17}\r\nsecond line', "name": "mine", "tag": "orders"}
+
+    assert "Task mine was added." in console.send("/queues/pull/add", **added)
+    task = queue.get_task("mine")
+    assert (task.payload, task.tag) == (b'{"order": 17}\nsecond line', "orders")
+    page = console.send("/queues/pull/lease", lease_seconds="90")
+    assert "1 task is leased until 2026-01-01 00:01:30." in page
+    page = console.send(f"{steps}/extend", lease_seconds="600")
+    assert "The lease ends at 2026-01-01 00:10:00." in page
+    page = console.send(f"{steps}/release")
+    assert "Task mine was released." in page
+    assert 'id="extend"' not in page
+    assert "Deleted 1 task." in console.send("/change", action="delete", task="pull/mine")
+    assert queue.list_tasks() == []
+
+
+def test_what_is_refused_comes_back_filled_in(console: Console, state: ServerState) -> None:
+    """Each error is beside its field, and nothing typed is lost."""
+    back, payload = "/console/queues/pull", "long work to type"
+    fields = {"payload": payload, "format": "base64", "name": "a b", "countdown": "soon"}
+
+    page = console.send("/queues/pull/add", back=back, count="0", **fields)
+
+    assert "4 fields are wrong." in page
+    for field in ("payload", "name", "countdown", "count"):
+        assert f'id="{field}-wrong"' in page, field
+    assert 'value="a b"' in page
+    assert f"{payload}</textarea>" in page
+    state.emulator.queue("pull").add(name="taken")
+    page = console.send("/queues/pull/add", back=back, name="taken")
+    assert 'id="name-wrong">task taken exists: choose another name' in page
+
+
+def test_copies_of_a_file(console: Console, state: ServerState) -> None:
+    """The payload is the file, byte for byte, and it is added several times."""
+    file = (BytesIO(b"\r\n\xff"), "bytes")
+
+    assert "Added 150 tasks." in console.send("/queues/pull/add", file=file, count="150")
+    tasks = state.emulator.queue("pull").list_tasks(200)
+    assert [task.payload for task in tasks] == [b"\r\n\xff"] * 150
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("", "0 1 2 3 4 5"),
+        ("?sort=name&order=desc", "5 4 3 2 1 0"),
+        ("?tag=t1", "1 3 5"),
+        ("?search=WORK%202", "2"),
+        ("?state=leased", ""),
+        ("?limit=2&offset=2", "2 3"),
+        ("?limit=2&tag=t0&sort=name&order=desc", "4 2"),
+    ],
+)
+def test_tasks_are_filtered_and_sorted(
+    console: Console, state: ServerState, query: str, rows: str
+) -> None:
+    """By state, tag and text, in any order and in pages."""
+    tasks = [NewTask(f"work {n}", name=f"{n}", tag=f"t{n % 2}") for n in range(6)]
+    state.emulator.queue("pull").add_many(tasks)
+
+    page = console.page(f"/console/queues/pull{query}")
+
+    assert re.findall('<tr id="row-(.*?)"', page) == rows.split()
+
+
+def test_all_that_match(console: Console, state: ServerState) -> None:
+    """The filter of the page says which tasks an action is for."""
+    queue = state.emulator.queue("once")
+    queue.add_many([NewTask(name=f"n{n}", tag=f"t{n % 2}") for n in range(6)])
+    queue.lease_tasks(60, 2)
+    fields = {"queue": "once", "all": "1"}
+
+    assert "Released 2 tasks." in console.send(
+        "/change", action="release", state="leased", **fields
+    )
+    assert "Requeued 1 task." in console.send(
+        "/change", action="requeue", state="exhausted", tag="t1", **fields
+    )
+    assert "Deleted 2 tasks." in console.send("/change", action="delete", tag="t0", **fields)
+    assert {task.name for task in queue.list_tasks()} == {"n1", "n3", "n5"}
+    assert [task.name for task in queue.exhausted] == ["n0"]
+
+
+@pytest.mark.parametrize(
+    ("query", "queues"),
+    [
+        ("", "pull again once"),
+        ("?search=AGA", "again"),
+        ("?sort=name&order=desc", "pull once again"),
+    ],
+)
+def test_queues_are_filtered_and_sorted(console: Console, query: str, queues: str) -> None:
+    """By a part of the name, and by each column."""
+    page = console.page(f"/console/{query}")
+
+    assert re.findall('<a id="queue-(.*?)"', page) == queues.split()
+
+
+def test_the_clock_is_moved(console: Console, state: ServerState) -> None:
+    """By a span with its unit, and to the next change, which the page tells."""
+    assert "It is 2026-01-01 02:00:00 now." in console.send("/clock", by="2", unit="h")
+    state.emulator.queue("pull").add(
+        name="later", eta=state.emulator.clock.now() + timedelta(seconds=30)
+    )
+    assert "Something changes in 30 s" in console.page("/console/clock")
+    assert "is not a valid time" in console.send("/clock", move_to="tomorrow")
+
+
+def test_a_fault_that_is_refused(console: Console) -> None:
+    """The error is beside its field."""
+    fields = {"kind": "fail", "call": "lease_tasks", "times": "0"}
+
+    page = console.send("/faults", back="/console/faults", **fields)
+
+    assert 'id="times-wrong">times is "0": expected `int` >= 1' in page
+
+
+def test_the_file_is_reloaded(tmp_path: Path) -> None:
+    """What has changed is said; of a file that is not valid each page says why."""
+    file = tmp_path / "queue.yaml"
+    file.write_text(CONFIG)
+    emulator = Emulator.from_text(CONFIG, clock=ManualClock())
+    console = Console(ServerState(emulator, config_file=ConfigFile(file)))
+    file.write_text(f"{CONFIG}- {{name: new, mode: pull}}\n")
+
+    assert "queue.yaml is applied: added new." in console.send("/server/reload")
+    file.write_text("queue:\n- name: a b\n")
+    assert "Nothing was changed" in console.send("/server/reload")
+    assert "QY201" in console.page("/console/")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"queue:", "nothing was changed: the body is not JSON"),
+        (b"{}", 'nothing was changed: the body has no "format"'),
+    ],
+)
+def test_a_file_that_is_no_snapshot(
+    console: Console, state: ServerState, body: bytes, message: str
+) -> None:
+    """It is refused, and the tasks stay; a reset deletes them."""
+    state.emulator.queue("pull").add()
+
+    assert message in console.send("/server/snapshot", file=(BytesIO(body), "file"))
+    assert len(state.emulator.queue("pull").list_tasks()) == 1
+    assert "Everything is deleted." in console.send("/server/reset")
+    assert state.emulator.queue("pull").list_tasks() == []
 
 
 def test_leases_without_tasks(console: Console, state: ServerState) -> None:
