@@ -200,7 +200,7 @@ def test_the_file_is_reloaded(tmp_path: Path) -> None:
         (b"{}", 'nothing was changed: the body has no "format"'),
     ],
 )
-def test_a_file_that_is_no_snapshot(
+def test_a_file_that_is_not_a_snapshot(
     console: Console, state: ServerState, body: bytes, message: str
 ) -> None:
     """It is refused, and the tasks stay; a reset deletes them."""
