@@ -61,6 +61,21 @@ def test_tasks_that_are_gone(control: ControlClient, emulator: Emulator) -> None
     )
 
 
+def test_the_deadline_of_a_running_attempt(control: ControlClient, emulator: Emulator) -> None:
+    """The history has it, and not the end of the lease, which is renewed."""
+    queue = emulator.queue("push")
+    started = queue.start_attempt(queue.add(name="a"), lease_seconds=15, attempts=Attempts())
+    path = "/queues/push/tasks/a/history"
+
+    running = control.get(path).body["events"][-1]
+    queue.finish_attempt(
+        started, attempts=Attempts(1, status=500), outcome=AttemptOutcome.WILL_RETRY
+    )
+
+    assert running["until"] == "2026-01-01T00:10:00+00:00"
+    assert control.get(path).body["events"][1]["until"] is None
+
+
 def test_adding(control: ControlClient, emulator: Emulator) -> None:
     """Text, bytes, tags, names, an eta and a countdown; a taken name fails alone."""
     added = control.post(
