@@ -33,6 +33,12 @@ _HINTS = {
 }
 """What to do about errors of others, by patterns of their messages."""
 
+_DEADLINE = re.compile("(?s).*(504 Deadline Exceeded|StatusCode.DEADLINE_EXCEEDED)")
+_DEADLINE_HINT = (
+    "gRPC computes deadlines from the time that time-machine has frozen: pass `timeout=None` to "
+    "the call, or use the REST transport, or freezegun (`pullqueue_freezer = freezegun`)"
+)
+
 
 def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Add to the report of a failed test what helps to understand it."""
@@ -43,6 +49,8 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         message = "" if error is None else str(error)
         foreign = "" if isinstance(error, AssertionError) else message
         hints = [hint for pattern, hint in _HINTS.items() if re.match(pattern, foreign)]
+        if _DEADLINE.match(foreign) and _time_machine_is_active():
+            hints.append(_DEADLINE_HINT)
         report.sections += [(_TITLE, hint) for hint in hints]
         states = [(name, state) for name, state in _states(item, message) if state]
         several = len(states) > 1
@@ -51,6 +59,14 @@ def complete(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         from pullqueue.testing.emulation import latest  # noqa: PLC0415 - is loaded
 
         latest[:] = [emulation for emulation in latest if not emulation.has_ended]
+
+
+def _time_machine_is_active() -> bool:
+    if "pullqueue.testing.freezing" not in sys.modules:
+        return False
+    from pullqueue.testing.freezing import active_freezer  # noqa: PLC0415 - is loaded
+
+    return active_freezer() == "time-machine"
 
 
 def _states(item: pytest.Item, message: str) -> Iterator[tuple[str, str]]:

@@ -308,6 +308,23 @@ def test_hint_at_time_machine(run: Run) -> None:
     assert len(hints) == 1
 
 
+@pytest.mark.parametrize("freezer", ["freezegun", "time-machine"])
+def test_hint_at_deadlines(run: Run, freezer: str) -> None:
+    """A report of gRPC's DeadlineExceeded says what to do if time-machine has frozen the time."""
+    result = run(f"""
+        import pytest
+        from google.api_core.exceptions import DeadlineExceeded
+
+        @pytest.mark.pullqueue(freezer="{freezer}")
+        def test_call(pullqueue_clock):
+            raise DeadlineExceeded("Deadline Exceeded")
+    """)
+
+    result.assert_outcomes(failed=1)
+    hints = [line for line in result.outlines if "pass `timeout=None` to the call" in line]
+    assert len(hints) == (freezer == "time-machine")
+
+
 def test_time_machine_is_missing(run: Run, pytester: pytest.Pytester) -> None:
     """The fixture names what to install."""
     pytester.makeconftest("import sys; sys.modules['time_machine'] = None")

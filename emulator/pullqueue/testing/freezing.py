@@ -148,7 +148,14 @@ def _real_loop_time() -> Iterator[None]:
 
 def is_frozen() -> bool:
     """Return whether freezegun or time-machine now decides what time it is."""
-    return _freezegun_freezer() is not None or _time_machine_traveller() is not None
+    return active_freezer() is not None
+
+
+def active_freezer() -> Freezer | None:
+    """Return the library that now decides what time it is; None: neither of them."""
+    if _freezegun_freezer() is not None:
+        return "freezegun"
+    return None if _time_machine_traveller() is None else "time-machine"
 
 
 def _freezers() -> list[Any]:
