@@ -105,6 +105,7 @@ def test_a_task(console: Console) -> None:
     assert "the body" in text
     assert re.search(r"Attempts 1 Last status 500", text)
     assert '<a id="request-1" href="/console/requests/1"' in page
+    assert "To http://" in console.text("/requests/1")
     assert "attempt 1 started" in text
     assert "attempt 1 failed 500 next 2026-01-01" in text
 
