@@ -56,9 +56,9 @@ def install(emulator: Emulator) -> AbstractContextManager[EmulatorStub]:
         SdkInUseError: the block is inside that of another emulator.
         SdkMissingError: App Engine's SDK is not installed.
     """
-    from pullqueue.sdk import installation  # noqa: PLC0415 - imports the SDK
+    from pullqueue.sdk.installation import install as installed  # noqa: PLC0415 - imports the SDK
 
-    return installation.install(emulator)
+    return installed(emulator)
 
 
 def connect(address: str | None = None) -> None:

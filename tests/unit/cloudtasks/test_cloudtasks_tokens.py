@@ -17,6 +17,7 @@ from jwt import InvalidAudienceError
 from pullqueue import Emulator, HttpRequest, InvalidTaskError, PullQueueError, RequestToken
 from pullqueue.cloudtasks.versions import V2, Version
 from pullqueue.control.models import PushState
+from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
@@ -94,7 +95,7 @@ def test_a_header_of_the_user(rest: RestApi, emulator: Emulator) -> None:
 
 
 def test_without_the_extra(
-    rest: RestApi, server: Server, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    rest: RestApi, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task stays, `run` is refused, and each message says what to install."""
     monkeypatch.setitem(sys.modules, "jwt", None)
@@ -104,9 +105,10 @@ def test_without_the_extra(
     with pytest.raises(PullQueueError, match=needed):
         sent(rest, emulator, url="http://localhost:1", oidcToken={"serviceAccountEmail": WORKER})
     [task] = queue.list_tasks()
-    with pytest.raises(InvalidTaskError, match=needed):
-        server.state.run_now(task)
-    shown = PushState.of(task, queue, server.state.push_to, "available")
+    with Server(emulator, push_to=PushAddresses()) as delivering:
+        with pytest.raises(InvalidTaskError, match=needed):
+            delivering.state.run_now(task)
+        shown = PushState.of(task, queue, delivering.state.push_to, "available")
 
     assert shown is not None
     assert re.match(needed, shown.kept or "")
