@@ -73,7 +73,7 @@ class InterceptedRequests(Identities):
         self._answer(_API, None)
         self._answer(_TOKEN, "/token")
         self._answer(_TOKEN_INFO, "/tokeninfo")
-        self._answer(_CERTS, "/oauth2/v3/certs")
+        self._answer(_CERTS, None)
 
     def _answer(self, pattern: re.Pattern[str], path: str | None) -> None:
         def answer(request: PreparedRequest) -> _Response:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flask import Blueprint, Response, request
 
 from pullqueue.api.encoding import JSON_TYPE, Json, encode
 from pullqueue.api.requests import Parameters, as_json, read_body, served
 from pullqueue.api.tokens import GrantError, Tokens, missing_extra
 from pullqueue.clock import USEC_PER_SECOND
-from pullqueue.push.tokens import ALGORITHM, TokenSigner, key_set
+from pullqueue.push.tokens import ALGORITHM, TokenSigner, key_set, public_keys
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -49,9 +51,19 @@ def describe_token() -> Response:
 
 @blueprint.get("/oauth2/v3/certs")
 def describe_key() -> Response:
-    """Return the key that signs the ID tokens of HTTP tasks."""
+    """Return the key that signs the ID tokens of HTTP tasks, as a JSON Web Key Set."""
+    return _public(key_set)
+
+
+@blueprint.get("/oauth2/v1/certs")
+def describe_key_in_pem() -> Response:
+    """Return the same key in PEM, for `verify_oauth2_token` of google-auth."""
+    return _public(public_keys)
+
+
+def _public(key: Callable[[], Json]) -> Response:
     try:
-        return _response(key_set())
+        return _response(key())
     except ImportError:
         raise missing_extra() from None
 

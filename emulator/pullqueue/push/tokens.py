@@ -95,6 +95,24 @@ def key_set() -> dict[str, Any]:
     return {"keys": [public | {"kid": identifier, "alg": ALGORITHM, "use": "sig"}]}
 
 
+def public_keys() -> dict[str, str]:
+    """Return the public key of this process in PEM, by its id.
+
+    Google's address has certificates there; google-auth takes both.
+
+    Raises:
+        ImportError: the extra `auth` is not installed.
+    """
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - slow to import
+        Encoding,
+        PublicFormat,
+    )
+
+    identifier, key = _key()
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return {identifier: public.decode()}
+
+
 def _key() -> tuple[str, RSAPrivateKey]:
     """Return the id and the private half of the key: one, whoever asks at the same time."""
     with _key_lock:

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 from cloudtasks_api import LOCATION, RestApi
+from google.auth.exceptions import InvalidValue, MalformedError
 from google.auth.transport.requests import Request
 from google.oauth2 import id_token
 from jwt import InvalidAudienceError
@@ -65,6 +66,19 @@ def test_an_id_token(
     assert claims["iss"] == "https://accounts.google.com"
     with pytest.raises(InvalidAudienceError):
         id_token.verify_token(text, Request(), "somebody else", keys)
+
+
+def test_an_id_token_by_key_in_pem(rest: RestApi, server: Server, emulator: Emulator) -> None:
+    """It is verified, and refused, with the errors that Google's certificates lead to."""
+    request = sent(rest, emulator, oidcToken={"serviceAccountEmail": WORKER})
+    text = request.headers["Authorization"].removeprefix("Bearer ")
+    keys = f"{server.url}/oauth2/v1/certs"
+
+    assert id_token.verify_token(text, Request(), URL, keys)["email"] == WORKER
+    with pytest.raises(InvalidValue, match="wrong audience"):
+        id_token.verify_token(text, Request(), "somebody else", keys)
+    with pytest.raises(MalformedError):
+        id_token.verify_token("junk", Request(), URL, keys)
 
 
 def test_the_issuer(server: Server) -> None:
