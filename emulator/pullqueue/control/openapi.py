@@ -51,8 +51,13 @@ def document() -> Json:
     operations = sorted(OPERATIONS.values(), key=lambda operation: operation.path)
     bodies = [each.body for each in operations if each.body is not None]
     types = list(dict.fromkeys([Error, *(each.result for each in operations), *bodies]))
-    schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
-    schema_of = dict(zip(types, schemas, strict=True))
+    queries = list(dict.fromkeys(each.query for each in operations if each.query is not None))
+    schemas, components = msgspec.json.schema_components(
+        [*types, *queries], ref_template=_REFERENCE
+    )
+    schema_of = dict(zip([*types, *queries], schemas, strict=True))
+    for query in queries:  # no body: each of its fields is a parameter
+        schema_of[query] = components.pop(query.__name__)
     paths: Json = {}
     for operation in operations:
         described = _operation(operation, schema_of)
@@ -80,10 +85,11 @@ def _operation(operation: Operation, schema_of: dict[type, Json]) -> Json:
             "required": [operation.key],
             "additionalProperties": False,
         }
+    parameters = _query_parameters(schema_of[operation.query]) if operation.query else []
     described: Json = {
         "operationId": operation.id,
         "summary": operation.summary,
-        "parameters": [*_path_parameters(operation.path), *_query_parameters(operation.query)],
+        "parameters": [*_path_parameters(operation.path), *parameters],
         "responses": {
             "200": _content("The result", operation.content_type, result),
             "default": _content("An error", "application/json", schema_of[Error]),
@@ -104,17 +110,14 @@ def _path_parameters(path: str) -> list[Json]:
     ]
 
 
-def _query_parameters(model: type[Model] | None) -> list[Json]:
-    if model is None:
-        return []
-    schema = msgspec.json.schema(model)["$defs"][model.__name__]
+def _query_parameters(schema: Json) -> list[Json]:
     return [
         {
             "name": name,
             "in": "query",
             "required": name in schema["required"],
-            "description": described.pop("description", ""),
-            "schema": described,
+            "description": described.get("description", ""),
+            "schema": {key: each for key, each in described.items() if key != "description"},
         }
         for name, described in schema["properties"].items()
     ]
