@@ -228,19 +228,19 @@ class RequestLog:
 
     def _keep(self, logged: LoggedRequest) -> None:
         """Add a request, and drop what is too old or too much."""
-        requests, with_bodies = self._requests, self._with_bodies
-        requests[logged.number] = logged
+        kept, with_bodies = self._requests, self._with_bodies
+        kept[logged.number] = logged
         self._bytes += logged.size
         if logged.headers or logged.body or logged.response:
             with_bodies.append(logged.number)
         while self._bytes > _KEPT_BYTES and with_bodies:
-            oldest = requests.get(with_bodies.popleft())
+            oldest = kept.get(with_bodies.popleft())
             if oldest is not None:
                 bare = oldest._replace(headers="", body=b"", response=b"")
-                requests[oldest.number] = bare
+                kept[oldest.number] = bare
                 self._bytes += bare.size - oldest.size
-        while len(requests) > _KEPT or self._bytes > _KEPT_BYTES:
-            self._bytes -= requests.pop(next(iter(requests))).size
+        while len(kept) > _KEPT or self._bytes > _KEPT_BYTES:
+            self._bytes -= kept.pop(next(iter(kept))).size
 
     def latest(self) -> list[LoggedRequest]:
         """Return the latest requests that have ended, the one that began last first."""
