@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -44,6 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "acceptance" not in item.path.parts)
     for item in items if LONG else ():
         item.add_marker(pytest.mark.timeout(0))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Undo the level of the log that a command, run in this process, has set."""
+    logging.getLogger("pullqueue").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True, scope="session")
