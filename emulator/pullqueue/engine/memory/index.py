@@ -175,13 +175,10 @@ class TaskIndex:
         self._all.add(run)
         for tag, group in _grouped(run).items():
             self._by_tag.setdefault(tag, OrderedIndex()).add(group)
-        scheduled = _scheduled(run)
-        self._scheduled.add(scheduled)
         if run and run[0].push is not None:
             for state in (TaskState.RUNNING, TaskState.RETRYING):
                 self._attempted.setdefault(state, OrderedIndex())
-        if len(scheduled) < len(run):
-            self._add_attempted(run)
+        self._add_states(run)
 
     def remove(self, tasks: Iterable[Task]) -> None:
         """Remove tasks; each must be as it was added."""
@@ -205,11 +202,11 @@ class TaskIndex:
             index = self._by_tag[tag]
             index.remove(group)
             index.add(leased[tag])
-        if self._attempted:
-            self._scheduled.add(_scheduled(run))  # made due before the first attempt
-            self._add_attempted(run)
+        if self._attempted:  # pull tasks are leased by now, and in no such index
+            self._add_states(run)
 
-    def _add_attempted(self, run: Sequence[Task]) -> None:
+    def _add_states(self, run: Sequence[Task]) -> None:
+        self._scheduled.add(_scheduled(run))
         for state, index in self._attempted.items():
             index.add([task for task in run if task.waiting_state is state])
 
