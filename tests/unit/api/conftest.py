@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
-from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -15,7 +12,6 @@ from werkzeug.test import Client, TestResponse
 from pullqueue import Emulator, ManualClock
 from pullqueue.api.tokens import Tokens
 from pullqueue.server.app import create_app
-from pullqueue.server.lifecycle import Server
 
 
 @pytest.fixture
@@ -50,17 +46,3 @@ def tokens(clock: ManualClock) -> Tokens:
 def guarded(emulator: Emulator, tokens: Tokens) -> Client:
     """Return a client of an application that enforces the acl."""
     return Client(create_app(emulator, tokens=tokens, acl=True))
-
-
-@pytest.fixture
-def server(emulator: Emulator) -> Iterator[Server]:
-    """Yield a running server."""
-    with Server(emulator) as server:
-        yield server
-
-
-@pytest.fixture
-def connection(server: Server) -> Iterator[HTTPConnection]:
-    """Yield a connection that is kept."""
-    with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
-        yield connection
