@@ -34,15 +34,22 @@ def silent() -> Iterator[str]:
 
 
 @contextmanager
-def always_answering(answer: object, status: int = 200) -> Iterator[str]:
-    """Serve every request with the same JSON, and yield the address."""
-    body = json.dumps(answer, ensure_ascii=False).encode()
+def always_answering(
+    answer: object, status: int = 200, *, seen: list[bytes] | None = None
+) -> Iterator[str]:
+    """Serve every request with the same bytes or JSON, and yield the address.
+
+    The bodies of the requests are added to `seen`.
+    """
+    body = answer if isinstance(answer, bytes) else json.dumps(answer, ensure_ascii=False).encode()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if seen is not None:
+                seen.append(data)
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

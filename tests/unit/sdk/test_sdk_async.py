@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sdk_calls import pull
 
-from pullqueue.sdk.imports import apiproxy_errors, apiproxy_stub_map, taskqueue
+from pullqueue.sdk.imports import apiproxy_stub_map, taskqueue
 
 pytestmark = pytest.mark.usefixtures("stub")
 
@@ -21,13 +21,9 @@ def test_a_call_nobody_waits_for_is_made() -> None:
     assert taskqueue.Queue("pull").fetch_statistics().tasks == 2
 
 
-def test_an_error_comes_when_the_result_is_asked_for() -> None:
-    """A refused call raises at `get_result`, as often as it is asked."""
-    rpc = taskqueue.Queue("nowhere").add_async(pull())
-
-    for _ in range(2):
-        with pytest.raises(taskqueue.UnknownQueueError):
-            rpc.get_result()
+def test_an_empty_batch() -> None:
+    """It is sent by `add_async`, and is not an error."""
+    assert taskqueue.Queue("pull").add_async([]).get_result() == []
 
 
 def test_wait_any_returns_each_call() -> None:
@@ -89,29 +85,3 @@ def test_an_error_of_a_callback_is_raised() -> None:
 
     with pytest.raises(ValueError, match="in the callback"):
         rpc.wait()
-
-
-def test_hooks_see_every_call() -> None:
-    """Hooks of the apiproxy run before and after a call, with its error."""
-    seen: list[Any] = []
-
-    def before(service: str, call: str, request: Any, response: Any) -> None:
-        seen.append(call)
-
-    def after(  # noqa: PLR0917 - the SDK counts them
-        service: str, call: str, request: Any, response: Any, rpc: Any, error: Any
-    ) -> None:
-        seen.append(type(error))
-
-    hooks = apiproxy_stub_map.apiproxy
-    hooks.GetPreCallHooks().Append("test", before, "taskqueue")
-    hooks.GetPostCallHooks().Append("test", after, "taskqueue")
-    try:
-        taskqueue.Queue("pull").add(pull())
-        with pytest.raises(taskqueue.UnknownQueueError):
-            taskqueue.Queue("nowhere").add(pull())
-    finally:
-        hooks.GetPreCallHooks().Clear()
-        hooks.GetPostCallHooks().Clear()
-
-    assert seen == ["BulkAdd", type(None), "BulkAdd", apiproxy_errors.ApplicationError]

@@ -7,16 +7,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from http.client import HTTPConnection
-from threading import Thread
 from typing import Any
 
 import pytest
-from flask import Flask, Response, request
+from odd_servers import always_answering
 from push_app import push_app, until
-from werkzeug.serving import make_server
 
 from pullqueue import Emulator, HttpRequest, ManualClock
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.sdk import transactions
 from pullqueue.sdk.imports import messages, remote_api, taskqueue
@@ -45,13 +42,20 @@ def post(
     return response.status, response.headers["Content-Type"], data
 
 
-def call(server: Server, method: str, message: Any, *, service: str = "taskqueue") -> Any:
+def call(
+    server: Server,
+    method: str,
+    message: Any,
+    *,
+    service: str = "taskqueue",
+    deadline: str = "60",
+) -> Any:
     """Make a call and return the response as it is on the wire."""
     data = message if isinstance(message, bytes) else message.SerializeToString()
     wire = remote_api.Request(
         service_name=service, method=method, request=data, request_id="any ticket"
     )
-    status, kind, body = post(server, wire.SerializeToString())
+    status, kind, body = post(server, wire.SerializeToString(), deadline=deadline)
     assert (status, kind) == (200, "application/octet-stream")
     return remote_api.Response.FromString(body)
 
@@ -64,25 +68,6 @@ def add_request(**fields: Any) -> Any:
     )
 
 
-def test_a_call(server: Server, emulator: Emulator) -> None:
-    """A call is answered with the serialized response of its method."""
-    answer = call(server, "BulkAdd", add_request())
-
-    added = messages.TaskQueueBulkAddResponse.FromString(answer.response)
-    (task,) = emulator.queue("pull").list_tasks()
-    assert added.taskresult[0].chosen_task_name.decode() == task.name
-    assert not answer.HasField("rpc_error")
-    assert not answer.HasField("application_error")
-
-
-def test_an_error_of_the_service(server: Server) -> None:
-    """What the service refuses comes with its code and a sentence."""
-    answer = call(server, "BulkAdd", add_request(queue_name=b"nowhere"))
-
-    assert answer.application_error.code == messages.TaskQueueServiceError.UNKNOWN_QUEUE
-    assert 'queue "nowhere" is not in' in answer.application_error.detail
-
-
 @pytest.mark.parametrize(
     ("deadline", "late"),
     [("5", True), ("5.5", False), ("nan", False), ("inf", False), ("?", False)],
@@ -90,31 +75,12 @@ def test_an_error_of_the_service(server: Server) -> None:
 def test_a_deadline(emulator: Emulator, server: Server, deadline: str, *, late: bool) -> None:
     """A call that takes longer than its caller waits fails; without a number that is a minute."""
     request = messages.TaskQueueFetchQueueStatsRequest(queue_name=[b"pull"])
-    wire = remote_api.Request(
-        service_name="taskqueue",
-        method="FetchQueueStats",
-        request=request.SerializeToString(),
-        request_id="any ticket",
-    )
     with Faults(emulator) as faults:
         faults.latency("fetch_statistics", 5.5)
-        _, _, body = post(server, wire.SerializeToString(), deadline=deadline)
+        answer = call(server, "FetchQueueStats", request, deadline=deadline)
 
-    answer = remote_api.Response.FromString(body)
     assert (answer.rpc_error.code == RpcError.DEADLINE_EXCEEDED) == late
     assert answer.HasField("response") != late
-
-
-def test_an_error_of_the_call() -> None:
-    """Over quota is an error of the call."""
-    config = QueueConfig(
-        queues=(QueueSettings(name="pull", mode=QueueMode.PULL),), total_storage_limit_bytes=1
-    )
-    with Server(Emulator(config)) as server:
-        answer = call(server, "BulkAdd", add_request())
-
-    assert answer.rpc_error.code == RpcError.OVER_QUOTA
-    assert "total_storage_limit" in answer.rpc_error.detail
 
 
 def test_calls_are_in_the_request_log(server: Server) -> None:
@@ -215,10 +181,9 @@ def test_a_body_over_all_bounds(server: Server, body: bytes | list[bytes]) -> No
     assert code == RpcError.REQUEST_TOO_LARGE
 
 
-@pytest.mark.parametrize(("queue", "mode"), [(b"pull", 1), (b"default", 0)])
-def test_transactions_are_refused(server: Server, queue: bytes, mode: int) -> None:
+def test_transactions_are_refused(server: Server) -> None:
     """There is no datastore beside the server, so no task can wait for a commit."""
-    request = add_request(queue_name=queue, mode=mode, url=b"/work")
+    request = add_request()
     request.add_request[0].transaction.handle = 1
     request.add_request[0].transaction.app = "app"
 
@@ -228,10 +193,23 @@ def test_transactions_are_refused(server: Server, queue: bytes, mode: int) -> No
     assert "no datastore is there to commit it" in answer.application_error.detail
 
 
+SUCCEEDED = remote_api.Response(response=b"").SerializeToString()
+
+
+@contextmanager
+def server_beside(
+    reply: bytes, emulator: Emulator, seen: list[bytes] | None = None
+) -> Iterator[Server]:
+    """Serve the emulator beside other bundled services, which answer every call with a reply."""
+    with (
+        always_answering(reply, seen=seen) as upstream,
+        Server(emulator, api_upstream=upstream) as server,
+    ):
+        yield server
+
+
 class TestTransactions:
     """The datastore is another process; here it answers every call with the same bytes."""
-
-    COMMITTED = remote_api.Response(response=b"").SerializeToString()
 
     def add(self, server: Server, count: int = 1, *, handle: int = 7, **fields: Any) -> Any:
         """Add tasks in a transaction and return the response."""
@@ -251,15 +229,15 @@ class TestTransactions:
     @pytest.mark.parametrize(
         ("method", "reply", "stored"),
         [
-            ("Commit", COMMITTED, 2),
-            ("Rollback", COMMITTED, 0),
+            ("Commit", SUCCEEDED, 2),
+            ("Rollback", SUCCEEDED, 0),
             ("Commit", remote_api.Response().SerializeToString(), 0),
             ("Commit", b"\xff", 0),
         ],
     )
     def test_how_it_ends(self, emulator: Emulator, method: str, reply: bytes, stored: int) -> None:
         """The tasks are added when the commit has succeeded, once, and not otherwise."""
-        with _server_beside([], reply, emulator) as server:
+        with server_beside(reply, emulator) as server:
             answer = self.add(server, 2)
             assert emulator.queue("pull").list_tasks() == []
             self.end(server, handle=8)
@@ -275,7 +253,7 @@ class TestTransactions:
     def test_what_is_refused(self, emulator: Emulator) -> None:
         """What could not be added is refused at once, and so is a sixth task of a transaction."""
         codes = messages.TaskQueueServiceError
-        with _server_beside([], self.COMMITTED, emulator) as server:
+        with server_beside(SUCCEEDED, emulator) as server:
             unknown = self.add(server, queue_name=b"nowhere")
             push = self.add(server, queue_name=b"push")
             first = self.add(server, 5)
@@ -295,7 +273,7 @@ class TestTransactions:
         self, emulator: Emulator, caplog: pytest.LogCaptureFixture
     ) -> None:
         """A task that cannot be added any more is logged: the app has committed."""
-        with _server_beside([], self.COMMITTED, emulator) as server:
+        with server_beside(SUCCEEDED, emulator) as server:
             self.add(server)
             emulator.reconfigure(replace(emulator.config, total_storage_limit_bytes=0))
             self.end(server)
@@ -307,7 +285,7 @@ class TestTransactions:
     ) -> None:
         """Some are kept; of more, the oldest are dropped."""
         monkeypatch.setattr(transactions, "_MAX_TRANSACTIONS", 2)
-        with _server_beside([], self.COMMITTED, emulator) as server:
+        with server_beside(SUCCEEDED, emulator) as server:
             for handle in (1, 2, 3, 4):
                 self.add(server, handle=handle)
             for handle in (1, 2, 3):
@@ -337,7 +315,7 @@ class TestOtherServices:
         """Calls to other services are passed on as they are, and so are their answers."""
         reply = remote_api.Response(response=b"from memcache").SerializeToString()
         seen: list[bytes] = []
-        with _server_beside(seen, reply, emulator) as server:
+        with server_beside(reply, emulator, seen) as server:
             other = call(server, "Get", b"key", service="memcache")
             own = call(server, "BulkAdd", add_request())
 
@@ -348,41 +326,13 @@ class TestOtherServices:
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense:port", "status"])
     def test_with_an_upstream_that_fails(self, emulator: Emulator, address: str) -> None:
         """An upstream that does not respond is named in the error."""
-        with _upstream([], None) as failing:
+        with always_answering(b"", 503) as failing:
             upstream = failing if address == "status" else address
             with Server(emulator, api_upstream=upstream) as server:
                 answer = call(server, "Get", b"", service="memcache")
 
         assert answer.rpc_error.code == RpcError.UNKNOWN
         assert f"the upstream {upstream} did not respond" in answer.rpc_error.detail
-
-
-@contextmanager
-def _upstream(seen: list[bytes], reply: bytes | None) -> Iterator[str]:
-    """Serve a stand-in for other bundled services and return its address."""
-    app = Flask(__name__)
-
-    @app.post("/rpc_http")
-    def answer() -> Response:
-        seen.append(request.get_data())
-        return Response(reply, status=503 if reply is None else 200)
-
-    http = make_server("127.0.0.1", 0, app)
-    thread = Thread(target=http.serve_forever)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{http.server_port}"
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()
-
-
-@contextmanager
-def _server_beside(seen: list[bytes], reply: bytes, emulator: Emulator) -> Iterator[Server]:
-    """Serve the emulator beside other services."""
-    with _upstream(seen, reply) as upstream, Server(emulator, api_upstream=upstream) as server:
-        yield server
 
 
 def test_force_run(emulator: Emulator, clock: ManualClock) -> None:

@@ -121,34 +121,9 @@ def test_an_invalid_file(installed: Any, tmp_path: Path) -> None:
         installed.init_taskqueue_stub(root_path=str(tmp_path))
 
 
-def test_every_form_of_acl(installed: Any, tmp_path: Path) -> None:
-    """Readers, writers and both are understood, and bind no one inside the app."""
-    write(
-        tmp_path / "queue.yaml",
-        PULL + "  acl:\n  - user_email: u@e.com\n  - writer_email: w@e.com\n"
-        "  - user_email: b@e.com\n    writer_email: b@e.com\n",
-    )
-    installed.init_taskqueue_stub(root_path=str(tmp_path))
-
-    assert taskqueue.Queue("mine").add(pull()).was_enqueued
-    (shown,) = (q for q in installed.get_stub("taskqueue").GetQueues() if q["name"] == "mine")
-    assert list(shown["acl"].user_email) == [b"u@e.com", b"b@e.com"]
-    assert list(shown["acl"].writer_email) == [b"w@e.com", b"b@e.com"]
-
-
 def test_push_settings_on_a_pull_queue(installed: Any, tmp_path: Path) -> None:
     """What the SDK's own parser lets pass is let pass."""
     write(tmp_path / "queue.yaml", PULL + "  rate: 5/s\n  bucket_size: 3\n")
     installed.init_taskqueue_stub(root_path=str(tmp_path))
 
     assert taskqueue.Queue("mine").add(pull()).was_enqueued
-
-
-def test_default_as_a_pull_queue(installed: Any, tmp_path: Path) -> None:
-    """The default queue may be declared a pull queue."""
-    write(tmp_path / "queue.yaml", "queue:\n- name: default\n  mode: pull\n")
-    installed.init_taskqueue_stub(root_path=str(tmp_path))
-
-    taskqueue.add(payload=b"work", method="PULL")
-
-    assert [task.payload for task in taskqueue.Queue().lease_tasks(60, 1)] == [b"work"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from sdk_calls import call, pull
 
 from pullqueue import Emulator, EventKind, InvalidTaskNameError, ManualClock, SystemClock
 from pullqueue.clock import from_usec, to_usec
-from pullqueue.engine.interceptors import QueueCall
 from pullqueue.sdk.imports import apiproxy_errors, taskqueue
 from pullqueue.testing import assert_exhausted, exhaust
 
@@ -114,43 +112,16 @@ class TestModify:
             queue.modify_task_lease(stranger, 60)
 
 
-class TestDelete:
-    def test_a_delete_can_be_looked_at_and_repeated(self, emulator: Emulator) -> None:
-        """Whoever is on the path of a delete may read its names and do it again."""
-        add(b"work", name="here")
-        seen: list[object] = []
+def test_a_delete_of_many_names() -> None:
+    """Neither client nor emulator limits their number; what is not there is not an error."""
+    queue = taskqueue.Queue("pull")
+    add(b"", name="here")
+    queue.delete_tasks(add(b"", name="gone"))
 
-        def twice(call: QueueCall, arrive: Callable[[], object]) -> object:
-            seen.extend(call.arguments)
-            arrive()
-            return arrive()
+    deleted = queue.delete_tasks_by_name(["here", "gone", *(f"n{n}" for n in range(3000))])
 
-        emulator.interceptors.add(twice)
-
-        deleted = taskqueue.Queue("pull").delete_tasks_by_name("here")
-
-        assert seen == [["here"]]
-        assert not deleted.was_deleted
-
-    def test_what_is_not_there(self) -> None:
-        """In a batch it is not an error; its `was_deleted` stays False."""
-        add(b"", name="here")
-
-        deleted = taskqueue.Queue("pull").delete_tasks_by_name(["here", "unknown"])
-
-        assert [task.was_deleted for task in deleted] == [True, False]
-
-    def test_three_thousand_at_once(self) -> None:
-        """The client sets no limit to the names of one call, and neither does the emulator."""
-        names = [f"n{number}" for number in range(3000)]
-        queue = taskqueue.Queue("pull")
-        for start in range(0, 3000, 100):
-            queue.add([pull(name=name) for name in names[start : start + 100]])
-
-        deleted = queue.delete_tasks_by_name(names)
-
-        assert all(task.was_deleted for task in deleted)
-        assert queue.fetch_statistics().tasks == 0
+    assert [task.name for task in deleted if task.was_deleted] == ["here"]
+    assert queue.fetch_statistics().tasks == 0
 
 
 class TestTag:
@@ -170,9 +141,7 @@ class TestTag:
             call("QueryAndOwnTasks", queue_name=b"pull", **fields)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "count"), [(float("nan"), 1), (-1, 1), (604_801, 1), (1, 0), (1, 1001)]
-)
+@pytest.mark.parametrize(("seconds", "count"), [(float("nan"), 1), (1, 0)])
 def test_a_lease_out_of_bounds(seconds: float, count: int) -> None:
     """What gets past the client's checks, or does without them, is an invalid request."""
     with pytest.raises(apiproxy_errors.ApplicationError) as refused:
@@ -182,7 +151,7 @@ def test_a_lease_out_of_bounds(seconds: float, count: int) -> None:
 
 
 def test_statistics(clock: ManualClock) -> None:
-    """All numbers are those of the queue."""
+    """All numbers are those of the queue; an empty one has no oldest eta."""
     add(b"a", b"b", b"c")
     add(b"later", countdown=600)
     queue = taskqueue.Queue("pull")
@@ -195,16 +164,7 @@ def test_statistics(clock: ManualClock) -> None:
     assert from_usec(numbers.oldest_eta_usec) == ManualClock.DEFAULT_START
     assert (numbers.executed_last_minute, numbers.in_flight) == (2, 2)
     assert numbers.enforced_rate is None
-
-
-def test_statistics_of_several_queues() -> None:
-    """An empty queue has no oldest eta; push queues are among the others."""
-    add(b"a")
-
-    pull, empty, push = taskqueue.QueueStatistics.fetch(["pull", "other", "push"])
-
-    assert (pull.tasks, empty.tasks, push.tasks) == (1, 0, 0)
-    assert empty.oldest_eta_usec is None
+    assert taskqueue.Queue("other").fetch_statistics().oldest_eta_usec is None
 
 
 def test_an_unknown_queue() -> None:
@@ -218,16 +178,15 @@ def test_an_unknown_queue() -> None:
             made()
 
 
-class TestHelpers:
-    def test_tasks_of_the_sdk(self, emulator: Emulator) -> None:
-        """The helpers for tests take the client's tasks as they take the engine's."""
-        queue = emulator.queue("twice")
-        (task,) = add(b"work", queue="twice")
+def test_helpers_for_tests(emulator: Emulator) -> None:
+    """They take the client's tasks as they take the engine's."""
+    queue = emulator.queue("twice")
+    (task,) = add(b"work", queue="twice")
 
-        with pytest.raises(AssertionError, match=r"which permits 2 leases, is not exhausted"):
-            assert_exhausted(queue, task)
-        assert exhaust(queue, task).payload == b"work"
-        assert_exhausted(queue, task, count=1)
-        assert queue.history(task)[-1].kind is EventKind.EXHAUSTED
-        with pytest.raises(InvalidTaskNameError, match="has no name: add it first"):
-            queue.history(pull())
+    with pytest.raises(AssertionError, match=r"which permits 2 leases, is not exhausted"):
+        assert_exhausted(queue, task)
+    assert exhaust(queue, task).payload == b"work"
+    assert_exhausted(queue, task, count=1)
+    assert queue.history(task)[-1].kind is EventKind.EXHAUSTED
+    with pytest.raises(InvalidTaskNameError, match="has no name: add it first"):
+        queue.history(pull())

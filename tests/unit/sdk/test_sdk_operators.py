@@ -75,25 +75,6 @@ class TestTasks:
         assert task.creation_time_usec == created
         assert task.eta_usec == clock.now_usec() + 60_000_000
 
-    def test_a_task_that_is_gone(self) -> None:
-        """Deleted and unknown tasks are distinguished."""
-        add("a")
-        taskqueue.Queue("pull").delete_tasks_by_name("a")
-
-        for name, code in ((b"a", 11), (b"b", 14)):
-            with pytest.raises(apiproxy_errors.ApplicationError) as refused:
-                call("FetchTask", queue_name=b"pull", task_name=name)
-            assert refused.value.application_error == code
-
-    def test_push_tasks(self) -> None:
-        """Tasks of push queues are found as well, and can be run by force."""
-        taskqueue.add(url="/work", name="a")
-        queue = {"queue_name": b"default"}
-
-        assert call("QueryTasks", **queue).task[0].url == b"/work"
-        assert call("FetchTask", task_name=b"a", **queue).task.task[0].url == b"/work"
-        assert call("ForceRun", task_name=b"a", app_id=b"", **queue).result in (0, 2, 3)
-
 
 class TestQueues:
     def test_list(self) -> None:
