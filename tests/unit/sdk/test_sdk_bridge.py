@@ -13,9 +13,9 @@ import pytest
 from odd_servers import always_answering
 from push_app import push_app, until
 
-from pullqueue import Emulator, HttpRequest, ManualClock
+from pullqueue import Emulator, HttpRequest, ManualClock, ServerAddressError
 from pullqueue.push.addresses import PushAddresses
-from pullqueue.sdk import transactions
+from pullqueue.sdk import connect, transactions
 from pullqueue.sdk.imports import messages, remote_api, taskqueue
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import Faults
@@ -191,6 +191,23 @@ def test_transactions_are_refused(server: Server) -> None:
 
     assert answer.application_error.code == messages.TaskQueueServiceError.DATASTORE_BAD_REQUEST
     assert "no datastore is there to commit it" in answer.application_error.detail
+
+
+@pytest.mark.parametrize(
+    ("argument", "variable", "named"),
+    [
+        ("http://h:1", "", 'the address is "http://h:1"'),
+        ("", "h", 'PULLQUEUE_EMULATOR_HOST is "h"'),
+    ],
+)
+def test_connecting_to_an_invalid_address(
+    monkeypatch: pytest.MonkeyPatch, argument: str, variable: str, named: str
+) -> None:
+    """It is refused where it is given, and not by the first call."""
+    monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", variable)
+
+    with pytest.raises(ServerAddressError, match=f"^{named}, which is not a valid address: use HO"):
+        connect(argument)
 
 
 SUCCEEDED = remote_api.Response(response=b"").SerializeToString()

@@ -44,17 +44,6 @@ def test_without_the_sdk() -> None:
     )
 
 
-def test_the_sdk_is_not_imported_before_it_is_wanted() -> None:
-    """Serving REST does not import the SDK."""
-    program = (
-        "import sys; from pullqueue.server.lifecycle import Server; import pullqueue.sdk; "
-        "print('google.appengine' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-
-    assert done.stdout == b"False\n"
-
-
 def test_long_details_without_the_sdk() -> None:
     """The answer that is written without the SDK's messages can be read with them."""
     detail = str(InvalidTagError("x" * 500))

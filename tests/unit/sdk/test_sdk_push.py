@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -26,67 +24,16 @@ from pullqueue.sdk.imports import messages, taskqueue
 from pullqueue.stores import open_store
 
 
-class TestPush:
-    def test_deferred(self, stub: Any, sdk: Any) -> None:
-        """`deferred.defer` works while pull queues are the emulator's."""
-        sdk.deferred.defer(sorted, [2, 1])
-        taskqueue.Queue("pull").add(pull())
+def test_any_queue_may_be_valid(emulator: Emulator, bed: Any) -> None:
+    """With `_all_queues_valid` unknown queues are push queues, made when used."""
+    queue = taskqueue.Queue("unknown")
+    with install(emulator):
+        bed.init_taskqueue_stub(_all_queues_valid=True)
+        queue.add(taskqueue.Task(url="/a"))
 
-        (task,) = stub.get_filtered_tasks(queue_names="default")
-        assert sdk.deferred.run(task.payload) == [1, 2]
-
-    def test_a_reconfigured_push_queue(self, stub: Any, emulator: Emulator) -> None:
-        """Push queues follow the emulator's configuration, as pull queues do."""
-        with pytest.raises(taskqueue.UnknownQueueError):
-            taskqueue.Queue("new").add(taskqueue.Task(url="/a"))
-        emulator.reconfigure(
-            QueueConfig(
-                queues=(
-                    QueueSettings(
-                        name="new",
-                        rate=Rate(count=5, unit="m"),
-                        retry_parameters=RetryParameters(task_age_limit_seconds=60),
-                    ),
-                )
-            )
-        )
-
-        taskqueue.Queue("new").add(taskqueue.Task(url="/a"))
-
-        shown = next(queue for queue in stub.GetQueues() if queue["name"] == "new")
-        assert shown["max_rate"] == "5/m"
-        assert shown["retry_parameters"] == {"age_limit_sec": 60}
-
-    def test_any_queue_may_be_valid(self, emulator: Emulator, bed: Any) -> None:
-        """With `_all_queues_valid` unknown queues are push queues, made when used."""
-        queue = taskqueue.Queue("unknown")
-        with install(emulator):
-            bed.init_taskqueue_stub(_all_queues_valid=True)
-            queue.add(taskqueue.Task(url="/a"))
-
-            assert queue.fetch_statistics().tasks == 1
-            calls: tuple[Callable[[], object], ...] = (
-                lambda: queue.add(pull()),
-                lambda: queue.lease_tasks(60, 1),
-                lambda: queue.modify_task_lease(pull(name="a"), 60),
-            )
-            for call in calls:
-                with pytest.raises(taskqueue.InvalidQueueModeError):
-                    call()
-
-
-@pytest.mark.parametrize("year", [2001, 2045])
-@pytest.mark.parametrize("by", ["install", "testbed"])
-def test_push_queues_go_by_the_same_clock(bed: Any, year: int, by: str) -> None:
-    """A push task is due when the emulator's clock says so, whatever the machine's says."""
-    clock = ManualClock(datetime(year, 1, 1, tzinfo=UTC))
-    with install(Emulator(QueueConfig(), clock=clock)):
-        if by == "testbed":
-            bed.init_taskqueue_stub()
-        taskqueue.add(url="/soon", countdown=29 * 86_400)
-
-        with pytest.raises(taskqueue.InvalidEtaError):
-            taskqueue.add(url="/too-late", countdown=31 * 86_400)
+        assert queue.fetch_statistics().tasks == 1
+        with pytest.raises(taskqueue.InvalidQueueModeError):
+            queue.add(pull())
 
 
 class TestInspection:
@@ -136,7 +83,11 @@ class TestInspection:
                     retry_parameters=RetryParameters(task_retry_limit=3),
                     acl=(AclEntry(user_email="u@example.com"), AclEntry(writer_email="w@e.com")),
                 ),
-                QueueSettings(name="push", rate=Rate(count=1)),
+                QueueSettings(
+                    name="push",
+                    rate=Rate(count=1, unit="m"),
+                    retry_parameters=RetryParameters(task_age_limit_seconds=60),
+                ),
             )
         )
         with install(Emulator(config, clock=clock)) as stub:
@@ -145,6 +96,7 @@ class TestInspection:
             default, shown, push = stub.GetQueues()
 
         assert (default["name"], default["mode"], push["mode"]) == ("default", "push", "push")
+        assert (push["max_rate"], push["retry_parameters"]) == ("1/m", {"age_limit_sec": 60})
         assert (shown["mode"], shown["tasks_in_queue"]) == ("pull", 1)
         assert shown["retry_parameters"] == {"retry_limit": 3}
         assert (shown["oldest_task"], shown["eta_delta"]) == ("2026/01/01 00:00:00", "0:00:05 ago")
@@ -153,26 +105,22 @@ class TestInspection:
         )
 
     def test_deleting_a_task_frees_its_name(self, stub: Any) -> None:
-        """`DeleteTask` leaves no tombstone, for both kinds of queues."""
-        for queue, task in (("pull", pull), ("push", lambda name: taskqueue.Task(name=name))):
-            taskqueue.Queue(queue).add(task(name="a"))
-            stub.DeleteTask(queue, "a")
+        """`DeleteTask` leaves no tombstone."""
+        pull(name="a").add("pull")
+        stub.DeleteTask("pull", "a")
 
-            assert taskqueue.Queue(queue).add(task(name="a")).was_enqueued
+        assert pull(name="a").add("pull").was_enqueued
 
     def test_flushing_a_queue_frees_its_names(self, stub: Any) -> None:
         """`FlushQueue` deletes a queue's tasks and its tombstones."""
         queue = taskqueue.Queue("pull")
         queue.add([pull(name="a"), pull(name="b")])
         queue.delete_tasks_by_name("a")
-        taskqueue.Queue("push").add(taskqueue.Task(name="a"))
 
         stub.FlushQueue("pull")
-        stub.FlushQueue("push")
 
         assert queue.fetch_statistics().tasks == 0
         assert all(task.was_enqueued for task in queue.add([pull(name="a"), pull(name="b")]))
-        assert taskqueue.Queue("push").add(taskqueue.Task(name="a")).was_enqueued
 
 
 def test_time_is_that_of_the_store() -> None:

@@ -208,17 +208,6 @@ def shown_by(stub: Any) -> list[Any]:
     return [dicts, queue["name"], queue["tasks_in_queue"], texts]
 
 
-def test_tasks_of_a_testbed_are_kept(bed: Any, emulator: Emulator) -> None:
-    """Tasks that Google's stub has when an emulator takes its place are the emulator's."""
-    bed.init_taskqueue_stub()
-    taskqueue.add(url="/before", payload=b"a", name="early")
-
-    with install(emulator) as stub:
-        (task,) = stub.get_filtered_tasks()
-        assert (task.url, task.payload, task.name) == ("/before", b"a", "early")
-        assert emulator.queue("default").fetch_statistics().tasks == 1
-
-
 def test_a_queue_yaml_parser_of_a_suite(stub: Any, emulator: Emulator) -> None:
     """A suite's own parser on the stub configures the emulator."""
     from google.appengine.api import queueinfo  # noqa: PLC0415 - warns where it is imported early
