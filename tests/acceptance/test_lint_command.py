@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -299,22 +298,3 @@ def test_junit_fails_for_what_the_run_fails_for(folder: Path, fail_on: str, fail
     assert (suite.get("failures"), suite.get("tests")) == (str(failures), "3")
     assert len(suite.findall("testcase/failure")) == failures
     assert len(suite.findall("testcase/system-out")) == 3 - failures
-
-
-def test_watch_checks_again_after_a_change(folder: Path) -> None:
-    """--watch runs until it is interrupted, and again whenever a file changes."""
-    path = folder / "queue.yaml"
-    path.write_text(BAD)
-    with subprocess.Popen(
-        [sys.executable, "-c", MAIN, "lint", "--watch", "queue.yaml"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        assert "1 error" in process.stderr.readline()
-        path.write_text(GOOD)
-        assert "nothing found" in process.stderr.readline()
-        process.send_signal(2)
-        assert process.stderr.readline() == "stopped\n"
-        assert process.wait() == 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from typing import Any
 
 import yaml
+from jsonschema import Draft7Validator, Draft202012Validator
 
 from pullqueue.config import loads
 from pullqueue.config.findings import Severity
+from pullqueue.config.schema import draft_7, queue_schema
 from pullqueue.config.shape import validator
 from pullqueue.errors import InvalidQueueConfigError
 from pullqueue.lint.report import LintOptions, lint_data
@@ -30,6 +33,8 @@ _UNREADABLE = {
     "other-program", "tab-indent", "unrendered-template", "yaml-syntax", "yaml-tag",
 }  # fmt: skip
 """Rules on files that are not read as data, or not by every reader."""
+_DRAFTS = Draft7Validator(json.loads(draft_7())), Draft202012Validator(queue_schema())
+"""With the patterns of Python, where `$` is true before a line break, too."""
 
 
 def errors_of(text: bytes) -> list[tuple[str, int]]:
@@ -48,13 +53,15 @@ def refused_for(text: bytes) -> list[tuple[str, int]]:
 
 
 def schema_agrees(text: bytes) -> bool:
-    """Return whether the schema refuses a file that has errors, as far as it can."""
+    """Return whether the schema, in both drafts, refuses a file for its errors, if it can."""
     rules = {rule for rule, _ in errors_of(text)}
     if rules & _UNREADABLE:
         return True
-    if validator().is_valid(_as_json(yaml.safe_load(text))):
-        return rules <= _BEYOND_A_SCHEMA.keys()
-    return bool(rules)
+    data = _as_json(yaml.safe_load(text))
+    valid = validator().is_valid(data)
+    if len({draft.is_valid(data) for draft in _DRAFTS}) > 1:
+        return False
+    return rules <= _BEYOND_A_SCHEMA.keys() if valid else bool(rules)
 
 
 def _as_json(data: Any) -> Any:

