@@ -31,7 +31,7 @@ PAGES = (
     "/",
     "/queues/pull",
     "/queues/pull?state=exhausted",
-    "/queues/pull?state=leased&tag=t&search=x&limit=25",
+    "/queues/pull?state=leased&tag=%22%3E%3Ci%3E&search=%3Cb%3E&limit=25",
     "/queues/push",
     "/queues/push?state=retrying",
     "/queues/push/tasks/sent",
@@ -107,6 +107,8 @@ def test_every_page_is_guarded(client: Client, page: str) -> None:
     policy = answer.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
     assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["X-Frame-Options"] == "DENY"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Cache-Control"] == "no-store"
     assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", answer.text)

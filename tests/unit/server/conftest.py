@@ -7,7 +7,6 @@ from contextlib import closing
 from http.client import HTTPConnection
 
 import pytest
-from control_client import ControlClient
 from rest_app import CONFIG
 
 from pullqueue import Emulator, ManualClock
@@ -32,9 +31,3 @@ def connection(server: Server) -> Iterator[HTTPConnection]:
     """Yield a connection that is kept."""
     with closing(HTTPConnection(server.host, server.port, timeout=60)) as connection:
         yield connection
-
-
-@pytest.fixture
-def control(server: Server) -> ControlClient:
-    """Return a client of the control routes."""
-    return ControlClient(server)

@@ -3,73 +3,120 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 
 import pytest
 import requests
-from control_client import ControlClient
 
-from pullqueue import Emulator
+from pullqueue import Emulator, Queue
 from pullqueue.server.lifecycle import Server
+
+QUEUES = "/taskqueue/v1beta2/projects/p/taskqueues"
+TASKS = f"{QUEUES}/q/tasks"
+ROUTES = ["/", f"{QUEUES}/q", "/_emulator/health", "/console/", "/discovery/v1/apis", "/tokeninfo"]
+EVIL = "http://evil.example"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Yield a running server with a name of its own, whose queue has the task `kept`."""
+    emulator = Emulator.from_text("queue: [{name: q, mode: pull}]")
+    emulator.queue("q").add(name="kept")
+    with Server(emulator, host_names=["queues.example"]) as server:
+        yield server
+
+
+@pytest.fixture
+def queue(server: Server) -> Queue:
+    """Return its queue."""
+    return server.emulator.queue("q")
+
+
+def send(
+    server: Server, verb: str, path: str, body: str = "", /, **headers: str
+) -> requests.Response:
+    """Send a request, with `_` for `-` in the names of headers."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return requests.request(
+        verb, f"{server.url}{path}", data=body, headers=named, timeout=60, allow_redirects=False
+    )
 
 
 @pytest.mark.parametrize(
     "host",
     [
-        "localhost:8124",
-        "LOCALHOST",
-        "127.0.0.1",
-        "10.1.2.3:80",
-        "[::1]:8124",
-        "app.localhost:1",
-        "queues.example",
-        socket.gethostname(),
+        *("localhost:8124", "LOCALHOST", "127.0.0.1", "10.1.2.3:80", "[::1]:8124"),
+        *("app.localhost:1", "queues.example", socket.gethostname()),
     ],
 )
-def test_names_that_are_answered(emulator: Emulator, host: str) -> None:
+def test_names_that_are_answered(server: Server, host: str) -> None:
     """Addresses, localhost, the machine's own name, and those that were allowed."""
-    with Server(emulator, host_names=["queues.example"]) as server:
-        reply = ControlClient(server).call("GET", "/health", headers={"Host": host})
-
-    assert reply.status == 200
+    assert send(server, "GET", "/_emulator/health", Host=host).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "localhost.evil.example:8124", "127.0.0.1.evil.example", "a:b:c", "x y"],
 )
-@pytest.mark.parametrize("path", ["/health", "/../taskqueue/v1beta2/projects/p/taskqueues/pull"])
-def test_names_that_are_not(control: ControlClient, host: str, path: str) -> None:
-    """A name that someone made point here is refused, on every route."""
-    reply = control._send(
-        "GET", f"/_emulator{path}".replace("/_emulator/..", ""), None, {"Host": host}
-    )
+def test_names_that_are_not(server: Server, host: str) -> None:
+    """DNS rebinding: a name that someone made point here is refused, on every route."""
+    for path in ROUTES:
+        reply = send(server, "GET", path, Host=host)
 
-    assert reply.status == 403
-    assert reply.message.startswith(f'the Host header is "{host}"')
+        assert (reply.status_code, "the Host header is" in reply.text) == (403, True)
+        assert host in reply.text
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("verb", "path", "body"),
     [
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "http://localhost:9999"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
+        ("POST", TASKS, '{"queueName": "q", "payloadBase64": ""}'),
+        ("POST", f"{TASKS}/lease?numTasks=1&leaseSecs=60", ""),
+        ("DELETE", f"{TASKS}/kept", ""),
+        ("POST", "/_emulator/reset", ""),
+        ("POST", "/console/server/reset", ""),
+        ("POST", "/rpc_http", ""),
+        ("POST", "/batch", ""),
+        ("POST", "/token", ""),
     ],
 )
-def test_changes_from_other_sites(control: ControlClient, headers: dict[str, str]) -> None:
-    """A page of another site can change nothing, neither here nor through the API."""
-    own = control.call("POST", "/reset", {}, headers)
-    api = control._send(
-        "POST",
-        "/taskqueue/v1beta2/projects/p/taskqueues/pull/tasks",
-        {"payloadBase64": ""},
-        headers,
-    )
+def test_changes_from_other_sites(
+    server: Server, queue: Queue, verb: str, path: str, body: str
+) -> None:
+    """CSRF: what a browser sends for another site's page is refused on every route."""
+    before = queue.list_tasks()
+    replies = [
+        send(server, verb, path, body, **page)
+        for page in (
+            *({"Origin": origin} for origin in (EVIL, "null", "http://localhost:9999")),
+            *({"Sec_Fetch_Site": site} for site in ("cross-site", "same-site")),
+        )
+    ]
 
-    assert own.status == api.status == 403
-    assert "it comes from a page of" in own.message
+    assert [reply.status_code for reply in replies] == [403] * 5
+    assert all("it comes from a page of" in reply.text for reply in replies)
+    assert queue.list_tasks() == before
+
+
+@pytest.mark.parametrize("path", ["/_emulator/reset", "/console/server/reset"])
+def test_the_token(server: Server, queue: Queue, path: str) -> None:
+    """A browser's change needs the token of this server, also as a form, which needs no script."""
+    origin = {"Origin": server.url}
+    kinds = ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"]
+    refused = [send(server, "POST", path, "x=y", Content_Type=kind, **origin) for kind in kinds]
+    refused.append(send(server, "POST", path, X_Pullqueue_Token="x", **origin))
+
+    assert [reply.status_code for reply in refused] == [403] * 4
+    assert all("it has no token" in reply.text for reply in refused)
+    assert [task.name for task in queue.list_tasks()] == ["kept"]
+
+
+def test_a_token_that_is_right(server: Server) -> None:
+    """A page of the server may change what it shows; a program needs no token."""
+    given = {"Origin": server.url, "X_Pullqueue_Token": server.state.token}
+
+    assert send(server, "DELETE", "/_emulator/faults", **given).status_code == 200
+    assert send(server, "DELETE", "/_emulator/faults").status_code == 200
 
 
 def test_a_form_that_is_too_large(server: Server) -> None:
@@ -85,17 +132,21 @@ def test_a_form_that_is_too_large(server: Server) -> None:
     assert response.json()["error"]["errors"][0].get("debugInfo") is None
 
 
-def test_the_token(control: ControlClient, server: Server) -> None:
-    """A browser's change needs the token of this server; a program needs nothing."""
-    origin = {"Origin": server.url}
+@pytest.mark.parametrize("path", [*ROUTES, "/missing"])
+def test_what_other_sites_see(server: Server, path: str) -> None:
+    """No answer may be read by another page, nor taken for another type than it says."""
+    for verb in ("GET", "OPTIONS"):
+        headers = send(server, verb, path, Origin=EVIL, Access_Control_Request_Method="PUT").headers
 
-    without = control.call("POST", "/reset", {}, origin)
-    wrong = control.call("POST", "/reset", {}, {**origin, "X-Pullqueue-Token": "x"})
-    right = control.call("POST", "/reset", {}, {**origin, "X-Pullqueue-Token": server.state.token})
-    program = control.post("/reset")
-    reading = control.call("GET", "/queues", None, {"Origin": "http://evil.example"})
+        assert not [name for name in headers if name.lower().startswith("access-control-allow")]
+        assert headers["X-Content-Type-Options"] == "nosniff"
 
-    assert (without.status, wrong.status, right.status, program.status) == (403, 403, 200, 200)
-    assert "it has no token" in without.message
-    assert reading.status == 200
-    assert "Access-Control-Allow-Origin" not in reading.headers
+
+@pytest.mark.parametrize("path", ["/_emulator/reset", "/console/server/reset", f"{TASKS}/lease"])
+def test_a_link_changes_nothing(server: Server, queue: Queue, path: str) -> None:
+    """An image or a link makes a GET, which changes nothing, whatever header is beside it."""
+    before = queue.list_tasks()
+
+    send(server, "GET", f"{path}?numTasks=1&leaseSecs=60", X_HTTP_Method_Override="POST")
+
+    assert queue.list_tasks() == before
