@@ -1,9 +1,11 @@
-"""Push tasks, delivered by `pullqueue serve` to an app."""
+"""Push tasks, delivered by a server to an app."""
 
 from __future__ import annotations
 
-import signal
+import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -12,9 +14,10 @@ from executing import python, start
 from linting import pullqueue
 from odd_servers import silent
 from push_app import Control, PushApp, Received, push_app, until
-from served import Served, serving
+from served import serving
 
-from pullqueue import Emulator, HttpRequest, Limits, ManualClock
+from pullqueue import Clock, Emulator, HttpRequest, Limits, ManualClock, NewTask
+from pullqueue.control import delivery
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.server.lifecycle import Server
 
@@ -46,30 +49,36 @@ queue:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a folder with a queue.yaml."""
-    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
-    return tmp_path
-
-
-@pytest.fixture
 def app() -> Iterator[PushApp]:
     """Yield an app that handles push tasks."""
     with push_app() as app:
         yield app
 
 
-def test_a_task_is_sent_as_app_engine_sends_it(folder: Path, app: PushApp) -> None:
+@contextmanager
+def delivering(*addresses: str, clock: Clock | None = None) -> Iterator[Control]:
+    """Serve an emulator whose tasks are sent to these addresses."""
+    emulator = Emulator.from_text(QUEUE_YAML, clock=clock)
+    with Server(emulator, push_to=PushAddresses(addresses)) as server:
+        yield Control(server.url)
+
+
+@pytest.fixture
+def control(app: PushApp) -> Iterator[Control]:
+    """Yield the control routes of a server that sends its tasks to the app."""
+    with delivering(app.url) as control:
+        yield control
+
+
+def test_a_task_is_sent_as_app_engine_sends_it(control: Control, app: PushApp) -> None:
     """Method, headers and body arrive; those of a user that are reserved do not."""
     headers = [["X-Mine", "7"], ["X-AppEngine-QueueName", "other"], ["Host", "evil.example"]]
-    with serving("--push-to", app.url, folder=folder) as served:
-        control = Control(served)
-        request = {"url": "/mail?x=1", "method": "PUT", "headers": headers}
-        task = {"name": "t1", "payload": "to=ada", "request": request}
-        control.call("POST", "/queues/web/tasks", {"tasks": [task]})
-        until(lambda: not control.queue("web")["tasks"])
-        [logged] = control.call("GET", "/requests")["requests"]
-        history = control.call("GET", "/queues/web/tasks/t1/history")["events"]
+    request = {"url": "/mail?x=1", "method": "PUT", "headers": headers}
+    task = {"name": "t1", "payload": "to=ada", "request": request}
+    control.call("POST", "/queues/web/tasks", {"tasks": [task]})
+    until(lambda: not control.queue("web")["tasks"])
+    [logged] = control.call("GET", "/requests")["requests"]
+    history = control.call("GET", "/queues/web/tasks/t1/history")["events"]
 
     [received] = app.received
     assert (received.method, received.path, received.body) == ("PUT", "/mail?x=1", b"to=ada")
@@ -87,12 +96,13 @@ def test_a_task_is_sent_as_app_engine_sends_it(folder: Path, app: PushApp) -> No
     assert history[1]["client"] == app.url
 
 
-def test_targets(folder: Path, app: PushApp) -> None:
+def test_targets(tmp_path: Path, app: PushApp) -> None:
     """The target of the queue picks the address; an unknown one has the default address."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     with push_app() as worker:
         options = ("--push-to", app.url, "--push-to", f"worker={worker.url}")
-        with serving(*options, folder=folder) as served:
-            control = Control(served)
+        with serving(*options, folder=tmp_path) as served:
+            control = Control(served.url)
             control.add("worker", "/a")
             for target in ("v1.worker", "other"):
                 task = {"request": {"url": f"/{target}", "target": target}}
@@ -103,65 +113,63 @@ def test_targets(folder: Path, app: PushApp) -> None:
         assert sorted(worker.paths()) == ["/a", "/v1.worker"]
 
 
-def test_retries(folder: Path, app: PushApp) -> None:
+def test_retries(control: Control, app: PushApp, caplog: pytest.LogCaptureFixture) -> None:
     """A failed task is sent again after its backoff, until it succeeds or is exhausted."""
-    with serving("--push-to", app.url, folder=folder) as served:
-        control = Control(served)
-        control.add("web", "/fails/3")
-        control.add("once", "/status/404")
-        until(lambda: app.paths().count("/fails/3") == 4 and control.queue("once")["exhausted"])
-        [task] = control.tasks("once", "exhausted")
-        errors = stop(served)
+    control.add("web", "/fails/3")
+    control.add("once", "/status/404")
+    until(lambda: app.paths().count("/fails/3") == 4 and control.queue("once")["exhausted"])
+    [task] = control.tasks("once", "exhausted")
 
     counts = [
         each.headers["X-AppEngine-TaskRetryCount"] for each in app.received if "fails" in each.path
     ]
     assert counts == ["0", "1", "2", "3"]
     assert (task["push"]["attempts"], task["push"]["last_status"]) == (1, 404)
-    assert errors.count("/fails/3 at") == 2  # attempts 1 and 2, not 3
-    assert "it is exhausted" in errors
+    assert caplog.text.count("/fails/3 at") == 2  # attempts 1 and 2, not 3
+    until(lambda: "it is exhausted" in caplog.text)
 
 
-def stop(served: Served) -> str:
-    """Stop a server and return what it has logged."""
-    served.process.terminate()
-    return served.process.communicate(timeout=60)[1]
+def test_rate_pause_and_run_now(control: Control, app: PushApp) -> None:
+    """The rate keeps tasks back, and `run` sends them regardless."""
+    control.add("hourly", "/1")
+    until(lambda: app.paths() == ["/1"])
+    control.add("hourly", "/2", name="second")
+    control.add("web", "/flag")
+    until(lambda: "/flag" in app.paths())
+    assert control.queue("hourly")["available"] == 1
+    assert control.call("POST", "/queues/hourly/tasks/second/run", {}) == {"started": True}
+    until(lambda: "/2" in app.paths())
 
 
-def test_rate_pause_and_run_now(folder: Path, app: PushApp) -> None:
-    """The rate and a pause keep tasks back, and `run` sends them regardless."""
-    with serving("--push-to", app.url, folder=folder) as served:
-        control = Control(served)
-        control.add("hourly", "/1")
-        until(lambda: app.paths() == ["/1"])
-        control.add("hourly", "/2", name="second")
-        control.add("web", "/flag")
-        until(lambda: "/flag" in app.paths())
-        assert control.queue("hourly")["available"] == 1
-        assert control.call("POST", "/queues/hourly/tasks/second/run", {}) == {"started": True}
-        until(lambda: "/2" in app.paths())
+def test_a_new_rate(app: PushApp) -> None:
+    """It applies at once."""
+    emulator = Emulator.from_text(QUEUE_YAML)
+    faster = Emulator.from_text(QUEUE_YAML.replace("rate: 1/h", "rate: 500/s")).config
+    queue = emulator.queue("hourly")
+    with Server(emulator, push_to=PushAddresses([app.url])):
+        queue.add_many([NewTask()] * 10)
+        until(lambda: len(app.received) == 1)
+        emulator.reconfigure(faster)
+        until(lambda: len(app.received) == 10)
 
 
-def test_concurrency_and_other_queues(folder: Path, app: PushApp) -> None:
+def test_concurrency_and_other_queues(control: Control, app: PushApp) -> None:
     """Slow tasks hold up neither the tasks of other queues nor requests."""
-    with serving("--push-to", app.url, folder=folder) as served:
-        control = Control(served)
-        control.add("single", "/slow/single", count=3)
-        control.add("web", "/slow/web", count=100)
-        until(lambda: app.running["/slow/web"] > 30 and app.running["/slow/single"])
-        control.add("once", "/quick")
-        until(lambda: "/quick" in app.paths())
-        assert control.queue("single")["running"] == app.running["/slow/single"] == 1
-        app.released.set()
-        until(lambda: not control.queue("web")["tasks"] and not control.queue("single")["tasks"])
+    control.add("single", "/slow/single", count=3)
+    control.add("web", "/slow/web", count=100)
+    until(lambda: app.running["/slow/web"] > 30 and app.running["/slow/single"])
+    control.add("once", "/quick")
+    until(lambda: "/quick" in app.paths())
+    assert control.queue("single")["running"] == app.running["/slow/single"] == 1
+    app.released.set()
+    until(lambda: not control.queue("web")["tasks"] and not control.queue("single")["tasks"])
 
     assert len(app.received) == 104
 
 
-def test_manual_clock(folder: Path, app: PushApp) -> None:
+def test_manual_clock(app: PushApp) -> None:
     """A step of the clock sends what has become due, and no task that is running."""
-    with serving("--push-to", app.url, "--clock", "manual", folder=folder) as served:
-        control = Control(served)
+    with delivering(app.url, clock=ManualClock()) as control:
         control.add("patient", "/fails/1")
         control.add("web", "/later", countdown=3600)
         control.add("web", "/slow")
@@ -177,64 +185,45 @@ def test_manual_clock(folder: Path, app: PushApp) -> None:
     assert app.paths().count("/slow") == 1
 
 
-def test_watch(folder: Path, app: PushApp) -> None:
-    """A new rate in queue.yaml applies at once."""
-    with serving("--push-to", app.url, "--watch", folder=folder) as served:
-        control = Control(served)
-        control.add("hourly", "/many", count=10)
-        until(lambda: app.paths() == ["/many"])
-        (folder / "queue.yaml").write_text(QUEUE_YAML.replace("rate: 1/h", "rate: 500/s"))
-        until(lambda: len(app.received) == 10)
-
-
-@pytest.mark.parametrize("clock", ["system", "manual"])
-def test_kill_and_restart(folder: Path, app: PushApp, clock: str) -> None:
-    """After kill -9 in an attempt, the next server sends the task again, by any clock."""
-    options = ("--push-to", app.url, "--store", "sqlite:///tasks.db", "--clock", clock)
-    with serving(*options, folder=folder) as served:
-        Control(served).add("web", "/slow")
-        until(lambda: app.running["/slow"])
-        served.process.kill()
-    app.released.set()
-    with serving(*options, folder=folder) as served:
-        until(lambda: len(app.received) == 2)
-        until(lambda: not Control(served).queue("web")["tasks"])
-
-    assert app.received[1].headers["X-AppEngine-TaskRetryCount"] == "1"
-    assert app.received[1].headers["X-AppEngine-TaskExecutionCount"] == "0"
-
-
 @pytest.mark.parametrize("released", [True, False])
-def test_stop(folder: Path, app: PushApp, *, released: bool) -> None:
-    """An attempt can end after SIGTERM; one that does not runs again after the restart."""
-    options = ("--push-to", app.url, "--store", "sqlite:///tasks.db")
-    with serving(*options, folder=folder) as served:
-        Control(served).add("once", "/slow")
+def test_stop(
+    app: PushApp,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    released: bool,
+) -> None:
+    """An attempt can end after the stop; one that does not runs again after the restart."""
+    caplog.set_level(logging.INFO, "pullqueue.push")
+    if not released:
+        monkeypatch.setattr(delivery, "STOP_SECONDS", 0.01)
+    emulator = Emulator.from_text(QUEUE_YAML)
+    push_to = PushAddresses([app.url])
+    with Server(emulator, push_to=push_to) as server, ThreadPoolExecutor(1) as threads:
+        Control(server.url).add("once", "/slow")
         until(lambda: app.running["/slow"])
-        served.process.send_signal(signal.SIGTERM)
+        stopped = threads.submit(server.stop)
+        until(lambda: "running attempts to end: 1" in caplog.text)
         if released:
             app.released.set()
-        _, errors = served.process.communicate(timeout=30)
-    assert released or "running attempts to end: 1" in errors
-    assert ("is interrupted, and its task due again" in errors) is not released
+        stopped.result(timeout=60)
+    assert ("is interrupted, and its task due again" in caplog.text) is not released
     app.released.set()
-    with serving(*options, folder=folder) as served:
-        control = Control(served)
+    with Server(emulator, push_to=push_to) as server:
+        control = Control(server.url)
         control.add("web", "/after")
         until(lambda: "/after" in app.paths() and not control.queue("once")["tasks"])
 
     assert app.paths().count("/slow") == (1 if released else 2)
 
 
-def test_responses_without_end(folder: Path, app: PushApp) -> None:
+def test_responses_without_end(control: Control) -> None:
     """What is not HTTP, or never ends, is read up to a bound, and holds up nothing else."""
-    with serving("--push-to", app.url, folder=folder) as served:
-        control = Control(served)
-        control.add("web", "/body")
-        for path in ("/nonsense", "/headers", "/line"):
-            control.add("once", path, name=path[1:])
-        until(lambda: control.queue("once")["exhausted"] == 3 and not control.queue("web")["tasks"])
-        tasks = control.tasks("once", "exhausted")
+    control.add("web", "/body")
+    for path in ("/nonsense", "/headers", "/line"):
+        control.add("once", path, name=path[1:])
+    until(lambda: control.queue("once")["exhausted"] == 3 and not control.queue("web")["tasks"])
+    tasks = control.tasks("once", "exhausted")
 
     assert {task["push"]["last_status"] for task in tasks} == {0}
     reasons = {task["name"]: task["push"]["last_reason"] for task in tasks}
@@ -245,10 +234,9 @@ def test_responses_without_end(folder: Path, app: PushApp) -> None:
     }
 
 
-def test_tasks_without_end(folder: Path, app: PushApp) -> None:
+def test_tasks_without_end(app: PushApp) -> None:
     """A handler that adds more and more tasks holds up neither other queues nor a stop."""
-    with serving("--push-to", app.url, folder=folder) as served:
-        control = Control(served)
+    with delivering(app.url) as control:
 
         def add_more(received: Received) -> None:
             if received.path == "/more":
@@ -260,30 +248,25 @@ def test_tasks_without_end(folder: Path, app: PushApp) -> None:
         control.add("once", "/quick")
         until(lambda: "/quick" in app.paths())
         assert control.queue("web")["tasks"] > 0
-        stop(served)
-
-    assert served.process.returncode == 0
 
 
-def test_pause_requeue_and_metrics(folder: Path, app: PushApp) -> None:
+def test_pause_requeue_and_metrics(control: Control, app: PushApp) -> None:
     """A pause keeps tasks back, an exhausted task is sent again as it was, and both are counted."""
-    with serving("--push-to", app.url, folder=folder) as served:
-        control = Control(served)
-        queue = f"{served.url}/v2/projects/p/locations/l/queues/once"
-        urlopen(f"{queue}:pause", b"{}", timeout=60).close()  # noqa: S310
-        request = {"url": "/fails/1", "method": "PUT", "headers": [["X-Mine", "7"]]}
-        task = {"name": "t1", "payload": "hi", "request": request}
-        control.call("POST", "/queues/once/tasks", {"tasks": [task]})
-        control.add("web", "/flag")
-        until(lambda: "/flag" in app.paths())
-        assert control.queue("once")["paused"] == 1
-        urlopen(f"{queue}:resume", b"{}", timeout=60).close()  # noqa: S310
-        until(lambda: control.queue("once")["exhausted"])
-        requeue = {"action": "requeue", "tasks": ["t1"]}
-        assert control.call("POST", "/queues/once/change", requeue)["changed"] == 1
-        until(lambda: not control.queue("once")["tasks"])
-        with urlopen(f"{control.root}/metrics", timeout=60) as response:  # noqa: S310
-            metrics = response.read().decode()
+    queue = f"{control.url}/v2/projects/p/locations/l/queues/once"
+    urlopen(f"{queue}:pause", b"{}", timeout=60).close()  # noqa: S310
+    request = {"url": "/fails/1", "method": "PUT", "headers": [["X-Mine", "7"]]}
+    task = {"name": "t1", "payload": "hi", "request": request}
+    control.call("POST", "/queues/once/tasks", {"tasks": [task]})
+    control.add("web", "/flag")
+    until(lambda: "/flag" in app.paths())
+    assert control.queue("once")["paused"] == 1
+    urlopen(f"{queue}:resume", b"{}", timeout=60).close()  # noqa: S310
+    until(lambda: control.queue("once")["exhausted"])
+    requeue = {"action": "requeue", "tasks": ["t1"]}
+    assert control.call("POST", "/queues/once/change", requeue)["changed"] == 1
+    until(lambda: not control.queue("once")["tasks"])
+    with urlopen(f"{control.root}/metrics", timeout=60) as response:  # noqa: S310
+        metrics = response.read().decode()
 
     _, first, second = app.received
     assert (second.method, second.path, second.body) == ("PUT", "/fails/1", b"hi")
@@ -293,7 +276,7 @@ def test_pause_requeue_and_metrics(folder: Path, app: PushApp) -> None:
         assert f'pullqueue_attempts_total{{queue="once",status="{status}"}} 1.0' in metrics
 
 
-def test_deadline(folder: Path) -> None:
+def test_deadline() -> None:
     """It is by the machine's time, also where the clock stands still."""
     limits = Limits(min_deadline_seconds=0)
     emulator = Emulator.from_text(QUEUE_YAML, clock=ManualClock(), limits=limits)
@@ -307,14 +290,15 @@ def test_deadline(folder: Path) -> None:
     assert task.attempts.reason == "no response within 0.2 s"
 
 
-def test_exec(folder: Path, app: PushApp) -> None:
+def test_exec(tmp_path: Path, app: PushApp) -> None:
     """The tasks of a program come to its app, which can be the program itself."""
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
     program = """
 from google.appengine.api import taskqueue
 taskqueue.add(url="/mail", params={"to": "ada"}, queue_name="web", target="worker")
 input()
 """
-    process = start("--push-to", f"worker={app.url}", *python(program), folder=folder)
+    process = start("--push-to", f"worker={app.url}", *python(program), folder=tmp_path)
     until(lambda: app.received or process.poll() is not None)
     process.communicate("\n", timeout=60)
 
@@ -323,34 +307,23 @@ input()
     assert process.returncode == 0
 
 
-def test_without_an_address(folder: Path) -> None:
+def test_without_an_address(app: PushApp, caplog: pytest.LogCaptureFixture) -> None:
     """Tasks are kept, every place says so and how to deliver them, and no attempt is used up."""
-    with serving(folder=folder) as served:
-        control = Control(served)
-        control.add("web", "/mail", name="t1")
-        until(lambda: control.queue("web")["available"])
-        kept = control.queue("web")["kept"]
-        [task] = control.tasks("web")
-        errors = stop(served)
-
-    assert kept == "kept, not delivered: start the server with --push-to http://localhost:8080"
-    assert (task["push"]["attempts"], task["state"]) == (0, "available")
-    assert task["push"]["kept"].startswith("start the server with --push-to")
-    assert "kept, not delivered" in errors
-    assert "1 task was left" in errors
-
-
-def test_commands(folder: Path, app: PushApp) -> None:
-    """`tasks add --request`, `tasks run` and the lists work on push queues."""
-    with serving("--push-to", f"other={app.url}", folder=folder) as served:
-        url = ("--url", served.url)
+    with delivering(f"other={app.url}") as control:
+        url = ("--url", control.url)
         request = ("--request", "PUT /mail", "--header", "X-Mine: 7")
         pullqueue("tasks", "add", "web", "hi", "--name", "t1", *request, *url)
+        until(lambda: "kept, not delivered" in caplog.text)
         queues = pullqueue("queues", *url)
         listed = pullqueue("tasks", "list", "web", *url)
         shown = pullqueue("tasks", "get", "web", "t1", *url)
         refused = pullqueue("tasks", "run", "web", "t1", *url)
+        kept = control.queue("web")["kept"]
+        [task] = control.tasks("web")
 
+    assert kept == "kept, not delivered: start the server with --push-to http://localhost:8080"
+    assert (task["push"]["attempts"], task["state"]) == (0, "available")
+    assert task["push"]["kept"].startswith("there is no default address: start the server with")
     assert "push, kept" in queues.stdout
     assert "PUT /mail" in listed.stdout
     assert "PUT /mail" in shown.stdout
@@ -361,29 +334,26 @@ def test_commands(folder: Path, app: PushApp) -> None:
     assert app.received == []
 
 
-def test_run_shows_how_the_attempt_ends(folder: Path, app: PushApp) -> None:
+def test_run_shows_how_the_attempt_ends(control: Control) -> None:
     """It shows the status and what follows, and has an exit status."""
-    with serving("--push-to", app.url, folder=folder) as served:
-        control = Control(served)
-        for queue, path, result in (
-            ("web", "/", "t succeeded: status 200\n"),
-            ("once", "/status/500", "t failed: status 500; no attempt is left\n"),
-            ("patient", "/status/503", "t failed: status 503; next attempt 20"),
-        ):
-            control.add(queue, path, name="t", countdown=1000)
-            (task,) = control.tasks(queue)
-            done = pullqueue("tasks", "run", queue, "t", "--url", served.url)
+    for queue, path, result in (
+        ("web", "/", "t succeeded: status 200\n"),
+        ("once", "/status/500", "t failed: status 500; no attempt is left\n"),
+        ("patient", "/status/503", "t failed: status 503; next attempt 20"),
+    ):
+        control.add(queue, path, name="t", countdown=1000)
+        (task,) = control.tasks(queue)
+        done = pullqueue("tasks", "run", queue, "t", "--url", control.url)
 
-            assert done.stdout.startswith(result)
-            assert done.exit_code == int("failed" in result)
-            assert task["retry_limit"] == (0 if queue == "once" else None)
+        assert done.stdout.startswith(result)
+        assert done.exit_code == int("failed" in result)
+        assert task["retry_limit"] == (0 if queue == "once" else None)
 
 
-def test_an_attempt_without_a_response(folder: Path) -> None:
+def test_an_attempt_without_a_response() -> None:
     """The commands show why there was none, who started it, and no eta after the last one."""
-    with serving("--push-to", "http://127.0.0.1:9", folder=folder) as served:
-        url = ("--url", served.url)
-        control = Control(served)
+    with delivering("http://127.0.0.1:9") as control:
+        url = ("--url", control.url)
         control.call("POST", "/queues/once/pause")
         control.add("once", "/", name="t")
         done = pullqueue("tasks", "run", "once", "t", *url)
@@ -421,10 +391,11 @@ def test_an_attempt_without_a_response(folder: Path) -> None:
     ],
 )
 def test_usage_errors(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
     """What is wrong with an address ends the command before anything is served."""
-    monkeypatch.chdir(folder)
+    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
+    monkeypatch.chdir(tmp_path)
     arguments = [part for option in options for part in ("--push-to", option)]
     done = pullqueue("serve", "--port", "0", *arguments)
 

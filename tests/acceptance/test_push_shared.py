@@ -33,7 +33,7 @@ def test_one_server_sends_the_tasks_of_a_queue(tmp_path: Path) -> None:
     with push_app() as app, ExitStack() as stack:
         options = ("--store", store, "--push-to", app.url)
         servers = [stack.enter_context(serving(*options, folder=tmp_path)) for _ in range(2)]
-        controls = [Control(server) for server in servers]
+        controls = [Control(server.url) for server in servers]
         for control in controls:
             control.add("hourly", "/hourly", count=5)
             control.add("single", "/slow", count=5)

@@ -7,36 +7,34 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
-from store_load import Ledger, RestClient, Served, check, finish, load
+from served import serving
+from store_load import OPTIONS, QUEUES, Ledger, check, finish, load, rest
 from stores import LONG
 
 from pullqueue import Emulator, ManualClock, TombstonedTaskError
 from pullqueue.stores import open_store
 
-KILLS = 300 if LONG else 6
-QUEUES = "queue:\n- name: pull\n  mode: pull\n"
+KILLS = 300 if LONG else 2
 
 
 @pytest.mark.long
 def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
     """A server is killed again and again while it works; what it answered to was done, once."""
-    queue_yaml = tmp_path / "queue.yaml"
-    queue_yaml.write_text(QUEUES)
+    (tmp_path / "queue.yaml").write_text(QUEUES)
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     ledger = Ledger()
     chance = random.Random(1)  # noqa: S311 - the time of a kill is not secret
 
     for _ in range(KILLS):
-        server = Served(queue_yaml, store)
-        stop = threading.Event()
-        clients = [(RestClient(server.address), RestClient(server.address)) for _ in range(2)]
-        threads = load(ledger, clients, stop)
-        ledger.wait(chance.uniform(0.02, 0.4))
-        server.kill()
-        finish(threads)
+        with serving(*OPTIONS, "--store", store, folder=tmp_path) as served:
+            threads = load(ledger, partial(rest, served.url), threading.Event(), pairs=2)
+            ledger.wait(chance.uniform(0.02, 0.4))
+            served.process.kill()
+            finish(threads)
 
     emulator = Emulator.from_text(QUEUES, store=open_store(store))
     check(emulator, ledger)

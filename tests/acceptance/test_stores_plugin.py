@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,51 +25,40 @@ def test_each_begins_empty(pullqueue_emulator, pullqueue_clock, number):
     pullqueue_clock.advance(60)
     assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [2]
 """
+Run = Callable[..., pytest.RunResult]
 
 
-def run(pytester: pytest.Pytester, store: str, *arguments: str) -> pytest.RunResult:
-    """Run the tests with a store, in a process of their own."""
-    pytester.makeini(f"[pytest]\npullqueue_store = {store}\n")
-    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
-    pytester.makepyfile(test_it=TESTS)
-    return pytester.runpytest_subprocess("-W", "error", *arguments)
+def test_a_file_for_each_worker(pytester: pytest.Pytester, run: Run) -> None:
+    """Every worker of pytest-xdist has an SQLite file of its own; its folder is made."""
+    pytester.makeini("[pytest]\npullqueue_store = sqlite:///.pytest_cache/pullqueue/tasks.db\n")
 
+    run(TESTS, "-n", "2").assert_outcomes(passed=4)
 
-def test_a_file_for_each_worker(pytester: pytest.Pytester) -> None:
-    """Every worker of pytest-xdist has an SQLite file of its own."""
-    run(pytester, "sqlite:///tasks.db", "-n", "2").assert_outcomes(passed=4)
-
-    files = sorted(path.name for path in pytester.path.glob("tasks*.db"))
+    files = sorted(path.name for path in pytester.path.glob(".pytest_cache/pullqueue/*.db"))
     assert files == ["tasks-gw0.db", "tasks-gw1.db"]
 
 
-def test_a_schema(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema(pytester: pytest.Pytester, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """In PostgreSQL it is a schema, never the one that a server uses by default."""
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-    run(pytester, f"{postgres_url()}?schema=test_plugin").assert_outcomes(passed=4)
+    pytester.makeini(f"[pytest]\npullqueue_store = {postgres_url()}?schema=test_plugin\n")
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw9")
+
+    run(TESTS).assert_outcomes(passed=4)
 
     with psycopg.connect(postgres_url(), autocommit=True) as connection:
-        assert connection.execute("SELECT name FROM test_plugin_main.tasks").fetchall()
-        connection.execute("DROP SCHEMA test_plugin_main CASCADE")
+        assert connection.execute("SELECT name FROM test_plugin_gw9.tasks").fetchall()
+        connection.execute("DROP SCHEMA test_plugin_gw9 CASCADE")
 
 
-def test_a_store_that_cannot_be_opened(pytester: pytest.Pytester) -> None:
+def test_a_store_that_cannot_be_opened(pytester: pytest.Pytester, run: Run) -> None:
     """The test fails with the store's own message."""
+    pytester.makeini("[pytest]\npullqueue_store = sqlite:///taken/tasks.db\n")
     pytester.path.joinpath("taken").write_text("no folder")
 
-    result = run(pytester, "sqlite:///taken/tasks.db")
+    result = run(TESTS)
 
     result.assert_outcomes(errors=4)
     result.stdout.fnmatch_lines(['*taken/tasks-*.db" cannot be opened as a store: *'])
-
-
-def test_a_folder_that_is_not_there_yet(pytester: pytest.Pytester) -> None:
-    """The folder of a file is made, as pytest's own cache is in a fresh checkout."""
-    url = "sqlite:///.pytest_cache/pullqueue/tasks.db"
-
-    run(pytester, url, "-p", "no:cacheprovider").assert_outcomes(passed=4)
-
-    assert list(pytester.path.glob(".pytest_cache/pullqueue/tasks-*.db"))
 
 
 def test_names_of_stores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

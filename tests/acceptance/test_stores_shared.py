@@ -10,63 +10,30 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
-from store_load import Ledger, QueueClient, Refused, RestClient, Served, check, finish, load
+from served import Served, serving
+from soak_workers import Leased, PythonSoakInterface, Refused, RestSoakInterface
+from store_load import LEASE_SECONDS, OPTIONS, QUEUES, Ledger, check, finish, load, rest
 from stores import LONG, own_schema, postgres_url
 
 from pullqueue import Emulator, TransientError
-from pullqueue.stores import open_store
+from pullqueue.server.lifecycle import Server
+from pullqueue.stores import open_store, postgres_pool
 
-QUEUES = "queue:\n- name: pull\n  mode: pull\n"
 POSTGRES = Path(__file__).parents[2] / ".ci" / "postgres"
-KILLS = 300 if LONG else 4
-SECONDS = 20.0 if LONG else 0.8
+KILLS = 300 if LONG else 2
+SECONDS = 20.0 if LONG else 0.3
 """How long workers load the servers between two events."""
 
 
-@pytest.fixture
-def queue_yaml(tmp_path: Path) -> Path:
-    """Return the servers' configuration."""
-    path = tmp_path / "queue.yaml"
-    path.write_text(QUEUES)
-    return path
-
-
 @pytest.mark.long
-def test_two_servers_of_which_one_is_killed(queue_yaml: Path) -> None:
-    """Workers of both see one queue; when one is killed, the other goes on with all of it."""
-    store = own_schema("shared")
-    emulator = Emulator.from_text(QUEUES, store=open_store(store))
-    emulator.reset()
-    servers = [Served(queue_yaml, store) for _ in range(2)]
-    ledger = Ledger()
-    stop = threading.Event()
-
-    clients = [(RestClient(server.address), RestClient(server.address)) for server in servers]
-    threads = load(ledger, clients, stop)
-    ledger.wait(SECONDS)
-    servers[0].kill()
-    before = ledger.answers
-    ledger.wait(SECONDS)
-    stop.set()
-    finish(threads)
-
-    assert ledger.answers > before > 0
-    check(emulator, ledger)
-    # What was leased through the server that is gone can be deleted through the other.
-    client = RestClient(servers[1].address)
-    client.delete(next(iter(ledger.leased.keys() - ledger.perhaps_deleted)))
-    client.close()
-    servers[1].stop()
-    emulator.close()
-
-
-@pytest.mark.long
-def test_two_servers_that_are_killed_again_and_again(queue_yaml: Path) -> None:
-    """Whichever is killed, what both acknowledged was done, once, and the other goes on."""
+def test_two_servers_that_are_killed_again_and_again(tmp_path: Path) -> None:
+    """Whichever is killed, what both acknowledged was done, once, and the other goes on with it."""
+    (tmp_path / "queue.yaml").write_text(QUEUES)
     store = own_schema("killed")
     emulator = Emulator.from_text(QUEUES, store=open_store(store))
     emulator.reset()
@@ -74,30 +41,38 @@ def test_two_servers_that_are_killed_again_and_again(queue_yaml: Path) -> None:
     stop = threading.Event()
     chance = random.Random(2)  # noqa: S311 - the time of a kill is not secret
 
-    def start() -> tuple[Served, list[threading.Thread]]:
-        server = Served(queue_yaml, store)
-        clients = [(RestClient(server.address), RestClient(server.address))]
-        return server, load(ledger, clients, stop)
+    with ExitStack() as stack:
 
-    running = [start(), start()]
-    for _ in range(KILLS):
-        ledger.wait(chance.uniform(0.02, 0.4))
-        server, threads = running.pop(chance.randrange(2))
-        server.kill()
-        finish(threads)
-        running.append(start())
-    stop.set()
-    for server, threads in running:
-        finish(threads)
-        server.stop()
+        def start() -> tuple[Served, list[threading.Thread]]:
+            arguments = (*OPTIONS, "--store", store)
+            served = stack.enter_context(serving(*arguments, folder=tmp_path))
+            return served, load(ledger, partial(rest, served.url), stop)
 
-    check(emulator, ledger)
+        running = [start(), start()]
+        for _ in range(KILLS):
+            ledger.wait(chance.uniform(0.02, 0.4))
+            served, threads = running.pop(chance.randrange(2))
+            served.process.kill()
+            served.process.communicate()
+            finish(threads)
+            ledger.wait(0)
+            running.append(start())
+        stop.set()
+        for _, threads in running:
+            finish(threads)
+
+        check(emulator, ledger)
+        # What was leased through a server that is gone can be deleted through another.
+        client = rest(running[1][0].url)
+        held = next(iter(ledger.leased.keys() - ledger.perhaps_deleted))
+        client.delete("pull", Leased(held, 1, 0, None))
+        client.close()
     emulator.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_database() -> Iterator[dict[str, str]]:
-    """Yield the environment of a database server that the test may treat as it likes."""
+    """Yield the environment of a database server that a test may treat as it likes."""
     postgres_url()
     # Not in pytest's folder, which only the user who runs the tests may enter.
     with tempfile.TemporaryDirectory(prefix="pullqueue-postgres-") as folder:
@@ -136,55 +111,54 @@ def hanging(own_database: dict[str, str]) -> Iterator[Callable[[], None]]:
 
 
 def test_a_database_that_hangs(
-    own_database: dict[str, str], queue_yaml: Path, hanging: Callable[[], None]
+    own_database: dict[str, str], hanging: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Calls fail within 15 seconds, and a server ends within 10; twice that if all is slow."""
-    served = Served(queue_yaml, postgres("start", own_database))
-    clients = [RestClient(served.address, timeout=30) for _ in range(12)]
-    for number, client in enumerate(clients):
-        client.add(f"before-{number}")
-    hanging()
+    """Calls fail after some seconds, and a server ends though calls still wait."""
+    monkeypatch.setattr(postgres_pool, "WAIT_SECONDS", 1)
+    monkeypatch.setattr(postgres_pool, "_RESPONSE_SECONDS", 1)
+    store = f"{postgres('start', own_database)}?schema=hangs"
+    emulator = Emulator.from_text(QUEUES, store=open_store(store))
+    with Server(emulator) as server, ThreadPoolExecutor(12) as threads:
+        clients = [rest(server.url) for _ in range(12)]
+        for number, client in enumerate(clients):
+            client.add("pull", f"before-{number}", None)
+        hanging()
 
-    def refused(client: RestClient) -> int:
-        with pytest.raises(Refused) as excinfo:
-            client.lease(1)
-        return excinfo.value.status
+        def refused(client: RestSoakInterface) -> object:
+            with pytest.raises(Refused) as excinfo:
+                client.lease("pull", 1)
+            return excinfo.value.args
 
-    with ThreadPoolExecutor(len(clients)) as threads:
-        statuses = list(threads.map(refused, clients))
-        assert statuses == [503] * len(clients)
-        late = [threads.submit(client.lease, 1) for client in clients]
-        served.process.terminate()
-        assert served.process.wait(timeout=30) == 0
-        served.process.communicate()
-        for lease in late:
-            assert lease.exception(timeout=30) is not None
-    for client in clients:
-        client.close()
+        assert list(threads.map(refused, clients)) == [(503,)] * 12
+        late = [threads.submit(refused, client) for client in clients]
+        emulator.close()
+        assert [lease.result(timeout=60) for lease in late] == [(503,)] * 12
+        for client in clients:
+            client.close()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("verb", ["stop", "crash"])
 def test_a_restart_of_the_database(own_database: dict[str, str], verb: str) -> None:
     """While it is away calls fail and say so; what was answered before is there afterwards."""
-    url = postgres("start", own_database)
-    emulators = [Emulator.from_text(QUEUES, store=open_store(url)) for _ in range(2)]
-    queues = [emulator.queue("pull") for emulator in emulators]
+    store = f"{postgres('start', own_database)}?schema=restarted_{verb}"
+    emulators = [Emulator.from_text(QUEUES, store=open_store(store)) for _ in range(2)]
     ledger = Ledger()
     stop = threading.Event()
 
-    threads = load(ledger, [(QueueClient(queue), QueueClient(queue)) for queue in queues], stop)
+    threads: list[threading.Thread] = []
+    for emulator in emulators:
+        connect = partial(PythonSoakInterface, emulator.queue, seconds=LEASE_SECONDS)
+        threads += load(ledger, connect, stop)
     ledger.wait(SECONDS)
     postgres(verb, own_database)
     with pytest.raises(TransientError, match=r"^the store's database: .*; try again$"):
-        queues[0].add()
-    before = ledger.answers
+        emulators[0].queue("pull").add()
     postgres("start", own_database)
     ledger.wait(SECONDS)
     stop.set()
     finish(threads)
 
-    assert ledger.answers > before > 0
     check(emulators[0], ledger)
     for emulator in emulators:
         emulator.close()

@@ -11,8 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
-from served import Served
-
 RAW = {
     "/nonsense": (b"what?\r\n\r\n", b""),
     "/headers": (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"),
@@ -124,8 +122,9 @@ def until(condition: Callable[[], object], *, seconds: float = _SECONDS) -> None
 class Control:
     """The control routes of a server."""
 
-    def __init__(self, served: Served) -> None:
-        self.root = f"{served.url}/_emulator"
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.root = f"{url}/_emulator"
 
     def call(self, verb: str, path: str, body: object = None) -> Any:
         """Do something."""

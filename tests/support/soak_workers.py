@@ -39,7 +39,7 @@ class Leased(NamedTuple):
 
 
 class Refused(Exception):  # noqa: N818 - reads as what happened
-    """The interface did not do what was asked, or its answer was lost."""
+    """The interface did not do what was asked, or its answer was lost; over REST, the status."""
 
 
 class SoakInterface(Protocol):
@@ -49,7 +49,7 @@ class SoakInterface(Protocol):
         """Add a task."""
 
     def lease(self, queue: str, count: int) -> list[Leased]:
-        """Lease tasks for LEASE_SECONDS."""
+        """Lease tasks, for LEASE_SECONDS unless the interface has other ones."""
 
     def extend(self, queue: str, task: Leased, seconds: int) -> Leased:
         """Change the end of a lease; 0 releases the task."""
@@ -61,8 +61,9 @@ class SoakInterface(Protocol):
 class PythonSoakInterface:
     """The Python interface."""
 
-    def __init__(self, queue_of: Callable[[str], Queue]) -> None:
+    def __init__(self, queue_of: Callable[[str], Queue], *, seconds: int = LEASE_SECONDS) -> None:
         self._queue_of = queue_of
+        self._seconds = seconds
 
     def add(self, queue: str, name: str, tag: str | None) -> None:
         """Add a task."""
@@ -70,7 +71,7 @@ class PythonSoakInterface:
 
     def lease(self, queue: str, count: int) -> list[Leased]:
         """Lease tasks."""
-        tasks = self._try(lambda: self._queue_of(queue).lease_tasks(LEASE_SECONDS, count))
+        tasks = self._try(lambda: self._queue_of(queue).lease_tasks(self._seconds, count))
         return [Leased(task.name, task.retry_count, task.eta_usec, task) for task in tasks]
 
     def extend(self, queue: str, task: Leased, seconds: int) -> Leased:
@@ -133,8 +134,13 @@ class SdkSoakInterface:
 class RestSoakInterface:
     """REST over one kept connection."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, seconds: int = LEASE_SECONDS) -> None:
         self._connection = HTTPConnection(address, timeout=60)
+        self._seconds = seconds
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
     def add(self, queue: str, name: str, tag: str | None) -> None:
         """Add a task."""
@@ -143,7 +149,7 @@ class RestSoakInterface:
 
     def lease(self, queue: str, count: int) -> list[Leased]:
         """Lease tasks."""
-        query = urlencode({"leaseSecs": LEASE_SECONDS, "numTasks": count})
+        query = urlencode({"leaseSecs": self._seconds, "numTasks": count})
         answer = self._call("POST", f"{queue}/tasks/lease?{query}")
         return [self._leased(item) for item in answer.get("items", [])]
 
@@ -167,7 +173,7 @@ class RestSoakInterface:
         response = self._connection.getresponse()
         data = response.read()
         if response.status >= 300:
-            raise Refused
+            raise Refused(response.status)
         return dict(json.loads(data)) if data else {}
 
 

@@ -1,137 +1,30 @@
-"""`pullqueue serve` as a process of its own, and workers that load it over REST."""
+"""Workers that load stores and servers which are killed, and what was answered to them."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
-from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
-from pathlib import Path
-from typing import Any, Protocol
+from http.client import HTTPException
 from urllib.parse import urlsplit
 
 import pytest
+from soak_workers import PythonSoakInterface, Refused, RestSoakInterface
 
-from pullqueue import Emulator, Queue, Task, TombstonedTaskError, TransientError
+from pullqueue import Emulator, Task, TombstonedTaskError, TransientError
 
+QUEUES = "queue:\n- name: pull\n  mode: pull\n"
+OPTIONS = ("--no-lease-rate-limit", "--log-level=error")
 LEASE_SECONDS = 86_400
 """No lease ends while a test runs: a leased task has one holder."""
 
-
-class Refused(Exception):  # noqa: N818 - reads as what happened
-    """The server answered that it could not do it."""
-
-    def __init__(self, status: int) -> None:
-        self.status = status
-        super().__init__(str(status))
+LoadInterface = PythonSoakInterface | RestSoakInterface
 
 
-class Served:
-    """A running server."""
-
-    def __init__(self, queue_yaml: Path, store: str, *options: str) -> None:
-        program = Path(sys.executable).with_name("pullqueue")
-        command = [str(program), "serve", str(queue_yaml), "--port=0"]
-        self.process = subprocess.Popen(
-            [*command, "--no-lease-rate-limit", "--log-level=error", f"--store={store}", *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line.startswith("pullqueue listening on "):
-            message = line + self.process.communicate()[1]
-            raise RuntimeError(message)
-        self.address = urlsplit(line.split()[-1]).netloc
-
-    def kill(self) -> None:
-        """End the server as a power button would."""
-        self.process.kill()
-        self.process.communicate()
-
-    def stop(self) -> None:
-        """End the server as Ctrl-C would."""
-        self.process.terminate()
-        self.process.communicate()
-
-
-class Client(Protocol):
-    """What a worker does with a queue."""
-
-    def add(self, name: str) -> None:
-        """Add a task of a name, which is its payload too."""
-
-    def lease(self, count: int) -> list[str]:
-        """Lease tasks and return their names."""
-
-    def delete(self, name: str) -> None:
-        """Delete a task."""
-
-    def close(self) -> None:
-        """Let go of the connection."""
-
-
-class QueueClient:
-    """A worker in the process of the queue."""
-
-    def __init__(self, queue: Queue) -> None:
-        self._queue = queue
-
-    def add(self, name: str) -> None:
-        """Add a task of a name."""
-        self._queue.add(name, name=name)
-
-    def lease(self, count: int) -> list[str]:
-        """Lease tasks and return their names."""
-        return [task.name for task in self._queue.lease_tasks(LEASE_SECONDS, count)]
-
-    def delete(self, name: str) -> None:
-        """Delete a task."""
-        self._queue.delete_tasks(name)
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class RestClient:
-    """A worker that speaks to a server."""
-
-    def __init__(self, address: str, *, timeout: float = 60) -> None:
-        self._connection = HTTPConnection(address, timeout=timeout)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def add(self, name: str) -> None:
-        """Add a task of a name."""
-        payload = urlsafe_b64encode(name.encode()).decode()
-        self._call("POST", "tasks", {"queueName": "pull", "id": name, "payloadBase64": payload})
-
-    def lease(self, count: int) -> list[str]:
-        """Lease tasks and return their names."""
-        answer = self._call("POST", f"tasks/lease?leaseSecs={LEASE_SECONDS}&numTasks={count}")
-        return [item["id"] for item in answer.get("items", [])]
-
-    def delete(self, name: str) -> None:
-        """Delete a task."""
-        self._call("DELETE", f"tasks/{name}")
-
-    def _call(self, verb: str, path: str, body: object = None) -> dict[str, Any]:
-        url = f"/taskqueue/v1beta2/projects/s~app/taskqueues/pull/{path}"
-        headers = {} if body is None else {"Content-Type": "application/json"}
-        self._connection.request(verb, url, None if body is None else json.dumps(body), headers)
-        response = self._connection.getresponse()
-        data = response.read()
-        if response.status >= 300:
-            raise Refused(response.status)
-        return dict(json.loads(data)) if data else {}
+def rest(url: str) -> RestSoakInterface:
+    """Connect to a server."""
+    return RestSoakInterface(urlsplit(url).netloc, seconds=LEASE_SECONDS)
 
 
 class Ledger:
@@ -143,74 +36,63 @@ class Ledger:
         self.deleted: set[str] = set()
         self.perhaps_added: set[str] = set()
         self.perhaps_deleted: set[str] = set()
-        self.answers = 0
+        self._answers = 0
         self._numbers = 0
         self._lock = threading.Lock()
 
-    def next_name(self) -> str:
-        """Return a name that was never used."""
+    def produce(self, interface: LoadInterface) -> None:
+        """Add a task of a name that was never used."""
         with self._lock:
             self._numbers += 1
-            return f"task-{self._numbers}"
-
-    def produce(self, client: Client) -> None:
-        """Add a task."""
-        name = self.next_name()
+            name = f"task-{self._numbers}"
         self.perhaps_added.add(name)
-        client.add(name)
+        interface.add("pull", name, None)
         self.added.add(name)
-        self.answers += 1
+        self._answers += 1
 
-    def consume(self, client: Client) -> None:
+    def consume(self, interface: LoadInterface) -> None:
         """Lease some tasks, and delete some of them."""
-        names = client.lease(5)
+        tasks = interface.lease("pull", 5)
         with self._lock:
-            self.leased.update(names)
-        for name in names[::2]:
-            self.perhaps_deleted.add(name)
-            client.delete(name)
-            self.deleted.add(name)
-        self.answers += 1
+            self.leased.update(task.name for task in tasks)
+        for task in tasks[::2]:
+            self.perhaps_deleted.add(task.name)
+            interface.delete("pull", task)
+            self.deleted.add(task.name)
+        self._answers += 1
 
     def wait(self, seconds: float) -> None:
         """Wait that long, and on a busy machine until there was an answer."""
-        before, pause = self.answers, threading.Event()
+        before, pause = self._answers, threading.Event()
         pause.wait(seconds)
-        while self.answers == before:
+        while self._answers == before:
             pause.wait(0.01)
 
 
-def worker(
-    client: Client, step: Callable[[Client], None], stop: threading.Event
-) -> threading.Thread:
-    """Repeat a step in a thread until it is stopped or its server is gone.
+def load(
+    ledger: Ledger, connect: Callable[[], LoadInterface], stop: threading.Event, *, pairs: int = 1
+) -> list[threading.Thread]:
+    """Let pairs of workers add and consume tasks until they are stopped or their server is gone.
 
     What may be tried again is tried again, and the ledger knows that its end was not heard of.
     """
 
-    def work() -> None:
-        try:
+    def work(step: Callable[[LoadInterface], None]) -> None:
+        interface = connect()
+        with suppress(OSError, HTTPException):
             while not stop.is_set():
-                with suppress(TransientError):
-                    step(client)
-        except (OSError, HTTPException):
-            pass
-        finally:
-            client.close()
+                try:
+                    step(interface)
+                except Refused as refused:
+                    if not isinstance(refused.__cause__, TransientError):
+                        raise
+        if isinstance(interface, RestSoakInterface):
+            interface.close()
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
-
-
-def load(
-    ledger: Ledger, clients: Iterable[tuple[Client, Client]], stop: threading.Event
-) -> list[threading.Thread]:
-    """Let pairs of workers add and consume tasks until they are stopped."""
-    threads: list[threading.Thread] = []
-    for producer, consumer in clients:
-        threads.append(worker(producer, ledger.produce, stop))
-        threads.append(worker(consumer, ledger.consume, stop))
+    steps = [ledger.produce, ledger.consume] * pairs
+    threads = [threading.Thread(target=work, args=[step], daemon=True) for step in steps]
+    for thread in threads:
+        thread.start()
     return threads
 
 
@@ -230,7 +112,6 @@ def check(emulator: Emulator, ledger: Ledger) -> None:
     assert set(ledger.leased.values()) <= {1}
     assert all(tasks[name].retry_count == 1 for name in ledger.leased.keys() & tasks.keys())
     assert all(task.retry_count <= 1 for task in tasks.values())
-    assert all(task.payload == task.name.encode() for task in tasks.values())
     for name in list(ledger.deleted)[:500]:
         with pytest.raises(TombstonedTaskError):
             queue.get_task(name)

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 from store_rules import config_of
 
-from pullqueue import Emulator, InternalError, ManualClock, NewTask, TransientError
+from pullqueue import (
+    Attempts,
+    Emulator,
+    InternalError,
+    ManualClock,
+    NewTask,
+    TaskState,
+    TransientError,
+)
+from pullqueue.config.model import QueueConfig, QueueSettings
 from pullqueue.stores import open_store
 from pullqueue.stores.sqlite import SqliteStore
 
@@ -49,6 +58,24 @@ def test_the_record_is_kept(store: Emulator, tmp_path: Path, clock: ManualClock)
     again.close()
 
     assert names == [*(f"n{number}" for number in range(100)), "n7"]
+
+
+def test_attempts_of_a_server_that_was_killed(tmp_path: Path, clock: ManualClock) -> None:
+    """Their tasks are due at once when the file is opened again."""
+    config = QueueConfig(queues=(QueueSettings(name="web"),))
+    store = open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
+    killed = Emulator(config, clock=clock, store=store)
+    queue = killed.queue("web")
+    queue.start_attempt(queue.add(name="one"), lease_seconds=600, attempts=Attempts())
+    before = queue.get_task("one").state_at(clock.now_usec())
+    killed.close()
+
+    restarted = Emulator(config, clock=clock, store=store)
+    task = restarted.queue("web").get_task("one")
+    restarted.close()
+
+    assert (before, task.state_at(clock.now_usec())) == (TaskState.RUNNING, TaskState.AVAILABLE)
+    assert (task.eta, task.retry_count) == (clock.now(), 1)
 
 
 def test_what_failed_is_not_recorded(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
