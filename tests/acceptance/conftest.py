@@ -7,6 +7,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from executing import Execute
+
+from pullqueue.address import DEFAULT_ADDRESS
+from pullqueue.cli import main
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +53,29 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def execute(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Execute:
+    """Return a function that runs `pullqueue exec` in this process and the working folder.
+
+    The errors leave out the hint at a server at the default address, which somebody may use.
+    """
+    monkeypatch.delenv("PULLQUEUE_EMULATOR_HOST", raising=False)
+
+    def execute(*arguments: str, **variables: str) -> tuple[int, str, str]:
+        with monkeypatch.context() as patched:
+            for name, value in variables.items():
+                patched.setenv(name, value)
+            status = main(["exec", *arguments])
+        output, errors = capfd.readouterr()
+        hint = f"pullqueue: a server runs at {DEFAULT_ADDRESS}, "
+        lines = [line for line in errors.splitlines(keepends=True) if not line.startswith(hint)]
+        return status, output, "".join(lines)
+
+    return execute
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from datastore_server import serving_datastore
-from executing import QUEUE_YAML, USE_QUEUE, python, run
+from executing import QUEUE_YAML, USE_QUEUE, Execute, python
 from programs import completed
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a folder with a queue.yaml."""
-    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
-    return tmp_path
+def folder(folder: Path) -> Path:
+    """Return the working folder, with a queue.yaml."""
+    (folder / "queue.yaml").write_text(QUEUE_YAML)
+    return folder
 
 
 TRANSACTIONS = """
@@ -72,126 +72,121 @@ print(not cloudtask or sorted(version for version, _ in cloudtask._CLIENTS) == [
 """
 
 
-class TestApp:
-    @pytest.mark.parametrize("mode", ["true", "false"])
-    def test_a_thread_outside_any_request(self, folder: Path, mode: str) -> None:
-        """An app uses its queues anywhere, with no line changed, in both modes of context."""
-        status, output, errors = run(
-            "queue.yaml",
-            *python(USE_QUEUE),
-            folder=folder,
-            READ_GAE_CONTEXT_FROM_OS_ENVIRON=mode,
-        )
+@pytest.mark.parametrize(
+    ("mode", "first"),
+    [("true", ""), ("false", "from google.appengine.runtime import default_api_stub\n")],
+)
+def test_a_thread_outside_any_request(execute: Execute, mode: str, first: str) -> None:
+    """An app uses its queues anywhere, with no line changed, in both modes of context.
 
-        assert (status, output) == (0, "['mine']\n"), errors
-
-    @pytest.mark.parametrize("mode", ["true", "false"])
-    @pytest.mark.parametrize("legacy", ["True", "False"])
-    def test_threads_of_a_wrapped_app(self, folder: Path, legacy: str, mode: str) -> None:
-        """They find the server, though from Python 3.13 on they begin with no environment."""
-        program = (
-            "import os\nfrom google.appengine.api import wrap_wsgi_app\n"
-            f"wrap_wsgi_app(None, use_legacy_context_mode={legacy})\n"
-            + USE_QUEUE.replace("def work():", "def work():\n    os.environ.clear()")
-        )
-
-        status, output, errors = run(
-            *python(program), folder=folder, READ_GAE_CONTEXT_FROM_OS_ENVIRON=mode
-        )
-
-        assert (status, output) == (0, "['mine']\n"), errors
-        assert [line for line in errors.splitlines() if not line.startswith("pullqueue")] == []
-
-    def test_the_default_stub_first(self, folder: Path) -> None:
-        """An app may import the module that is changed for it before any other of the SDK's."""
-        program = "from google.appengine.runtime import default_api_stub\n" + USE_QUEUE
-
-        status, output, errors = run(*python(program), folder=folder)
-
-        assert (status, output) == (0, "['mine']\n"), errors
-
-    def test_an_app_that_imports_no_sdk(self, folder: Path) -> None:
-        """Other programs are left as they are; the SDK is not imported for them."""
-        program = "import sys; print('google.appengine' in sys.modules, len(sys.meta_path))"
-        plain = completed([sys.executable, "-c", program], check=True)
-
-        _, output, _ = run(*python(program), folder=folder)
-
-        count = int(plain.stdout.split()[1])
-        assert output.split() == ["False", str(count + 1)]
-
-    def test_an_interpreter_without_the_sdk(self, folder: Path) -> None:
-        """A program that ends because the SDK is missing reports what to install, and where."""
-        program = (
-            "import sys\nsys.path = [p for p in sys.path if 'packages' not in p]\n"
-            "sys.modules.pop('google', None)\nfrom google.appengine.api import taskqueue\n"
-        )
-
-        status, _, errors = run(*python(program), folder=folder)
-
-        assert status == 1
-        assert errors.endswith(
-            f"pullqueue: {sys.executable} has no App Engine SDK: install it there with "
-            "pip install appengine-python-standard\n"
-        )
-
-    def test_a_sitecustomize_of_the_users(self, folder: Path) -> None:
-        """The user's own start-up module runs as well, and is the one that is imported."""
-        (folder / "sitecustomize.py").write_text("print('mine')\n")
-        program = "import sitecustomize, sys; print(sitecustomize.__file__); print(sys.path[1])"
-
-        _, output, _ = run(*python(program), folder=folder, PYTHONPATH=str(folder))
-
-        _, mine, file, first = output.splitlines()  # pullqueue's own Python runs it first
-        assert (mine, file) == ("mine", str(folder / "sitecustomize.py"))
-        assert first == str(folder)
-
-    def test_other_services(self, folder: Path) -> None:
-        """Calls to other services fail with a message that says what this server is."""
-        program = (
-            "from google.appengine.api import apiproxy_stub_map, taskqueue\n"
-            "from google.appengine.api.memcache import memcache_service_pb2 as pb\n"
-            "try:\n    apiproxy_stub_map.MakeSyncCall('memcache', 'Stats', "
-            "pb.MemcacheStatsRequest(), pb.MemcacheStatsResponse())\n"
-            "except Exception as error:\n    print(type(error).__name__, error)\n"
-        )
-
-        _, output, errors = run(*python(program), folder=folder)
-
-        assert output.startswith("CallNotFoundError "), errors
-        assert 'pullqueue has no service "memcache"' in output
-        assert "'memcache'" in output
-
-    @pytest.mark.parametrize(
-        ("queue", "task", "output"),
-        [
-            ("pull", "b'work', method='PULL'", "2 True True"),
-            ("default", "url='/work'", "2 True"),
-        ],
+    It may import the module that is changed for it before any other of the SDK's.
+    """
+    status, output, errors = execute(
+        "queue.yaml", *python(first + USE_QUEUE), READ_GAE_CONTEXT_FROM_OS_ENVIRON=mode
     )
-    def test_transactions(self, folder: Path, queue: str, task: str, output: str) -> None:
-        """With a datastore behind the server, tasks are added when their transaction commits."""
-        program = python(TRANSACTIONS.replace("TASK", task))
-        with serving_datastore("app") as upstream:
-            status, reported, errors = run(
-                *("--api-upstream", upstream, *program, queue), folder=folder, APPLICATION_ID="app"
-            )
 
-        assert status == 0, errors
-        first, refusal = reported.splitlines()
-        assert first.strip() == output
-        assert refusal.endswith("Too many messages, maximum allowed 5")
+    assert (status, output) == (0, "['mine']\n"), errors
 
-    @pytest.mark.parametrize("connect", ["", "from pullqueue.sdk import connect; connect()\n"])
-    def test_the_switch_to_cloud_tasks(self, folder: Path, connect: str) -> None:
-        """The SDK's own code for it adds, defers, counts and deletes tasks on the server."""
-        with serving_datastore("app") as upstream:
-            status, reported, errors = run(
-                *("--api-upstream", upstream, *python(connect + CLOUD_TASKS)),
-                folder=folder,
-                APPLICATION_ID="app",
-                APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="True",
-            )
 
-        assert status == 0, errors
-        assert reported == "4 4\nTrue\n"
+@pytest.mark.parametrize("mode", ["true", "false"])
+@pytest.mark.parametrize("legacy", ["True", "False"])
+def test_threads_of_a_wrapped_app(execute: Execute, legacy: str, mode: str) -> None:
+    """They find the server, though from Python 3.13 on they begin with no environment."""
+    program = (
+        "import os\nfrom google.appengine.api import wrap_wsgi_app\n"
+        f"wrap_wsgi_app(None, use_legacy_context_mode={legacy})\n"
+        + USE_QUEUE.replace("def work():", "def work():\n    os.environ.clear()")
+    )
+
+    status, output, errors = execute(*python(program), READ_GAE_CONTEXT_FROM_OS_ENVIRON=mode)
+
+    assert (status, output) == (0, "['mine']\n"), errors
+    assert [line for line in errors.splitlines() if not line.startswith("pullqueue")] == []
+
+
+def test_an_app_that_imports_no_sdk(execute: Execute) -> None:
+    """Other programs are left as they are; the SDK is not imported for them."""
+    program = "import sys; print('google.appengine' in sys.modules, len(sys.meta_path))"
+    plain = completed([sys.executable, "-c", program], check=True)
+
+    _, output, _ = execute(*python(program))
+
+    count = int(plain.stdout.split()[1])
+    assert output.split() == ["False", str(count + 1)]
+
+
+def test_an_interpreter_without_the_sdk(execute: Execute) -> None:
+    """A program that ends because the SDK is missing reports what to install, and where."""
+    program = (
+        "import sys\nsys.path = [p for p in sys.path if 'packages' not in p]\n"
+        "sys.modules.pop('google', None)\nfrom google.appengine.api import taskqueue\n"
+    )
+
+    status, _, errors = execute(*python(program))
+
+    assert status == 1
+    assert errors.endswith(
+        f"pullqueue: {sys.executable} has no App Engine SDK: install it there with "
+        "pip install appengine-python-standard\n"
+    )
+
+
+def test_a_sitecustomize_of_the_users(execute: Execute, folder: Path) -> None:
+    """The user's own start-up module runs as well, and is the one that is imported."""
+    (folder / "sitecustomize.py").write_text("print('mine')\n")
+    program = "import sitecustomize, sys; print(sitecustomize.__file__); print(sys.path[1])"
+
+    _, output, _ = execute(*python(program), PYTHONPATH=str(folder))
+
+    assert output.splitlines() == ["mine", str(folder / "sitecustomize.py"), str(folder)]
+
+
+def test_other_services(execute: Execute) -> None:
+    """Calls to other services fail with a message that says what this server is."""
+    program = (
+        "from google.appengine.api import apiproxy_stub_map, taskqueue\n"
+        "from google.appengine.api.memcache import memcache_service_pb2 as pb\n"
+        "try:\n    apiproxy_stub_map.MakeSyncCall('memcache', 'Stats', "
+        "pb.MemcacheStatsRequest(), pb.MemcacheStatsResponse())\n"
+        "except Exception as error:\n    print(type(error).__name__, error)\n"
+    )
+
+    _, output, errors = execute(*python(program))
+
+    assert output.startswith("CallNotFoundError "), errors
+    assert 'pullqueue has no service "memcache"' in output
+
+
+@pytest.mark.parametrize(
+    ("queue", "task", "output"),
+    [
+        ("pull", "b'work', method='PULL'", "2 True True"),
+        ("default", "url='/work'", "2 True"),
+    ],
+)
+def test_transactions(execute: Execute, queue: str, task: str, output: str) -> None:
+    """With a datastore behind the server, tasks are added when their transaction commits."""
+    program = python(TRANSACTIONS.replace("TASK", task))
+    with serving_datastore("app") as upstream:
+        status, reported, errors = execute(
+            *("--api-upstream", upstream, *program, queue), APPLICATION_ID="app"
+        )
+
+    assert status == 0, errors
+    first, refusal = reported.splitlines()
+    assert first.strip() == output
+    assert refusal.endswith("Too many messages, maximum allowed 5")
+
+
+@pytest.mark.parametrize("connect", ["", "from pullqueue.sdk import connect; connect()\n"])
+def test_the_switch_to_cloud_tasks(execute: Execute, connect: str) -> None:
+    """The SDK's own code for it adds, defers, counts and deletes tasks on the server."""
+    with serving_datastore("app") as upstream:
+        status, reported, errors = execute(
+            *("--api-upstream", upstream, *python(connect + CLOUD_TASKS)),
+            APPLICATION_ID="app",
+            APPENGINE_USE_CLOUDTASK_PUSH_QUEUE="True",
+        )
+
+    assert status == 0, errors
+    assert reported == "4 4\nTrue\n"

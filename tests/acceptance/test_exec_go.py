@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from executing import QUEUE_YAML, run, start
+from executing import QUEUE_YAML, Execute, start
 from programs import go_program
 from served import free_port
 
@@ -30,15 +30,15 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a folder with a queue.yaml."""
-    (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
-    return tmp_path
+def folder(folder: Path) -> Path:
+    """Return the working folder, with a queue.yaml."""
+    (folder / "queue.yaml").write_text(QUEUE_YAML)
+    return folder
 
 
-def test_every_call(app: Path, folder: Path) -> None:
+def test_every_call(app: Path, execute: Execute) -> None:
     """Go programs make all calls for pull queues; their log is theirs, without complaints."""
-    status, output, errors = run("--no-lease-rate-limit", "--", str(app), "calls", folder=folder)
+    status, output, errors = execute("--no-lease-rate-limit", "--", str(app), "calls")
 
     assert status == 0, errors
     reported = json.loads(output)
@@ -95,11 +95,10 @@ def test_a_web_app(app: Path, folder: Path) -> None:
     assert lines[-1] == "pullqueue: 2 tasks were left and are deleted with this server"
 
 
-def test_an_identity_of_its_own(app: Path, folder: Path) -> None:
+def test_an_identity_of_its_own(app: Path, execute: Execute) -> None:
     """What the environment says of the app already is kept."""
-    _, output, errors = run(
+    _, output, errors = execute(
         *("--no-lease-rate-limit", "--", str(app), "calls"),
-        folder=folder,
         GOOGLE_CLOUD_PROJECT="mine",
         GAE_MODULE_NAME="worker",
     )
@@ -107,14 +106,12 @@ def test_an_identity_of_its_own(app: Path, folder: Path) -> None:
     assert json.loads(output)["app"] == ["mine", "worker", "1.1", "0"], errors
 
 
-def test_the_sample(tmp_path: Path) -> None:
+def test_the_sample(execute: Execute, tmp_path: Path) -> None:
     """The sample's worker counts the words of what was added, and reports what it cannot read."""
     words = shlex.quote(str(built(tmp_path, SAMPLE)))
     commands = f"{words} add 'to be or not to be' && {words} add $'\\xff' && {words} work"
 
-    status, output, errors = run(
-        str(SAMPLE / "queue.yaml"), "--", "bash", "-c", commands, folder=tmp_path
-    )
+    status, output, errors = execute(str(SAMPLE / "queue.yaml"), "--", "bash", "-c", commands)
 
     counts, *unreadable = output.splitlines()
     assert status == 0, errors

@@ -1,13 +1,15 @@
-"""`pullqueue exec`, run as a user runs it."""
+"""`pullqueue exec` as a program of its own; see the fixture `execute` for it in this process."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from pullqueue.address import DEFAULT_ADDRESS
+Execute = Callable[..., tuple[int, str, str]]
+"""Runs `pullqueue exec` with arguments and variables; returns status, output and errors."""
 
 QUEUE_YAML = "queue:\n- name: pull\n  mode: pull\n"
 SHOW_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -37,18 +39,6 @@ def start(*arguments: str, folder: Path, **variables: str) -> subprocess.Popen[s
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def run(*arguments: str, folder: Path, given: str = "", **variables: str) -> tuple[int, str, str]:
-    """Run `pullqueue exec` to its end and return status, output and errors.
-
-    The errors leave out the hint at a server at the default address, which somebody may use.
-    """
-    process = start(*arguments, folder=folder, **variables)
-    output, errors = process.communicate(given, timeout=120)
-    hint = f"pullqueue: a server runs at {DEFAULT_ADDRESS}, "
-    lines = [line for line in errors.splitlines(keepends=True) if not line.startswith(hint)]
-    return process.returncode, output, "".join(lines)
 
 
 def python(program: str) -> list[str]:

@@ -1,18 +1,25 @@
-"""`pullqueue serve` as a program of its own."""
+"""`pullqueue serve` as a program of its own, and in this process."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
+from unittest.mock import patch
 from urllib.request import urlopen
+
+from click.testing import Result
+from linting import pullqueue
 
 FIRST_WORDS = "pullqueue listening on "
 GRPC_WORDS = "gRPC listening on "
@@ -72,3 +79,33 @@ def start_serve(*arguments: str, folder: Path, **environment: str) -> subprocess
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def serve_here(*arguments: str, use: Callable[[str], Any] = lambda _: None) -> tuple[Result, Any]:
+    """Run `pullqueue serve` in this process and in the working folder, on a free port by default.
+
+    Once it has started, call a function with its address, and stop it as SIGTERM does. Return what
+    the command printed, and what the function returned; None, if the server has not started.
+    """
+    port, ended = Path(".port"), Event()
+
+    def use_and_stop() -> Any:
+        while not ended.wait(0.01):
+            if port.exists() and (number := port.read_text()).endswith("\n"):
+                try:
+                    return use(f"http://127.0.0.1:{number.strip()}")
+                finally:
+                    os.kill(os.getpid(), signal.SIGTERM)
+        return None
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    with ThreadPoolExecutor(1) as executor, patch.dict(os.environ):
+        used = executor.submit(use_and_stop)
+        try:
+            done = pullqueue("serve", "--port", "0", "--port-file", str(port), *arguments)
+        finally:
+            ended.set()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        return done, used.result()

@@ -65,6 +65,7 @@ def test_names_that_are_not(server: Server, host: str) -> None:
 
         assert (reply.status_code, "the Host header is" in reply.text) == (403, True)
         assert host in reply.text
+        assert "start the server with --allow-host NAME" in reply.text
 
 
 @pytest.mark.parametrize(
