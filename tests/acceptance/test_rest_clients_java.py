@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from programs import program
-from rest_clients import CLIENTS_YAML, GONE, key_file, run_client
-from served import Served, serving
+from rest_clients import GONE, guarded_server, key_file, run_client
 
 PROGRAM = Path(__file__).parent / "java" / "Lifecycle.java"
 JARS = Path("/usr/share/java")
@@ -29,14 +27,6 @@ NEEDED = (
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """Run a server that enforces the acl."""
-    (tmp_path / "queue.yaml").write_text(CLIENTS_YAML)
-    with serving("--auth", "acl", "--no-lease-rate-limit", folder=tmp_path) as served:
-        yield served
-
-
-@pytest.fixture
 def class_path() -> str:
     """Return the path of the library."""
     jars = [JARS / f"{name}.jar" for name in NEEDED]
@@ -45,12 +35,12 @@ def class_path() -> str:
     return ":".join(map(str, jars))
 
 
-def test_the_lifecycle_of_tasks(served: Served, class_path: str, tmp_path: Path) -> None:
+def test_the_lifecycle_of_tasks(class_path: str, tmp_path: Path) -> None:
     """Bodies are zipped, a patch is a POST that says what it represents, and a batch deletes."""
     java = program("java", package="default-jdk-headless")
     program("javac", package="default-jdk-headless")  # the program is run from its source
-    key = key_file(served, tmp_path / "key.json")
-
-    reported = run_client(java, "-cp", class_path, str(PROGRAM), served.url, str(key))
+    with guarded_server() as server:
+        key = key_file(server, tmp_path / "key.json")
+        reported = run_client(java, "-cp", class_path, str(PROGRAM), server.url, str(key))
 
     assert reported["deleted"] == [GONE, "", ""]

@@ -8,20 +8,19 @@ from urllib.request import Request, urlopen
 
 import pytest
 from programs import completed, npm_packages, program
-from rest_clients import CLIENTS_YAML, GONE, key_file, run_client, token_of
-from served import Served, serving
+from rest_clients import GONE, guarded_server, key_file, run_client, token_of
+
+from pullqueue.server.lifecycle import Server
 
 FOLDER = Path(__file__).parent / "npm"
 PULL_QUEUE = "/taskqueue/v1beta2/projects/my-app/taskqueues/pull-queue"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Run a server that enforces the acl."""
-    folder = tmp_path_factory.mktemp("node")
-    (folder / "queue.yaml").write_text(CLIENTS_YAML)
-    with serving("--auth", "acl", "--no-lease-rate-limit", folder=folder) as served:
-        yield served
+def server() -> Iterator[Server]:
+    """Yield a running server that enforces the acl."""
+    with guarded_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -38,27 +37,27 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("googleapis-27", "generated"),
     ],
 )
-def test_the_lifecycle_of_tasks(served: Served, packages: Path, package: str, made: str) -> None:
+def test_the_lifecycle_of_tasks(server: Server, packages: Path, package: str, made: str) -> None:
     """Insert, list, get, lease, lease by tag, update, patch, delete and refusals from Node."""
     script = (program("node", package="nodejs"), str(FOLDER / "lifecycle.js"))
 
-    reported = run_client(*script, str(packages / package), made, served.url, token_of(served))
+    reported = run_client(*script, str(packages / package), made, server.url, token_of(server))
 
     assert [answer or "" for answer in reported["deleted"]] == ["", "", ""]
     assert reported["gone"] == GONE
 
 
 @pytest.mark.parametrize("package", ["gtoken", "googleapis-27/node_modules/gtoken"])
-def test_a_key_file(served: Served, packages: Path, tmp_path: Path, package: str) -> None:
+def test_a_key_file(server: Server, packages: Path, tmp_path: Path, package: str) -> None:
     """A token for a key file, asked for by a client that does not name the key it signs with."""
-    key = key_file(served, tmp_path / "key.json")
+    key = key_file(server, tmp_path / "key.json")
     script = [program("node", package="nodejs"), str(FOLDER / "grant.js")]
 
     done = completed(
-        [*script, str(packages / package), str(key), f"{served.url}/token"], check=True
+        [*script, str(packages / package), str(key), f"{server.url}/token"], check=True
     )
 
     headers = {"Authorization": f"Bearer {done.stdout.strip()}"}
-    request = Request(f"{served.url}{PULL_QUEUE}", headers=headers)  # noqa: S310 - our own server
+    request = Request(f"{server.url}{PULL_QUEUE}", headers=headers)  # noqa: S310 - our own server
     with urlopen(request, timeout=60) as answer:  # noqa: S310 - the same
         assert answer.status == 200

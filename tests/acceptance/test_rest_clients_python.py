@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +12,36 @@ import requests
 from google.auth.transport.requests import AuthorizedSession
 from google.oauth2 import service_account
 from googleapiclient.discovery import (  # type: ignore[import-untyped]
-    Resource,
     build,
     build_from_document,
 )
 from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
-from rest_clients import CLIENTS_YAML, key_file
-from served import Served, serving
+from rest_clients import guarded_server, key_file
+
+from pullqueue import ManualClock, SystemClock
+from pullqueue.server.lifecycle import Server
 
 SCOPES = ["https://www.googleapis.com/auth/taskqueue"]
 IN_QUEUE = {"project": "s~app", "taskqueue": "pull-queue"}
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Run a server that enforces the acl; its time is stopped until it is moved."""
-    folder = tmp_path_factory.mktemp("guarded")
-    (folder / "queue.yaml").write_text(CLIENTS_YAML)
-    options = ("--auth", "acl", "--clock", "manual", "--no-lease-rate-limit")
-    with serving(*options, folder=folder) as served:
-        yield served
+def clock() -> ManualClock:
+    """Return the time, which is stopped until it is moved."""
+    return ManualClock(SystemClock().now())
 
 
 @pytest.fixture(scope="module")
-def key(guarded: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def server(clock: ManualClock) -> Iterator[Server]:
+    """Yield a running server that enforces the acl."""
+    with guarded_server(clock) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def key(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the worker's key file."""
-    return key_file(guarded, tmp_path_factory.mktemp("key") / "key.json")
+    return key_file(server, tmp_path_factory.mktemp("key") / "key.json")
 
 
 def credentials(key: Path) -> Any:
@@ -46,44 +51,41 @@ def credentials(key: Path) -> Any:
     )
 
 
-def discovered(served: Served, key: Path) -> Resource:
+def built(server: Server, key: Path, version: str, path: str) -> Any:
     """Build the client from the discovery service."""
-    return build(
-        "taskqueue",
-        "v1beta2",
-        credentials=credentials(key),
-        discoveryServiceUrl=served.url + "/discovery/v1/apis/{api}/{apiVersion}/rest",
-    )
+    url = server.url + path
+    return build("taskqueue", version, credentials=credentials(key), discoveryServiceUrl=url)
 
 
-def discovered_again(served: Served, key: Path) -> Resource:
-    """Build the client from the newer form of the discovery service."""
-    return build(
-        "taskqueue",
-        "v1beta2",
-        credentials=credentials(key),
-        discoveryServiceUrl=served.url + "/$discovery/rest?version={apiVersion}",
-    )
+OLDER, NEWER = "/discovery/v1/apis/{api}/{apiVersion}/rest", "/$discovery/rest?version={apiVersion}"
 
 
-def from_document(served: Served, key: Path) -> Resource:
-    """Build the client from a document that was fetched before."""
-    url = f"{served.url}/discovery/v1/apis/taskqueue/v1beta2/rest"
+@pytest.fixture
+def api(server: Server, key: Path) -> Iterator[Any]:
+    """Yield Google's client, and an empty queue."""
+    with closing(built(server, key, "v1beta2", OLDER)) as api:
+        yield api
+    server.emulator.queue("pull-queue").purge()
+
+
+@pytest.mark.parametrize(("version", "path"), [("v1beta1", OLDER), ("v1beta2", NEWER)])
+def test_other_ways_to_build_it(server: Server, key: Path, version: str, path: str) -> None:
+    """The older version, and the newer form of the discovery service."""
+    with closing(built(server, key, version, path)) as api:
+        leased = api.tasks().lease(**IN_QUEUE, numTasks=1, leaseSecs=1).execute()
+
+    assert leased == {"kind": "taskqueue#tasks"}
+
+
+def test_a_document_that_was_fetched_before(server: Server, key: Path) -> None:
+    """The client can be built from it."""
+    url = server.url + OLDER.format(api="taskqueue", apiVersion="v1beta2")
     document = requests.get(url, timeout=60).text
-    return build_from_document(document, credentials=credentials(key))
+    with closing(build_from_document(document, credentials=credentials(key))) as api:
+        assert api.taskqueues().get(**IN_QUEUE).execute()["kind"] == "taskqueues#taskqueue"
 
 
-@pytest.fixture(params=[discovered, discovered_again, from_document])
-def api(request: pytest.FixtureRequest, guarded: Served, key: Path) -> Iterator[Any]:
-    """Yield Google's client, built in each of its ways, and an empty queue."""
-    api = request.param(guarded, key)
-    yield api
-    for item in api.tasks().list(**IN_QUEUE).execute().get("items", []):
-        api.tasks().delete(**IN_QUEUE, task=item["id"]).execute()
-    api.close()
-
-
-def test_the_lifecycle_of_tasks(api: Any, guarded: Served) -> None:
+def test_the_lifecycle_of_tasks(api: Any, clock: ManualClock) -> None:
     """Insert, list, get, lease, lease by tag, update, patch and delete, with Google's client."""
     tasks = api.tasks()
     made = [
@@ -101,7 +103,7 @@ def test_the_lifecycle_of_tasks(api: Any, guarded: Served) -> None:
         "items"
     ]
     updated = tasks.update(**IN_QUEUE, task=first["id"], newLeaseSeconds=120, body=first).execute()
-    requests.post(f"{guarded.url}/_emulator/clock", json={"advance": 60}, timeout=60)
+    clock.advance(60)
     with pytest.raises(HttpError) as lapsed:
         tasks.patch(
             **IN_QUEUE, task=reds[0]["id"], newLeaseSeconds=9, body={"queueName": "pull-queue"}
@@ -179,28 +181,12 @@ def test_an_over_long_get(api: Any) -> None:
     assert api.tasks().list(**IN_QUEUE, fields=fields).execute() == {}
 
 
-def test_the_older_version(guarded: Served, key: Path) -> None:
-    """v1beta1 can be discovered and called."""
-    api: Any = build(
-        "taskqueue",
-        "v1beta1",
-        credentials=credentials(key),
-        discoveryServiceUrl=guarded.url + "/discovery/v1/apis/{api}/{apiVersion}/rest",
-    )
+def test_an_authorized_session(server: Server, key: Path, clock: ManualClock) -> None:
+    """google-auth gets its token from the emulator, and another when that has expired."""
+    url = f"{server.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
+    with AuthorizedSession(credentials(key)) as session:  # type: ignore[no-untyped-call]
+        first = session.get(url).status_code
+        clock.advance(7200)
+        second = session.get(url).status_code
 
-    assert api.tasks().lease(**IN_QUEUE, numTasks=1, leaseSecs=1).execute() == {
-        "kind": "taskqueue#tasks"
-    }
-    api.close()
-
-
-class TestGoogleAuth:
-    def test_an_authorized_session(self, guarded: Served, key: Path) -> None:
-        """google-auth gets its token from the emulator, and another when that has expired."""
-        url = f"{guarded.url}/taskqueue/v1beta2/projects/app/taskqueues/pull-queue"
-        with AuthorizedSession(credentials(key)) as session:  # type: ignore[no-untyped-call]
-            first = session.get(url).status_code
-            requests.post(f"{guarded.url}/_emulator/clock", json={"advance": 7200}, timeout=60)
-            second = session.get(url).status_code
-
-        assert (first, second) == (200, 200)
+    assert (first, second) == (200, 200)

@@ -31,8 +31,8 @@ class Noting(socket.socket):
 socket.socket = Noting
 """
 TELLING = "\nprint(json.dumps(noted))\n"
-IN_PROCESS = """
-import warnings
+WITHOUT_A_SERVER = """
+import pytest, warnings
 warnings.simplefilter("ignore")
 from google.appengine.api import taskqueue
 from pullqueue import Emulator, config
@@ -44,9 +44,6 @@ with install(emulator):
     assert len(taskqueue.Queue("q").lease_tasks(60, 1)) == 1
 emulator.close()
 config.load("queue.yaml")
-"""
-FIXTURES = """
-import pytest
 assert pytest.main(["-q", "-p", "no:cacheprovider", "test_fixtures.py"]) == 0
 """
 TEST = """
@@ -55,6 +52,8 @@ import requests
 def test_all(pullqueue_clock, pullqueue_sdk, pullqueue_responses, pullqueue_faults):
     root = "https://www.googleapis.com/taskqueue/v1beta2/projects/p/taskqueues/q"
     assert requests.get(root).status_code == 200
+
+def test_server(pullqueue_server): pass
 """
 LINTING = """
 from pullqueue.cli import main
@@ -68,9 +67,8 @@ main(["lint", "--against", "HEAD", "queue.yaml"])
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with a queue.yaml, and a test that uses all fixtures but the server."""
+    """Return a folder with a queue.yaml."""
     (tmp_path / "queue.yaml").write_text(QUEUE_YAML)
-    (tmp_path / "test_fixtures.py").write_text(TEST)
     return tmp_path
 
 
@@ -80,22 +78,14 @@ def noted_in(program: str, folder: Path) -> list[tuple[str, list[str]]]:
     return [(event, arguments) for event, arguments in json.loads(done.stdout.splitlines()[-1])]
 
 
-@pytest.mark.parametrize(
-    "program", [IN_PROCESS, FIXTURES, LINTING], ids=["python", "pytest", "lint"]
-)
-def test_nothing_but_a_server_listens(folder: Path, program: str) -> None:
-    """Engine, store, SDK stub, the other fixtures and the linter open no port."""
-    assert [arguments for event, arguments in noted_in(program, folder) if event == "listen"] == []
+def test_nothing_but_a_server_listens(folder: Path) -> None:
+    """Engine, store, SDK stub and fixtures open no port but that of `pullqueue_server`."""
+    (folder / "test_fixtures.py").write_text(TEST)
 
+    noted = noted_in(WITHOUT_A_SERVER, folder)
 
-def test_it_would_be_noted(folder: Path) -> None:
-    """The one fixture that serves does listen, to this machine alone."""
-    (folder / "test_fixtures.py").write_text("def test_it(pullqueue_server): pass\n")
-
-    listening = {str(each) for event, each in noted_in(FIXTURES, folder) if event == "listen"}
-
-    assert len(listening) == 1
-    assert listening.pop().removeprefix('["').startswith("('127.0.0.1', ")
+    (address,) = {arguments[0] for event, arguments in noted if event == "listen"}
+    assert address.startswith("('127.0.0.1', ")
 
 
 def test_serving_listens_to_one_port_of_this_machine(folder: Path) -> None:
@@ -131,7 +121,7 @@ def repository(folder: Path) -> Path:
 
 
 def test_the_linter_runs_no_program(repository: Path) -> None:
-    """Files are found, checked and fixed without any other program."""
+    """Files are found, checked and fixed without any other program, and without a port."""
     assert noted_in(LINTING, repository) == []
     assert not (repository / "was-here").exists()
 

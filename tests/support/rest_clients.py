@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
+from linting import pullqueue
 from programs import completed
 from served import Served
+
+from pullqueue import Clock, Emulator
+from pullqueue.server.lifecycle import Server
 
 CLIENTS_YAML = """\
 queue:
@@ -27,23 +28,21 @@ queue:
 """A queue that the worker may use in every way, and one that it may not insert into."""
 
 
-def key_file(served: Served, path: Path, email: str = "worker@example.com") -> Path:
+def guarded_server(clock: Clock | None = None) -> Server:
+    """Return a server of these queues that enforces the acl."""
+    return Server(Emulator.from_text(CLIENTS_YAML, clock=clock), acl=True)
+
+
+def key_file(server: Server | Served, path: Path, email: str = "worker@example.com") -> Path:
     """Have a key made with `pullqueue credentials`."""
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pullqueue", "credentials", email),
-            *("--url", served.url, "--output", str(path)),
-        ],
-        check=True,
-        timeout=60,
-    )
+    done = pullqueue("credentials", email, "--url", server.url, "--output", str(path))
+    assert done.exit_code == 0, done.stderr
     return path
 
 
-def token_of(served: Served, email: str = "worker@example.com") -> str:
-    """Return an access token, for clients that cannot be reported where theirs come from."""
-    with urlopen(f"{served.url}/_emulator/token?email={email}", timeout=60) as response:  # noqa: S310 - the test's server
-        return str(json.load(response)["access_token"])
+def token_of(server: Server) -> str:
+    """Return the worker's access token, for clients that cannot be told where theirs come from."""
+    return server.tokens.issue("worker@example.com").text
 
 
 GONE = {"code": 400, "message": "The task name is invalid."}
