@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -111,35 +112,45 @@ def test_output_that_nobody_takes(
     assert queue.fetch_statistics().tasks == 1
 
 
-def test_a_program_that_fails(pull: Pull, queue: Queue) -> None:
+@pytest.mark.parametrize(
+    ("program", "flag"),
+    [
+        ("raise SystemExit(1)", ""),
+        ("import time; time.sleep(60)", "--task_timeout_secs=0.3"),
+        ("", "--executable_binary=./program"),
+    ],
+    ids=["fails", "takes too long", "cannot be started"],
+)
+def test_a_program_that_does_not_end_well(
+    pull: Pull, queue: Queue, folder: Path, program: str, flag: str
+) -> None:
     """Its task stays, leased until the lease runs out."""
+    (folder / "program").touch(mode=0o755)
     queue.add(b"work", name="a")
 
-    pull("raise SystemExit(1)")
-
+    assert pull(program, *flag.split()).exit_code == 0
     assert queue.get_task("a").retry_count == 1
 
 
-def test_a_long_program(pull: Pull, queue: Queue) -> None:
+def test_a_long_program(pull: Pull, queue: Queue, tmp_path: Path) -> None:
     """Its lease is extended as long as it runs, so that it runs once."""
     queue.add(b"work", name="a")
 
-    pull("import time; time.sleep(2.5)", "--lease_secs=2", "--sleep_before_next_poll_secs=60")
+    def kinds() -> list[str]:
+        return [event.kind.value for event in queue.history("a")]
+
+    def end_it() -> None:
+        until(lambda: kinds().count("extended") > 1)
+        (tmp_path / "end").touch()
+
+    with ThreadPoolExecutor(1) as executor:
+        ended = executor.submit(end_it)
+        pull(meet(tmp_path, 2), "--lease_secs=2", "--sleep_before_next_poll_secs=60")
+        ended.result()
 
     assert queue.list_tasks() == []
-    kinds = [event.kind.value for event in queue.history("a")]
-    assert kinds[:3] == ["added", "leased", "extended"]
-    assert kinds.count("leased") == 1
-
-
-def test_a_program_that_takes_too_long(pull: Pull, queue: Queue) -> None:
-    """It is ended, and its task stays."""
-    queue.add(b"work", name="a")
-
-    done = pull("import time; time.sleep(60)", "--task_timeout_secs=0.3")
-
-    assert done.exit_code == 0
-    assert queue.get_task("a").retry_count == 1
+    assert kinds()[:3] == ["added", "leased", "extended"]
+    assert kinds().count("leased") == 1
 
 
 def test_a_lease_that_was_lost(pull: Pull, queue: Queue, tmp_path: Path) -> None:
@@ -147,15 +158,15 @@ def test_a_lease_that_was_lost(pull: Pull, queue: Queue, tmp_path: Path) -> None
     queue.add(b"work", name="a")
 
     def take_away() -> None:
-        retry_count(queue, "a", 1)
+        until(lambda: queue.get_task("a").retry_count == 1)
         queue.modify_task_lease(queue.get_task("a"), 0)
-        retry_count(queue, "a", 2)
+        until(lambda: queue.get_task("a").retry_count == 2)
         (tmp_path / "done").touch()
 
-    rival = threading.Thread(target=take_away)
-    rival.start()
-    pull(meet(tmp_path, 2), "--num_tasks=2", "--min_running_tasks=1")
-    rival.join()
+    with ThreadPoolExecutor(1) as executor:
+        taken = executor.submit(take_away)
+        pull(meet(tmp_path, 2), "--num_tasks=2", "--min_running_tasks=1")
+        taken.result()
 
     assert queue.list_tasks() == []
     assert len(list(tmp_path.iterdir())) == 2
@@ -181,9 +192,9 @@ def meet(folder: Path, count: int) -> str:
     )
 
 
-def retry_count(queue: Queue, name: str, count: int) -> None:
-    """Wait until a task was leased that many times."""
-    while queue.get_task(name).retry_count < count:
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    while not condition():
         threading.Event().wait(0.02)
 
 
@@ -273,7 +284,7 @@ def test_stopping(queue: Queue, flags: list[str]) -> None:
         [SCRIPT, *flags, sleeper, "--lease_secs=600"], stderr=subprocess.PIPE
     ) as process:
         try:
-            retry_count(queue, "a", 1)
+            until(lambda: queue.get_task("a").retry_count == 1)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
@@ -292,16 +303,6 @@ def test_a_program_that_is_not_there(queue: Queue, flags: list[str]) -> None:
         assert done.exit_code == 2
         assert "Error: Invalid value for '--executable_binary': " in done.stderr
     assert queue.get_task("a").retry_count == 0
-
-
-def test_a_program_that_cannot_be_started(queue: Queue, pull: Pull, tmp_path: Path) -> None:
-    """The task stays."""
-    queue.add(b"work", name="a")
-    program = tmp_path / "program"
-    program.touch(mode=0o755)
-
-    assert pull("", f"--executable_binary={program}").exit_code == 0
-    assert queue.get_task("a").retry_count == 1
 
 
 @pytest.mark.parametrize(
