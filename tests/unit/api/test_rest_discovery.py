@@ -108,42 +108,26 @@ class TestOurRoutes:
         served = document(client, version)
         assert routes == {(each["httpMethod"], each["path"]) for each in methods(served)}
 
-    def test_want_what_the_document_requires(self, client: Client, version: str) -> None:
-        """Each required parameter of a query is asked for by name."""
+    def test_check_the_parameters_of_the_document(self, client: Client, version: str) -> None:
+        """One that is required and missing, or is not of its type, is refused by its name."""
         for method in methods(document(client, version)):
-            required = [
-                name
-                for name, parameter in method["parameters"].items()
-                if parameter.get("required") and parameter["location"] == "query"
-            ]
-            for name in required:
-                others = "&".join(f"{other}=1" for other in required if other != name)
-                response = client.open(
-                    path(method, version, task="t") + f"?{others}",
-                    method=method["httpMethod"],
-                    json={},
-                )
-                error = response.get_json()["error"]["errors"][0]
-                assert (error["reason"], error["location"]) == ("required", name)
-
-    def test_check_the_types_of_the_document(self, client: Client, version: str) -> None:
-        """A number or a truth that is none is refused, for every parameter of such a type."""
-        for method in methods(document(client, version)):
-            typed = {
-                name: parameter["type"]
-                for name, parameter in method["parameters"].items()
-                if parameter["type"] in ("integer", "boolean")
-            }
-            for name in typed:
-                good = {each: "1" if typed[each] == "integer" else "true" for each in typed}
+            types = {name: each["type"] for name, each in method["parameters"].items()}
+            typed = [name for name in types if types[name] in ("integer", "boolean")]
+            good = {name: "1" if types[name] == "integer" else "true" for name in typed}
+            wrong = [(name, {**good, name: "odd"}, "invalidParameter") for name in typed]
+            for name, parameter in method["parameters"].items():
+                if parameter.get("required") and parameter["location"] == "query":
+                    others = {each: good[each] for each in good if each != name}
+                    wrong.append((name, others, "required"))
+            for name, query, reason in wrong:
                 response = client.open(
                     path(method, version, task="t"),
                     method=method["httpMethod"],
-                    query_string={**good, name: "odd"},
+                    query_string=query,
                     json={},
                 )
                 error = response.get_json()["error"]["errors"][0]
-                assert (error["reason"], error["location"]) == ("invalidParameter", name)
+                assert (error["reason"], error["location"]) == (reason, name)
 
     def test_answer_what_the_document_says(
         self, client: Client, emulator: Emulator, version: str
