@@ -18,8 +18,30 @@ def folder(folder: Path) -> Path:
     return folder
 
 
+WRAPPED = """
+import os, threading
+from google.appengine.api import taskqueue, wrap_wsgi_app
+from google.appengine.runtime import context
+
+def work():
+    os.environ.clear()
+    queue = taskqueue.Queue("pull")
+    queue.add(taskqueue.Task(payload=b"work", method="PULL"))
+    print(len(queue.lease_tasks(60, 10)), flush=True)
+
+for context.READ_FROM_OS_ENVIRON in (True, False):
+    for legacy in (True, False):
+        if not os.fork():
+            wrap_wsgi_app(None, use_legacy_context_mode=legacy)
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            os._exit(0)
+        os.wait()
+"""
+
+
 TRANSACTIONS = """
-import sys
 from google.appengine.api import taskqueue
 from google.appengine.ext import db
 
@@ -28,23 +50,27 @@ class Note(db.Model):
 
 def add(count, fail=False):
     Note(key_name="note").put()
-    tasks = [taskqueue.Task(TASK) for _ in range(count)]
+    tasks = [taskqueue.Task(**kinds[queue.name]) for _ in range(count)]
     queue.add(tasks, transactional=True)
     assert queue.fetch_statistics().tasks == before
     if fail:
         raise db.Rollback
     return [task.name for task in tasks]
 
-queue, before = taskqueue.Queue(sys.argv[1]), 0
-db.run_in_transaction(add, 2, fail=True)
-names = db.run_in_transaction(add, 2)
-before = queue.fetch_statistics().tasks
-print(before, all(names), sorted(names) == sorted(
-    task.name for task in queue.lease_tasks(60, 9)) if sys.argv[1] == "pull" else "")
-try:
-    db.run_in_transaction_custom_retries(0, add, 6)
-except taskqueue.DatastoreError as error:
-    print(error)
+kinds = {"pull": {"payload": b"work", "method": "PULL"}, "default": {"url": "/work"}}
+names = {}
+for queue in map(taskqueue.Queue, kinds):
+    before = 0
+    db.run_in_transaction(add, 2, fail=True)
+    names[queue.name] = db.run_in_transaction(add, 2)
+    before = queue.fetch_statistics().tasks
+    print(queue.name, before, all(names[queue.name]))
+    try:
+        db.run_in_transaction_custom_retries(0, add, 6)
+    except taskqueue.DatastoreError as error:
+        print(error)
+leased = taskqueue.Queue("pull").lease_tasks(60, 9)
+print(sorted(names["pull"]) == sorted(task.name for task in leased))
 """
 
 
@@ -88,19 +114,11 @@ def test_a_thread_outside_any_request(execute: Execute, mode: str, first: str) -
     assert (status, output) == (0, "['mine']\n"), errors
 
 
-@pytest.mark.parametrize("mode", ["true", "false"])
-@pytest.mark.parametrize("legacy", ["True", "False"])
-def test_threads_of_a_wrapped_app(execute: Execute, legacy: str, mode: str) -> None:
-    """They find the server, though from Python 3.13 on they begin with no environment."""
-    program = (
-        "import os\nfrom google.appengine.api import wrap_wsgi_app\n"
-        f"wrap_wsgi_app(None, use_legacy_context_mode={legacy})\n"
-        + USE_QUEUE.replace("def work():", "def work():\n    os.environ.clear()")
-    )
+def test_threads_of_a_wrapped_app(execute: Execute) -> None:
+    """They find the server in all modes, though since Python 3.13 they have no environment."""
+    status, output, errors = execute("--no-lease-rate-limit", *python(WRAPPED))
 
-    status, output, errors = execute(*python(program), READ_GAE_CONTEXT_FROM_OS_ENVIRON=mode)
-
-    assert (status, output) == (0, "['mine']\n"), errors
+    assert (status, output) == (0, "1\n" * 4), errors
     assert [line for line in errors.splitlines() if not line.startswith("pullqueue")] == []
 
 
@@ -157,25 +175,18 @@ def test_other_services(execute: Execute) -> None:
     assert 'pullqueue has no service "memcache"' in output
 
 
-@pytest.mark.parametrize(
-    ("queue", "task", "output"),
-    [
-        ("pull", "b'work', method='PULL'", "2 True True"),
-        ("default", "url='/work'", "2 True"),
-    ],
-)
-def test_transactions(execute: Execute, queue: str, task: str, output: str) -> None:
+def test_transactions(execute: Execute) -> None:
     """With a datastore behind the server, tasks are added when their transaction commits."""
-    program = python(TRANSACTIONS.replace("TASK", task))
     with serving_datastore("app") as upstream:
-        status, reported, errors = execute(
-            *("--api-upstream", upstream, *program, queue), APPLICATION_ID="app"
+        status, output, errors = execute(
+            *("--api-upstream", upstream, *python(TRANSACTIONS)), APPLICATION_ID="app"
         )
 
     assert status == 0, errors
-    first, refusal = reported.splitlines()
-    assert first.strip() == output
-    assert refusal.endswith("Too many messages, maximum allowed 5")
+    pull, refused, push, refused_push, leased = output.splitlines()
+    assert (pull, push, leased) == ("pull 2 True", "default 2 True", "True")
+    for refusal in (refused, refused_push):
+        assert refusal.endswith("Too many messages, maximum allowed 5")
 
 
 @pytest.mark.parametrize("connect", ["", "from pullqueue.sdk import connect; connect()\n"])
