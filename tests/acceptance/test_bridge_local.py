@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from programs import completed
-from served import Served, serving
+
+from pullqueue import Emulator
+from pullqueue.server.lifecycle import Server
 
 COMMON = """
 import os, threading
@@ -56,12 +57,10 @@ for context.READ_FROM_OS_ENVIRON in (True, False):
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that runs as a program of its own."""
-    folder: Path = tmp_path_factory.mktemp("served")
-    (folder / "queue.yaml").write_text("queue:\n- name: pull\n  mode: pull\n")
-    with serving("--no-lease-rate-limit", folder=folder) as served:
-        yield served
+def address() -> Iterator[str]:
+    """Yield the address of a running server."""
+    with Server(Emulator.from_text("queue: [{name: pull, mode: pull}]")) as server:
+        yield server.url.removeprefix("http://")
 
 
 def run(program: str, **variables: str) -> tuple[str, str]:
@@ -77,39 +76,35 @@ def run(program: str, **variables: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("program", "count"), [(WRAPPED, 8), (LOOP, 4)], ids=["wrapped", "loop"])
-def test_every_mode_of_context(served: Served, program: str, count: int) -> None:
+def test_every_mode_of_context(address: str, program: str, count: int) -> None:
     """Requests of a wrapped app, and programs that handle none, reach the queues; so do threads."""
-    output, errors = run(program, PULLQUEUE_EMULATOR_HOST=served.url.removeprefix("http://"))
+    output, errors = run(program, PULLQUEUE_EMULATOR_HOST=address)
 
     assert output.split() == ["b'work'"] * count, errors
 
 
-def test_an_address_in_the_program(served: Served) -> None:
-    """An address given goes before the environment."""
-    address = served.url.removeprefix("http://")
+def test_addresses(address: str) -> None:
+    """An address given goes before the environment, and one there before App Engine's variables.
 
-    output, errors = run(
-        f"pullqueue.sdk.connect({address!r})\nwork()\n", PULLQUEUE_EMULATOR_HOST="127.0.0.1:1"
+    Those, API_HOST and API_PORT, are known to runtimes of other languages.
+    """
+    host, port = address.split(":")
+    program = (
+        "if not os.fork():\n"
+        "    os.environ['PULLQUEUE_EMULATOR_HOST'] = '127.0.0.1:1'\n"
+        f"    pullqueue.sdk.connect({address!r})\n"
+        "else:\n"
+        "    os.wait()\n"
+        "    pullqueue.sdk.connect()\n"
+        "work()\n"
     )
 
-    assert output == "b'work' ", errors
+    output, errors = run(program, PULLQUEUE_EMULATOR_HOST="", API_HOST=host, API_PORT=port)
+
+    assert output == "b'work' " * 2, errors
 
 
-def test_the_variables_of_app_engine(served: Served) -> None:
-    """API_HOST and API_PORT, which runtimes of other languages know, count beside no other."""
-    host, port = served.url.removeprefix("http://").split(":")
-
-    output, errors = run(
-        "pullqueue.sdk.connect()\nwork()\n",
-        PULLQUEUE_EMULATOR_HOST="",
-        API_HOST=host,
-        API_PORT=port,
-    )
-
-    assert output == "b'work' ", errors
-
-
-def test_a_ticket_of_the_front_end(served: Served) -> None:
+def test_a_ticket_of_the_front_end(address: str) -> None:
     """A request that has a ticket already, as from App Engine's front end, keeps it."""
     program = (
         "app = pullqueue.sdk.local_request(wrap_wsgi_app(lambda environ, _: "
@@ -117,12 +112,12 @@ def test_a_ticket_of_the_front_end(served: Served) -> None:
         "app({**ENVIRON, 'HTTP_X_APPENGINE_API_TICKET': 'given'}, None)\n"
     )
 
-    output, errors = run(program, PULLQUEUE_EMULATOR_HOST=served.url.removeprefix("http://"))
+    output, errors = run(program, PULLQUEUE_EMULATOR_HOST=address)
 
     assert output == "given\n", errors
 
 
-def test_without_any_of_it(served: Served) -> None:
+def test_without_any_of_it() -> None:
     """The SDK alone refuses to call from outside a request: hence the line."""
     _, errors = run("wrap_wsgi_app(work)\nwork()\n")
 

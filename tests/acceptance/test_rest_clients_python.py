@@ -16,7 +16,7 @@ from googleapiclient.discovery import (  # type: ignore[import-untyped]
     build_from_document,
 )
 from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
-from rest_clients import guarded_server, key_file
+from rest_clients import GONE, check_lifecycle, guarded_server, key_file
 
 from pullqueue import ManualClock, SystemClock
 from pullqueue.server.lifecycle import Server
@@ -85,74 +85,47 @@ def test_a_document_that_was_fetched_before(server: Server, key: Path) -> None:
         assert api.taskqueues().get(**IN_QUEUE).execute()["kind"] == "taskqueues#taskqueue"
 
 
-def test_the_lifecycle_of_tasks(api: Any, clock: ManualClock) -> None:
+def result(call: Any) -> Any:
+    """Return what a call returns, or the error as the client reports it."""
+    try:
+        return call.execute()
+    except HttpError as error:
+        return {"code": error.status_code, "message": error.reason}
+
+
+def test_the_lifecycle_of_tasks(api: Any) -> None:
     """Insert, list, get, lease, lease by tag, update, patch and delete, with Google's client."""
-    tasks = api.tasks()
-    made = [
-        tasks.insert(
-            **IN_QUEUE,
-            body={"queueName": "pull-queue", "payloadBase64": "d29yaw==", "tag": tag},
-        ).execute()
-        for tag in ("red", "blue", "red")
-    ]
-    listed = tasks.list(**IN_QUEUE, fields="items(id,tag)").execute()["items"]
-    got = tasks.get(**IN_QUEUE, task=made[0]["id"]).execute()
-    statistics = api.taskqueues().get(**IN_QUEUE, getStats=True).execute()["stats"]
-    (first,) = tasks.lease(**IN_QUEUE, numTasks=1, leaseSecs=30).execute()["items"]
-    reds = tasks.lease(**IN_QUEUE, numTasks=10, leaseSecs=30, groupByTag=True, tag="red").execute()[
-        "items"
-    ]
-    updated = tasks.update(**IN_QUEUE, task=first["id"], newLeaseSeconds=120, body=first).execute()
-    clock.advance(60)
-    with pytest.raises(HttpError) as lapsed:
-        tasks.patch(
-            **IN_QUEUE, task=reds[0]["id"], newLeaseSeconds=9, body={"queueName": "pull-queue"}
-        ).execute()
-    patched = tasks.patch(
-        **IN_QUEUE, task=first["id"], newLeaseSeconds=0, body={"queueName": "pull-queue"}
-    ).execute()
-    again = tasks.lease(**IN_QUEUE, numTasks=10, leaseSecs=30).execute()["items"]
-    deleted = [tasks.delete(**IN_QUEUE, task=task["id"]).execute() for task in made]
-    empty = tasks.lease(**IN_QUEUE, numTasks=1, leaseSecs=30).execute()
-
-    assert listed == [{"id": task["id"], "tag": task["tag"]} for task in made]
-    assert got == made[0]
-    assert statistics["totalTasks"] == 3
-    assert [first["id"], first["retry_count"]] == [made[0]["id"], 1]
-    assert [task["id"] for task in reds] == [made[2]["id"]]
-    assert int(updated["leaseTimestamp"]) > int(first["leaseTimestamp"])
-    assert "The task lease has expired" in str(lapsed.value)
-    assert patched["id"] == first["id"]
-    assert {task["id"]: task["retry_count"] for task in again} == {
-        made[0]["id"]: 2,
-        made[1]["id"]: 1,
-        made[2]["id"]: 2,
+    tasks, named = api.tasks(), {"queueName": "pull-queue"}
+    bodies = [{**named, "payloadBase64": "d29yaw==", "tag": tag} for tag in ("red", "blue", "red")]
+    inserted = [tasks.insert(**IN_QUEUE, body=body).execute() for body in bodies]
+    first = {**IN_QUEUE, "task": inserted[0]["id"]}
+    reported = {
+        "inserted": inserted,
+        "listed": tasks.list(**IN_QUEUE).execute(),
+        "got": tasks.get(**first).execute(),
+        "queue": api.taskqueues().get(**IN_QUEUE, getStats=True).execute(),
+        "leased": tasks.lease(**IN_QUEUE, numTasks=1, leaseSecs=30).execute(),
+        "leasedByTag": tasks.lease(
+            **IN_QUEUE, numTasks=9, leaseSecs=30, groupByTag=True, tag="red"
+        ).execute(),
     }
-    assert deleted == ["", "", ""]
-    assert empty == {"kind": "taskqueue#tasks"}
+    (held,) = reported["leased"]["items"]
+    update = tasks.update(**first, newLeaseSeconds=60, body=held)
+    reported["updated"], reported["stale"] = update.execute(), result(update)
+    reported["patched"] = tasks.patch(**first, newLeaseSeconds=90, body=named).execute()
+    deleted = [tasks.delete(**IN_QUEUE, task=task["id"]).execute() for task in inserted]
+    refused = {"project": "app", "taskqueue": "read-only", "body": {"payloadBase64": ""}}
 
-
-def test_errors_as_the_client_reads_them(api: Any) -> None:
-    """Status, reason and message arrive in the client's own exception."""
-
-    def refused(call: Any) -> HttpError:
-        with pytest.raises(HttpError) as excinfo:
-            call.execute()
-        return excinfo.value
-
-    missing = refused(api.tasks().delete(**IN_QUEUE, task="never"))
-    unknown = refused(api.tasks().list(project="app", taskqueue="nowhere"))
-    bad = refused(api.tasks().lease(**IN_QUEUE, numTasks=1001, leaseSecs=1))
-    forbidden = refused(
-        api.tasks().insert(project="app", taskqueue="read-only", body={"payloadBase64": ""})
+    check_lifecycle(
+        {
+            **reported,
+            "unknown": result(tasks.list(project="app", taskqueue="nowhere")),
+            "forbidden": result(tasks.insert(**refused)),
+            "empty": tasks.lease(**IN_QUEUE, numTasks=1, leaseSecs=30).execute(),
+        }
     )
-    selector = refused(api.tasks().list(**IN_QUEUE, fields="items/nothing"))
-
-    assert (missing.status_code, missing.reason) == (400, "The task name is invalid.")
-    assert (unknown.status_code, unknown.reason) == (404, "Queue not found.")
-    assert "must be within the range: [1, 1000]" in bad.reason
-    assert (forbidden.status_code, forbidden.reason) == (403, "Forbidden")
-    assert selector.reason == "Invalid field selection nothing"
+    assert deleted == ["", "", ""]
+    assert result(tasks.delete(**first)) == GONE
 
 
 # The client leaves the connection that it gets the token through to the garbage collector.

@@ -41,7 +41,7 @@ def key_file(server: Server | Served, path: Path, email: str = "worker@example.c
 
 
 def token_of(server: Server) -> str:
-    """Return the worker's access token, for clients that cannot be told where theirs come from."""
+    """Return the worker's access token, for clients that do not ask the server for one."""
     return server.tokens.issue("worker@example.com").text
 
 
@@ -54,11 +54,12 @@ def run_client(*command: str) -> dict[str, Any]:
     run = completed(command)
     assert run.returncode == 0, run.stderr
     reported: dict[str, Any] = json.loads(run.stdout)
-    _check(reported)
+    check_lifecycle(reported)
     return reported
 
 
-def _check(reported: dict[str, Any]) -> None:
+def check_lifecycle(reported: dict[str, Any]) -> None:
+    """Check what a client reports that has inserted, leased and deleted three tasks."""
     ids = [task["id"] for task in reported["inserted"]]
     assert [task["id"] for task in reported["listed"]["items"]] == ids
     assert reported["got"] == reported["inserted"][0]
