@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from http.client import HTTPConnection
+from functools import reduce
+from operator import getitem
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import grpc
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
+from werkzeug.test import Client
 
 from pullqueue.cloudtasks.messages import message_class
 from pullqueue.cloudtasks.methods import Method
@@ -18,9 +20,9 @@ from pullqueue.cloudtasks.versions import V2BETA2, Version
 from pullqueue.server.lifecycle import Server
 
 LOCATION = "projects/app/locations/us-central1"
-PULL = f"{LOCATION}/queues/pull"
+PULL, PUSH, MADE = (f"{LOCATION}/queues/{name}" for name in ("pull", "push", "made"))
 Call = Callable[..., dict[str, Any]]
-"""Calls a method by its name, with the fields of its request."""
+"""Calls a method by its name, with the fields of its request as JSON has them."""
 
 
 class ApiRefused(Exception):  # noqa: N818 - reads as what happened
@@ -33,23 +35,22 @@ class ApiRefused(Exception):  # noqa: N818 - reads as what happened
 
 def refused(code: str, text: str = "") -> Any:
     """Expect a call to be refused."""
-    return pytest.raises(ApiRefused, match=f"{code}: .*{text}")
+    return pytest.raises(ApiRefused, match=f"^{code}: .*{text}" if text else f"^{code}")
 
 
 class RestApi:
-    """The REST interface, spoken by hand."""
+    """The REST interface of an application, spoken by hand."""
 
     def __init__(
-        self, server: Server, token: str | None = None, *, version: Version = V2BETA2
+        self, client: Client, token: str | None = None, *, version: Version = V2BETA2
     ) -> None:
-        self._server = server
+        self._client = client
         self._version = version
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
-    def call(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Call a method with the fields of its request, as JSON has them."""
+    def __call__(self, name: str, /, **fields: Any) -> dict[str, Any]:
         method = method_of(self._version, name)
-        path, query, body = _transcoded(method, json.loads(json.dumps(fields)))
+        path, query, body = transcoded(method, json.loads(json.dumps(fields)))
         status, answer = self.send(method.verb, f"{quote(path)}?{urlencode(query)}", body)
         if status >= 300:
             raise ApiRefused(answer["error"]["status"], answer["error"]["message"])
@@ -57,17 +58,14 @@ class RestApi:
 
     def send(self, verb: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         """Send a request to a path below the version's and return status and JSON."""
-        connection = HTTPConnection(self._server.host, self._server.port, timeout=60)
         data = body if isinstance(body, bytes | None) else json.dumps(body)
-        connection.request(verb, f"/{self._version.name}/{path}", data, self._headers)
-        response = connection.getresponse()
-        answer = json.loads(response.read())
-        connection.close()
-        return response.status, answer
+        url = f"/{self._version.name}/{path}"
+        response = self._client.open(url, method=verb, data=data, headers=self._headers)
+        return response.status_code, response.get_json()
 
 
 class GrpcApi:
-    """The gRPC interface, without Google's client."""
+    """The gRPC interface of a server, without Google's client."""
 
     def __init__(
         self, server: Server, token: str | None = None, *, version: Version = V2BETA2
@@ -76,8 +74,7 @@ class GrpcApi:
         self.channel = grpc.insecure_channel(server.start_grpc())
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
 
-    def call(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Call a method with the fields of its request, as JSON has them."""
+    def __call__(self, name: str, /, **fields: Any) -> dict[str, Any]:
         method = method_of(self._version, name)
         message = ParseDict(fields, message_class(method.version, method.request)())
         data = self.send(method, message.SerializeToString())
@@ -100,16 +97,14 @@ def method_of(version: Version, name: str) -> Method:
     return next(method for method in version.methods if method.name == name)
 
 
-def _transcoded(
+def transcoded(
     method: Method, fields: dict[str, Any]
 ) -> tuple[str, dict[str, Any], dict[str, Any] | None]:
     """Return path, query and body of a REST request."""
     *holders, field = method.field.split(".")
-    holder = fields
-    for name in holders:
-        holder = fields[name]
     if not method.resource:
-        return method.suffix, {"appId": fields["appId"]}, fields["httpBody"]
+        return method.suffix, {"appId": fields["appId"]}, fields.get("httpBody")
+    holder = reduce(getitem, holders, fields)
     path = f"{holder.pop(field)}{method.suffix}"
     if method.body == "*":
         return path, {}, fields

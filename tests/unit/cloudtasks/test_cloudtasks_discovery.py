@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
+from werkzeug.test import Client
 
 from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
-from pullqueue.server.lifecycle import Server
 
 OURS = {"extraLocationTypes"}
 """Parameters that Google's document leaves out."""
-
-
-def fetched(server: Server, path: str) -> dict[str, Any]:
-    """Return the JSON at a path."""
-    with urlopen(f"{server.url}/{path}") as response:  # noqa: S310
-        return dict(json.load(response))
 
 
 def methods_of(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -30,11 +23,7 @@ def methods_of(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.fixture(params=list(VERSIONS.values()), ids=list(VERSIONS))
-def version(request: pytest.FixtureRequest) -> Version:
-    """Return each version."""
-    version: Version = request.param
-    return version
+pytestmark = pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
 
 
 @pytest.fixture
@@ -45,12 +34,12 @@ def google(version: Version) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", ["$discovery/rest?version=", "discovery/v1/apis/cloudtasks/"])
-def test_the_methods(server: Server, google: dict[str, Any], version: Version, path: str) -> None:
+def test_the_methods(client: Client, google: dict[str, Any], version: Version, path: str) -> None:
     """Paths, parameters, and messages in and out are Google's."""
-    document = fetched(server, path + version.name + ("" if "$" in path else "/rest"))
+    document = client.get(f"/{path}{version.name}" + ("" if "$" in path else "/rest")).get_json()
     ours, theirs = methods_of(document), methods_of(google)
 
-    assert document["rootUrl"] == f"{server.url}/"
+    assert document["rootUrl"] == "http://localhost/"
     assert len(ours) == len(version.methods)
     left_out = {identifier.rpartition(".")[2] for identifier in set(theirs) - set(ours)}
     assert left_out == {name.rpartition(".")[2] for name, _, _ in version.unimplemented}
@@ -65,9 +54,9 @@ def test_the_methods(server: Server, google: dict[str, Any], version: Version, p
                 assert known is None or parameter.get(key) == known.get(key), (identifier, name)
 
 
-def test_the_messages(server: Server, google: dict[str, Any], version: Version) -> None:
+def test_the_messages(client: Client, google: dict[str, Any], version: Version) -> None:
     """Their fields are Google's but for those that its document leaves out, and newer ones."""
-    document = fetched(server, f"$discovery/rest?version={version.name}")
+    document = client.get(f"/$discovery/rest?version={version.name}").get_json()
     missing = {
         name: set(google["schemas"][name]["properties"]) - set(schema["properties"])
         for name, schema in document["schemas"].items()
@@ -79,9 +68,12 @@ def test_the_messages(server: Server, google: dict[str, Any], version: Version) 
     assert {name: fields for name, fields in missing.items() if fields} == newer | in_path
 
 
-def test_the_directory(server: Server) -> None:
-    """It lists the API beside the other one."""
-    items = fetched(server, "discovery/v1/apis?name=cloudtasks")["items"]
+def test_the_directory(client: Client, version: Version) -> None:
+    """It lists each version beside the other API, with the address of its document."""
+    items = {
+        item["id"]: item
+        for item in client.get("/discovery/v1/apis?name=cloudtasks").get_json()["items"]
+    }
 
-    assert [item["id"] for item in items] == [f"cloudtasks:{name}" for name in VERSIONS]
-    assert items[1]["discoveryRestUrl"].endswith("/discovery/v1/apis/cloudtasks/v2beta2/rest")
+    path = f"/discovery/v1/apis/cloudtasks/{version.name}/rest"
+    assert items[f"cloudtasks:{version.name}"]["discoveryRestUrl"] == f"http://localhost{path}"

@@ -1,69 +1,146 @@
-"""Cloud Tasks v2beta2 over gRPC: what is below the messages."""
+"""Cloud Tasks over gRPC: what is below the messages, and that each method answers as over REST."""
 
 from __future__ import annotations
 
 import socket
 from base64 import b64encode
+from typing import Any
 
 import grpc
 import pytest
-from cloudtasks_api import LOCATION, PULL, ApiRefused, GrpcApi, method_of
+from cloudtasks_api import LOCATION, MADE, PULL, PUSH, ApiRefused, Call, GrpcApi, RestApi, method_of
+from werkzeug.test import Client
 
-from pullqueue import Emulator, Limits, ServerAddressError
+from pullqueue import Emulator, Limits, ManualClock, ServerAddressError
+from pullqueue.cloudtasks.grpc_server import deadline_usec
 from pullqueue.cloudtasks.messages import message_class
-from pullqueue.cloudtasks.versions import V2BETA2
+from pullqueue.cloudtasks.versions import V2BETA2, VERSIONS, Version
+from pullqueue.faults.declaration import Faults
+from pullqueue.server.app import create_app
 from pullqueue.server.lifecycle import Server
 
+TASK = {"name": f"{PUSH}/tasks/one", "httpRequest": {"url": "https://api.example.com/work"}}
+LEASE = {"name": f"{PULL}/tasks/two", "scheduleTime": "2026-01-01T00:01:00Z"}
+SHARED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("ListLocations", {"name": "projects/app"}),
+    ("GetLocation", {"name": LOCATION}),
+    ("UpdateQueue", {"queue": {"name": PUSH, "retryConfig": {"maxAttempts": 2}}}),
+    ("GetQueue", {"name": PUSH}),
+    ("GetQueue", {"name": f"{LOCATION}/queues/pus"}),
+    ("SetIamPolicy", {"resource": PUSH, "policy": {"bindings": []}}),
+    ("GetIamPolicy", {"resource": PUSH}),
+    ("TestIamPermissions", {"resource": PUSH, "permissions": ["cloudtasks.tasks.get"]}),
+    ("CreateTask", {"parent": PUSH, "task": TASK, "responseView": "FULL"}),
+    ("CreateTask", {"parent": PUSH, "task": TASK}),
+    ("RunTask", {"name": TASK["name"]}),
+    ("GetTask", {"name": TASK["name"]}),
+    ("ListTasks", {"parent": PUSH}),
+    ("DeleteTask", {"name": TASK["name"]}),
+    ("PauseQueue", {"name": PUSH}),
+    ("ListQueues", {"parent": LOCATION, "filter": "state=PAUSED"}),
+    ("ResumeQueue", {"name": PUSH}),
+    ("PurgeQueue", {"name": PUSH}),
+)
+CALLS: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
+    "v2beta2": (
+        ("CreateQueue", {"parent": LOCATION, "queue": {"name": MADE, "pullTarget": {}}}),
+        ("CreateTask", {"parent": PULL, "task": {"name": LEASE["name"], "pullMessage": {}}}),
+        ("LeaseTasks", {"parent": PULL, "leaseDuration": "60s"}),
+        ("RenewLease", LEASE | {"leaseDuration": "60s"}),
+        ("CancelLease", LEASE),
+        ("AcknowledgeTask", LEASE),
+        (
+            "UploadQueueYaml",
+            {"appId": "app", "httpBody": {"data": b64encode(b"queue: []").decode()}},
+        ),
+    ),
+    "v2": (
+        ("CreateQueue", {"parent": LOCATION, "queue": {"name": MADE}}),
+        ("BatchCreateTasks", {"parent": PUSH, "requests": [{"task": TASK}]}),
+        ("BatchDeleteTasks", {"parent": PUSH, "names": ["x"]}),
+    ),
+}
 
-@pytest.fixture
-def api(server: Server) -> GrpcApi:
-    """Return the gRPC interface."""
-    return GrpcApi(server)
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=list(VERSIONS))
+def test_every_method_answers_as_over_rest(clock: ManualClock, version: Version) -> None:
+    """Responses and refusals are the same, message by message."""
+    calls = [*SHARED, *CALLS.get(version.name, CALLS["v2"]), ("DeleteQueue", {"name": MADE})]
+    assert {name for name, _ in calls} == {method.name for method in version.methods}
+    text = "queue:\n- name: pull\n  mode: pull\n- name: push\n  rate: 1/s\n"
+    over_rest = RestApi(Client(create_app(Emulator.from_text(text, clock=clock))), version=version)
+    with Server(Emulator.from_text(text, clock=clock)) as server:
+        over_grpc = GrpcApi(server, version=version)
+        results = [(result(over_grpc, *call), result(over_rest, *call)) for call in calls]
+        over_grpc.channel.close()
+    assert all(one == other for one, other in results), results
+    refusals = [one for one, _ in results if isinstance(one, str)]
+    assert len(refusals) == (3 if version is V2BETA2 else 2), refusals
 
 
-@pytest.mark.parametrize("method", V2BETA2.methods, ids=lambda method: method.name)
-def test_a_malformed_message(api: GrpcApi, method: object) -> None:
+def result(call: Call, name: str, fields: dict[str, Any]) -> dict[str, Any] | str:
+    """Return the response, without the name of an operation, or code and message of the error."""
+    try:
+        response = call(name, **fields)
+    except ApiRefused as refused:
+        return str(refused)
+    if name.startswith("Batch"):
+        assert response.pop("name").startswith(f"{LOCATION}/operations/")
+    return response
+
+
+@pytest.mark.parametrize("name", ["GetQueue", "UploadQueueYaml"])
+def test_a_malformed_message(grpc_api: GrpcApi, name: str) -> None:
     """It is an INVALID_ARGUMENT, not a fault of the server."""
     with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: the request is not a valid"):
-        api.send(method, b"\xff\xff\xff")  # type: ignore[arg-type]
+        grpc_api.send(method_of(V2BETA2, name), b"\xff\xff\xff")
 
 
-def test_an_unknown_method(api: GrpcApi) -> None:
+def test_an_unknown_method(grpc_api: GrpcApi) -> None:
     """It is unimplemented."""
     with pytest.raises(grpc.RpcError) as failure:
-        api.channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/Stop")(b"")
+        grpc_api.channel.unary_unary("/google.cloud.tasks.v2beta2.CloudTasks/Stop")(b"")
 
     assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "é" * 100_000, "\n\0\x7f" * 1000])
-def test_a_long_error_message(api: GrpcApi, text: str) -> None:
-    """It is cut to what fits the metadata of a response."""
+def test_a_long_name(grpc_api: GrpcApi, text: str) -> None:
+    """The message of the error is cut, and is sent whatever characters it has."""
     with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: name is"):
-        api.call("GetQueue", {"name": text})
-    with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: page_token is"):
-        api.call("ListQueues", {"parent": LOCATION, "pageToken": text})
+        grpc_api("GetQueue", name=text)
+
+
+@pytest.mark.parametrize(("name", "count"), [("a b", 200), ("é" * 40, 5)], ids=["ASCII", "others"])
+def test_many_errors_of_a_queue_yaml(grpc_api: GrpcApi, name: str, count: int) -> None:
+    """The message is cut to what fits the metadata of a response, where é has six bytes."""
+    text = "queue:\n" + f"- name: {name}\n" * count
+    body = {"data": b64encode(text.encode()).decode()}
+
+    with pytest.raises(ApiRefused, match=r"^INVALID_ARGUMENT: (?s:.*)\.\.\.$") as refused:
+        grpc_api("UploadQueueYaml", appId="app", httpBody=body)
+    assert 800 < len(str(refused.value)) < 2000
 
 
 def test_a_large_response(server: Server, emulator: Emulator) -> None:
     """A lease may be larger than the 4 MB that clients accept by default."""
-    for _ in range(10):
+    for _ in range(5):
         emulator.queue("pull").add(b"x" * 2**20)
     api = GrpcApi(server)
-    request = {"parent": PULL, "maxTasks": 10, "leaseDuration": "0s", "responseView": "FULL"}
+    request = {"parent": PULL, "maxTasks": 5, "leaseDuration": "0s", "responseView": "FULL"}
     with pytest.raises(ApiRefused, match=r"RESOURCE_EXHAUSTED: .*Received message larger"):
-        api.call("LeaseTasks", request)
+        api("LeaseTasks", **request)
     options = [("grpc.max_receive_message_length", -1)]
     api.channel = grpc.insecure_channel(server.grpc_address, options=options)
 
-    assert len(api.call("LeaseTasks", request)["tasks"]) == 10
+    assert len(api("LeaseTasks", **request)["tasks"]) == 5
 
 
 @pytest.mark.parametrize("limits", [Limits(rest_body_bytes=1000)])
-def test_a_large_request(api: GrpcApi, limits: Limits) -> None:
+def test_a_large_request(grpc_api: GrpcApi) -> None:
     """What is larger than a request over REST may be is refused."""
     with pytest.raises(ApiRefused, match="RESOURCE_EXHAUSTED"):
-        api.call("GetQueue", {"name": "x" * 2000})
+        grpc_api("GetQueue", name="x" * 2000)
 
 
 def test_a_port_in_use(emulator: Emulator) -> None:
@@ -74,39 +151,29 @@ def test_a_port_in_use(emulator: Emulator) -> None:
             pass
 
 
-def test_stopping(server: Server, api: GrpcApi) -> None:
-    """A server stops while clients are connected, and can be started again."""
-    api.call("GetQueue", {"name": PULL})
+def test_stopping(server: Server, grpc_api: GrpcApi) -> None:
+    """A server stops while clients are connected."""
+    grpc_api("GetQueue", name=PULL)
     server.stop()
 
     assert server.grpc_address == ""
     with pytest.raises(ApiRefused, match="UNAVAILABLE"):
-        api.call("GetQueue", {"name": PULL})
+        grpc_api("GetQueue", name=PULL)
 
 
-def test_a_time_that_json_cannot_express(api: GrpcApi) -> None:
+@pytest.mark.parametrize(("seconds", "nanos"), [(0, 2 * 10**9), (10**12, 0)])
+def test_a_time_that_json_cannot_express(grpc_api: GrpcApi, seconds: int, nanos: int) -> None:
     """It is an INVALID_ARGUMENT with the name of its field."""
     method = method_of(V2BETA2, "CancelLease")
     message = message_class(method.version, method.request)(name=f"{PULL}/tasks/one")
+    message.schedule_time.seconds, message.schedule_time.nanos = seconds, nanos
 
-    for seconds, nanos in ((0, 2 * 10**9), (10**12, 0)):
-        message.schedule_time.seconds, message.schedule_time.nanos = seconds, nanos
-        with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: schedule_time is not a valid time"):
-            api.send(method, message.SerializeToString())
-
-
-def test_many_errors_of_a_queue_yaml(api: GrpcApi) -> None:
-    """The message is cut to what fits the metadata of a response."""
-    text = "queue:\n" + "- name: a b\n" * 200
-    body = {"data": b64encode(text.encode()).decode()}
-
-    with pytest.raises(ApiRefused, match=r"^INVALID_ARGUMENT: (?s:.*)\.\.\.$") as refused:
-        api.call("UploadQueueYaml", {"appId": "app", "httpBody": body})
-    assert 1000 < len(str(refused.value)) < 2000
+    with pytest.raises(ApiRefused, match="INVALID_ARGUMENT: schedule_time is not a valid time"):
+        grpc_api.send(method, message.SerializeToString())
 
 
 def test_a_bug_of_the_emulator(
-    api: GrpcApi, emulator: Emulator, caplog: pytest.LogCaptureFixture
+    grpc_api: GrpcApi, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is INTERNAL without details, which are in the log."""
 
@@ -116,6 +183,27 @@ def test_a_bug_of_the_emulator(
     emulator.queue("pull").purge = broken  # type: ignore[method-assign,assignment]
 
     with pytest.raises(ApiRefused, match=r"^INTERNAL: the emulator failed: see its log$"):
-        api.call("PurgeQueue", {"name": PULL})
+        grpc_api("PurgeQueue", name=PULL)
     assert "PurgeQueue failed through a fault of the emulator" in caplog.text
     assert "ZeroDivisionError: secret detail" in caplog.text
+
+
+def test_a_latency_beyond_the_deadline(
+    grpc_api: GrpcApi, emulator: Emulator, clock: ManualClock
+) -> None:
+    """The caller, who waits 60 seconds here, learns that it took too long."""
+    Faults(emulator).latency("lease_tasks", 600)
+    before = clock.now_usec()
+
+    with pytest.raises(ApiRefused, match="DEADLINE_EXCEEDED"):
+        grpc_api("LeaseTasks", parent=PULL, leaseDuration="60s")
+    assert 30 < (clock.now_usec() - before) / 1e6 < 61  # less what a slow machine took
+
+
+@pytest.mark.parametrize(
+    ("remaining", "deadline"),
+    [(9.999105, 10), (59.95, 60), (12.4999, 12.5), (0.2493, 0.25), (1e12, 1e9), (None, 1e9)],
+)
+def test_deadlines(remaining: float | None, deadline: float) -> None:
+    """What a call has taken on its way is not taken from its deadline."""
+    assert deadline_usec(remaining) == deadline * 1e6

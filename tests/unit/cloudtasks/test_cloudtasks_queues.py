@@ -1,22 +1,21 @@
-"""Cloud Tasks v2beta2: the methods on queues and locations."""
+"""Cloud Tasks: the methods on queues and locations, of v2beta2 where no other version is named."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
-from cloudtasks_api import LOCATION, PULL, ApiRefused, Call, refused
+from cloudtasks_api import LOCATION, MADE, PULL, PUSH, Call, GrpcApi, refused
+from werkzeug.test import Client
 
 from pullqueue import Emulator, ManualClock
+from pullqueue.cloudtasks.versions import V2, V2BETA2, V2BETA3
 from pullqueue.config.model import QueueConfig
-from pullqueue.server.lifecycle import Server
 
 LIMITED = f"{LOCATION}/queues/limited"
-MADE = f"{LOCATION}/queues/made"
-PUSH: dict[str, Any] = {"appEngineHttpTarget": {}}
-TIME = "2026-01-01T00:00:00Z"
+TARGET: dict[str, Any] = {"appEngineHttpTarget": {}}
+NOW = "2026-01-01T00:00:00Z"
 TEXT = b"queue:\n- name: new\n  mode: pull\n"
 PULL_QUEUE = {
     "name": PULL,
@@ -27,6 +26,18 @@ PULL_QUEUE = {
     "taskTtl": "315576000000.999999999s",
     "tombstoneTtl": "604800s",
 }
+RATES = {"maxDispatchesPerSecond": 500.0, "maxBurstSize": 100, "maxConcurrentDispatches": 1000}
+RETRY = {"maxAttempts": 100, "minBackoff": "0.100s", "maxBackoff": "3600s", "maxDoublings": 16}
+V2_QUEUE = {"name": MADE, "rateLimits": RATES, "retryConfig": RETRY, "state": "RUNNING"}
+"""What production shows of a queue of v2 that was created without any settings."""
+RATE_FIELDS = ("maxDispatchesPerSecond", "maxConcurrentDispatches")
+
+in_v2 = pytest.mark.parametrize("version", [V2], ids=["v2"])
+
+
+def create(call: Call, **fields: Any) -> dict[str, Any]:
+    """Create a queue."""
+    return call("CreateQueue", parent=LOCATION, queue={"name": MADE, **fields})
 
 
 def ids(page: dict[str, Any]) -> list[str]:
@@ -36,70 +47,84 @@ def ids(page: dict[str, Any]) -> list[str]:
 
 class TestGetQueue:
     def test_a_pull_queue(self, call: Call) -> None:
-        """Everything but its statistics."""
+        """Everything is shown but its statistics."""
         assert call("GetQueue", name=PULL) == PULL_QUEUE
 
-    def test_a_push_queue(self, call: Call) -> None:
-        """It shows what applies to it: what queue.yaml sets, and the defaults."""
-        queue = call("GetQueue", name=f"{LOCATION}/queues/push")
-
-        assert "pullTarget" not in queue
+    @pytest.mark.parametrize(
+        ("version", "rates", "attempts", "holder"),
+        [
+            (
+                V2BETA2,
+                ("maxTasksDispatchedPerSecond", "maxConcurrentTasks"),
+                {"unlimitedAttempts": True},
+                "appEngineHttpTarget",
+            ),
+            (V2BETA3, RATE_FIELDS, {"maxAttempts": -1}, "appEngineHttpQueue"),
+            (V2, RATE_FIELDS, {"maxAttempts": -1}, ""),
+        ],
+        ids=["v2beta2", "v2beta3", "v2"],
+    )
+    def test_a_push_queue(
+        self, call: Call, rates: tuple[str, str], attempts: dict[str, Any], holder: str
+    ) -> None:
+        """What applies to it is shown: what queue.yaml sets, and the defaults."""
         host = "v1.worker.app.appspot.com"
-        assert queue["appEngineHttpTarget"] == {
-            "appEngineRoutingOverride": {"service": "worker", "version": "v1", "host": host}
+        override = {"service": "worker", "version": "v1", "host": host}
+        routing: dict[str, Any] = {"appEngineRoutingOverride": override}
+        expected = {
+            "name": PUSH,
+            "rateLimits": {rates[0]: 5.0, "maxBurstSize": 10, rates[1]: 3},
+            "retryConfig": attempts
+            | {"minBackoff": "0.500s", "maxBackoff": "3600s", "maxDoublings": 4},
+            "state": "RUNNING",
+            **({holder: routing} if holder else routing),
         }
-        assert queue["rateLimits"] == {
-            "maxTasksDispatchedPerSecond": 5.0,
-            "maxBurstSize": 10,
-            "maxConcurrentTasks": 3,
-        }
-        assert queue["retryConfig"] == {
-            "unlimitedAttempts": True,
-            "minBackoff": "0.500s",
-            "maxBackoff": "3600s",
-            "maxDoublings": 4,
-        }
+        queue = call("GetQueue", name=PUSH)
+
+        assert {field: queue[field] for field in expected} == expected
+        assert set(queue) - set(expected) <= {"taskTtl", "tombstoneTtl", "type"}
 
     def test_the_statistics(self, call: Call, emulator: Emulator, clock: ManualClock) -> None:
-        """They come where the mask names them."""
-        emulator.queue("pull").add_many([])
+        """They are shown if the mask names them."""
         emulator.queue("pull").add(name="one")
         emulator.queue("pull").add(name="two", eta=clock.now())
         emulator.queue("pull").lease_tasks(60, 1)
 
-        queue = call("GetQueue", name=PULL, readMask="stats")
-
-        assert queue == {
-            "name": PULL,
-            "stats": {
-                "tasksCount": "2",
-                "oldestEstimatedArrivalTime": "2026-01-01T00:00:00Z",
-                "executedLastMinuteCount": "1",
-            },
+        stats = {
+            "tasksCount": "2",
+            "oldestEstimatedArrivalTime": NOW,
+            "executedLastMinuteCount": "1",
         }
-        push = call("GetQueue", name=f"{LOCATION}/queues/push", readMask="stats")
+        assert call("GetQueue", name=PULL, readMask="stats") == {"name": PULL, "stats": stats}
+        push = call("GetQueue", name=PUSH, readMask="stats")
         assert push["stats"] == {"effectiveExecutionRate": 5.0}
+
+    @pytest.mark.parametrize("version", [V2BETA3], ids=["v2beta3"])
+    @pytest.mark.parametrize("name", ["pull", "push"])
+    def test_in_v2beta3(self, call: Call, emulator: Emulator, name: str) -> None:
+        """Queues of both modes are shown, with their statistics."""
+        emulator.queue(name).add(b"work")
+        path = f"{LOCATION}/queues/{name}"
+        queue = call("GetQueue", name=path)
+
+        assert call("GetQueue", name=path, readMask="stats")["stats"]["tasksCount"] == "1"
+        assert (queue["type"], queue["state"]) == (name.upper(), "RUNNING")
 
     @pytest.mark.parametrize(
         ("mask", "fields"),
         [
-            ("state", {"state"}),
-            ("retryConfig,state", {"retryConfig", "state"}),
-            ("stats.tasksCount", {"stats"}),
-            ("rateLimits.maxConcurrentTasks", {"rateLimits"}),
+            ("retryConfig,state", {"name", "retryConfig", "state"}),
+            ("stats.tasksCount", {"name", "stats"}),
+            ("rateLimits.maxConcurrentTasks", {"name", "rateLimits"}),
         ],
     )
     def test_a_mask(self, call: Call, mask: str, fields: set[str]) -> None:
-        """Only the fields that it names, and the name."""
-        queue = call("GetQueue", name=PULL, readMask=mask)
-
-        assert set(queue) - {"name"} <= fields
-        assert queue["name"] == PULL
+        """Only the fields that it names are returned, and the name."""
+        assert set(call("GetQueue", name=PULL, readMask=mask)) == fields
 
     @pytest.mark.parametrize(
         "name",
         [
-            "",
             "pull",
             "projects/app/queues/pull",
             "projects/app/locations/x/queues/a_b",
@@ -108,31 +133,36 @@ class TestGetQueue:
             "projects/app/locations/x/queue/pull",
         ],
     )
-    def test_a_malformed_name(self, call: Call, name: str) -> None:
-        """It is refused, or over REST leads nowhere."""
-        with pytest.raises(ApiRefused, match=r"INVALID_ARGUMENT: name is|NOT_FOUND: no method"):
-            call("GetQueue", name=name)
+    def test_a_malformed_name(self, grpc_api: GrpcApi, name: str) -> None:
+        """It is refused; over REST most such names do not lead to a method."""
+        with refused("INVALID_ARGUMENT", 'name is ".*": use projects/PROJECT/locations/LOCATION'):
+            grpc_api("GetQueue", name=name)
 
     def test_an_unknown_queue(self, call: Call) -> None:
-        """The message names those there are."""
+        """The message suggests a queue that exists."""
         with refused("NOT_FOUND", 'did you mean "pull"'):
             call("GetQueue", name=f"{LOCATION}/queues/pul")
 
+    @in_v2
+    def test_pull_queues_in_v2(self, call: Call) -> None:
+        """They are not listed, and the error names v2beta2; but they can be purged."""
+        listed = call("ListQueues", parent=LOCATION, filter="state: RUNNING")
+
+        assert ids(listed) == ["default", "push"]
+        for method in ("GetQueue", "PauseQueue", "DeleteQueue"):
+            with refused("FAILED_PRECONDITION", '"pull" is a pull queue: .* use v2beta2'):
+                call(method, name=PULL)
+        assert call("PurgeQueue", name=PULL)["state"] == "RUNNING"
+
 
 class TestListQueues:
-    def test_all_queues(self, call: Call) -> None:
-        """In the order of their names, without statistics."""
-        page = call("ListQueues", parent=LOCATION)
-
-        assert ids(page) == ["default", "limited", "pull", "push"]
-        assert page["queues"][2] == PULL_QUEUE
-
     def test_pages(self, call: Call) -> None:
-        """A token leads to the next page; that of another list does not."""
+        """They are in the order of names; a token leads to the next page of the same list."""
         first = call("ListQueues", parent=LOCATION, pageSize=3)
         last = call("ListQueues", parent=LOCATION, pageSize=3, pageToken=first["nextPageToken"])
 
         assert (ids(first), ids(last)) == (["default", "limited", "pull"], ["push"])
+        assert first["queues"][2] == PULL_QUEUE
         assert "nextPageToken" not in last
         with refused("INVALID_ARGUMENT", "page_token is"):
             call("ListQueues", parent=LOCATION, pageToken="MSAx")
@@ -143,7 +173,6 @@ class TestListQueues:
             ("name:pu", ["pull", "push"]),
             ('name: "limited"', ["limited"]),
             ("state=RUNNING", ["default", "limited", "pull", "push"]),
-            ("state=DISABLED", []),
             ("state:PAUSED", []),
             ("pull_target:*", ["limited", "pull"]),
             ("app_engine_http_target: *", ["default", "push"]),
@@ -170,41 +199,30 @@ class TestCreateQueue:
     @pytest.mark.parametrize(
         ("fields", "shown"),
         [
-            ({}, {"taskTtl": "2678400s", "tombstoneTtl": "3600s"}),
+            ({}, {}),
             ({"retryConfig": {"maxAttempts": 3}}, {"retryConfig": {"maxAttempts": 3}}),
             ({"taskTtl": "60.9s", "tombstoneTtl": "0s"}, {"taskTtl": "60s", "tombstoneTtl": "0s"}),
             ({"taskTtl": "315576000000s"}, {"taskTtl": "315576000000.999999999s"}),
-            ({"rateLimits": {"maxConcurrentTasks": 7}, "state": "PAUSED", "purgeTime": TIME}, {}),
+            ({"rateLimits": {"maxConcurrentTasks": 7}, "state": "PAUSED", "purgeTime": NOW}, {}),
         ],
     )
     def test_a_pull_queue(self, call: Call, fields: dict[str, Any], shown: dict[str, Any]) -> None:
         """Tasks live 31 days, names an hour by default; what only Cloud Tasks sets is ignored."""
-        queue = {"name": MADE, "pullTarget": {}, **fields}
-        defaults = {"taskTtl": "2678400s", "tombstoneTtl": "3600s"}
+        created = create(call, pullTarget={}, **fields)
 
-        created = call("CreateQueue", parent=LOCATION, queue=queue)
-
-        assert created == {**PULL_QUEUE, "name": MADE, **defaults, **shown}
+        defaults = {"name": MADE, "taskTtl": "2678400s", "tombstoneTtl": "3600s"}
+        assert created == PULL_QUEUE | defaults | shown
         assert call("GetQueue", name=MADE) == created
-        assert "made" in ids(call("ListQueues", parent=LOCATION))
 
     def test_a_push_queue(self, call: Call, emulator: Emulator) -> None:
         """Its settings are those of queue.yaml."""
         limits = {"maxTasksDispatchedPerSecond": 2.5, "maxBurstSize": 4, "maxConcurrentTasks": 6}
         retry = {"maxAttempts": 5, "maxRetryDuration": "60s", "minBackoff": "1s", "maxDoublings": 2}
         retry["maxBackoff"] = "120s"
-        target = {"appEngineRoutingOverride": {"service": "worker"}}
-        queue = {
-            "name": MADE,
-            "appEngineHttpTarget": target,
-            "rateLimits": limits,
-            "retryConfig": retry,
-        }
+        routing = {"appEngineRoutingOverride": {"service": "worker"}}
 
-        created = call("CreateQueue", parent=LOCATION, queue=queue)
+        created = create(call, appEngineHttpTarget=routing, rateLimits=limits, retryConfig=retry)
 
-        shown = created["appEngineHttpTarget"]["appEngineRoutingOverride"]
-        assert shown == {"service": "worker", "host": "worker.app.appspot.com"}
         assert (created["rateLimits"], created["retryConfig"]) == (limits, retry)
         settings = emulator.queue("made").settings
         assert settings.target == "worker"
@@ -212,33 +230,119 @@ class TestCreateQueue:
         assert settings.retry_parameters is not None
         assert settings.retry_parameters.task_retry_limit == 4
 
+    @in_v2
+    @pytest.mark.parametrize(
+        ("fields", "shown"),
+        [
+            ({}, {}),
+            ({"state": "PAUSED", "purgeTime": NOW}, {}),
+            ({"rateLimits": {"maxBurstSize": -1}}, {}),
+            ({"httpTarget": {}}, {}),
+            (
+                {"rateLimits": {"maxDispatchesPerSecond": 0.5}},
+                {"rateLimits": RATES | {"maxDispatchesPerSecond": 0.5, "maxBurstSize": 10}},
+            ),
+            (
+                {"retryConfig": {"maxAttempts": -1, "maxRetryDuration": "60s"}},
+                {"retryConfig": RETRY | {"maxAttempts": -1, "maxRetryDuration": "60s"}},
+            ),
+            *(
+                ({"stackdriverLoggingConfig": config}, {"stackdriverLoggingConfig": config})
+                for config in ({"samplingRatio": 0.5}, {})
+            ),
+        ],
+    )
+    def test_a_queue_of_v2(self, call: Call, fields: dict[str, Any], shown: dict[str, Any]) -> None:
+        """It has the defaults of production, and can be sent back as it is shown."""
+        created = create(call, **fields)
+
+        assert created == V2_QUEUE | shown
+        assert call("GetQueue", name=MADE) == created
+        assert call("UpdateQueue", queue=created) == created
+
+    @in_v2
+    def test_a_version_without_a_service(self, call: Call) -> None:
+        """It is one of the default service; a host that is sent is ignored."""
+        created = create(call, appEngineRoutingOverride={"version": "v2", "host": "ignored"})
+
+        host = "v2.default.app.appspot.com"
+        override = {"service": "default", "version": "v2", "host": host}
+        assert created["appEngineRoutingOverride"] == override
+
+    @in_v2
+    def test_names_of_tasks_in_v2(self, call: Call, emulator: Emulator) -> None:
+        """They can be used again after a day, not after an hour."""
+        create(call)
+        assert emulator.queue("made").settings.tombstone_seconds == 86_400
+
     @pytest.mark.parametrize(
         ("fields", "text"),
         [
             ({"name": ""}, 'queue.name is ""'),
             ({"retryConfig": {"maxAttempts": 0}}, "max_attempts is 0"),
-            ({"retryConfig": {"maxAttempts": -1}}, "max_attempts is -1"),
             ({"taskTtl": "0s"}, "task_ttl is 0 seconds"),
             ({"tombstoneTtl": "777601s"}, "use 0 to 777600"),
             ({"tombstoneTtl": "-1s"}, "tombstone_ttl is -1 seconds"),
             ({"httpTarget": {}}, "no pull_target or app_engine_http_target"),
             ({"pullTarget": None}, "no pull_target or app_engine_http_target"),
-            (PUSH | {"rateLimits": {"maxBurstSize": 501}}, "501: use 0 to 500"),
-            (PUSH | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}}, "is nan: use 0 to 500"),
+            (TARGET | {"retryConfig": {"maxAttempts": -1}}, "max_attempts is -1"),
+            (TARGET | {"rateLimits": {"maxBurstSize": 501}}, "501: use 0 to 500"),
+            (TARGET | {"rateLimits": {"maxTasksDispatchedPerSecond": "NaN"}}, "is nan: use 0 to"),
         ],
     )
     def test_what_is_not_valid(self, call: Call, fields: dict[str, Any], text: str) -> None:
-        """Nothing is created."""
-        target: dict[str, Any] = {} if {"httpTarget", *PUSH} & set(fields) else {"pullTarget": {}}
+        """It is refused, and nothing is created."""
+        target: dict[str, Any] = {} if {"httpTarget", *TARGET} & set(fields) else {"pullTarget": {}}
 
         with refused("INVALID_ARGUMENT", text):
-            call("CreateQueue", parent=LOCATION, queue={"name": MADE, **target, **fields})
-        assert "made" not in ids(call("ListQueues", parent=LOCATION))
+            create(call, **(target | fields))
+        with refused("NOT_FOUND"):
+            call("GetQueue", name=MADE)
 
-    def test_a_name_in_use(self, call: Call) -> None:
-        """The message says what to do."""
+    @in_v2
+    @pytest.mark.parametrize(
+        ("fields", "text"),
+        [
+            ({"name": f"{LOCATION}x/queues/made"}, "must begin with"),
+            ({"name": f"{LOCATION}/queues/a_b"}, "letters, digits and hyphens"),
+            ({"rateLimits": {"maxDispatchesPerSecond": 501}}, "second is 501.0: use 0 to 500"),
+            ({"rateLimits": {"maxDispatchesPerSecond": -1}}, "use 0 to 500"),
+            ({"rateLimits": {"maxConcurrentDispatches": 5001}}, "use 0 to 5000"),
+            ({"retryConfig": {"maxAttempts": -2}}, "max_attempts is -2: use -1 to"),
+            ({"retryConfig": {"maxDoublings": -1}}, "max_doublings is -1"),
+            ({"retryConfig": {"minBackoff": "-1s"}}, "min_backoff is -1 seconds"),
+            ({"retryConfig": {"minBackoff": "4000s"}}, "the minimum must not exceed the maximum"),
+            ({"stackdriverLoggingConfig": {"samplingRatio": 1.5}}, "ratio is 1.5: use 0 to 1"),
+            ({"httpTarget": {"uriOverride": {"host": "x"}}}, "http_target is not supported"),
+        ],
+    )
+    def test_what_is_not_valid_in_v2(self, call: Call, fields: dict[str, Any], text: str) -> None:
+        """It is refused, and nothing is created."""
+        with refused("INVALID_ARGUMENT", text):
+            create(call, **fields)
+        with refused("NOT_FOUND"):
+            call("GetQueue", name=MADE)
+
+    @pytest.mark.parametrize(
+        ("version", "code"),
+        [(V2BETA2, "ALREADY_EXISTS"), (V2, "FAILED_PRECONDITION")],
+        ids=["v2beta2", "v2"],
+    )
+    def test_a_name_in_use(self, call: Call, code: str) -> None:
+        """It is reserved after the queue was deleted, too, with another code in v2."""
+        queue = {"name": MADE} | (TARGET if code == "ALREADY_EXISTS" else {})
+        create(call, **queue)
         with refused("ALREADY_EXISTS", "exists: choose another name"):
-            call("CreateQueue", parent=LOCATION, queue={"name": PULL, "pullTarget": {}})
+            create(call, **queue)
+
+        assert call("DeleteQueue", name=MADE) == {}
+        with refused(code, "was deleted not long ago"):
+            create(call, **queue)
+        with refused(code, "was deleted not long ago"):
+            call("UpdateQueue", queue=queue)
+        for method in ("GetQueue", "PauseQueue", "ResumeQueue", "PurgeQueue", "DeleteQueue"):
+            with refused("NOT_FOUND", 'queue "made"'):
+                call(method, name=MADE)
 
 
 class TestUpdateQueue:
@@ -258,20 +362,36 @@ class TestUpdateQueue:
 
     @pytest.mark.parametrize("name", ["pull", "limited", "push"])
     def test_a_mask_of_one_field_changes_no_other(self, call: Call, name: str) -> None:
-        """Not the lifetime of the tasks, nor a pause of half a second."""
+        """Neither the lifetime of the tasks nor a pause of half a second changes."""
         before = call("GetQueue", name=f"{LOCATION}/queues/{name}")
         queue = {"name": before["name"], "tombstoneTtl": "60s", "retryConfig": {"maxAttempts": 9}}
 
         updated = call("UpdateQueue", queue=queue, updateMask="tombstoneTtl")
 
         assert updated == {**before, "tombstoneTtl": "60s"}
+        assert call("UpdateQueue", queue=updated) == updated
 
-    def test_what_was_returned_can_be_sent_back(self, call: Call, emulator: Emulator) -> None:
-        """Get, then update: nothing changes."""
-        for name in ("pull", "limited", "push"):
-            queue = call("GetQueue", name=f"{LOCATION}/queues/{name}")
+    @in_v2
+    def test_in_v2(self, call: Call) -> None:
+        """The burst follows the rate; without a mask all fields change; the state stays."""
+        create(call, stackdriverLoggingConfig={"samplingRatio": 1})
+        call("PauseQueue", name=MADE)
+        queue = {"name": MADE, "rateLimits": {"maxDispatchesPerSecond": 1}, "state": "RUNNING"}
 
-            assert call("UpdateQueue", queue=queue) == queue
+        masked = call("UpdateQueue", queue=queue, updateMask="rateLimits.maxDispatchesPerSecond")
+        every = call("UpdateQueue", queue={"name": MADE})
+
+        assert masked["stackdriverLoggingConfig"] == {"samplingRatio": 1}
+        assert masked["rateLimits"] == RATES | {"maxDispatchesPerSecond": 1.0, "maxBurstSize": 10}
+        assert every == V2_QUEUE | {"state": "PAUSED"}
+
+    def test_a_limit_of_a_push_queue(self, call: Call) -> None:
+        """One limit changes, the others stay."""
+        queue = {"name": PUSH, "rateLimits": {"maxBurstSize": 20}}
+
+        updated = call("UpdateQueue", queue=queue, updateMask="rateLimits.maxBurstSize")
+
+        assert list(updated["rateLimits"].values()) == [5.0, 20, 3]
 
     def test_a_queue_that_is_not_there(self, call: Call) -> None:
         """It is created."""
@@ -279,36 +399,19 @@ class TestUpdateQueue:
 
         assert call("GetQueue", name=MADE) == created
 
-    def test_a_mask_that_is_not_valid(self, call: Call) -> None:
-        """The message lists the fields."""
-        with refused("INVALID_ARGUMENT", "update_mask"):
-            call("UpdateQueue", queue={"name": PULL}, updateMask="color")
-
-    def test_a_push_queue_with_a_mask(self, call: Call) -> None:
-        """One limit changes, the others stay."""
-        queue = {"name": f"{LOCATION}/queues/push", "rateLimits": {"maxBurstSize": 20}}
-
-        limits = call("UpdateQueue", queue=queue, updateMask="rateLimits.maxBurstSize")[
-            "rateLimits"
-        ]
-
-        assert list(limits.values()) == [5.0, 20, 3]
-
-
-class TestDeleteQueue:
-    def test_its_name_is_reserved(self, call: Call) -> None:
-        """The queue is not found, and none can be created with its name."""
-        queue = {"name": MADE, "pullTarget": {}}
-        call("CreateQueue", parent=LOCATION, queue=queue)
-
-        assert call("DeleteQueue", name=MADE) == {}
-        for method in ("GetQueue", "DeleteQueue"):
-            with refused("NOT_FOUND", 'queue "made"'):
-                call(method, name=MADE)
-        with refused("ALREADY_EXISTS", "was deleted not long ago"):
-            call("CreateQueue", parent=LOCATION, queue=queue)
-        with refused("ALREADY_EXISTS", "was deleted not long ago"):
-            call("UpdateQueue", queue=queue)
+    @pytest.mark.parametrize(
+        ("fields", "text"),
+        [
+            ({"updateMask": "color"}, "update_mask"),
+            ({}, "http_target is not supported: set url"),
+            ({"updateMask": "httpTarget"}, "http_target is not supported: set url"),
+        ],
+    )
+    def test_what_is_not_valid(self, call: Call, fields: dict[str, Any], text: str) -> None:
+        """Neither a mask without a known field, nor an HTTP target, even of a pull queue."""
+        queue = {"name": PULL, "httpTarget": {"uriOverride": {"host": "x"}}}
+        with refused("INVALID_ARGUMENT", text):
+            call("UpdateQueue", queue=queue, **fields)
 
 
 class TestPause:
@@ -322,7 +425,7 @@ class TestPause:
         assert call("ResumeQueue", name=queue)["state"] == "RUNNING"
 
     def test_nothing_is_leased(self, call: Call) -> None:
-        """The refusal is that of a state, which another call changes."""
+        """The code is that of a state, which another call changes."""
         call("PauseQueue", name=PULL)
         with refused("FAILED_PRECONDITION", 'queue "pull" is paused'):
             call("LeaseTasks", parent=PULL, leaseDuration="60s")
@@ -340,22 +443,16 @@ class TestPause:
 class TestUpload:
     def test_a_queue_yaml(self, call: Call) -> None:
         """It is applied as a deployment: what it does not list is disabled."""
-        call("CreateQueue", parent=LOCATION, queue={"name": MADE, "pullTarget": {}})
+        create(call, pullTarget={})
         body = {"data": b64encode(TEXT).decode()}
 
         assert call("UploadQueueYaml", appId="app", httpBody=body) == {}
-        listed = call("ListQueues", parent=LOCATION)["queues"]
-        assert {one["name"].rpartition("/")[2]: one["state"] for one in listed} == {
-            "default": "RUNNING",
-            "limited": "DISABLED",
-            "made": "RUNNING",
-            "new": "RUNNING",
-            "pull": "DISABLED",
-            "push": "DISABLED",
-        }
+        running = ids(call("ListQueues", parent=LOCATION, filter="state=RUNNING"))
+        disabled = ids(call("ListQueues", parent=LOCATION, filter="state=DISABLED"))
+        assert (running, disabled) == (["default", "made", "new"], ["limited", "pull", "push"])
 
     def test_one_with_errors(self, call: Call) -> None:
-        """Nothing changes, and the linter's message is the answer's."""
+        """Nothing changes, and the message is the linter's."""
         body = {"data": b64encode(b"queue:\n- name: new\n  mode: sideways\n").decode()}
 
         with refused("INVALID_ARGUMENT", "queue.yaml:3:.*sideways"):
@@ -368,27 +465,28 @@ class TestUpload:
             call("UploadQueueYaml", appId="", httpBody={})
 
     @pytest.mark.parametrize("path", ["api/queue/update", "v2beta2/api/queue/update"])
-    def test_the_file_itself_over_http(self, server: Server, emulator: Emulator, path: str) -> None:
+    def test_the_file_itself_over_http(self, client: Client, emulator: Emulator, path: str) -> None:
         """As `curl --data-binary @queue.yaml` sends it, also to the URL without a version."""
-        with urlopen(f"{server.url}/{path}?appId=app", TEXT) as response:  # noqa: S310
-            assert response.read() == b"{}\n"
+        kind = "application/x-www-form-urlencoded"
+
+        assert client.post(f"/{path}?appId=app", data=TEXT, content_type=kind).data == b"{}\n"
         assert next(queue.name for queue in emulator.queues) == "new"
 
 
 class TestOtherMethods:
     def test_purge(self, call: Call, emulator: Emulator) -> None:
-        """All tasks go, and the queue is returned."""
+        """All tasks are deleted, and the queue is returned."""
         emulator.queue("pull").add()
 
-        assert call("PurgeQueue", name=PULL)["purgeTime"] == TIME
+        assert call("PurgeQueue", name=PULL)["purgeTime"] == NOW
         assert emulator.queue("pull").list_tasks() == []
-        assert call("PurgeQueue", name=f"{LOCATION}/queues/push")["state"] == "RUNNING"
 
-    def test_locations(self, call: Call) -> None:
-        """One is listed, any can be used."""
-        (listed,) = call("ListLocations", name="projects/app")["locations"]
+    def test_locations(self, call: Call, client: Client) -> None:
+        """One is listed, any can be used; Google's definition of their service names v1."""
+        listed = call("ListLocations", name="projects/app")
 
-        assert listed["name"] == LOCATION
+        assert [location["name"] for location in listed["locations"]] == [LOCATION]
+        assert client.get("/v1/projects/app/locations").get_json() == listed
         assert call("GetLocation", name="projects/app/locations/x")["locationId"] == "x"
         name = "projects/app/locations/x/queues/pull"
         assert call("GetQueue", name=name)["name"] == name
@@ -405,11 +503,3 @@ class TestProject:
         assert call("GetQueue", name=PULL)["name"] == PULL
         with refused("NOT_FOUND", 'project "other" is not served here'):
             call("ListQueues", parent="projects/other/locations/us-central1")
-
-
-@pytest.mark.parametrize("fields", [{}, {"updateMask": "httpTarget"}])
-def test_an_http_target(call: Call, fields: dict[str, Any]) -> None:
-    """It is refused, not ignored, also on a pull queue."""
-    queue = {"name": PULL, "httpTarget": {"uriOverride": {"host": "x"}}}
-    with refused("INVALID_ARGUMENT", "http_target is not supported: set url"):
-        call("UpdateQueue", queue=queue, **fields)

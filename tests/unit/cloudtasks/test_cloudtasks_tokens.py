@@ -9,13 +9,13 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from cloudtasks_api import LOCATION, RestApi
+from cloudtasks_api import PUSH, Call, GrpcApi, refused
 from google.auth.exceptions import InvalidValue, MalformedError
 from google.auth.transport.requests import Request
 from google.oauth2 import id_token
 from jwt import InvalidAudienceError
 
-from pullqueue import Emulator, HttpRequest, InvalidTaskError, PullQueueError, RequestToken
+from pullqueue import Emulator, HttpRequest, PullQueueError, RequestToken
 from pullqueue.cloudtasks.versions import V2, Version
 from pullqueue.control.models import PushState
 from pullqueue.push.addresses import PushAddresses
@@ -23,7 +23,6 @@ from pullqueue.push.request import PushRequest
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import run_tasks
 
-PUSH = f"{LOCATION}/queues/push"
 URL = "https://api.example.com/work?a=b"
 WORKER = "worker@app.iam.gserviceaccount.com"
 
@@ -34,9 +33,9 @@ def version() -> Version:
     return V2
 
 
-def sent(rest: RestApi, emulator: Emulator, **request: Any) -> PushRequest:
+def sent(call: Call, emulator: Emulator, **request: Any) -> PushRequest:
     """Create an HTTP task, send it, and return the request."""
-    rest.call("CreateTask", {"parent": PUSH, "task": {"httpRequest": {"url": URL, **request}}})
+    call("CreateTask", parent=PUSH, task={"httpRequest": {"url": URL, **request}})
     [attempt] = run_tasks(emulator, send=lambda _: 200)
     return attempt.request
 
@@ -49,11 +48,11 @@ def fetched(server: Server, path: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("given", "audience"), [({}, URL), ({"audience": "me"}, "me")])
 def test_an_id_token(
-    rest: RestApi, server: Server, emulator: Emulator, given: dict[str, str], audience: str
+    call: Call, server: Server, emulator: Emulator, given: dict[str, str], audience: str
 ) -> None:
     """It is signed with the server's key, for the audience or else the URL of the task."""
     token = {"serviceAccountEmail": WORKER, **given}
-    request = sent(rest, emulator, oidcToken=token, headers={"authorization": "Basic mine"})
+    request = sent(call, emulator, oidcToken=token, headers={"authorization": "Basic mine"})
     keys = fetched(server, "/.well-known/openid-configuration")["jwks_uri"]
     kind, _, text = request.headers["Authorization"].partition(" ")
 
@@ -68,9 +67,9 @@ def test_an_id_token(
         id_token.verify_token(text, Request(), "somebody else", keys)
 
 
-def test_an_id_token_by_key_in_pem(rest: RestApi, server: Server, emulator: Emulator) -> None:
+def test_an_id_token_by_key_in_pem(call: Call, server: Server, emulator: Emulator) -> None:
     """It is verified, and refused, with the errors that Google's certificates lead to."""
-    request = sent(rest, emulator, oidcToken={"serviceAccountEmail": WORKER})
+    request = sent(call, emulator, oidcToken={"serviceAccountEmail": WORKER})
     text = request.headers["Authorization"].removeprefix("Bearer ")
     keys = f"{server.url}/oauth2/v1/certs"
 
@@ -89,9 +88,9 @@ def test_the_issuer(server: Server) -> None:
     assert configuration["jwks_uri"] == f"{server.url}/oauth2/v3/certs"
 
 
-def test_an_access_token(rest: RestApi, server: Server, emulator: Emulator) -> None:
+def test_an_access_token(call: Call, server: Server, emulator: Emulator) -> None:
     """It is opaque; that of a server is valid there, for its scope."""
-    request = sent(rest, emulator, oauthToken={"serviceAccountEmail": WORKER})
+    request = sent(call, emulator, oauthToken={"serviceAccountEmail": WORKER})
     task = HttpRequest(URL, token=RequestToken("oauth_token", WORKER, "scope"))
     of_server = server.state.signer.authorization(task)
     found = server.tokens.find((of_server or "").removeprefix("Bearer "))
@@ -101,27 +100,27 @@ def test_an_access_token(rest: RestApi, server: Server, emulator: Emulator) -> N
     assert (found.email, found.scopes) == (WORKER, frozenset({"scope"}))
 
 
-def test_a_header_of_the_user(rest: RestApi, emulator: Emulator) -> None:
+def test_a_header_of_the_user(call: Call, emulator: Emulator) -> None:
     """Without a token it is passed on."""
-    request = sent(rest, emulator, headers={"Authorization": "Basic mine"})
+    request = sent(call, emulator, headers={"Authorization": "Basic mine"})
 
     assert request.headers["Authorization"] == "Basic mine"
 
 
-def test_without_the_extra(
-    rest: RestApi, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra(call: Call, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task stays, `run` is refused, and each message says what to install."""
     monkeypatch.setitem(sys.modules, "jwt", None)
     needed = r"its token needs an extra: pip install"
     queue = emulator.queue("push")
 
     with pytest.raises(PullQueueError, match=needed):
-        sent(rest, emulator, url="http://localhost:1", oidcToken={"serviceAccountEmail": WORKER})
+        sent(call, emulator, url="http://localhost:1", oidcToken={"serviceAccountEmail": WORKER})
     [task] = queue.list_tasks()
     with Server(emulator, push_to=PushAddresses()) as delivering:
-        with pytest.raises(InvalidTaskError, match=needed):
-            delivering.state.run_now(task)
+        api = GrpcApi(delivering, version=V2)
+        with refused("FAILED_PRECONDITION", needed):
+            api("RunTask", name=f"{PUSH}/tasks/{task.name}")
+        api.channel.close()
         shown = PushState.of(task, queue, delivering.state.push_to, "available")
 
     assert shown is not None
