@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache, partial
 
 import pytest
 from cloudtasks_interface import cloudtasks_grpc_interface, cloudtasks_rest_interface
@@ -22,15 +23,6 @@ INTERFACES: dict[str, InterfaceMaker] = {
     "cloudtasks-rest": cloudtasks_rest_interface,
     "cloudtasks-grpc": cloudtasks_grpc_interface,
 }
-
-
-@pytest.fixture(params=INTERFACES)
-def interface(request: pytest.FixtureRequest) -> Iterator[Interface]:
-    """Yield an interface to a fresh emulator."""
-    with INTERFACES[request.param]() as interface:
-        yield interface
-
-
 PUSH_INTERFACES: dict[str, InterfaceMaker] = {
     **{name: make for name, make in INTERFACES.items() if name != "rest"},
     "cloudtasks-v2-rest": partial(cloudtasks_rest_interface, tasks_v2),
@@ -38,9 +30,42 @@ PUSH_INTERFACES: dict[str, InterfaceMaker] = {
 }
 
 
-@pytest.fixture(params=PUSH_INTERFACES)
-def push(request: pytest.FixtureRequest) -> Iterator[PushInterface]:
-    """Yield an interface that has push queues."""
-    with PUSH_INTERFACES[request.param]() as interface:
-        assert isinstance(interface, PushInterface)
+ALL_INTERFACES = INTERFACES | PUSH_INTERFACES
+EXCLUSIVE = ("sdk", "bridge")
+"""Each takes the place of the other in this process, so that it cannot stay open."""
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Callable[[str], Interface]]:
+    """Yield what opens an interface, once for all tests."""
+    with ExitStack() as stack:
+        yield cache(lambda name: stack.enter_context(ALL_INTERFACES[name]()))
+
+
+@pytest.fixture
+def interface(
+    request: pytest.FixtureRequest, opened: Callable[[str], Interface]
+) -> Iterator[Interface]:
+    """Yield each interface, to an emulator without tasks."""
+    if request.param in EXCLUSIVE:
+        with ALL_INTERFACES[request.param]() as interface:
+            yield interface
+    else:
+        interface = opened(request.param)
+        interface.emulator.reset()
         yield interface
+
+
+@pytest.fixture
+def push(interface: Interface) -> PushInterface:
+    """Return each interface that has push queues."""
+    assert isinstance(interface, PushInterface)
+    return interface
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test through each interface that has what it is about."""
+    if "interface" in metafunc.fixturenames:
+        has_push = "push" in metafunc.fixturenames
+        made = PUSH_INTERFACES if has_push else INTERFACES
+        metafunc.parametrize("interface", list(made), indirect=True)
