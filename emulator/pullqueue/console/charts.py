@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from itertools import cycle
+from collections.abc import Mapping, Sequence
+from itertools import cycle, groupby
 from typing import Final, NamedTuple
 
+from pullqueue.clock import from_usec
 from pullqueue.config.text import span_of
-from pullqueue.control.overview import FlowMinute
+from pullqueue.control.overview import FLOW_KINDS
+from pullqueue.engine.events import MINUTE_USEC, Flow
 
 WIDTH = 240
 HEIGHT = 48
@@ -19,7 +20,6 @@ KINDS: Final = ("added", "leased", "deleted")
 """The lines of a queue's chart; attempts are leases."""
 _COLUMNS = 60
 _MAX_LINES = 6
-_MINUTE = timedelta(minutes=1)
 
 
 class Line(NamedTuple):
@@ -53,62 +53,62 @@ class Chart(NamedTuple):
     columns: list[Column]
 
 
-def chart_of(
-    flow: Sequence[FlowMinute], now: datetime, minutes: str = "", *, is_small: bool = False
-) -> Chart:
+def chart_of(flow: Flow, now_usec: int, minutes: str = "", *, is_small: bool = False) -> Chart:
     """Return how many tasks of a queue were added, leased and deleted until now.
 
     A small chart has no columns: nobody can point at one.
     """
-    series = {kind: [(flow, kind)] for kind in KINDS}
-    return _chart(series, now, minutes, what="tasks", is_small=is_small)
+    series = {kind: _counts(flow, kind) for kind in KINDS}
+    return _chart(series, now_usec, minutes, what="tasks", is_small=is_small)
 
 
-def overlay_of(
-    flows: Mapping[str, Sequence[FlowMinute]], now: datetime, minutes: str = ""
-) -> Chart | None:
+def overlay_of(flows: Mapping[str, Flow], now_usec: int, minutes: str = "") -> Chart | None:
     """Return how many tasks of each queue were leased or attempted; None: there is no queue.
 
     Each of the busiest queues has a line; the other queues have one together. Queues of which
     no task was ever leased or attempted have none, unless that is so of all.
     """
-    leased = {name: sum(each.leased for each in flow) for name, flow in flows.items()}
+    leased = {name: _counts(flow, "leased") for name, flow in flows.items()}
+    totals = {name: sum(count for _, count in line) for name, line in leased.items()}
     busiest = sorted(
-        [name for name in leased if leased[name]] or leased, key=leased.__getitem__, reverse=True
+        [name for name in leased if leased[name]] or leased, key=totals.__getitem__, reverse=True
     )
-    series = {name: [(flows[name], "leased")] for name in busiest[:_MAX_LINES]}
+    series = {name: leased[name] for name in busiest[:_MAX_LINES]}
     if others := busiest[_MAX_LINES:]:
-        series["others"] = [(flows[name], "leased") for name in others]
-    return _chart(series, now, minutes, what="leases and attempts") if series else None
+        series["others"] = [pair for name in others for pair in leased[name]]
+    return _chart(series, now_usec, minutes, what="leases and attempts") if series else None
+
+
+def _counts(flow: Flow, kind: str) -> list[tuple[int, int]]:
+    """Return the minutes in which there were any events of a kind, and how many."""
+    return [
+        (usec // MINUTE_USEC, count)
+        for usec, counts in flow.items()
+        for each in FLOW_KINDS[kind]
+        if (count := counts.get(each))
+    ]
 
 
 def _chart(
-    series: Mapping[str, Iterable[tuple[Sequence[FlowMinute], str]]],
-    now: datetime,
+    series: Mapping[str, Sequence[tuple[int, int]]],
+    now_usec: int,
     minutes: str,
     *,
     what: str,
     is_small: bool = False,
 ) -> Chart:
-    this_minute = now.replace(second=0, microsecond=0)
-    counts = {
-        name: [
-            (int((this_minute - datetime.fromisoformat(each.time)) / _MINUTE), getattr(each, kind))
-            for flow, kind in flows
-            for each in flow
-        ]
-        for name, flows in series.items()
-    }
+    this_minute = now_usec // MINUTE_USEC
     if minutes not in RANGES:
-        ages = [age for line in counts.values() for age, count in line if count and age]
+        ages = {this_minute - minute for line in series.values() for minute, _ in line} - {0}
         minutes = next((m for m in _FIRST_CHOICES if any(age < int(m) for age in ages)), "60")
     columns = min(int(minutes), _COLUMNS)
     step = int(minutes) // columns
-    values = {name: [0] * columns for name in counts}
-    for name, line in counts.items():
-        for age, count in line:
-            if 0 <= age < int(minutes):
-                values[name][columns - 1 - age // step] += count
+    begin = this_minute + 1 - columns * step
+    values = {name: [0] * columns for name in series}
+    for name, line in series.items():
+        for minute, count in line:
+            if begin <= minute <= this_minute:
+                values[name][(minute - begin) // step] += count
     ceiling = _ceiling(max((max(line) for line in values.values()), default=0))
     unit = f"{what} per {span_of(step * 60).removeprefix('1 ')}"
     totals = ", ".join(f"{sum(line)} {name}" for name, line in values.items())
@@ -118,36 +118,33 @@ def _chart(
         label=f"{unit.capitalize()} over the last {RANGES[minutes]}: {totals}",
         minutes=minutes,
         unit=unit,
-        columns=[] if is_small else _columns(values, this_minute, step * _MINUTE),
+        columns=[] if is_small else _columns(values, begin, step),
     )
 
 
 def _steps(values: Sequence[int], ceiling: int) -> str:
     """Return the points of a line on which each value stays for its column."""
-    width = WIDTH / len(values)
-    found: list[tuple[float, float]] = []
-    for place, value in enumerate(values):
-        y = HEIGHT - value * HEIGHT / ceiling
-        if not found or found[-1][1] != y:
-            found.append((place * width, y))
-        else:
-            found.pop()
-        found.append(((place + 1) * width, y))
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in found)
-
-
-def _columns(
-    values: Mapping[str, Sequence[int]], this_minute: datetime, step: timedelta
-) -> list[Column]:
-    """Return the values of each column in words."""
-    count = len(next(iter(values.values())))
-    width = WIDTH / count
+    width, end = WIDTH / len(values), 0
     found = []
-    for place in range(count):
-        begin = this_minute + _MINUTE - (count - place) * step
-        numbers = [f"{line[place]} {name}" for name, line in values.items()]
-        text = f"{begin:%Y-%m-%d %H:%M} UTC: {', '.join(numbers)}"
-        found.append(Column(place * width, width, text))
+    for value, same in groupby(values):
+        y = HEIGHT - value * HEIGHT / ceiling
+        begin, end = end, end + len(list(same))
+        found.append(f"{begin * width:.1f},{y:.1f} {end * width:.1f},{y:.1f}")
+    return " ".join(found)
+
+
+def _columns(values: Mapping[str, Sequence[int]], begin: int, step: int) -> list[Column]:
+    """Return the values of each column in words; the first begins at a minute."""
+    columns = list(zip(*values.values(), strict=True))
+    numbers = {
+        counts: ", ".join(f"{count} {name}" for count, name in zip(counts, values, strict=True))
+        for counts in set(columns)
+    }
+    width = WIDTH / len(columns)
+    found = []
+    for place, counts in enumerate(columns):
+        time = str(from_usec((begin + place * step) * MINUTE_USEC))[:16]
+        found.append(Column(place * width, width, f"{time} UTC: {numbers[counts]}"))
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shlex
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -26,6 +25,7 @@ from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.models import EXHAUSTED, TaskResource
 from pullqueue.control.overview import summary_of
+from pullqueue.control.queues import shown_queues
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.events import Interface
@@ -80,7 +80,8 @@ class Pages:
     def queues(self) -> Response:
         """Return the page of all queues."""
         queues = self._ask("listQueues")["queues"]
-        flow, now = self._ask("getFlow")["flow"], self._now()
+        flows = {queue.name: queue.flow(since_usec=0) for queue in shown_queues(self._state)}
+        now_usec = self._state.emulator.now_usec()
         chosen = _chosen("search", "sort", "order", "range")
         text, key = chosen.get("search", "").lower(), chosen.get("sort", "")
         found = [queue for queue in queues if text in queue.name.lower()]
@@ -90,7 +91,7 @@ class Pages:
                 reverse=chosen.get("order") == "desc",
             )
         charts = {
-            name: chart_of(minutes, now, "60", is_small=True) for name, minutes in flow.items()
+            name: chart_of(flow, now_usec, "60", is_small=True) for name, flow in flows.items()
         }
         return self._page(
             "queues",
@@ -99,7 +100,7 @@ class Pages:
             found=found,
             columns=_QUEUE_COLUMNS,
             charts=charts,
-            overlay=overlay_of(flow, now, chosen.get("range", "")),
+            overlay=overlay_of(flows, now_usec, chosen.get("range", "")),
             ranges=RANGES,
             chosen=chosen,
         )
@@ -110,7 +111,8 @@ class Pages:
         chosen = {"limit": _PAGE_SIZE, **_chosen(*_TASK_QUERY, "order", "range")}
         asked = _chosen(*_TASK_QUERY) | {"limit": chosen["limit"]}
         asked["descending"] = "true" if chosen.get("order") == "desc" else "false"
-        flow = self._ask("getFlow", {"queue": queue})["flow"][queue]
+        emulator = self._state.emulator
+        flow = emulator.queue(queue).flow(since_usec=0)
         if shown.mode is QueueMode.PUSH:
             special = {"delivery": self._ask("getDelivery", queue=queue)["delivery"]}
         else:
@@ -122,7 +124,7 @@ class Pages:
             "queue",
             queue=shown,
             states=_STATES[shown.mode],
-            chart=chart_of(flow, self._now(), chosen.get("range", "")),
+            chart=chart_of(flow, emulator.now_usec(), chosen.get("range", "")),
             ranges=RANGES,
             chosen=chosen,
             **special,
@@ -326,10 +328,6 @@ class Pages:
             "next": end if end < listed.total else None,
         }
         return {"tasks": listed.tasks, "paging": paging}
-
-    def _now(self) -> datetime:
-        """Return the time of the emulator."""
-        return from_usec(self._state.emulator.now_usec())
 
     def _question(self, title: str, text: str, **values: Any) -> Response:  # noqa: ANN401
         """Return the page that asks for confirmation; the first word of its title is its button."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field, to_builtins
 
 from pullqueue.clock import USEC_PER_SECOND, from_usec
 from pullqueue.config.model import QueueMode
@@ -122,15 +121,24 @@ class QueueResource(Model):
             oldest_eta=None if oldest_usec is None else iso(from_usec(oldest_usec)),
             oldest_age_seconds=age,
             kept=push_to.kept(queue.settings) if queue.is_push else None,
-            settings=asdict(queue.settings, dict_factory=_present_settings),
+            # `dataclasses.asdict` would take 20 us, several times as long as all of this.
+            settings=_present(to_builtins(queue.settings)),
             **numbers,
         )
 
 
-def _present_settings(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+def _present(value: Any) -> Any:  # noqa: ANN401 - settings, or a part of them
     """Return what is set of some settings, except what other fields of the queue have."""
+    if isinstance(value, list):
+        return [_present(each) for each in value]
+    if not isinstance(value, dict):
+        return value
     hidden = ("name", "mode", "line", "column")
-    return {name: value for name, value in fields if value is not None and name not in hidden}
+    return {
+        name: _present(each)
+        for name, each in value.items()
+        if each is not None and name not in hidden
+    }
 
 
 class SentRequest(Model):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections import Counter
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta
 
@@ -18,6 +18,13 @@ from pullqueue.control.service import ClockResource, get_clock
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import MINUTE_USEC, EventKind
 
+FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
+    "added": (EventKind.ADDED,),
+    "leased": (EventKind.LEASED, EventKind.ATTEMPT_STARTED),
+    "deleted": (EventKind.DELETED, EventKind.PURGED, EventKind.ATTEMPT_SUCCEEDED),
+    "exhausted": (EventKind.EXHAUSTED,),
+}
+"""The events that each number of a minute counts."""
 _MINUTES = 24 * 60
 """Minutes of a queue that are returned at most."""
 
@@ -80,16 +87,12 @@ class FlowMinute(Model):
     exhausted: Count
 
     @classmethod
-    def of(cls, usec: int, counts: Counter[EventKind]) -> FlowMinute:
+    def of(cls, usec: int, counts: Mapping[EventKind, int]) -> FlowMinute:
         """Return a minute that began at a time."""
-        ended = (EventKind.DELETED, EventKind.PURGED, EventKind.ATTEMPT_SUCCEEDED)
-        return cls(
-            time=from_usec(usec).isoformat(),
-            added=counts[EventKind.ADDED],
-            leased=counts[EventKind.LEASED] + counts[EventKind.ATTEMPT_STARTED],
-            deleted=sum(counts[kind] for kind in ended),
-            exhausted=counts[EventKind.EXHAUSTED],
-        )
+        numbers = {
+            name: sum(counts.get(kind, 0) for kind in kinds) for name, kinds in FLOW_KINDS.items()
+        }
+        return cls(time=from_usec(usec).isoformat(), **numbers)
 
 
 class FlowQuery(Model):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
@@ -102,7 +102,7 @@ class Operation(NamedTuple):
     origin: Origin | None = None
 
 
-Flow: TypeAlias = dict[int, Counter[EventKind]]
+Flow: TypeAlias = Mapping[int, Mapping[EventKind, int]]
 """How many events of each kind there were in some minutes, by the start of each in microseconds."""
 
 _name = attrgetter("name")
@@ -110,7 +110,7 @@ _retry_count = attrgetter("retry_count")
 
 MINUTE_USEC = 60 * USEC_PER_SECOND
 _FLOW_MINUTES = 24 * 60
-"""How many minutes are counted whose operations are no longer recorded."""
+"""How many minutes with events are counted, also when their operations are no longer recorded."""
 
 
 class EventLog:
@@ -121,8 +121,7 @@ class EventLog:
         self._kept = kept
         self._operations: deque[Operation] = deque()
         self._count = 0
-        self._dropped: Flow = {}
-        """Those that are no longer recorded."""
+        self._flow: defaultdict[int, Counter[EventKind]] = defaultdict(Counter)
 
     def record(
         self,
@@ -142,12 +141,11 @@ class EventLog:
         fields = (usec, kind, names, retry_counts, until_usec, status, origin)
         self._operations.append(tuple.__new__(Operation, fields))
         self._count += len(names)
+        self._flow[usec // MINUTE_USEC * MINUTE_USEC][kind] += len(names)
+        if len(self._flow) > _FLOW_MINUTES:
+            del self._flow[next(iter(self._flow))]
         while self._count > self._kept and len(self._operations) > 1:
-            dropped = self._operations.popleft()
-            self._count -= len(dropped.names)
-            _add_to_flow(self._dropped, dropped)
-            if len(self._dropped) > _FLOW_MINUTES:
-                del self._dropped[next(iter(self._dropped))]
+            self._count -= len(self._operations.popleft().names)
 
     def read(self, now_usec: int, task_name: str | None = None) -> list[Event]:
         """Return the events until now, of all tasks or of one, oldest first."""
@@ -163,16 +161,10 @@ class EventLog:
 
     def flow(self, since_usec: int) -> Flow:
         """Return the events since a time, in the minutes in which there were any, in order."""
-        flow = {minute: counts.copy() for minute, counts in self._dropped.items()}
-        for operation in self._operations:
-            _add_to_flow(flow, operation)
         first = since_usec // MINUTE_USEC * MINUTE_USEC
-        return {minute: counts for minute, counts in sorted(flow.items()) if minute >= first}
-
-
-def _add_to_flow(flow: Flow, operation: Operation) -> None:
-    minute = operation.usec // MINUTE_USEC * MINUTE_USEC
-    flow.setdefault(minute, Counter())[operation.kind] += len(operation.names)
+        found = sorted(self._flow.items())
+        # `counts.copy()` would take ten times as long as that of a dict.
+        return {minute: dict.copy(counts) for minute, counts in found if minute >= first}
 
 
 def events_of(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from importlib.resources import files
 
 import pytest
 
+from pullqueue.clock import duration_usec, to_usec
 from pullqueue.console.charts import chart_of, overlay_of
 from pullqueue.console.formatting import (
     between,
@@ -24,7 +25,7 @@ from pullqueue.console.formatting import (
 )
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.models import Bytes
-from pullqueue.control.overview import FlowMinute
+from pullqueue.engine.events import EventKind
 
 TEXT_PAIRS = [
     ("text", "ground"),
@@ -137,21 +138,21 @@ def test_payload_forms() -> None:
     assert preview(Bytes.of(b"x" * 500, 256)).endswith("x…")
 
 
-NOW = datetime(2026, 1, 1, 1, 0, 30, tzinfo=UTC)
+def at(time: str) -> int:
+    """Return a time of 2026-01-01 in microseconds."""
+    return to_usec(datetime.fromisoformat(f"2026-01-01T{time}Z"))
 
 
-def minute(time: str, added: int = 0, leased: int = 0, deleted: int = 0) -> FlowMinute:
-    """Return what happened in a minute of 2026-01-01."""
-    begin = f"2026-01-01T{time}:00+00:00"
-    return FlowMinute(time=begin, added=added, leased=leased, deleted=deleted, exhausted=0)
-
-
-FLOW = [minute("00:31", added=4), minute("01:00", leased=3, deleted=1)]
+NOW_USEC = at("01:00:30")
+FLOW = {
+    at("00:31"): {EventKind.ADDED: 4},
+    at("01:00"): {EventKind.LEASED: 2, EventKind.ATTEMPT_STARTED: 1, EventKind.PURGED: 1},
+}
 
 
 def test_charts() -> None:
     """Each line has the numbers of tasks per minute; one that stays is one step."""
-    chart = chart_of(FLOW, NOW, "60")
+    chart = chart_of(FLOW, NOW_USEC, "60")
 
     assert chart.ceiling == 4
     assert chart.label == "Tasks per min over the last 1 h: 4 added, 3 leased, 1 deleted"
@@ -163,44 +164,45 @@ def test_charts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "minutes"),
-    [(NOW, "60"), (NOW + timedelta(hours=5), "1440"), (NOW + timedelta(days=20), "43200")],
+    ("passed", "minutes"),
+    [(timedelta(0), "60"), (timedelta(hours=5), "1440"), (timedelta(days=20), "43200")],
 )
-def test_a_chart_after_a_jump_of_the_clock(now: datetime, minutes: str) -> None:
+def test_a_chart_after_a_jump_of_the_clock(passed: timedelta, minutes: str) -> None:
     """The range is the shortest that shows what was before, unless one is chosen."""
-    chart = chart_of(FLOW, now)
+    now_usec = NOW_USEC + duration_usec(passed)
+    chart = chart_of(FLOW, now_usec)
 
     assert chart.minutes == minutes
     assert "4 added, 3 leased, 1 deleted" in chart.label
-    assert chart_of(FLOW, now, "15").minutes == "15"
-    assert chart_of([], now).minutes == "60"
+    assert chart_of(FLOW, now_usec, "15").minutes == "15"
+    assert chart_of({}, now_usec).minutes == "60"
 
 
 def test_the_values_of_a_chart() -> None:
     """Each part of it says what it shows, and together they cover it."""
-    columns = chart_of(FLOW, NOW, "15").columns
+    columns = chart_of(FLOW, NOW_USEC, "15").columns
 
     assert columns[-1].text == "2026-01-01 01:00 UTC: 0 added, 3 leased, 1 deleted"
     assert (len(columns), sum(column.width for column in columns)) == (15, 240)
-    day = chart_of(FLOW, NOW, "1440")
+    day = chart_of(FLOW, NOW_USEC, "1440")
     assert (day.unit, len(day.columns)) == ("tasks per 24 min", 60)
 
 
 def test_queues_in_one_chart() -> None:
     """The busiest have a line each, the others one together, idle ones none."""
-    flows = {f"q{n}": [minute("00:59", leased=n)] for n in range(9)}
+    flows = {f"q{n}": {at("00:59"): {EventKind.LEASED: n}} for n in range(9)}
 
-    chart = overlay_of(flows, NOW)
+    chart = overlay_of(flows, NOW_USEC)
 
     assert chart is not None
-    idle = overlay_of({"idle": [], "busy": flows["q1"]}, NOW)
+    idle = overlay_of({"idle": {}, "busy": flows["q1"]}, NOW_USEC)
     assert idle is not None
     assert [line.name for line in idle.lines] == ["busy"]
     assert chart.label == (
         "Leases and attempts per min over the last 1 h: "
         "8 q8, 7 q7, 6 q6, 5 q5, 4 q4, 3 q3, 3 others"
     )
-    assert overlay_of({}, NOW) is None
+    assert overlay_of({}, NOW_USEC) is None
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_queues_in_one_chart() -> None:
 )
 def test_the_axis_of_a_chart(highest: int, ceiling: int) -> None:
     """Its upper end is a round number, half of which is a whole one."""
-    assert chart_of([minute("01:00", highest)], NOW).ceiling == ceiling
+    assert chart_of({at("01:00"): {EventKind.ADDED: highest}}, NOW_USEC).ceiling == ceiling
 
 
 @pytest.mark.parametrize(
