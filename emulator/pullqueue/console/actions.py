@@ -242,7 +242,7 @@ def changes_of_form(ask: Callable[..., Any]) -> list[tuple[str, Json]]:
         fields: Json = {name: form[name] for name in ("state", "tag", "search") if form.get(name)}
         if change["action"] == "release":
             fields.setdefault("state", "leased")
-        names = [form["queue"]] if form.get("queue") else _with_exhausted(ask)
+        names = [form["queue"]] if form.get("queue") else ask("getSummary").exhausted
         return [(queue, change | (fields or {"all": True})) for queue in names]
     selected: dict[str, list[str]] = defaultdict(list)
     for value in form.getlist("task"):
@@ -253,16 +253,6 @@ def changes_of_form(ask: Callable[..., Any]) -> list[tuple[str, Json]]:
     if form.get("state") == "exhausted":
         change["state"] = "exhausted"
     return [(queue, {**change, "tasks": names}) for queue, names in selected.items()]
-
-
-def queue_names(ask: Callable[..., Any], *modes: str) -> list[str]:
-    """Return the names of the queues of these modes."""
-    return [queue.name for queue in ask("listQueues")["queues"] if queue.mode in modes]
-
-
-def _with_exhausted(ask: Callable[..., Any]) -> list[str]:
-    """Return the names of the queues that have exhausted tasks."""
-    return [each.name for each in ask("listQueues")["queues"] if each.exhausted]
 
 
 def _in_utc(text: str) -> str:

@@ -19,16 +19,17 @@ from pullqueue.api.encoding import Json
 from pullqueue.api.errors import ApiError
 from pullqueue.clock import ManualClock, from_usec
 from pullqueue.config.model import QueueMode
-from pullqueue.console.actions import ask, changes_of_form, queue_names
+from pullqueue.console.actions import ask, changes_of_form
 from pullqueue.console.charts import RANGES, chart_of, overlay_of
 from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
 from pullqueue.control.models import EXHAUSTED, TaskResource
 from pullqueue.control.overview import summary_of
-from pullqueue.control.queues import shown_queues
+from pullqueue.control.queues import resources_of, shown_queues, statistics_of
 from pullqueue.control.request_log import Request
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.events import Interface
+from pullqueue.engine.interceptors import bypass_interceptors
 from pullqueue.errors import PullQueueError
 from pullqueue.faults.declaration import KINDS, OPTIONS, WHEN, options_text, schema_of
 from pullqueue.tasks import count_tasks
@@ -79,8 +80,10 @@ class Pages:
 
     def queues(self) -> Response:
         """Return the page of all queues."""
-        queues = self._ask("listQueues")["queues"]
-        flows = {queue.name: queue.flow(since_usec=0) for queue in shown_queues(self._state)}
+        with bypass_interceptors():
+            statistics = statistics_of(self._state)
+        queues = resources_of(self._state, statistics)
+        flows = {queue.name: queue.flow(since_usec=0) for queue, _ in statistics}
         now_usec = self._state.emulator.now_usec()
         chosen = _chosen("search", "sort", "order", "range")
         text, key = chosen.get("search", "").lower(), chosen.get("sort", "")
@@ -95,7 +98,7 @@ class Pages:
         }
         return self._page(
             "queues",
-            summary=summary_of(self._state, queues),
+            summary=summary_of(self._state, statistics),
             queues=queues,
             found=found,
             columns=_QUEUE_COLUMNS,
@@ -136,15 +139,19 @@ class Pages:
         found = self._ask("getHistory", queue=queue, task=task)
         views = views_of(found.task.payload) if found.task else {}
         view = request.args.get("view", "")
-        sent = {"queue": queue, "task": task, "interface": "push"}
+        shown = self._ask("getQueue", queue=queue)["queue"]
+        attempts = []
+        if shown.mode is QueueMode.PUSH:
+            sent = {"queue": queue, "task": task, "interface": "push"}
+            attempts = self._ask("listRequests", sent).requests
         return self._page(
             "task",
-            queue=self._ask("getQueue", queue=queue)["queue"],
+            queue=shown,
             name=task,
             shown=found.task,
             problem=found.problem,
             events=found.events,
-            attempts=self._ask("listRequests", sent).requests,
+            attempts=attempts,
             views=views,
             folded=folded_of(found.task.payload) if found.task else None,
             view=view if view in views else next(iter(views), ""),
@@ -160,7 +167,7 @@ class Pages:
         chosen = _chosen("queue", "tag", "search")
         return self._page(
             "exhausted",
-            queues=queue_names(self._ask, "pull", "push"),
+            queues=self._queue_names(),
             chosen=chosen,
             **self._tasks({"limit": _PAGE_SIZE, **chosen}, "listExhausted", {}),
         )
@@ -182,7 +189,7 @@ class Pages:
             following=listed.next,
             is_first="before" not in request.args,
             interfaces=_INTERFACES,
-            queues=queue_names(self._ask, "pull", "push"),
+            queues=self._queue_names(),
             chosen=chosen,
         )
 
@@ -198,7 +205,7 @@ class Pages:
             logged=found,
             shown=shown,
             curl=_curl(found),
-            queues=queue_names(self._ask, "pull", "push"),
+            queues=self._queue_names(),
         )
 
     def faults(self) -> Response:
@@ -210,7 +217,7 @@ class Pages:
             options={name: schema_of(name) for name in OPTIONS},
             when=WHEN,
             options_text=options_text,
-            queues=queue_names(self._ask, "pull", "push"),
+            queues=self._queue_names(),
         )
 
     def clock(self) -> Response:
@@ -328,6 +335,9 @@ class Pages:
             "next": end if end < listed.total else None,
         }
         return {"tasks": listed.tasks, "paging": paging}
+
+    def _queue_names(self) -> list[str]:
+        return [queue.name for queue in shown_queues(self._state)]
 
     def _question(self, title: str, text: str, **values: Any) -> Response:  # noqa: ANN401
         """Return the page that asks for confirmation; the first word of its title is its button."""

@@ -18,6 +18,7 @@ from pullqueue.config.model import QueueMode
 from pullqueue.config.text import quoted
 from pullqueue.engine import queue as engine
 from pullqueue.engine.queue import QueueState
+from pullqueue.engine.store import QueueStatistics
 from pullqueue.errors import PullQueueError
 from pullqueue.push.addresses import PushAddresses
 from pullqueue.push.retry import retry_of
@@ -102,9 +103,11 @@ class QueueResource(Model):
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, queue: engine.Queue, push_to: PushAddresses) -> QueueResource:
+    def of(
+        cls, queue: engine.Queue, statistics: QueueStatistics, push_to: PushAddresses
+    ) -> QueueResource:
         """Return a queue as it is now, in a server that delivers push tasks to some addresses."""
-        numbers = queue.fetch_statistics()._asdict()
+        numbers = statistics._asdict()
         oldest_usec = numbers.pop("oldest_eta_usec")
         # Before its eta a task has no age.
         due_usec = None if oldest_usec is None else queue.now_usec() - oldest_usec

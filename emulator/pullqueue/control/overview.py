@@ -11,12 +11,14 @@ from msgspec import UNSET, Meta
 import pullqueue
 from pullqueue.clock import from_usec
 from pullqueue.control.fault_registry import FaultResource
-from pullqueue.control.models import Count, Maybe, Model, Positive, QueueResource, Time
+from pullqueue.control.models import Count, Maybe, Model, Positive, Time
 from pullqueue.control.operations import operation
-from pullqueue.control.queues import list_queues, shown_queues
+from pullqueue.control.queues import shown_queues, statistics_of
 from pullqueue.control.service import ClockResource, get_clock
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import MINUTE_USEC, EventKind
+from pullqueue.engine.queue import Queue, QueueState
+from pullqueue.engine.store import QueueStatistics
 
 FLOW_KINDS: Final[Mapping[str, Sequence[EventKind]]] = {
     "added": (EventKind.ADDED,),
@@ -108,20 +110,24 @@ class FlowQuery(Model):
 @operation("GET", "/summary")
 def get_summary(state: ServerState) -> Summary:
     """Return what changes the behaviour: faults, paused queues, the clock, and what is left."""
-    return summary_of(state, list_queues(state))
+    return summary_of(state, statistics_of(state))
 
 
-def summary_of(state: ServerState, queues: list[QueueResource]) -> Summary:
+def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]) -> Summary:
     """Return the summary of a server with these queues, all of them."""
-    push = [queue for queue in queues if queue.mode == "push"]
-    kept = {queue.name: queue.kept for queue in push if queue.kept and queue.tasks}
+    push = {queue: numbers.tasks for queue, numbers in queues if queue.is_push}
+    kept = {queue.name: state.push_to.kept(queue.settings) for queue in push if push[queue]}
     return Summary(
         clock=get_clock(state),
         faults=state.faults.list(active=True),
-        paused=[queue.name for queue in queues if queue.state == "paused"],
-        exhausted={queue.name: queue.exhausted for queue in queues if queue.exhausted},
+        paused=[queue.name for queue, _ in queues if queue.state is QueueState.PAUSED],
+        exhausted={
+            queue.name: numbers.exhausted for queue, numbers in queues if numbers.exhausted
+        },
         push=PushSummary(
-            addresses=list(state.push_to), tasks=sum(queue.tasks for queue in push), kept=kept
+            addresses=list(state.push_to),
+            tasks=sum(push.values()),
+            kept={name: why for name, why in kept.items() if why},
         )
         if push
         else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest, nsmallest
 from itertools import count, islice
 from typing import Annotated, Any, Literal
@@ -27,6 +27,7 @@ from pullqueue.control.operations import operation
 from pullqueue.control.state import ServerState
 from pullqueue.engine.events import EventKind
 from pullqueue.engine.queue import Queue, lost_payload, walk
+from pullqueue.engine.store import QueueStatistics
 from pullqueue.errors import (
     ClockError,
     InvalidEtaError,
@@ -125,13 +126,14 @@ class Changed(models.Model):
 @operation("GET", "/queues", key="queues")
 def list_queues(state: ServerState) -> list[models.QueueResource]:
     """List all queues with their numbers and settings."""
-    return [models.QueueResource.of(queue, state.push_to) for queue in shown_queues(state)]
+    return resources_of(state, statistics_of(state))
 
 
 @operation("GET", _QUEUE, key="queue")
 def get_queue(state: ServerState, queue: str) -> models.QueueResource:
     """Return one queue."""
-    return models.QueueResource.of(state.emulator.queue(queue), state.push_to)
+    found = state.emulator.queue(queue)
+    return models.QueueResource.of(found, found.fetch_statistics(), state.push_to)
 
 
 @operation("POST", f"{_QUEUE}/purge", key="deleted")
@@ -317,6 +319,18 @@ def shown_queues(state: ServerState) -> list[Queue]:
         for queue in state.emulator.queues
         if not queue.is_push or queue.name != "default" or queue.settings.line > 0
     ]
+
+
+def statistics_of(state: ServerState) -> list[tuple[Queue, QueueStatistics]]:
+    """Return the shown queues with their statistics."""
+    return [(queue, queue.fetch_statistics()) for queue in shown_queues(state)]
+
+
+def resources_of(
+    state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics]]
+) -> list[models.QueueResource]:
+    """Return queues with some statistics as the control routes show them."""
+    return [models.QueueResource.of(*queue, state.push_to) for queue in queues]
 
 
 def _requeue(queue: Queue, names: list[str]) -> tuple[int, dict[str, str]]:

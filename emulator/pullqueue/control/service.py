@@ -145,7 +145,10 @@ def get_config(state: ServerState) -> Config:
         total_storage_limit=emulator.config.total_storage_limit_bytes,
         bytes_stored=emulator.bytes_stored,
         limits=emulator.limits._asdict(),
-        queues=[models.QueueResource.of(queue, state.push_to) for queue in emulator.queues],
+        queues=[
+            models.QueueResource.of(queue, queue.fetch_statistics(), state.push_to)
+            for queue in emulator.queues
+        ],
     )
 
 
