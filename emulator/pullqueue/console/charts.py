@@ -34,7 +34,6 @@ class Column(NamedTuple):
     """A part of the chart that shows its numbers under the mouse pointer."""
 
     x: float
-    width: float
     text: str
 
 
@@ -51,6 +50,7 @@ class Chart(NamedTuple):
     unit: str
     """What the numbers count, such as `tasks per min`."""
     columns: list[Column]
+    column_width: float
 
 
 def chart_of(flow: Flow, now_usec: int, minutes: str = "", *, is_small: bool = False) -> Chart:
@@ -119,6 +119,7 @@ def _chart(
         minutes=minutes,
         unit=unit,
         columns=[] if is_small else _columns(values, begin, step),
+        column_width=WIDTH / columns,
     )
 
 
@@ -144,7 +145,7 @@ def _columns(values: Mapping[str, Sequence[int]], begin: int, step: int) -> list
     found = []
     for place, counts in enumerate(columns):
         time = str(from_usec((begin + place * step) * MINUTE_USEC))[:16]
-        found.append(Column(place * width, width, f"{time} UTC: {numbers[counts]}"))
+        found.append(Column(place * width, f"{time} UTC: {numbers[counts]}"))
     return found
 
 

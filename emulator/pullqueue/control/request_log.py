@@ -10,6 +10,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Mapping
 from itertools import count
+from operator import attrgetter
 from time import perf_counter
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote_plus
@@ -246,7 +247,7 @@ class RequestLog:
         """Return the latest requests that have ended, the one that began last first."""
         with self._lock:
             found = list(self._requests.values())
-        return sorted(found, key=lambda logged: logged.number, reverse=True)
+        return sorted(found, key=attrgetter("number"), reverse=True)
 
     def get(self, number: int) -> LoggedRequest | None:
         """Return a request; None: it is not recorded, or has not ended."""

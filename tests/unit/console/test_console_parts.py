@@ -180,10 +180,11 @@ def test_a_chart_after_a_jump_of_the_clock(passed: timedelta, minutes: str) -> N
 
 def test_the_values_of_a_chart() -> None:
     """Each part of it says what it shows, and together they cover it."""
-    columns = chart_of(FLOW, NOW_USEC, "15").columns
+    chart = chart_of(FLOW, NOW_USEC, "15")
 
-    assert columns[-1].text == "2026-01-01 01:00 UTC: 0 added, 3 leased, 1 deleted"
-    assert (len(columns), sum(column.width for column in columns)) == (15, 240)
+    assert chart.columns[-1].text == "2026-01-01 01:00 UTC: 0 added, 3 leased, 1 deleted"
+    assert [column.x for column in chart.columns] == [16 * place for place in range(15)]
+    assert chart.column_width == 16
     day = chart_of(FLOW, NOW_USEC, "1440")
     assert (day.unit, len(day.columns)) == ("tasks per 24 min", 60)
 
