@@ -28,6 +28,7 @@ from pullqueue.control.models import EXHAUSTED, QueueResource, TaskResource
 from pullqueue.control.overview import summary_of
 from pullqueue.control.queues import resources_of, shown_queues, statistics_of
 from pullqueue.control.request_log import Request
+from pullqueue.control.service import config_of
 from pullqueue.control.state import TOKEN_FIELD, ServerState
 from pullqueue.engine.events import Interface
 from pullqueue.engine.interceptors import bypass_interceptors
@@ -240,8 +241,8 @@ class Pages:
 
     def server(self) -> Response:
         """Return the page of configuration, limits and snapshots."""
-        config, server = self._ask("getConfig"), self._ask("getServer")
-        return self._page("server", config=config, server=server)
+        config = config_of(self._state, queues=[])  # they are not shown
+        return self._page("server", config=config, server=self._ask("getServer"))
 
     def confirm_purge(self, queue: str) -> Response:
         """Ask before a queue is purged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from datetime import timedelta
 from ipaddress import ip_address
 from typing import Annotated, Any
@@ -135,6 +136,11 @@ def get_version(_state: ServerState) -> Version:
 @operation("GET", "/config")
 def get_config(state: ServerState) -> Config:
     """Return the configuration in use, and the problems of a file that could not be applied."""
+    return config_of(state, state.emulator.queues)
+
+
+def config_of(state: ServerState, queues: Iterable[Queue]) -> Config:
+    """Return the configuration in use with some of its queues."""
     file, emulator = state.config_file, state.emulator
     return Config(
         file=emulator.config.file,
@@ -147,7 +153,7 @@ def get_config(state: ServerState) -> Config:
         limits=emulator.limits._asdict(),
         queues=[
             models.QueueResource.of(queue, queue.fetch_statistics(), state.push_to)
-            for queue in emulator.queues
+            for queue in queues
         ],
     )
 
