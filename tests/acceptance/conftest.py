@@ -20,6 +20,7 @@ def loaded() -> None:
     A run in this process unloads what it imports, and some modules can be loaded only once.
     """
     for name in (
+        "google.cloud.tasks_v2",
         "google.cloud.tasks_v2beta2",
         "googleapiclient.discovery",
         "pullqueue.cloudtasks.grpc_server",
@@ -87,10 +88,6 @@ def run(
     def run(source: str, *args: str) -> pytest.RunResult:
         pytester.path.joinpath("queue.yaml").write_text(request.module.QUEUE_YAML)
         pytester.makepyfile(test_it=source)
-        # pytest-asyncio does not work for a run inside another's, and old releases of protobuf's
-        # library refuse to load a file twice.
-        alone = "asyncio" in args or "google.cloud" in source
-        run = pytester.runpytest_subprocess if alone else pytester.runpytest
-        return run("-W", "error", "-p", "no:cacheprovider", *args)
+        return pytester.runpytest("-W", "error", "-p", "no:cacheprovider", *args)
 
     return run

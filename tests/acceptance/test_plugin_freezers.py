@@ -62,8 +62,6 @@ def test_decorator_of_freezegun(run: Run) -> None:
 
 def test_freezer_of_pytest_freezer(run: Run) -> None:
     """The fixture `freezer` and the marker `freeze_time` are kept, in any order of arguments."""
-    pytest.importorskip("pytest_freezer")
-
     result = run("""
         import pytest
         from datetime import datetime, timedelta
@@ -89,8 +87,6 @@ def test_freezer_of_pytest_freezer(run: Run) -> None:
 
 def test_time_machine(run: Run) -> None:
     """time-machine as fixture, marker or block, ticking or not, is kept and moved."""
-    pytest.importorskip("time_machine")
-
     result = run("""
         import time
         import pytest
@@ -132,8 +128,6 @@ def test_time_machine(run: Run) -> None:
 
 def test_decorator_of_time_machine(run: Run) -> None:
     """It cannot start once the fixture has frozen time; the report says what to use instead."""
-    pytest.importorskip("time_machine")
-
     result = run("""
         import time_machine as tm
 
@@ -168,29 +162,40 @@ def test_start_beside_a_freezer_is_refused(run: Run) -> None:
     )
 
 
-def test_without_freezegun(run: Run, pytester: pytest.Pytester) -> None:
-    """The fixture names the extra to install and shows no traceback; a test's own freezer does."""
+def test_missing_freezers(run: Run, pytester: pytest.Pytester) -> None:
+    """The fixture names what to install and shows no traceback; a test's own freezer does."""
     pytester.makeconftest("import sys; sys.modules['freezegun'] = None")
     pytester.makeini("[pytest]\naddopts = -p no:freezer")
 
     result = run("""
+        import sys
         import pytest
 
-        def test_clock(pullqueue_clock): pass
+        def test_freezegun(pullqueue_clock): pass
 
         @pytest.mark.time_machine("2027-01-01", tick=False)
         def test_own_freezer(pullqueue_clock):
             assert pullqueue_clock.now().year == 2027
+
+        @pytest.fixture
+        def missing(monkeypatch):
+            monkeypatch.setitem(sys.modules, "time_machine", None)
+
+        @pytest.mark.pullqueue(freezer="time-machine")
+        def test_time_machine(missing, pullqueue_clock): pass
     """)
 
-    result.assert_outcomes(errors=1, passed=1)
-    result.stdout.fnmatch_lines(["pullqueue_clock needs freezegun: pip install freezegun"])
+    result.assert_outcomes(errors=2, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "pullqueue_clock needs freezegun: pip install freezegun",
+            "pullqueue_clock needs time-machine: pip install time-machine",
+        ]
+    )
 
 
 def test_time_machine_that_was_not_moved(run: Run) -> None:
     """The fixture is in charge, frozen at the start of the clock, until the test moves it."""
-    pytest.importorskip("time_machine")
-
     result = run("""
         import time
         import pytest
@@ -236,106 +241,27 @@ def test_fixtures_of_the_same_names(run: Run) -> None:
     result.assert_outcomes(passed=1)
 
 
-DATES = """
+def test_hints(run: Run) -> None:
+    """A report says what to do about FakeDatetime, and about gRPC's deadlines with time-machine."""
+    result = run("""
         import pytest
-        import warnings
         from datetime import datetime
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from google.appengine.ext import ndb, testbed
-
-        class Vote(ndb.Model):
-            created = ndb.DateTimeProperty(auto_now_add=True)
-
-        @pytest.fixture
-        def datastore(pullqueue_sdk):
-            bed = testbed.Testbed()
-            bed.activate()
-            bed.init_datastore_v3_stub()
-            bed.init_memcache_stub()
-            yield
-            bed.deactivate()
-"""
-
-
-def test_dates_of_ndb(run: Run, pytester: pytest.Pytester) -> None:
-    """With time-machine, ndb takes dates; freezegun beside it, and the clock, work as before."""
-    pytester.makeini("[pytest]\npullqueue_freezer = time-machine\n")
-
-    result = run(f"""{DATES}
-        import time
-        from freezegun import freeze_time
-
-        @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-        def test_query(datastore, pullqueue_clock, pullqueue_emulator):
-            Vote().put()
-            queue = pullqueue_emulator.queue("pull-queue")
-            queue.add()
-            [task] = queue.lease_tasks(60.123457, 1)
-            assert pullqueue_clock.expire_leases() == task.eta
-            assert Vote.query(Vote.created < datetime.now()).count() == 1
-            assert time.time() == 1767225660.123457
-
-        def test_start(pullqueue_clock):
-            assert datetime.now() == datetime(2026, 1, 1)
-
-        @freeze_time("2012-01-14")
-        def test_decorator(pullqueue_clock):
-            pullqueue_clock.advance(60)
-            assert time.time() == 1326499260
-
-        def test_restored():
-            assert time.time() > 1767225600 + 86400
-    """)
-
-    result.assert_outcomes(passed=4)
-
-
-def test_hint_at_time_machine(run: Run) -> None:
-    """A report whose error names FakeDatetime says what to set; one that only shows it does not."""
-    result = run(f"""{DATES}
-        @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-        def test_query(datastore, pullqueue_clock):
-            Vote.query(Vote.created < datetime.now()).count()
-
-        def test_assertion(pullqueue_clock):
-            assert datetime.now() == 1
-    """)
-
-    result.assert_outcomes(failed=2)
-    hints = [line for line in result.outlines if "pullqueue_freezer = time-machine" in line]
-    assert len(hints) == 1
-
-
-@pytest.mark.parametrize("freezer", ["freezegun", "time-machine"])
-def test_hint_at_deadlines(run: Run, freezer: str) -> None:
-    """A report of gRPC's DeadlineExceeded says what to do if time-machine has frozen the time."""
-    result = run(f"""
-        import pytest
         from google.api_core.exceptions import DeadlineExceeded
 
-        @pytest.mark.pullqueue(freezer="{freezer}")
-        def test_call(pullqueue_clock):
+        def test_type(pullqueue_clock):
+            raise ValueError(f"unsupported type {type(datetime.now())}")
+
+        def test_assertion(pullqueue_clock):
+            assert datetime.now() == 1      # shows a FakeDatetime, too
+
+        @pytest.mark.pullqueue(freezer="time-machine")
+        def test_deadline(pullqueue_clock):
+            raise DeadlineExceeded("Deadline Exceeded")
+
+        def test_deadline_with_freezegun(pullqueue_clock):
             raise DeadlineExceeded("Deadline Exceeded")
     """)
 
-    result.assert_outcomes(failed=1)
-    hints = [line for line in result.outlines if "pass `timeout=None` to the call" in line]
-    assert len(hints) == (freezer == "time-machine")
-
-
-def test_time_machine_is_missing(run: Run, pytester: pytest.Pytester) -> None:
-    """The fixture names what to install."""
-    pytester.makeconftest("import sys; sys.modules['time_machine'] = None")
-    pytester.makeini("[pytest]\naddopts = -p no:time_machine\n")
-
-    result = run("""
-        import pytest
-
-        @pytest.mark.pullqueue(freezer="time-machine")
-        def test_clock(pullqueue_clock): pass
-    """)
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["pullqueue_clock needs time-machine: pip install time-machine"])
+    result.assert_outcomes(failed=4)
+    for hint in ("pullqueue_freezer = time-machine", "pass `timeout=None` to the call"):
+        assert sum(hint in line for line in result.outlines) == 1

@@ -1,4 +1,4 @@
-"""Where the configuration of a test's queues comes from, and what is said of a bad one."""
+"""Where the configuration of a test's queues comes from, and the errors of a bad one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from pytest_pullqueue.settings import SettingsError, settings_of
+
 QUEUE_YAML = "queue:\n- name: pull-queue\n  mode: pull\n"
-BAD_YAML = "queue:\n- name: pull-queue\n  mode: pull\n  rate: fast\n"
 LISTS_QUEUES = """
 def test_queues(pullqueue_emulator):
     assert [queue.name for queue in pullqueue_emulator.queues] == {names!r} + ["default"]
 """
+A_TEST = "def test_it(pullqueue_emulator): pass"
 
 Run = Callable[..., pytest.RunResult]
 
@@ -41,19 +43,55 @@ def test_nearest_file_above_the_test(run: Run, pytester: pytest.Pytester) -> Non
     run().assert_outcomes(passed=2)
 
 
-def test_ini_option(run: Run, pytester: pytest.Pytester) -> None:
-    """pullqueue_config is relative to the ini file and goes before a file nearby."""
-    pytester.mkdir("app").joinpath("queue.yaml").write_text(QUEUE_YAML)
-    pytester.path.joinpath("queue.yaml").write_text("queue: []")
-    pytester.makeini("[pytest]\npullqueue_config = app/queue.yaml\npullqueue_project = shop\n")
+def test_a_file_above_tests_that_are_elsewhere(run: Run, pytester: pytest.Pytester) -> None:
+    """Tests outside pytest's root directory find the queue.yaml that is nearest to them."""
+    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
+    root = pytester.mkdir("elsewhere")
+
+    run(LISTS_QUEUES.format(names=["pull-queue"]), f"--rootdir={root}").assert_outcomes(passed=1)
+
+
+def test_no_file(run: Run) -> None:
+    """Without any queue.yaml the report names the ways to name one."""
+    result = run(A_TEST)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["no queue.yaml in */test_no_file* or above it, up to *: name one with the ini option *"]
+    )
+
+
+def test_ini_options(run: Run, pytester: pytest.Pytester) -> None:
+    """They apply, the file relative to theirs, unless a marker has None for the default."""
+    pytester.mkdir("app").joinpath("queue.yaml").write_text("queue: [{name: mine, mode: pull}]")
+    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
+    pytester.makeini(
+        "[pytest]\npullqueue_config = app/queue.yaml\npullqueue_project = shop\n"
+        "pullqueue_start = 2030-01-01T00:00Z\npullqueue_lease_rate_limit = true\n"
+    )
 
     result = run("""
-        def test_ini(pullqueue_emulator):
-            assert pullqueue_emulator.queue("pull-queue")
+        import pytest
+        from freezegun import freeze_time
+
+        def test_ini(pullqueue_emulator, pullqueue_clock):
+            assert pullqueue_emulator.queue("mine")
             assert pullqueue_emulator.project == "shop"
+            assert pullqueue_emulator.limits.leases_per_second == 10
+            assert pullqueue_clock.now().isoformat() == "2030-01-01T00:00:00+00:00"
+
+        @pytest.mark.pullqueue(
+            config=None, queues=None, project=None, start=None, lease_rate_limit=None
+        )
+        @freeze_time("2031-05-17")
+        def test_none(pullqueue_emulator, pullqueue_clock):
+            assert pullqueue_emulator.queue("pull-queue")
+            assert pullqueue_emulator.project is None
+            assert pullqueue_emulator.limits.leases_per_second is None
+            assert pullqueue_clock.now().year == 2031
     """)
 
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)
 
 
 def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
@@ -61,11 +99,11 @@ def test_overridden_fixture(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\npullqueue_config = nowhere.yaml\n")
     pytester.path.joinpath("other.yaml").write_text(QUEUE_YAML)
 
-    result = run("""
+    result = run(f"""
         import pytest
         from pullqueue.config import loads
 
-        TEXT = "queue:\\n- name: pull-queue\\n  mode: pull\\n"
+        TEXT = {QUEUE_YAML!r}
 
         @pytest.fixture(scope="session", params=["other.yaml", TEXT, loads(TEXT)],
                         ids=["path", "text", "config"])
@@ -85,130 +123,61 @@ def test_marker(run: Run, pytester: pytest.Pytester) -> None:
     tests.joinpath("mine.yaml").write_text(QUEUE_YAML.replace("pull-queue", "mine"))
     tests.joinpath("test_marker.py").write_text("""
 import pytest
-from datetime import datetime, timezone
 from pullqueue import OverQuotaError
 
-pytestmark = pytest.mark.pullqueue(queues=["a", {"name": "b", "retry_parameters":
-                                                 {"task_retry_limit": 1}}])
+pytestmark = pytest.mark.pullqueue(queues=["a", {"name": "b", "rate": "1/s", "mode": "push"}])
 
 def test_module(pullqueue_emulator):
     assert [queue.name for queue in pullqueue_emulator.queues] == ["a", "b"]
-    assert pullqueue_emulator.queue("b").settings.retry_parameters.task_retry_limit == 1
 
 @pytest.mark.pullqueue(config="mine.yaml", total_storage_limit="1K")
 def test_file(pullqueue_emulator):
-    queue = pullqueue_emulator.queue("mine")
     with pytest.raises(OverQuotaError):
-        queue.add(b"x" * 2000)
+        pullqueue_emulator.queue("mine").add(b"x" * 2000)
 
 @pytest.mark.pullqueue(config="queue:\\n- name: inline\\n  mode: pull\\n")
 def test_text(pullqueue_emulator):
     assert pullqueue_emulator.queue("inline")
 
-@pytest.mark.pullqueue(start="2030-01-01T00:00Z", lease_rate_limit=True)
-def test_start_and_rate(pullqueue_emulator):
-    queue = pullqueue_emulator.queue("a")
-    assert pullqueue_emulator.clock.now() == datetime(2030, 1, 1, tzinfo=timezone.utc)
-    queue.add_many([])
-    for n in range(11):
-        queue.add()
-    assert [len(queue.lease_tasks(1, 1)) for n in range(11)] == [1] * 10 + [0]
-    pullqueue_emulator.clock.advance(1)
-    assert len(queue.lease_tasks(1, 1)) == 1
+@pytest.mark.pullqueue(start="2030-01-01T00:00Z")
+def test_start(pullqueue_emulator):
+    assert pullqueue_emulator.queue("a")
+    assert pullqueue_emulator.clock.now().isoformat() == "2030-01-01T00:00:00+00:00"
 """)
 
     run().assert_outcomes(passed=4)
 
 
-def test_none_in_a_marker(run: Run, pytester: pytest.Pytester) -> None:
-    """None means the default, whatever the ini file has; a test can freeze time itself then."""
-    pytester.makeini(
-        "[pytest]\npullqueue_config = x.yaml\npullqueue_project = shop\n"
-        "pullqueue_start = 2030-01-01T00:00Z\npullqueue_lease_rate_limit = true\n"
-    )
-    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
-
-    result = run("""
-        import pytest
-        from freezegun import freeze_time
-
-        @pytest.mark.pullqueue(
-            config=None, queues=None, project=None, start=None, lease_rate_limit=None
-        )
-        @freeze_time("2031-05-17")
-        def test_none(pullqueue_emulator, pullqueue_clock):
-            assert pullqueue_emulator.queue("pull-queue")
-            assert pullqueue_emulator.project is None
-            assert pullqueue_emulator.limits.leases_per_second is None
-            assert pullqueue_clock.now().year == 2031
-    """)
-
-    result.assert_outcomes(passed=1)
+BAD_MARKERS = {
+    "'queue.yaml'": "@pytest.mark.pullqueue takes no positional arguments, but got*",
+    "queue=['a']": "@pytest.mark.pullqueue has no argument `queue`: use one of acl, config, *",
+    "auth='acl'": "@pytest.mark.pullqueue has no argument `auth`: to check callers set acl=True*",
+    "config='a', queues=['b']": "@pytest.mark.pullqueue has both config and queues: *",
+    "lease_rate_limit='x'": '@pytest.mark.pullqueue: argument lease_rate_limit is "x": use*',
+    "start='noon'": '@pytest.mark.pullqueue: argument start: "noon" is not a time with a time *',
+    "profile='strict'": '@pytest.mark.pullqueue: argument profile is "strict": use one of*',
+    "total_storage_limit=1": "@pytest.mark.pullqueue: argument total_storage_limit is 1: *",
+    "config=['a']": "@pytest.mark.pullqueue: argument config is [[]'a']: pass a path, *",
+    "config='gone.yaml'": "*gone.yaml*",
+    "config='queue:\\n- nam: x\\n'": "@pytest.mark.pullqueue(config=...):2:3: *nam*",
+    "queues=[5]": "@pytest.mark.pullqueue: queues contains 5: pass a queue name, or an *",
+    "queues=[{'name': object}]": "@pytest.mark.pullqueue: *not JSON serializable*",
+    "queues=['a', 'a']": '@pytest.mark.pullqueue: queues[[]1].name: duplicate queue name "a": *',
+    "queues=['a'], total_storage_limit='lots'": "@pytest.mark.pullqueue: total_storage_limit: *",
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("'queue.yaml'", "@pytest.mark.pullqueue takes no positional arguments, but got*"),
-        (
-            "queue=['a']",
-            "@pytest.mark.pullqueue has no argument `queue`: use one of acl, config, *",
-        ),
-        (
-            "auth='acl'",
-            "@pytest.mark.pullqueue has no argument `auth`: to check callers set acl=True*",
-        ),
-        ("config='a', queues=['b']", "@pytest.mark.pullqueue has both config and queues: *"),
-        ("queues='a'", '@pytest.mark.pullqueue: queues is "a": pass a list of *'),
-        (
-            "config='queue: []\\n', total_storage_limit='lots'",
-            "@pytest.mark.pullqueue: total_storage_limit: *lots*",
-        ),
-        (
-            "config='queue:\\n- nam: x\\n'",
-            "@pytest.mark.pullqueue(config=...):2:3: *nam*",
-        ),
-        ("queues=[5]", "@pytest.mark.pullqueue: queues contains 5: pass a queue name, or an *"),
-        (
-            "queues=['a', 'b', 'a']",
-            '@pytest.mark.pullqueue: queues[[]2].name: duplicate queue name "a": *',
-        ),
-        ("queues=[{'name': object}]", "@pytest.mark.pullqueue: *not JSON serializable*"),
-        (
-            "queues=['no good']",
-            '@pytest.mark.pullqueue: queues[[]0].name: invalid queue name "no good": *',
-        ),
-        ("lease_rate_limit='x'", '@pytest.mark.pullqueue: argument lease_rate_limit is "x": use*'),
-        (
-            "start='noon'",
-            '@pytest.mark.pullqueue: argument start: "noon" is not a time with a time *',
-        ),
-        (
-            "start='2026-01-01'",
-            '@pytest.mark.pullqueue: argument start: "2026-01-01" is not a time with *',
-        ),
-        ("profile='strict'", '@pytest.mark.pullqueue: argument profile is "strict": use one of*'),
-        ("total_storage_limit=1", "@pytest.mark.pullqueue: argument total_storage_limit is 1: *"),
-        (
-            "queues=['a'], total_storage_limit='lots'",
-            '@pytest.mark.pullqueue: total_storage_limit: invalid total_storage_limit "lots": *',
-        ),
-        ("config='gone.yaml'", "*gone.yaml*"),
-        ("config=['a']", "@pytest.mark.pullqueue: argument config is [[]'a']: pass a path, *"),
-    ],
-)
-def test_bad_marker(run: Run, arguments: str, message: str) -> None:
-    """A marker that makes no sense fails the test with one line, without a traceback."""
-    result = run(f"""
-        import pytest
+def test_bad_markers(run: Run) -> None:
+    """A marker that is not valid fails its test with one line, without a traceback."""
+    tests = [
+        f"@pytest.mark.pullqueue({arguments})\ndef test_{number}(pullqueue_emulator): pass\n"
+        for number, arguments in enumerate(BAD_MARKERS)
+    ]
 
-        @pytest.mark.pullqueue({arguments})
-        def test_bad(pullqueue_emulator):
-            pass
-    """)
+    result = run("import pytest\n" + "\n".join(tests))
 
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([message])
+    result.assert_outcomes(errors=len(BAD_MARKERS))
+    result.stdout.fnmatch_lines(list(BAD_MARKERS.values()))
     result.stdout.no_fnmatch_line("*Traceback*")
     result.stdout.no_fnmatch_line("*During handling*")
 
@@ -216,98 +185,54 @@ def test_bad_marker(run: Run, arguments: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("pullqueue_confg = x", "*tox.ini: unknown ini option `pullqueue_confg`: use one of *"),
-        ("pullqueue_start = now", '*tox.ini: ini option pullqueue_start: "now" is not a time*'),
-        ("pullqueue_profile = x", '*tox.ini: ini option pullqueue_profile is "x": use one of *'),
-        ("pullqueue_freezer = ice", '*ini option pullqueue_freezer is "ice": use one of *'),
-        ("pullqueue_acl = x", "*tox.ini: ini option pullqueue_acl: *x*: use true or false"),
+        ("pullqueue_confg = x", r"^tox.ini: unknown ini option `pullqueue_confg`: use one of "),
+        ("pullqueue_start = now", r'^tox.ini: ini option pullqueue_start: "now" is not a time'),
+        ("pullqueue_freezer = ice", r'^tox.ini: ini option pullqueue_freezer is "ice": use one of'),
+        ("pullqueue_acl = x", r"^tox.ini: ini option pullqueue_acl: .*x.*: use true or false$"),
     ],
 )
-def test_bad_ini_option(run: Run, pytester: pytest.Pytester, line: str, message: str) -> None:
-    """An ini option that makes no sense stops the run before any test."""
+def test_bad_ini_option(pytester: pytest.Pytester, line: str, message: str) -> None:
+    """An ini option that is not valid stops the run before any test."""
     pytester.makeini(f"[pytest]\n{line}\n")
 
-    result = run("def test_never(): assert 0")
-
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([message])
+    with pytest.raises(pytest.UsageError, match=message):
+        pytester.parseconfigure()
 
 
-def test_a_flag_in_toml(run: Run, pytester: pytest.Pytester) -> None:
+def test_a_flag_in_toml(pytester: pytest.Pytester) -> None:
     """A flag is a boolean where pytest reads the types of TOML, which it does from 9 on."""
     table = "tool.pytest" if pytest.version_tuple >= (9,) else "tool.pytest.ini_options"
     pytester.makepyprojecttoml(f"[{table}]\npullqueue_strict_faults = true\n")
-    pytester.path.joinpath("queue.yaml").write_text(QUEUE_YAML)
 
-    result = run("""
-        from pullqueue import TransientError
+    assert settings_of(pytester.getitem(A_TEST, "test_it"), None).strict_faults
 
-        def test_strict(pullqueue_faults):
-            pullqueue_faults.fail("add", TransientError)
-    """)
 
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["strict_faults: never triggered:"])
+def test_bad_fixture(pytester: pytest.Pytester) -> None:
+    """The value of an overridden fixture is checked as well."""
+    item = pytester.getitem(A_TEST, "test_it")
+    value: object = {"queue": []}
+
+    with pytest.raises(
+        SettingsError, match=r"^the fixture pullqueue_config is {'queue': \[]}: pass a path"
+    ):
+        settings_of(item, value)  # type: ignore[arg-type] # what is tested
 
 
 def test_bad_file_is_explained_once(run: Run, pytester: pytest.Pytester) -> None:
     """The first test shows what is wrong with queue.yaml, the others point to it."""
-    pytester.path.joinpath("queue.yaml").write_text(BAD_YAML)
+    pytester.path.joinpath("queue.yaml").write_text(f"{QUEUE_YAML}  rate: fast\n")
 
-    result = run("""
-        def test_first(pullqueue_emulator): pass
-        def test_second(pullqueue_emulator): pass
-    """)
+    result = run(A_TEST + "\ndef test_second(pullqueue_emulator): pass")
 
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(
         [
             "*queue.yaml:4:*rate*",
-            "*queue.yaml is not valid: the report of test_it.py::test_first shows why",
+            "*queue.yaml is not valid: the report of test_it.py::test_it shows why",
         ]
     )
     reports, _, _ = result.stdout.str().partition("short test summary")
     assert reports.count(f"{pytester.path}/queue.yaml:4:") == 1
-    result.stdout.no_fnmatch_line("*Traceback*")
-    result.stdout.no_fnmatch_line("*During handling*")
-
-
-def test_bad_fixture(run: Run) -> None:
-    """The value of an overridden fixture is checked as well."""
-    result = run("""
-        import pytest
-
-        @pytest.fixture(scope="session")
-        def pullqueue_config():
-            return {"queue": []}
-
-        def test_bad(pullqueue_emulator): pass
-    """)
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["the fixture pullqueue_config is {'queue': [[]]}: pass a path*"])
-
-
-def test_a_file_above_tests_that_are_elsewhere(run: Run, pytester: pytest.Pytester) -> None:
-    """Tests outside pytest's root directory find the queue.yaml that is nearest to them."""
-    pytester.path.joinpath("queue.yaml").write_text("queue: [{name: mine, mode: pull}]")
-    root = pytester.mkdir("elsewhere")
-
-    result = run(
-        "def test_mine(pullqueue_emulator): pullqueue_emulator.queue('mine')", f"--rootdir={root}"
-    )
-
-    result.assert_outcomes(passed=1)
-
-
-def test_no_file(run: Run) -> None:
-    """Without any queue.yaml the report names the ways to name one."""
-    result = run("def test_none(pullqueue_emulator): pass")
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["no queue.yaml in */test_no_file* or above it, up to *: name one with the ini option *"]
-    )
 
 
 def test_a_plugin_overrides_the_configuration(run: Run, pytester: pytest.Pytester) -> None:
@@ -355,7 +280,7 @@ def test_a_plugin_whose_fixture_fails(run: Run, pytester: pytest.Pytester) -> No
     )
     pytester.syspathinsert()
 
-    result = run("def test_it(pullqueue_emulator): pass", "-p", "our_plugin")
+    result = run(A_TEST, "-p", "our_plugin")
 
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*fixture 'no_such_fixture' not found"])

@@ -1,4 +1,4 @@
-"""Ending workers that call a server through clients which keep their connections."""
+"""Ending workers through every client: of a server, whose connections it keeps, or in process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 import http.client
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Protocol
 
 import aiohttp
@@ -21,6 +23,7 @@ from google.cloud import tasks_v2beta2
 from google.cloud.tasks_v2beta2.services.cloud_tasks import transports
 
 from pullqueue import Emulator, Queue
+from pullqueue.sdk import install
 from pullqueue.server.lifecycle import Server
 from pullqueue.testing import (
     Crash,
@@ -30,6 +33,11 @@ from pullqueue.testing import (
     drain,
     drain_async,
 )
+from pytest_pullqueue.intercepting import requests_of_test
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the SDK's own deprecations
+    from google.appengine.api import taskqueue
 
 PATH = "/taskqueue/v1beta2/projects/p/taskqueues/work/tasks"
 LEASE = f"{PATH}/lease?leaseSecs=60&numTasks=1"
@@ -57,6 +65,16 @@ class Rest:
 
     def delete(self, task: str) -> None:
         self._request("DELETE", f"{PATH}/{task}")
+
+
+class Sdk:
+    """App Engine's SDK."""
+
+    def lease(self) -> list[Any]:
+        return list(taskqueue.Queue("work").lease_tasks(60, 1))
+
+    def delete(self, task: Any) -> None:
+        taskqueue.Queue("work").delete_tasks(task)
 
 
 class CloudTasks:
@@ -141,6 +159,19 @@ def with_grpc(server: Server) -> Iterator[Client]:
         yield CloudTasks(channel)
 
 
+def with_responses(server: Server) -> Iterator[Client]:
+    """Yield one on requests, which are answered in process."""
+    with requests_of_test(server.emulator, acl=False), requests.Session() as session:
+        root = "https://www.googleapis.com"
+        yield Rest(lambda m, path: session.request(m, root + path, timeout=30).content)
+
+
+def with_sdk(server: Server) -> Iterator[Client]:
+    """Yield the SDK's, whose calls do not leave the process."""
+    with install(server.emulator):
+        yield Sdk()
+
+
 @pytest.fixture(
     params=[
         with_http_client,
@@ -150,10 +181,12 @@ def with_grpc(server: Server) -> Iterator[Client]:
         with_httpx,
         with_aiohttp,
         with_grpc,
+        with_responses,
+        with_sdk,
     ]
 )
 def client(request: pytest.FixtureRequest, server: Server) -> Iterator[Client]:
-    """A client of the server, which keeps its connection between calls."""
+    """A client of the server or of its emulator."""
     yield from request.param(server)
 
 
@@ -197,43 +230,71 @@ def test_kept_connections_after_crashes(emulator: Emulator, queue: Queue, client
     assert len(client.lease()) == 1
 
 
-@pytest.mark.parametrize("library", ["aiohttp", "httpx"])
+AsyncRequest = Callable[[str, str], Awaitable[bytes]]
+
+
+@asynccontextmanager
+async def on_aiohttp(url: str) -> AsyncIterator[AsyncRequest]:
+    """Yield a function that makes requests with aiohttp."""
+    async with aiohttp.ClientSession(url) as session:
+
+        async def request(method: str, path: str) -> bytes:
+            async with session.request(method, path) as response:
+                return await response.read()
+
+        yield request
+
+
+@asynccontextmanager
+async def on_httpx(url: str) -> AsyncIterator[AsyncRequest]:
+    """Yield one with httpx."""
+    async with httpx.AsyncClient(base_url=url, timeout=30) as session:
+
+        async def request(method: str, path: str) -> bytes:
+            return (await session.request(method, path)).content
+
+        yield request
+
+
+@asynccontextmanager
+async def in_threads(url: str) -> AsyncIterator[AsyncRequest]:
+    """Yield one with requests, whose calls are made in threads."""
+    with requests.Session() as session:
+
+        async def request(method: str, path: str) -> bytes:
+            call = partial(session.request, method, url + path, timeout=30)
+            return (await asyncio.to_thread(call)).content
+
+        yield request
+
+
+@pytest.mark.parametrize("connected", [on_aiohttp, on_httpx, in_threads])
 def test_asynchronous_clients(
-    emulator: Emulator, queue: Queue, server: Server, library: str
+    emulator: Emulator,
+    queue: Queue,
+    server: Server,
+    connected: Callable[[str], AbstractAsyncContextManager[AsyncRequest]],
 ) -> None:
     """`drain_async` stops several coroutines that share a client, which can be used again."""
     for _ in range(5):
         queue.add()
 
-    async def work(request: Callable[[str, str], Awaitable[Any]]) -> None:
+    async def lease(request: AsyncRequest) -> list[Any]:
+        return list(json.loads(await request("POST", LEASE)).get("items", ()))
+
+    async def work(request: AsyncRequest) -> None:
         while True:
-            for task in (await request("POST", LEASE)).get("items", ()):
+            for task in await lease(request):
                 await request("DELETE", f"{PATH}/{task['id']}")
 
-    async def with_aiohttp() -> None:
-        async with aiohttp.ClientSession(server.url) as session:
+    async def test() -> None:
+        async with connected(server.url) as request:
+            await drain_async(emulator, lambda: asyncio.gather(work(request), work(request)))
+            assert_empty(queue)
+            queue.add()
+            assert await lease(request)
 
-            async def request(method: str, path: str) -> Any:
-                async with session.request(method, path) as response:
-                    return json.loads(await response.read() or b"{}")
-
-            await test(request)
-
-    async def with_httpx() -> None:
-        async with httpx.AsyncClient(base_url=server.url) as session:
-
-            async def request(method: str, path: str) -> Any:
-                return json.loads((await session.request(method, path)).content or b"{}")
-
-            await test(request)
-
-    async def test(request: Callable[[str, str], Awaitable[Any]]) -> None:
-        await drain_async(emulator, lambda: asyncio.gather(work(request), work(request)))
-        assert_empty(queue)
-        queue.add()
-        assert (await request("POST", LEASE))["items"]
-
-    asyncio.run({"aiohttp": with_aiohttp, "httpx": with_httpx}[library]())
+    asyncio.run(test())
 
 
 def test_threads_of_a_worker(emulator: Emulator, queue: Queue, server: Server) -> None:
