@@ -46,7 +46,7 @@ def test_empty(queue: Queue) -> None:
 
 
 def test_available_and_leased(queue: Queue, clock: ManualClock) -> None:
-    """Tasks are counted by where they stand now."""
+    """Tasks are counted by their state now."""
     for name in ("one", "two", "three"):
         queue.add(name=name)
     assert_leased(queue, 0)
@@ -55,9 +55,7 @@ def test_available_and_leased(queue: Queue, clock: ManualClock) -> None:
     assert_available(queue)
     assert_available(queue, 2)
     assert_leased(queue, count=1)
-    with pytest.raises(
-        AssertionError, match=r'^expected 3 available in queue "work", but found 2\n'
-    ):
+    with pytest.raises(AssertionError, match=r'^expected 3 available in queue "work", but found 2'):
         assert_available(queue, 3)
 
     clock.advance(60)
@@ -84,6 +82,7 @@ def test_exhausted(limited: Queue, queue: Queue) -> None:
     assert_exhausted(limited)
     assert_exhausted(limited, task)
     assert_exhausted(limited, "one", 1)
+    assert_added(limited, name="one", count=1)
     with pytest.raises(AssertionError, match=r'^expected 2 exhausted in queue "limited", but'):
         assert_exhausted(limited, count=2)
 
@@ -119,14 +118,6 @@ def test_added_shows_the_nearest_misses(queue: Queue) -> None:
         '    payload is b\'{"n": 1}\': "near" tag "x" payload b\'{"n": 1}\'',
         "    it has no tag, payload is b'a': \"far\" payload b'a'",
     ]
-
-
-def test_added_says_how_many_tasks(queue: Queue) -> None:
-    """A number other than one is followed by a plural."""
-    with pytest.raises(
-        AssertionError, match=r'^expected 2 tasks with tag="x" added to queue "work"'
-    ):
-        assert_added(queue, tag="x", count=2)
 
 
 def test_added_too_few(queue: Queue) -> None:
@@ -191,13 +182,6 @@ def test_added_one_after_the_other(
     assert_added(queue, name="one", count=2)
 
 
-def test_exhausted_task_was_added(limited: Queue) -> None:
-    """An exhausted task is still known as added."""
-    exhaust(limited, limited.add("a", name="one"))
-
-    assert_added(limited, payload="a", count=1)
-
-
 @pytest.mark.parametrize(
     ("expected", "payload", "equal"),
     [
@@ -247,17 +231,12 @@ def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) 
         assert_empty(emulator)
 
     lines = str(caught.value).splitlines()
-    assert lines[:2] == [
+    assert [line for line in lines if line.startswith("queue ")] == [
         'queue "work" is not empty: it has 1 task',
         'queue "limited" is not empty: it has 2 tasks',
-    ]
-    assert [line for line in lines if line.startswith("queue ")][2:] == [
         'queue "work": 1 available',
         'queue "limited": 2 available',
     ]
-
-
-ASSERTIONS = [assert_empty, assert_available, assert_leased, assert_exhausted, assert_added]
 
 
 class TestPushQueues:
@@ -353,28 +332,22 @@ expected at least one task with url="/male", method="PUT", params={'to': 'bob'} 
         assert 'queue "pushed": 1 available\n' in describe(emulator)
 
 
-@pytest.mark.parametrize("assertion", ASSERTIONS)
 @pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("jobs", r'^"jobs" is not a Queue: pass emulator\.queue\("jobs"\)$'),
-        (None, r'^None is not a Queue: pass emulator\.queue\("NAME"\)$'),
-        (SimpleNamespace(name="jobs"), r'is not a Queue: pass emulator\.queue\("jobs"\)$'),
-    ],
+    "assertion", [assert_empty, assert_available, assert_leased, assert_exhausted, assert_added]
 )
-def test_something_else_than_a_queue(
-    assertion: Callable[[object], None], value: object, message: str
-) -> None:
-    """A name, or a queue of another library, is refused with what to pass instead."""
-    with pytest.raises(TypeError, match=message):
-        assertion(value)
+def test_a_name_for_a_queue(assertion: Callable[[object], None]) -> None:
+    """It is refused with what to pass instead."""
+    with pytest.raises(TypeError, match=r'^"jobs" is not a Queue: pass emulator\.queue\("jobs"\)$'):
+        assertion("jobs")
 
 
-@pytest.mark.parametrize("assertion", ASSERTIONS[1:])
-def test_an_emulator_for_a_queue(emulator: Emulator, assertion: Callable[[object], None]) -> None:
-    """Only `assert_empty` knows what is meant by an emulator."""
+def test_something_else_than_a_queue(emulator: Emulator) -> None:
+    """A queue of another library is refused by its name; only `assert_empty` takes an emulator."""
+    other: Any = SimpleNamespace(name="jobs")
+    with pytest.raises(TypeError, match=r'is not a Queue: pass emulator\.queue\("jobs"\)$'):
+        assert_leased(other)
     with pytest.raises(TypeError, match=r' is not a Queue: pass emulator\.queue\("NAME"\)$'):
-        assertion(emulator)
+        assert_leased(emulator)  # type: ignore[arg-type] # what is tested
 
 
 def test_untagged(queue: Queue) -> None:

@@ -60,7 +60,6 @@ def test_sleeps_advance_the_clock(fixture_clock: FixtureClock, app: ModuleType) 
     """Of both kinds, and by whatever name; afterwards everything is as it was."""
     start = fixture_clock.now()
     before = (time.sleep, asyncio.sleep)  # noqa: TID251
-    real = time.perf_counter()
     with fixture_clock.auto_advance():
         sleep(10)
         time.sleep(10)  # noqa: TID251
@@ -74,18 +73,6 @@ def test_sleeps_advance_the_clock(fixture_clock: FixtureClock, app: ModuleType) 
 
     assert fixture_clock.now() == start + timedelta(seconds=60)
     assert (vars(app)["pause"], vars(app)["rest"]) == before == (time.sleep, asyncio.sleep)  # noqa: TID251
-    assert time.perf_counter() - real < 10
-
-
-def test_a_poll_loop_ends(fixture_clock: FixtureClock, queue: Queue) -> None:
-    """Code that waits for a task by sleeping finds it, and code with a time limit reaches it."""
-    queue.add(eta=fixture_clock.now() + timedelta(seconds=30))
-
-    with fixture_clock.auto_advance():
-        while not (tasks := queue.lease_tasks(60, 1)):
-            sleep(7)
-
-    assert tasks[0].eta == fixture_clock.now() + timedelta(seconds=60)
 
 
 def test_sleeps_that_end_at_once(fixture_clock: FixtureClock) -> None:
@@ -122,7 +109,7 @@ def test_a_task_that_only_yields(fixture_clock: FixtureClock) -> None:
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("turns", [0, 1, 20])
+@pytest.mark.parametrize("turns", [0, 20])
 def test_sleeps_side_by_side(fixture_clock: FixtureClock, turns: int) -> None:
     """Coroutines that sleep wake up in the order of time, whatever they await in between."""
     start = fixture_clock.now()

@@ -11,7 +11,7 @@ import pytest
 
 from pullqueue import DeadlineExceededError, Emulator, Queue
 from pullqueue.engine.interceptors import bypass_interceptors
-from pullqueue.testing import Crash, CrashTestError, crash_test, drain
+from pullqueue.testing import Crash, CrashTestError, crash_test, drain, run_tasks
 
 
 class App:
@@ -46,7 +46,7 @@ class App:
             self.queue.delete_tasks(task)
 
     def check(self) -> bool:
-        """Tell whether each order was saved once."""
+        """Return whether each order was saved once."""
         return self.saved == {b"1": 1, b"2": 1}
 
 
@@ -248,13 +248,18 @@ def test_functions_that_nothing_would_await(
         crash_test(emulator, queue.purge, setup=lambda: [queue.add(), setup()][1], check=check)
 
 
-def test_a_queue_instead_of_an_emulator(queue: Queue, app: App) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda queue: crash_test(queue, lambda: None, setup=lambda: None, check=lambda: None),
+        lambda queue: drain(queue, lambda: None),
+        lambda queue: run_tasks(queue, send=lambda _: 200),
+    ],
+)
+def test_a_queue_instead_of_an_emulator(queue: Queue, call: Callable[[Any], object]) -> None:
     """The message says what belongs there."""
-    wrong: Any = queue
-    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then"):
-        crash_test(wrong, app.work, setup=app.start, check=app.check)
-    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then"):
-        drain(wrong, app.work)
+    with pytest.raises(TypeError, match=r"Queue.* is not an Emulator: pass the emulator, then the"):
+        call(queue)
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -247,14 +247,3 @@ class TestCrashes:
         crashes = [(f.crash.value, f.calls[-1]) for f in caught.value.failures]
         assert crashes[-1][0] == "killed before call"
         assert crashes[-1][1].startswith("add(")
-
-    def test_rounds_begin_alike(self, emulator: Emulator, queue: Queue, pushed: Queue) -> None:
-        """Push tasks of one crash are not there in the next."""
-        counts: list[int] = []
-
-        def check() -> None:
-            counts.append(pushed.fetch_statistics().tasks)
-
-        crash_test(emulator, lambda: work_once(queue, pushed), setup=queue.add, check=check)
-
-        assert set(counts) == {1}
