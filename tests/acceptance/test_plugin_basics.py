@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
+
+from pullqueue import ClockError, Emulator
+from pullqueue.testing import ProcessClock
+from pytest_pullqueue import FixtureClock
 
 QUEUE_YAML = """\
 queue:
 - name: pull-queue
   mode: pull
 """
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES: set[str] = set()
+
+pytestmark = pytest.mark.pullqueue(config=QUEUE_YAML)
 
 Run = Callable[..., pytest.RunResult]
 
@@ -39,53 +50,37 @@ def test_loading_the_plugin_imports_nothing_heavy(
     result.assert_outcomes(passed=1)
 
 
-def test_each_test_has_an_emulator_of_its_own(run: Run) -> None:
+@pytest.mark.parametrize("number", [1, 2])
+def test_each_test_has_an_emulator_of_its_own(pullqueue_emulator: Emulator, number: int) -> None:
     """Tasks of one test are not seen by the next, and generated names repeat."""
-    result = run("""
-        import pytest
+    queue = pullqueue_emulator.queue("pull-queue")
 
-        names = set()
-
-        @pytest.mark.parametrize("n", [1, 2])
-        def test_fresh(pullqueue_emulator, n):
-            queue = pullqueue_emulator.queue("pull-queue")
-            assert queue.list_tasks() == []
-            names.add(queue.add().name)
-            assert len(names) == 1
-    """)
-
-    result.assert_outcomes(passed=2)
+    assert queue.list_tasks() == []
+    NAMES.add(queue.add().name)
+    assert len(NAMES) == 1
 
 
-def test_clock_is_the_whole_process_time(run: Run) -> None:
-    """The clocks of app, emulator and fixture agree; without the fixture, on the real time."""
-    result = run("""
-        import time
-        from datetime import datetime, timezone, timedelta
-        import pytest
-        from pullqueue import ClockError
+def test_clock_is_the_whole_process_time(
+    pullqueue_emulator: Emulator, pullqueue_clock: FixtureClock
+) -> None:
+    """The clocks of the app, the emulator and the fixture agree."""
+    assert pullqueue_clock.now() == START == datetime.now(UTC)  # noqa: TID251 - as apps do
+    pullqueue_clock.advance(0.000001)
+    assert pullqueue_clock.now_usec() == round(time.time() * 1e6)  # noqa: TID251
+    assert pullqueue_emulator.clock.now() == START + timedelta(microseconds=1)
+    pullqueue_clock.move_to(START + timedelta(days=1))
+    assert datetime.now(UTC) == START + timedelta(days=1)  # noqa: TID251
 
-        START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-        real = {"time": time.time}
 
-        def test_frozen(pullqueue_emulator, pullqueue_clock):
-            assert pullqueue_clock.now() == START == datetime.now(timezone.utc)
-            pullqueue_clock.advance(0.000001)
-            assert pullqueue_clock.now_usec() == round(time.time() * 1e6)
-            assert pullqueue_emulator.clock.now() == START + timedelta(microseconds=1)
-            pullqueue_clock.move_to(START + timedelta(days=1))
-            assert datetime.now(timezone.utc) == START + timedelta(days=1)
+def test_emulator_alone_leaves_time_running(pullqueue_emulator: Emulator) -> None:
+    """Without the clock fixture the process has the real time, and so does the emulator."""
+    before = time.time()  # noqa: TID251
 
-        def test_real(pullqueue_emulator):
-            assert time.time is real["time"]
-            before = time.time()
-            queue = pullqueue_emulator.queue("pull-queue")
-            assert queue.add().enqueued_usec >= before * 1e6 - 1
-            with pytest.raises(ClockError, match="^cannot move the clock: time is not frozen"):
-                pullqueue_emulator.clock.advance(1)
-    """)
-
-    result.assert_outcomes(passed=2)
+    assert before > 1.7e9
+    assert pullqueue_emulator.queue("pull-queue").add().enqueued_usec >= before * 1e6 - 1
+    assert isinstance(pullqueue_emulator.clock, ProcessClock)
+    with pytest.raises(ClockError):
+        pullqueue_emulator.clock.advance(1)
 
 
 def test_time_is_restored_when_the_test_fails(run: Run) -> None:
@@ -270,23 +265,6 @@ def test_failure_shows_that_the_clock_went_back(run: Run) -> None:
     result.stdout.fnmatch_lines(
         ["  leased in vain at 2012-01-14T00:00:00+00:00, before tasks were *"]
     )
-
-
-def test_wider_scopes(run: Run) -> None:
-    """A fixture of a wider scope that asks for one of ours is referred to `emulation`."""
-    result = run("""
-        import pytest
-
-        @pytest.fixture(scope="module")
-        def shop(pullqueue_emulator):
-            return pullqueue_emulator
-
-        def test_shop(shop):
-            pass
-    """)
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*fixture of a wider scope use `with pullqueue.testing.emulat*"])
 
 
 def test_errors_are_shown_where_the_test_asked(run: Run) -> None:
