@@ -268,7 +268,13 @@ class TestResponses:
         ):
             session.get(GOOGLE + TASKS)
 
-    @pytest.mark.parametrize("host", ["localhost.example.com", "127.0.0.1@example.com", "[::2]"])
+    @pytest.mark.parametrize(
+        "host",
+        [
+            *("localhost.example.com", "127.0.0.1.nip.io", "127.0.0.1@example.com", "notlocalhost"),
+            *("128.0.0.1", "0.0.0.0", "[::2]", "localhost.", "127.1", "127.0.0.256"),
+        ],
+    )
     def test_hosts_that_only_look_like_this_machine(
         self, pullqueue_responses: InterceptedRequests, host: str
     ) -> None:

