@@ -131,7 +131,7 @@ def _watch_frameworks() -> None:
     if "flask" in sys.modules and "flask" not in _watched:
         from flask import got_request_exception  # noqa: PLC0415 - only if the app uses it
 
-        got_request_exception.connect(_flask_error)
+        got_request_exception.connect(_flask_error, weak=False)  # or Python may end with a message
         _watched.add("flask")
     if "django" in sys.modules and "django" not in _watched:
         from django.core import signals  # noqa: PLC0415 - the same
