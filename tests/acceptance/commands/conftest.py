@@ -1,16 +1,15 @@
-"""A running server, and a function that runs a command against it."""
+"""A running server with a stopped clock, and a function that runs a command against it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import os
+from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 from commands import Done, Run
 
-from pullqueue import Emulator, ManualClock
 from pullqueue.cli import main
-from pullqueue.control.config_file import ConfigFile
 from pullqueue.server.lifecycle import Server
 
 QUEUE_YAML = """\
@@ -27,24 +26,9 @@ queue:
 
 
 @pytest.fixture
-def queue_yaml(tmp_path: Path) -> Path:
-    """Return a queue.yaml."""
-    path = tmp_path / "queue.yaml"
-    path.write_text(QUEUE_YAML)
-    return path
-
-
-@pytest.fixture
-def emulator(queue_yaml: Path) -> Emulator:
-    """Return an emulator whose clock is stopped."""
-    return Emulator.from_file(queue_yaml, clock=ManualClock())
-
-
-@pytest.fixture
-def server(emulator: Emulator, queue_yaml: Path) -> Iterator[Server]:
-    """Yield a running server."""
-    with Server(emulator, config_file=ConfigFile(queue_yaml)) as server:
-        yield server
+def config_text() -> str:
+    """Return the queue.yaml of the server."""
+    return QUEUE_YAML
 
 
 @pytest.fixture
@@ -57,3 +41,17 @@ def run(server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         return Done(status, *capfd.readouterr())
 
     return run
+
+
+@pytest.fixture
+def offered(capfd: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """Return a function that returns what bash is offered for the last word of a command."""
+
+    def offered(*words: str) -> list[str]:
+        line, place = " ".join(["pullqueue", *words]), str(len(words))
+        asked = {"_PULLQUEUE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": place}
+        with patch.dict(os.environ, asked), pytest.raises(SystemExit):
+            main(())
+        return capfd.readouterr().out.splitlines()
+
+    return offered

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
-from itertools import islice
 from pathlib import Path
 
 import pytest
 import requests as http
-from commands import PROGRAM, Done, Run, shown_on_terminal
+from commands import Done, Run, shown_on_terminal
 
 from pullqueue import Emulator, NewTask
 from pullqueue.config.model import QueueSettings, Rate
@@ -236,17 +234,6 @@ def test_stats(run: Run, emulator: Emulator) -> None:
     assert json.loads(run("stats", "--json").out)["queues"][1]["name"] == "other"
 
 
-def test_watching(emulator: Emulator) -> None:
-    """--watch shows them again and again, until it is interrupted."""
-    with Server(emulator) as server:
-        order = ["stats", "--watch", "--interval", "0.1", "--json", "--url", server.url]
-        with subprocess.Popen([PROGRAM, *order], stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            shown = (line for line in process.stdout if '"queues"' in line)
-            assert len(list(islice(shown, 3))) == 3
-            process.terminate()
-
-
 def test_the_clock(run: Run) -> None:
     """Shown, advanced by a span, moved to a time; what makes no sense is refused."""
     assert run("clock").out == "2026-01-01T00:00:00+00:00  (manual clock)\n"
@@ -337,18 +324,16 @@ def test_what_a_terminal_shows(run: Run, emulator: Emulator) -> None:
     assert lines[5].startswith(f"e     {'t' * 37}...  available")
 
 
-def test_a_narrow_terminal(emulator: Emulator) -> None:
+def test_a_narrow_terminal(emulator: Emulator, server: Server) -> None:
     """Payload, tag and state are cut so that a task fits in 80 columns; name and eta are whole."""
     name = "0123456789abcdef"
     emulator.queue("pull").add(b"a long payload " * 9, name=name, tag="books")
     emulator.queue("pull").lease_tasks(3599, 1)
-    with Server(emulator) as server:
-        shown = shown_on_terminal("tasks", "list", "pull", "--url", server.url)
 
-    assert shown.splitlines()[1] == (
-        f"{name} books leased, 59 min… 2026-01-01 00:59:59 1 of 3   135 a long …"
-    )
-    assert max(map(len, shown.splitlines())) <= 80
+    shown = shown_on_terminal("tasks", "list", "pull", "--url", server.url).splitlines()
+
+    assert shown[1] == f"{name} books leased, 59 min… 2026-01-01 00:59:59 1 of 3   135 a long …"
+    assert max(map(len, shown)) <= 80
 
 
 @pytest.mark.parametrize(
@@ -371,15 +356,13 @@ def test_a_table_that_is_too_wide(length: int, head: str) -> None:
     assert shown[1].split()[0] == (name if length < 60 else f"{'q' * 50}…")
 
 
-def test_states_that_are_cut_keep_their_colour(emulator: Emulator) -> None:
+def test_states_that_are_cut_keep_their_colour(emulator: Emulator, server: Server) -> None:
     """The colour is that of the whole word."""
     emulator.queue("pull").add(b"work", name="0123456789abcdef", tag="books")
-    with Server(emulator) as server:
-        shown = shown_on_terminal(
-            "tasks", "list", "pull", "--url", server.url, columns=60, colour=True
-        )
 
-    assert "\x1b[32mavailab…\x1b[0m" in shown
+    command = ("tasks", "list", "pull", "--url", server.url)
+
+    assert "\x1b[32mavailab…\x1b[0m" in shown_on_terminal(*command, columns=60, colour=True)
 
 
 def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,13 +156,12 @@ def test_a_snapshot_that_breaks_off(run: Run, tmp_path: Path) -> None:
     assert [path.read_text() for path in file.parent.iterdir()] == [before]
 
 
-def test_seeding_on_a_terminal(tmp_path: Path, emulator: Emulator) -> None:
+def test_seeding_on_a_terminal(tmp_path: Path, server: Server) -> None:
     """A bar is shown from the start, while the file is checked, and then for what is added."""
     seeds = tmp_path / "seeds.yaml"
     seeds.write_text("pull: [{count: 250}]\n")
 
-    with Server(emulator) as server:
-        shown = shown_on_terminal("seed", str(seeds), "--url", server.url)
+    shown = shown_on_terminal("seed", str(seeds), "--url", server.url)
 
     assert shown.index("Checking  [") < shown.index("Adding  [") < shown.index("250 tasks added")
 

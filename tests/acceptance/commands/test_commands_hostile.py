@@ -3,94 +3,80 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from base64 import b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from commands import PROGRAM, all_shown_on_terminal, shown_on_terminal
+from commands import shown_on_terminal
 from odd_servers import always_answering, answering
-from programs import completed
+
+from pullqueue.cli import main
 
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\r\u202e"
 NOT_SAFE = "[^\n\x20-\x7e…]"
+
+
+def evil(names: str) -> dict[str, object]:
+    """Return fields with a hostile value, whatever their type should be."""
+    return dict.fromkeys(names.split(), EVIL)
+
+
+ERROR = evil("message") | {"errors": [evil("debugInfo")]}
 _TIME = "2026-01-01T00:00:00+00:00"
-_TASK = {
-    "name": EVIL,
-    "queue": EVIL,
-    "tag": EVIL,
-    "state": EVIL,
+_PULL_TASK = {
+    **evil("name queue tag state retry_count retry_limit"),
     "eta": _TIME,
     "lease_seconds_left": None,
-    "retry_count": EVIL,
-    "retry_limit": EVIL,
-    "payload": {"bytes": EVIL, "text": EVIL, "base64": b64encode(EVIL.encode()).decode()},
+    "push": None,
+    "payload": {**evil("bytes text"), "base64": b64encode(EVIL.encode()).decode()},
 }
+_PUSH = {**evil("kept last_status last_reason"), "next_attempt": _TIME}
+_PUSH_TASK = {**_PULL_TASK, "push": {**_PUSH, "request": evil("method url")}}
 _QUEUE = {
-    "name": EVIL,
+    **evil("name state leased_last_minute leased_last_hour kept"),
     "mode": "pull",
-    "state": EVIL,
     **dict.fromkeys(("tasks", "available", "leased", "scheduled", "exhausted", "paused"), 1),
     "oldest_age_seconds": 1.5,
-    "leased_last_minute": EVIL,
-    "leased_last_hour": EVIL,
-    "kept": EVIL,
-    "settings": {"retry_parameters": {"task_retry_limit": EVIL}},
+    "settings": {"retry_parameters": evil("task_retry_limit")},
 }
-_EVENT = {
-    "time": _TIME,
-    "kind": EVIL,
-    "until": None,
-    "status": EVIL,
-    "interface": EVIL,
-    "client": EVIL,
-    "request": EVIL,
-}
+_EVENT = {"time": _TIME, "until": None, **evil("kind status interface client request")}
 _REQUEST = {
+    **evil("number interface method verb path query queue status caller agent client"),
     "time": _TIME,
     "milliseconds": 1.5,
     "task_count": 2,
     "tasks": [EVIL],
-    **dict.fromkeys(("number", "interface", "method", "verb", "path", "query", "queue"), EVIL),
-    **dict.fromkeys(("status", "caller", "agent", "client"), EVIL),
-    "body": {"bytes": EVIL, "truncated": True, "text": EVIL},
-    "response": {"bytes": EVIL, "truncated": False, "text": EVIL},
+    "headers": [EVIL],
+    "body": {**evil("bytes text"), "truncated": True},
+    "response": {**evil("bytes text"), "truncated": False},
 }
-_FAULT = {"number": EVIL, "kind": EVIL, "call": EVIL, "error": EVIL, "hits": EVIL, "calls": EVIL}
+_FAULT = evil("number kind call error hits calls")
 ANSWER = {
+    **evil("problem missing url grpc store auth project file profile python deleted now version"),
+    **evil("private_key warning"),
+    **{name: [EVIL] for name in ("paused", "push_to", "changed", "added", "removed")},
+    **dict.fromkeys(("manual", "manual_clock"), True),
     "queue": _QUEUE,
     "queues": [_QUEUE],
-    "task": _TASK,
-    "tasks": [_TASK],
+    "task": _PUSH_TASK,
+    "tasks": [_PULL_TASK, _PUSH_TASK],
+    "total": 3,
     "next": None,
     "events": [_EVENT],
-    "problem": EVIL,
-    "missing": EVIL,
     "requests": [_REQUEST],
     "request": _REQUEST,
     "clock": {"now": _TIME, "manual": True},
-    "paused": [EVIL],
     "exhausted": {EVIL: 1},
     "push": {"addresses": [EVIL], "tasks": 1, "kept": {EVIL: EVIL}},
-    "steps": [{"queue": EVIL, "expired": 1, "due": 1, "exhausted": 1, "sending": EVIL}],
-    **dict.fromkeys(("url", "grpc", "store", "auth", "project", "file", "profile"), EVIL),
-    "manual_clock": True,
-    "push_to": [EVIL],
+    "steps": [{**evil("queue sending"), "expired": 1, "due": 1, "exhausted": 1}],
     "uptime_seconds": 1.5,
-    "python": EVIL,
     "refused": {},
     "rate_limited": False,
-    "changed": [EVIL],
     "failed": {EVIL: EVIL},
-    "deleted": EVIL,
-    "added": [EVIL],
-    "removed": [EVIL],
-    "now": EVIL,
-    "manual": True,
     "fault": {**_FAULT, "queues": [EVIL]},
     "faults": [_FAULT],
-    "version": EVIL,
-    "private_key": EVIL,
 }
 COMMANDS = [
     "queues",
@@ -129,40 +115,48 @@ COMMANDS = [
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return what a terminal gets of each command."""
-    return shown_of_all(tmp_path_factory, ANSWER, 200)
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file of tasks."""
+    path = tmp_path_factory.mktemp("seeds") / "seeds.yaml"
+    path.write_text("pull: [work]\n")
+    return path
 
 
 @pytest.fixture(scope="module")
-def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the same where the server refuses everything."""
-    error = {"message": EVIL, "errors": [{"debugInfo": EVIL}]}
-    return shown_of_all(tmp_path_factory, {"error": error}, 400)
+def answering_all() -> Iterator[str]:
+    """Yield the address of a server that answers everything with the same."""
+    with always_answering(ANSWER) as address:
+        yield address
 
 
-def shown_of_all(folders: pytest.TempPathFactory, answer: object, status: int) -> dict[str, str]:
-    """Run all commands against a server that answers each with the same."""
-    seeds = folders.mktemp("seeds") / "seeds.yaml"
-    seeds.write_text("pull: [work]\n")
-    commands = [command.format(seeds=seeds) for command in COMMANDS]
-    with always_answering(answer, status) as address:
-        shown = all_shown_on_terminal(commands, "--url", address)
-    return dict(zip(COMMANDS, shown.values(), strict=True))
+@pytest.fixture(scope="module")
+def refusing_all() -> Iterator[str]:
+    """Yield the address of a server that refuses everything."""
+    with always_answering({"error": ERROR}, 400) as address:
+        yield address
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_answers_on_a_terminal(command: str, answers: dict[str, str]) -> None:
+def test_answers_on_a_terminal(
+    command: str, seeds: Path, answering_all: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Names, tags, payloads, times and numbers are printed escaped, whatever the server sends."""
-    assert answers[command]
-    assert re.findall(NOT_SAFE, answers[command]) == []
+    order = command.format(seeds=seeds).split()
+    shown = shown_on_terminal(*order, "--url", answering_all)
+
+    assert shown
+    assert caplog.messages == []  # `the command failed because of a bug`
+    assert re.findall(NOT_SAFE, shown) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_errors_on_a_terminal(command: str, errors: dict[str, str]) -> None:
+def test_errors_on_a_terminal(command: str, seeds: Path, refusing_all: str) -> None:
     """So are its messages."""
-    assert "owned" in errors[command]
-    assert re.findall(NOT_SAFE, errors[command]) == []
+    order = command.format(seeds=seeds).split()
+    shown = shown_on_terminal(*order, "--url", refusing_all)
+
+    assert "owned" in shown
+    assert re.findall(NOT_SAFE, shown) == []
 
 
 def test_a_server_that_is_not_ready() -> None:
@@ -177,8 +171,7 @@ def test_a_server_that_is_not_ready() -> None:
 @pytest.mark.parametrize("status", [200, 400, 501])
 def test_exec(status: int) -> None:
     """What the server of `exec` answers is printed escaped, too."""
-    error = {"message": EVIL, "errors": [{"debugInfo": EVIL}]}
-    body = json.dumps({"error": error}) if status == 400 else EVIL
+    body = json.dumps({"error": ERROR}) if status == 400 else EVIL
     head = f"HTTP/1.1 {status} OK\r\nContent-Length: {len(body.encode())}\r\n\r\n"
     with answering((head + body).encode()) as address:
         shown = shown_on_terminal("exec", "--", "true", PULLQUEUE_EMULATOR_HOST=address)
@@ -187,29 +180,20 @@ def test_exec(status: int) -> None:
     assert re.findall(NOT_SAFE, shown) == []
 
 
-def test_completion() -> None:
+# A completion ends without closing its connections.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_completion(monkeypatch: pytest.MonkeyPatch, offered: Callable[..., list[str]]) -> None:
     """Names with control characters are not offered."""
-    evil = {"queues": [{**_QUEUE, "name": name} for name in ("pull", EVIL, "a\nplain,b")]}
-    with always_answering(evil) as address:
-        done = completed(
-            [PROGRAM],
-            check=True,
-            env={
-                **os.environ,
-                "_PULLQUEUE_COMPLETE": "bash_complete",
-                "COMP_WORDS": "pullqueue stats ",
-                "COMP_CWORD": "2",
-                "PULLQUEUE_EMULATOR_HOST": address,
-            },
-        )
-
-    assert done.stdout == "plain,pull\n"
+    queues = [{**_QUEUE, "name": name} for name in ("pull", EVIL, "a\nplain,b")]
+    with always_answering({"queues": queues}) as address:
+        monkeypatch.setenv("PULLQUEUE_EMULATOR_HOST", address)
+        assert offered("stats", "") == ["plain,pull"]
 
 
-def test_json() -> None:
+def test_json(answering_all: str, capfd: pytest.CaptureFixture[str]) -> None:
     """With --json the strings keep their content, in JSON's own escapes."""
-    with always_answering(ANSWER) as address:
-        done = completed([PROGRAM, "queues", "--json", "--url", address], check=True)
+    assert main(("queues", "--json", "--url", answering_all)) == 0
 
-    assert json.loads(done.stdout)["queue"]["name"] == EVIL
-    assert "\x1b" not in done.stdout
+    shown = capfd.readouterr().out
+    assert json.loads(shown)["queue"]["name"] == EVIL
+    assert "\x1b" not in shown

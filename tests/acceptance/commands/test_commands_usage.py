@@ -6,22 +6,21 @@ import json
 import signal
 import socket
 import subprocess
-import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from commands import PROGRAM, Done, Run
 from odd_servers import answering, silent
-from programs import completed
 
 from pullqueue import Emulator
 from pullqueue.cli import main
 from pullqueue.server.lifecycle import Server
 from pullqueue.stores import open_store
 from pullqueue.testing import exhaust
-
-OPEN_FILES = Path("/proc/self/fd")
 
 
 def test_waiting(run: Run, emulator: Emulator) -> None:
@@ -54,28 +53,6 @@ def test_waiting_reports_exhausted_tasks(run: Run, emulator: Emulator) -> None:
     )
 
 
-def test_waiting_keeps_no_connections(run: Run, emulator: Emulator) -> None:
-    """Each poll closes its connection: a long wait does not use up those of the server."""
-    emulator.queue("pull").add(b"work")
-    ended = threading.Event()
-    counts = [len(list(OPEN_FILES.iterdir()))]
-
-    def count() -> None:
-        while not ended.wait(0.05):
-            counts.append(len(list(OPEN_FILES.iterdir())))
-
-    thread = threading.Thread(target=count)
-    thread.start()
-    try:
-        done = run("wait", "--empty", "pull", "--timeout", "2")
-    finally:
-        ended.set()
-        thread.join()
-
-    assert done.status == 1
-    assert max(counts) - counts[0] < 10
-
-
 def test_waiting_for_a_server_that_is_not_ready(run: Run, tmp_path: Path) -> None:
     """Its own reason is shown."""
     store = tmp_path / "tasks.db"
@@ -91,25 +68,23 @@ def test_waiting_for_a_server_that_is_not_ready(run: Run, tmp_path: Path) -> Non
 
 def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
     """A server that starts later is waited for."""
+    pool = ThreadPoolExecutor()
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         nobody.settimeout(60)
         port = nobody.getsockname()[1]
-        waiting = subprocess.Popen([PROGRAM, "wait", "--url", f"127.0.0.1:{port}"])
+        waiting = pool.submit(main, ("wait", "--url", f"127.0.0.1:{port}"))
         nobody.accept()[0].close()  # it has looked, and found no server
     with Server(emulator, port=port):
-        assert waiting.wait(60) == 0
+        assert waiting.result(60) == 0
 
 
-def test_waiting_for_a_server_that_says_nothing() -> None:
+def test_waiting_for_a_server_that_says_nothing(run: Run) -> None:
     """It waits no longer for an answer than it was asked to wait at all."""
     with silent() as address:
-        done = completed([PROGRAM, "wait", "--timeout", "0", "--url", address])
+        done = run("wait", "--timeout", "0", "--url", address)
 
-    assert done.returncode == 1
-    assert (
-        f"after 0 s, no pullqueue responds at http://{address} (timed out): start one"
-        in done.stderr
-    )
+    assert done.status == 1
+    assert f"after 0 s, no pullqueue responds at http://{address} (timed out): start" in done.err
 
 
 @pytest.mark.parametrize("order", [("queues",), ("credentials", "a@b"), ("snapshot", "save", "-")])
@@ -347,9 +322,9 @@ def test_a_misspelled_fault(run: Run, order: tuple[str, ...], message: str) -> N
     assert f"Invalid value for {message}" in run("faults", "add", *order).err
 
 
-def test_a_full_disk(emulator: Emulator) -> None:
+def test_a_full_disk(server: Server) -> None:
     """Output that cannot be written is reported in one line."""
-    with Server(emulator) as server, Path("/dev/full").open("w") as full:
+    with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [PROGRAM, "queues", "--url", server.url],
             stdout=full,
@@ -362,16 +337,15 @@ def test_a_full_disk(emulator: Emulator) -> None:
     assert done.stderr == "pullqueue: the output cannot be written: no space left on device\n"
 
 
-def test_an_interrupt(emulator: Emulator) -> None:
-    """Ctrl-C ends a display that is repeated, with exit status 0."""
-    emulator.queue("pull").add(b"work")
-    with Server(emulator) as server:
-        watching: list[str | Path] = [PROGRAM, "stats", "--watch", "--json", "--url", server.url]
-        with subprocess.Popen(watching, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert '"queues"' in process.stdout.readline()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+def test_watching(server: Server) -> None:
+    """--watch shows the statistics again and again, until Ctrl-C, which is no failure."""
+    order = ["stats", "--watch", "--interval", "0.1", "--json", "--url", server.url]
+    with subprocess.Popen([PROGRAM, *order], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shown = (line for line in process.stdout if '"queues"' in line)
+        assert len(list(islice(shown, 3))) == 3
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
 
 
 def test_the_summary_of_each_command_is_whole(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,34 +411,22 @@ def test_completion_scripts(run: Run, shell: str) -> None:
     assert "_PULLQUEUE_COMPLETE" in run("completion", shell).out
 
 
-# The process of a completion ends without closing its connections.
+# A completion ends without closing its connections.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_completion_of_queues(
-    run: Run,
-    emulator: Emulator,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    run: Run, emulator: Emulator, offered: Callable[..., list[str]]
 ) -> None:
     """The names of the running server's queues are offered, and those of their tasks."""
     emulator.queue("pull").add(name="task-1", tag="books")
     emulator.queue("pull").add(tag="books")
     run("faults", "add", "fail", "purge")
-    monkeypatch.setenv("_PULLQUEUE_COMPLETE", "bash_complete")
 
-    def completed(*words: str) -> list[str]:
-        """Return what bash is offered for the last word of a command."""
-        monkeypatch.setenv("COMP_WORDS", " ".join(["pullqueue", *words]))
-        monkeypatch.setenv("COMP_CWORD", str(len(words)))
-        with pytest.raises(SystemExit):
-            main(())
-        return capfd.readouterr().out.splitlines()
-
-    assert completed("tasks", "list", "") == ["plain,pull", "plain,other", "plain,push"]
-    assert completed("tasks", "get", "pull", "ta") == ["plain,task-1"]
-    assert completed("tasks", "requeue", "pull", "") == [""]
+    assert offered("tasks", "list", "") == ["plain,pull", "plain,other", "plain,push"]
+    assert offered("tasks", "get", "pull", "ta") == ["plain,task-1"]
+    assert offered("tasks", "requeue", "pull", "") == [""]
     for command in ("list", "lease", "delete", "release"):
-        assert completed("tasks", command, "pull", "--tag", "b") == ["plain,books"]
-    assert completed("tasks", "requeue", "pull", "--tag", "") == [""]
-    assert completed("faults", "remove", "") == ["plain,1"]
-    assert completed("tasks", "get", "a/b", "") == [""]
-    assert completed("he") == ["plain,help"]
+        assert offered("tasks", command, "pull", "--tag", "b") == ["plain,books"]
+    assert offered("tasks", "requeue", "pull", "--tag", "") == [""]
+    assert offered("faults", "remove", "") == ["plain,1"]
+    assert offered("tasks", "get", "a/b", "") == [""]
+    assert offered("he") == ["plain,help"]
