@@ -240,7 +240,6 @@ def test_the_clock(run: Run) -> None:
     assert run("clock", "advance", "1.5h").out.startswith("2026-01-01T01:30:00")
     assert run("clock", "move-to", "2026-02-01T00:00:00Z").out.startswith("2026-02-01T00:00:00")
     assert json.loads(run("clock", "--json").out)["manual"] is True
-    assert 'BY is "long"' in run("clock", "advance", "long").err
     back = run("clock", "move-to", "2026-01-01T00:00:00Z")
     assert back.status == 1
     assert "never goes back" in back.err
