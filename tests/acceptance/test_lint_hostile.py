@@ -5,39 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
+import resource
 import socket
-import subprocess
 import sys
-import zlib
-from hashlib import sha1
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from linting import MAIN, git, pullqueue, run, write
+from linting import git, pullqueue, run, write
 from programs import completed
 
 from pullqueue.lint.reporters import FORMATS
 
 BAD = "queue:\n- name: jobs\n  mode: pull\n- name: mail\n  rate: 0\n"
 FIXED = BAD.replace("rate: 0", "rate: 0/s")
-
-
-def write_object(objects: Path, kind: str, body: bytes) -> str:
-    """Write one object of git's store and return its id."""
-    data = f"{kind} {len(body)}\0".encode() + body
-    name = sha1(data, usedforsecurity=False).hexdigest()
-    write(objects / name[:2] / name[2:], zlib.compress(data))
-    return name
-
-
-def commit_of_one_file(objects: Path, *, blob: str, name: str) -> str:
-    """Write a commit whose tree has one file, and return the id of the commit."""
-    tree = write_object(objects, "tree", f"100644 {name}\0".encode() + bytes.fromhex(blob))
-    who = "t <t@example.com> 1700000000 +0000"
-    return write_object(
-        objects, "commit", f"tree {tree}\nauthor {who}\ncommitter {who}\n\nx\n".encode()
-    )
 
 
 def bare_repository_with_monitor(sub: Path, command: str) -> None:
@@ -68,10 +49,10 @@ promisor = true
 
 def partial_clone_that_lacks_a_file(repository: Path, command: str) -> None:
     """Write a repository with a commit whose file must be fetched, by a command."""
-    missing = sha1(b"blob 1\0x", usedforsecurity=False).hexdigest()
-    commit = commit_of_one_file(repository / "objects", blob=missing, name="queue.yaml")
-    write(repository / "HEAD", "ref: refs/heads/x\n")
-    write(repository / "refs" / "heads" / "x", f"{commit}\n")
+    bare = ("--git-dir", str(repository))
+    git(*bare, "init", "-q", "--bare", "--template=")
+    tree = git(*bare, "mktree", "--missing", stdin=f"100644 blob {'1' * 40}\tqueue.yaml\n")
+    git(*bare, "update-ref", "HEAD", git(*bare, "commit-tree", "-m", "x", tree))
     write(repository / "config", PARTIAL_CLONE.format(command=command))
 
 
@@ -250,7 +231,6 @@ def test_control_characters_of_names_are_escaped(folder: Path, name: str) -> Non
         json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(
     "content",
     [
@@ -262,12 +242,13 @@ def test_control_characters_of_names_are_escaped(folder: Path, name: str) -> Non
         "queue: !<tag:\x1b> a\n",
     ],
 )
-def test_control_characters_of_contents_are_escaped(folder: Path, name: str, content: str) -> None:
-    """A file's content steers no terminal either."""
+def test_control_characters_of_contents_are_escaped(folder: Path, content: str) -> None:
+    """A file's content steers no terminal either, whatever the format."""
     write(folder / "queue.yaml", content)
-    done = run("queue.yaml", "--format", name)
-    assert done.exit_code == 1
-    assert not CONTROLS.search(done.stdout + done.stderr)
+    for name in FORMATS:
+        done = run("queue.yaml", "--format", name)
+        assert done.exit_code == 1
+        assert not CONTROLS.search(done.stdout + done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -301,67 +282,76 @@ def test_control_characters_are_escaped_in_error_messages(
     assert not CONTROLS.search(done.stdout + done.stderr)
 
 
-LIMITED = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n{MAIN}"
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """Limit files to 8 KiB."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(
-    "arguments", [["lint", "--fix", "queue.yaml"], ["convert", "queue.xml", "-fo", "queue.yaml"]]
+    "command", ["lint --fix queue.yaml", "convert queue.xml --force -o queue.yaml"]
 )
 def test_file_that_cannot_be_written_whole_keeps_its_content(
-    folder: Path, arguments: list[str]
+    folder: Path, request: pytest.FixtureRequest, command: str
 ) -> None:
     """On a full disk the old content stays, and no temporary file."""
     before = BAD + "# a comment\n" * 3000
     write(folder / "queue.yaml", before)
     queues = "<queue><name>a</name><rate>1/s</rate></queue>" * 1000
     write(folder / "queue.xml", f"<queue-entries>{queues}</queue-entries>")
-    arguments = [part.replace("-fo", "--force") for part in arguments]
-    if "--force" in arguments:
-        arguments.insert(-1, "-o")
-    done = completed([sys.executable, "-c", LIMITED, *arguments])
-    assert done.returncode == 3
-    assert "queue.yaml" in done.stderr
-    assert "file too large" in done.stderr
+    request.getfixturevalue("small_disk")
+    done = pullqueue(*command.split())
+    assert done.exit_code == 3
+    assert 'cannot write "queue.yaml": file too large' in done.stderr
     assert (folder / "queue.yaml").read_text() == before
     assert sorted(path.name for path in folder.iterdir()) == ["queue.xml", "queue.yaml"]
 
 
-KILLED = f"""
-import os, signal, sys
-left = int(sys.argv.pop(1))
-def count(event, arguments):
-    global left
-    if event in ("open", "os.rename", "os.chmod", "os.remove"):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from pullqueue.cli import main
 from pullqueue.config import files
 import pullqueue.cli._linter, pullqueue.lint.fixes
+
 replace_file = files.replace_file
-def begin(frame, event, argument):
-    if frame.f_code is replace_file.__code__:
-        sys.setprofile(None)
-        sys.addaudithook(count)
-sys.setprofile(begin)
-{MAIN}
+
+def fix_and_die_in_call(number):
+    calls = iter(range(1, 20))
+    def count(event, arguments):
+        if event in ("open", "os.rename", "os.chmod", "os.remove") and next(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+    def begin(frame, event, argument):
+        if frame.f_code is replace_file.__code__:
+            sys.setprofile(None)
+            sys.addaudithook(count)
+    sys.setprofile(begin)
+    os._exit(main(["lint", "--fix", "queue.yaml"]))
+
+path, seen = Path("queue.yaml"), []
+before = path.read_text()
+while not seen or seen[-1][0] == -signal.SIGKILL:
+    path.write_text(before)
+    child = os.fork()
+    if not child:
+        fix_and_die_in_call(len(seen) + 1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    seen.append((status, path.read_text()))
+print(json.dumps(seen))
 """
 
 
 def test_killed_at_any_time_the_file_is_whole(folder: Path) -> None:
     """Whenever the process is killed while it writes, the file is the old or the new one."""
-    seen = set()
-    for call in range(1, 20):
-        write(folder / "queue.yaml", BAD)
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(call), "lint", "--fix", "queue.yaml"],
-            capture_output=True,
-            check=False,
-        )
-        seen.add((done.returncode, (folder / "queue.yaml").read_text()))
-        if done.returncode != -signal.SIGKILL:
-            break
-    assert {text for _, text in seen} == {BAD, FIXED}
-    assert (0, FIXED) in seen
+    write(folder / "queue.yaml", BAD)
+    done = completed([sys.executable, "-c", KILLED], check=True)
+    *killed, last = json.loads(done.stdout.splitlines()[-1])
+    assert last == [0, FIXED]
+    assert [text for _, text in killed if text not in (BAD, FIXED)] == []
+    assert len(killed) >= 3
 
 
 def test_mode_and_line_ends_are_kept(folder: Path) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import click
 from click.testing import CliRunner, Result
+from programs import completed
 
 from pullqueue.cli import main
 
 GOOD = "queue:\n- name: jobs\n  mode: pull\n"
 BAD = "queue:\n- name: jobs\n  mode: pull\n  rate: 5/s\n"
-MAIN = "from pullqueue.cli import main; raise SystemExit(main())"
 
 
 class _Program(click.Command):
@@ -42,8 +41,16 @@ def write(path: str | Path, text: str | bytes) -> None:
     Path(path).write_bytes(text.encode() if isinstance(text, str) else text)
 
 
-def git(*arguments: str) -> str:
+def git(*arguments: str, stdin: str = "") -> str:
     """Run git in the working folder and return its output."""
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-    done = subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
-    return done.stdout.decode().strip()
+    return completed(["git", *identity, *arguments], check=True, input=stdin).stdout.strip()
+
+
+def committed(*files: str, text: str) -> None:
+    """Write files, and commit all there is to a new repository."""
+    git("init", "-q")
+    for file in files:
+        write(file, text)
+    git("add", "-f", ".")
+    git("commit", "-qm", "x")
