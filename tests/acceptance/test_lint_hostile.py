@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from linting import git, pullqueue, run, write
+from linting import committed, git, pullqueue, run, write
 from programs import completed
 
 from pullqueue.lint.reporters import FORMATS
@@ -71,12 +71,9 @@ def test_hidden_repository_runs_no_file_monitor(folder: Path, *, inside: bool) -
 @pytest.mark.parametrize("inside", [False, True])
 def test_hidden_repository_is_not_compared_with(folder: Path, *, inside: bool) -> None:
     """`--against` reads the user's own repository, not a partial clone within the tree."""
-    git("init", "-q")
     sub = folder / "sub"
     partial_clone_that_lacks_a_file(sub, f"touch {folder / 'PWNED'}")
-    write(sub / "queue.yaml", f"{BAD}- name: gone\n  rate: 1/s\n")
-    git("add", "-f", ".")
-    git("commit", "-qm", "x")
+    committed("sub/queue.yaml", text=f"{BAD}- name: gone\n  rate: 1/s\n")
     write(sub / "queue.yaml", BAD)
     if inside:
         os.chdir("sub")
@@ -99,11 +96,8 @@ def test_partial_clone_fetches_nothing(folder: Path) -> None:
 
 def test_configured_commands_of_the_own_repository_are_not_run(folder: Path) -> None:
     """No command that a configuration can name runs while an earlier version is read."""
-    git("init", "-q")
-    write(folder / "queue.yaml", BAD.replace("mail", "gone"))
     write(folder / ".gitattributes", "*.yaml filter=evil diff=evil merge=evil\n")
-    git("add", ".")
-    git("commit", "-qm", "x")
+    committed("queue.yaml", text=BAD.replace("mail", "gone"))
     write(folder / "queue.yaml", BAD)
     command = f"touch {folder / 'PWNED'}; false"
     for name in (

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from linting import BAD, GOOD, git, pullqueue, run, write
+from linting import BAD, GOOD, committed, git, pullqueue, run, write
 
 SECRET = "hunter2"
 FILES = {
@@ -119,13 +119,11 @@ def test_link_within_the_project_is_a_file_like_others(folder: Path) -> None:
 
 def test_links_of_a_revision_are_followed_within_it(folder: Path) -> None:
     """`--against` reads what a link of the revision leads to there, and nothing outside."""
-    git("init", "-q")
-    write("real/queue.yaml", f"{GOOD}- name: gone\n  mode: pull\n")
-    write("secret.yaml", f"{GOOD}- name: {SECRET}\n  mode: pull\n")
+    secret = folder.parent / "secret.yaml"
+    write(secret, f"{GOOD}- name: {SECRET}\n  mode: pull\n")
     Path("queue.yaml").symlink_to("real/queue.yaml")
-    Path("outside.yaml").symlink_to(folder / "secret.yaml")
-    git("add", "real", "queue.yaml", "outside.yaml")
-    git("commit", "-q", "-m", "x")
+    Path("outside.yaml").symlink_to(secret)
+    committed("real/queue.yaml", text=f"{GOOD}- name: gone\n  mode: pull\n")
     for name in ("queue.yaml", "outside.yaml"):
         Path(name).unlink()
         write(name, GOOD)
