@@ -37,109 +37,103 @@ TEXTS = st.one_of(
 )
 
 Strategy = st.SearchStrategy[str]
-NAMES = st.builds("{}{}x".format, st.sampled_from("amz"), st.integers(0, 10**19))
-RATES = st.builds("{}/{}".format, st.integers(1, 500), st.sampled_from("smhd"))
-AGES = st.builds("{}{}".format, st.integers(1, 1000), st.sampled_from("smhd"))
-PUSH = st.fixed_dictionaries(
-    {"rate": RATES},
-    optional={
-        "mode": st.just("push"),
-        "bucket_size": st.integers(0, 500).map(str),
-        "max_concurrent_requests": st.integers(0, 5000).map(str),
-        "target": NAMES | st.builds("{}.{}".format, NAMES, NAMES),
-        "retry_parameters": st.fixed_dictionaries(
-            {"task_retry_limit": st.integers(0, 100).map(str)},
-            optional={
-                "task_age_limit": AGES,
-                "min_backoff_seconds": st.integers(0, 10).map(str),
-                "max_backoff_seconds": st.integers(10, 1000).map(str),
-                "max_doublings": st.integers(0, 100).map(str),
-            },
-        ),
-    },
-)
-PULL = st.fixed_dictionaries(
-    {"mode": st.just("pull")},
-    optional={
-        "retry_parameters": st.fixed_dictionaries(
-            {"task_retry_limit": st.integers(0, 100).map(str)}
-        ),
-        "acl": st.lists(
-            st.fixed_dictionaries(
-                {"user_email": NAMES.map("{}@my-app.iam.gserviceaccount.com".format)}
-            ),
-            min_size=1,
-        ),
-    },
-)
+Values = dict[str, tuple[str, ...]]
+NUMBERS = ("1", "7", "500")
+RIGHT_TOP: Values = {
+    "total_storage_limit": ("120M", "1.5G", "5"),
+    "resume_paused_queues": ("true",),
+}
+RIGHT_RETRY: Values = {
+    "task_retry_limit": NUMBERS,
+    "task_age_limit": ("2d", "1s", "0.5d"),
+    "min_backoff_seconds": ("0.1", "1"),
+    "max_backoff_seconds": NUMBERS,
+    "max_doublings": NUMBERS,
+}
+RIGHT_PUSH: Values = {
+    "mode": ("push",),
+    "rate": ("5/s", "500/s", "30000/m", "0.5/d"),
+    "bucket_size": NUMBERS,
+    "max_concurrent_requests": (*NUMBERS, "5000"),
+    "target": ("worker", "v2.worker"),
+}
+RIGHT_ACL = ("[{user_email: a@my-app.com}]", "[{user_email: a@b.cd}, {writer_email: a@b.cd}]")
+"""What production accepts."""
 
-
-@st.composite
-def right_files(draw: st.DrawFn) -> tuple[str, list[str]]:
-    """Draw a file that production accepts, and the names of its queues."""
-    names = draw(st.lists(NAMES, unique=True, max_size=5))
-    newline = draw(st.sampled_from(["\n", "\r\n"]))
-    indent = draw(st.sampled_from(["", "  "]))
-    lines = ["queue:"]
-    for name in names:
-        queue = draw(st.one_of(PUSH, PULL))
-        lines.append(f'{indent}- name: "{name}"')
-        for key, value in queue.items():
-            if isinstance(value, str):
-                lines.append(f"{indent}  {key}: {value}")
-            elif isinstance(value, dict):
-                lines.append(f"{indent}  {key}:  # below")
-                lines += [f"{indent}    {inner}: {text}" for inner, text in value.items()]
-            elif isinstance(value, list):
-                lines.append(f"{indent}  {key}:")
-                lines += [f"{indent}  - user_email: {grant['user_email']}" for grant in value]
-    return newline.join(lines) + draw(st.sampled_from(["", newline])), names
-
-
-WRONG = ("", "~", "null", "[]", "{}", "[5/s]", "{a: b}", "5 s", '"5/s\\n"', "PULL", "a_b")
-NUMBERS = ("0", "010", "-1", "+7", "500", "501", "2147483648", "1.5", ".5", "1e2", "1:30", '"7"')
-RETRY_VALUES = {
-    "task_retry_limit": (*NUMBERS, "yes"),
-    "task_age_limit": ("2d", "1s", "0.5s", "0s", ".5h", "1e1d", "2D", "1 week"),
-    "min_backoff_seconds": (*NUMBERS, ".nan", "10s"),
-    "max_backoff_seconds": (*NUMBERS, ".inf", "10s"),
-    "max_doublings": (*NUMBERS, "no"),
+NONE = ("", "~", "null", "[]", "{}", "[5/s]", "{a: b}", "5 s", '"5/s\\n"', "PULL", "a_b")
+NOT_NUMBERS = ("0", "010", "-1", "+7", "501", "2147483648", "1.5", ".5", "1e2", "1:30", '"7"')
+WRONG_TOP: Values = {
+    "total_storage_limit": ("120MB", "-1", "1e3"),
+    "resume_paused_queues": ("off", '"false"', "1"),
+    "application": ("my-app", "s~my-app", "My_App", "12"),
+}
+WRONG_RETRY: Values = {
+    "task_retry_limit": (*NOT_NUMBERS, "yes"),
+    "task_age_limit": ("0.5s", "0s", ".5h", "1e1d", "2D", "1 week"),
+    "min_backoff_seconds": (*NOT_NUMBERS, ".nan", "10s"),
+    "max_backoff_seconds": (*NOT_NUMBERS, ".inf", "10s"),
+    "max_doublings": (*NOT_NUMBERS, "no"),
     "rate": ("5/s",),
     "unknown": ("1",),
 }
-VALUES = {
-    "name": ("jobs", "mail", '"0123"', "0123", "yes", "1.5", "a" * 101, "a" * 500),
-    "mode": ("push", "pull", "pul", "no"),
-    "rate": ("5/s", "500/s", "501/s", "30000/m", "30001/m", "0", "0.0/d", ".5/s", "5/w", "5"),
-    "bucket_size": (*NUMBERS, "ten"),
-    "max_concurrent_requests": (*NUMBERS, "5001"),
-    "target": ("worker", "v2.worker", "a.b.c", "1.5", "-x"),
+WRONG_QUEUE: Values = {
+    "mode": ("pull", "pul", "no"),
+    "rate": ("501/s", "30001/m", "0", "0.0/d", ".5/s", "5/w", "5"),
+    "bucket_size": (*NOT_NUMBERS, "ten"),
+    "max_concurrent_requests": (*NOT_NUMBERS, "5001"),
+    "target": ("a.b.c", "1.5", "-x"),
+    "acl": (*RIGHT_ACL, "[{}]", "[a@my-app.com]", "[{writer_email: [a]}]"),
     "task_retry_limit": ("7",),
     "unknown": ("1",),
-    "acl": ("[{user_email: a@my-app.com}]", "[{}]", "[a@my-app.com]", "[{writer_email: [a]}]"),
 }
-TOP_VALUES = {
-    "total_storage_limit": ("120M", "1.5G", "5", "120MB", "-1", "1e3"),
-    "resume_paused_queues": ("true", "off", '"false"', "1"),
-    "application": ("my-app", "s~my-app", "My_App", "12"),
-}
+NAMES = ("jobs", "mail", '"0123"', "0123", "yes", "1.5", "a" * 101, "a" * 500, *NONE)
+"""What it does not, or not everywhere."""
 
 
-def mappings(values: dict[str, tuple[str, ...]], **more: Strategy) -> Strategy:
-    """Return a strategy for mappings in braces; each with a name, if they can have one."""
-    keys = {key: st.sampled_from(texts + WRONG) for key, texts in values.items()}
-    named = {"name": keys.pop("name")} if "name" in keys else {}
-    drawn = st.fixed_dictionaries(named, optional=keys | more)
+def mappings(*values: Values, **always: Strategy) -> Strategy:
+    """Return a strategy for mappings in braces, with any keys and some that are always there."""
+    keys = {key for some in values for key in some} - always.keys()
+    texts = {key: sum((some.get(key, ()) for some in values), ()) for key in sorted(keys)}
+    optional = {key: st.sampled_from(some) for key, some in texts.items()}
+    drawn = st.fixed_dictionaries(always, optional=optional)
     return drawn.map(lambda drawn: f"{{ {', '.join(f'{k}: {v}' for k, v in drawn.items())} }}")
 
 
-QUEUE = mappings(VALUES, retry_parameters=mappings(RETRY_VALUES) | st.sampled_from(WRONG))
+def file_of(queues: list[str], top: str) -> str:
+    """Return a file; a queue that is called NUMBER is called by its number."""
+    named = (text.replace("NUMBER", f'"{number}"') for number, text in enumerate(queues))
+    return f"{{ queue: [{', '.join(named)}],{top.removeprefix('{')}"
 
 
-@given(st.lists(QUEUE | st.sampled_from(WRONG), max_size=3), mappings(TOP_VALUES))
+NUMBERED = st.just("NUMBER")
+PUSH = mappings(
+    RIGHT_PUSH,
+    name=NUMBERED,
+    rate=st.sampled_from(RIGHT_PUSH["rate"]),
+    retry_parameters=mappings(RIGHT_RETRY),
+)
+PULL = mappings({"acl": RIGHT_ACL}, name=NUMBERED, mode=st.just("pull"))
+ANY_QUEUE = mappings(
+    RIGHT_PUSH,
+    WRONG_QUEUE,
+    name=st.sampled_from(NAMES),
+    retry_parameters=mappings(RIGHT_RETRY, WRONG_RETRY) | st.sampled_from(NONE),
+)
+
+
+@given(st.lists(PUSH | PULL, max_size=5), mappings(RIGHT_TOP))
+def test_right_file_has_no_error_and_loads(queues: list[str], top: str) -> None:
+    """A file that production accepts has no error, and its queues are loaded."""
+    text = file_of(queues, top)
+    findings = check(text, file="queue.yaml", settings=Settings()).findings
+    assert [f for f in findings if f.severity is Severity.ERROR] == []
+    assert [queue.name for queue in loads(text).queues] == [str(n) for n in range(len(queues))]
+
+
+@given(st.lists(ANY_QUEUE | st.sampled_from(NONE), max_size=3), mappings(RIGHT_TOP, WRONG_TOP))
 def test_linter_loader_and_schema_agree(queues: list[str], top: str) -> None:
     """What the linter calls an error is not loaded, and not allowed by the schema."""
-    text = f"{{ queue: [{', '.join(queues)}],{top.removeprefix('{')}".encode()
+    text = file_of(queues, top).encode()
     assert refused_for(text) == errors_of(text), text
     assert schema_agrees(text), text
 
@@ -158,15 +152,6 @@ def test_any_bytes_are_checked_fixed_and_reported(data: bytes, profile: str, nam
         assert (finding.line, finding.column) <= (finding.end_line, finding.end_column)
     assert isinstance(reporter(name)(RunReport([report])), str)
     assert isinstance(report.diff(), str)
-
-
-@given(right_files())
-def test_right_file_has_no_error_and_loads(drawn: tuple[str, list[str]]) -> None:
-    """A file that production accepts has no error, and its queues are loaded."""
-    text, names = drawn
-    findings = check(text, file="queue.yaml", settings=Settings()).findings
-    assert [f for f in findings if f.severity is Severity.ERROR] == []
-    assert [queue.name for queue in loads(text).queues] == names
 
 
 @given(TEXTS, st.booleans())

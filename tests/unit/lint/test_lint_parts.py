@@ -184,7 +184,7 @@ def test_files_other_than_queue_xml(data: bytes, message: str) -> None:
 FULL_XML = """\
 <?xml version="1.0" encoding="utf-8"?>
 <!-- before -->
-<queue-entries version="2" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+<queue-entries version="2" xmlns="http://appengine.google.com/ns/1.0" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
     xsi:noNamespaceSchemaLocation="queue.xsd">
   <total-storage-limit>1024</total-storage-limit>
   <!-- mail -->
