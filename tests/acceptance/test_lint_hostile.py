@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from linting import committed, git, pullqueue, run, write
+from linting import committed, found, git, pullqueue, run, write
 from programs import completed
 
 from pullqueue.lint.reporters import FORMATS
@@ -63,9 +63,8 @@ def test_hidden_repository_runs_no_file_monitor(folder: Path, *, inside: bool) -
     bare_repository_with_monitor(folder / "sub", f"touch {folder / 'PWNED'}")
     if inside:
         os.chdir("sub")
-    done = run("--format", "jsonl") if inside else run("sub", "--format", "jsonl")
+    assert [rule for _, rule in found("." if inside else "sub")] == ["rate-bare-zero"]
     assert not (folder / "PWNED").exists()
-    assert [json.loads(line)["rule"] for line in done.stdout.splitlines()] == ["rate-bare-zero"]
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -77,10 +76,9 @@ def test_hidden_repository_is_not_compared_with(folder: Path, *, inside: bool) -
     write(sub / "queue.yaml", BAD)
     if inside:
         os.chdir("sub")
-    done = run(".", "--against", "HEAD", "--format", "jsonl")
-    assert not (folder / "PWNED").exists()
-    rules = [json.loads(line)["rule"] for line in done.stdout.splitlines()]
+    rules = [rule for _, rule in found("--against", "HEAD")]
     assert rules == ["queue-removed", "rate-bare-zero"]
+    assert not (folder / "PWNED").exists()
 
 
 def test_partial_clone_fetches_nothing(folder: Path) -> None:
@@ -94,31 +92,38 @@ def test_partial_clone_fetches_nothing(folder: Path) -> None:
     assert 'not compared with "HEAD": "queue.yaml" is new, was moved, or is not in' in done.stderr
 
 
+COMMANDS_OF_GIT = {
+    "core": "fsmonitor sshCommand pager editor askPass gitProxy alternateRefsCommand",
+    'filter "evil"': "smudge clean process",
+    'diff "evil"': "textconv command",
+    'merge "evil"': "driver",
+    "diff": "external",
+    "credential": "helper",
+    "gpg": "program",
+    "uploadpack": "packObjectsHook",
+    **dict.fromkeys(("alias", "pager"), "cat-file rev-parse"),
+}
+"""Where git's configuration can name a command."""
+
+
 def test_configured_commands_of_the_own_repository_are_not_run(folder: Path) -> None:
     """No command that a configuration can name runs while an earlier version is read."""
     write(folder / ".gitattributes", "*.yaml filter=evil diff=evil merge=evil\n")
     committed("queue.yaml", text=BAD.replace("mail", "gone"))
     write(folder / "queue.yaml", BAD)
     command = f"touch {folder / 'PWNED'}; false"
-    for name in (
-        "core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "core.askPass",
-        "core.gitProxy", "core.alternateRefsCommand", "pager.cat-file", "pager.rev-parse",
-        "filter.evil.smudge", "filter.evil.clean", "filter.evil.process", "diff.evil.textconv",
-        "diff.evil.command", "diff.external", "merge.evil.driver", "credential.helper",
-        "gpg.program", "uploadpack.packObjectsHook", "alias.cat-file", "alias.rev-parse",
-    ):  # fmt: skip
-        git("config", name, f"!{command}" if name.startswith("alias") else command)
-    for hook in (
-        "post-checkout",
-        "reference-transaction",
-        "post-index-change",
-    ):
-        write(folder / ".git" / "hooks" / hook, f"#!/bin/sh\n{command}\n")
-        (folder / ".git" / "hooks" / hook).chmod(0o755)
-    done = run("--against", "HEAD", "--format", "jsonl")
-    assert not (folder / "PWNED").exists()
-    rules = [json.loads(line)["rule"] for line in done.stdout.splitlines()]
+    git_folder = folder / ".git"
+    with (git_folder / "config").open("a") as config:
+        for section, keys in COMMANDS_OF_GIT.items():
+            config.write(f"[{section}]\n")
+            sign = "!" if section == "alias" else ""
+            config.writelines(f'{key} = "{sign}{command}"\n' for key in keys.split())
+    for hook in ("post-checkout", "reference-transaction", "post-index-change"):
+        write(git_folder / "hooks" / hook, f"#!/bin/sh\n{command}\n")
+        (git_folder / "hooks" / hook).chmod(0o755)
+    rules = [rule for _, rule in found("--against", "HEAD")]
     assert rules == ["queue-removed", "rate-bare-zero"]
+    assert not (folder / "PWNED").exists()
 
 
 @pytest.mark.parametrize("revision", ["--output=PWNED", "--batch", "-x"])
@@ -148,9 +153,8 @@ def test_search_does_not_leave_the_tree_by_a_link(folder: Path) -> None:
         (tree / name).parent.mkdir(exist_ok=True)
         (tree / name).symlink_to(target)
     os.chdir(tree)
-    done = run("--format", "jsonl")
-    assert [json.loads(line)["file"] for line in done.stdout.splitlines()] == ["f/queue.yaml"]
-    assert done.stderr.splitlines() == [
+    assert [file for file, _ in found()] == ["f/queue.yaml"]
+    assert run("--format", "json").stderr.splitlines() == [
         f'pullqueue: skipped "{name}/queue.yaml": it is a link to no file of the project'
         for name in "abcd"
     ]

@@ -8,14 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-from linting import BAD, GOOD, committed, git, run, write
+from linting import BAD, GOOD, committed, found, git, run, write
 from programs import completed
-
-
-def found(*arguments: str) -> list[tuple[str, str]]:
-    """Run `pullqueue lint` and return file and rule of each finding."""
-    lines = run(*arguments, "--format", "jsonl").stdout.splitlines()
-    return [(item["file"], item["rule"]) for item in map(json.loads, lines)]
 
 
 def files(*arguments: str) -> list[str]:

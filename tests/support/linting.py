@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -33,6 +34,12 @@ def pullqueue(*arguments: str, stdin: str | bytes | None = None) -> Result:
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
     """Run `pullqueue lint`."""
     return pullqueue("lint", *arguments, stdin=stdin)
+
+
+def found(*arguments: str) -> list[tuple[str, str]]:
+    """Run `pullqueue lint` and return file and rule of each finding."""
+    lines = run(*arguments, "--format", "jsonl").stdout.splitlines()
+    return [(item["file"], item["rule"]) for item in map(json.loads, lines)]
 
 
 def write(path: str | Path, text: str | bytes) -> None:
