@@ -181,15 +181,6 @@ def test_diff_shows_fixes_and_writes_nothing(folder: Path) -> None:
     assert run("queue.yaml", "--diff").exit_code == 0
 
 
-def test_unsafe_fixes_are_made_when_asked_for(folder: Path) -> None:
-    """What may mean something else, or deletes a key, is fixed with --unsafe-fixes only."""
-    path = folder / "queue.yaml"
-    path.write_text("queue:\n- name: mail\n  rate: 1/min\n")
-    assert run("queue.yaml", "--fix").exit_code == 1
-    assert run("queue.yaml", "--fix", "--unsafe-fixes").exit_code == 0
-    assert path.read_text() == "queue:\n- name: mail\n  rate: 1/m\n"
-
-
 def test_fixes_that_were_left_out_are_counted(folder: Path) -> None:
     """A fix that would cause another finding is not offered again to who asked for it."""
     (folder / "queue.yaml").write_text("queue:\n- name: mail\n  mode: Pull\n  rate: 5\n")

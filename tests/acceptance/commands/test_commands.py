@@ -209,21 +209,53 @@ def test_payloads_from_files(
     assert run("tasks", "add", "pull").status == 2
 
 
-def test_purging_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("order", "question", "done", "left"),
+    [
+        ("tasks purge pull", 'Delete 2 tasks of queue "pull"?', "2 deleted", 0),
+        ("tasks delete pull --tag t", 'Delete 2 tasks of queue "pull"?', "2 deleted", 0),
+        ("reset", "Delete everything, including 2 tasks?", "everything is deleted", 0),
+        ("snapshot load state.json", "Replace everything, including 2 tasks?", "1 task loaded", 1),
+    ],
+)
+def test_asking_before_tasks_are_lost(
+    run: Run,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    order: str,
+    question: str,
+    done: str,
+    left: int,
+) -> None:
     """It is done only after yes; where nobody can answer, nothing is done and that is reported."""
-    emulator.queue("pull").add(b"work")
+    emulator.queue("pull").add(b"work", tag="t")
+    run("snapshot", "save", "state.json")
+    emulator.queue("pull").add(b"work", tag="t")
 
     for stdin in (StringIO("n\n"), StringIO(), None):
         monkeypatch.setattr(sys, "stdin", stdin)
-        refused = run("tasks", "purge", "pull")
+        refused = run(*order.split())
         assert refused.status == 1
-        assert stdin is None or 'Delete 1 task of queue "pull"? [y/N]:' in refused.err
+        assert stdin is None or f"{question} [y/N]:" in refused.err
         assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or pass --yes\n")
-    assert len(emulator.queue("pull").list_tasks()) == 1
+    assert len(emulator.queue("pull").list_tasks()) == 2
 
-    assert run("tasks", "purge", "pull", "--yes").out == "1 deleted\n"
     monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
-    assert run("tasks", "purge", "pull", "--json").status == 0
+    # Older versions of click put a space of the question's on standard output.
+    assert run(*order.split()).out.lstrip() == f"{done}\n"
+    assert len(emulator.queue("pull").list_tasks()) == left
+
+
+def test_what_is_not_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is nothing to lose no question is asked; faults can be lost, too."""
+    assert run("tasks", "delete", "pull", "--tag", "even") == Done(0, "0 deleted\n", "")
+    assert run("tasks", "purge", "pull") == Done(0, "0 deleted\n", "")
+    assert run("reset") == Done(0, "everything is deleted\n", "")
+    run("faults", "add", "empty_leases")
+    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
+    assert "Delete everything, including 1 fault? [y/N]:" in run("reset").err
 
 
 def test_stats(run: Run, emulator: Emulator) -> None:
@@ -364,28 +396,6 @@ def test_states_that_are_cut_keep_their_colour(emulator: Emulator, server: Serve
     assert "\x1b[32mavailab…\x1b[0m" in shown_on_terminal(*command, columns=60, colour=True)
 
 
-def test_resetting_asks(run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is deleted only after yes; the question states how many tasks that is."""
-    emulator.queue("pull").add(b"work")
-
-    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
-    refused = run("reset")
-    assert refused.status == 1
-    assert "Delete everything, including 1 task? [y/N]:" in refused.err
-    assert refused.err.endswith("pullqueue: nothing was deleted: answer y, or pass --yes\n")
-    assert len(emulator.queue("pull").list_tasks()) == 1
-
-    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
-    # Older versions of click put a space of the question's on standard output.
-    assert run("reset").out.lstrip() == "everything is deleted\n"
-    assert emulator.queue("pull").list_tasks() == []
-
-    assert run("reset") == Done(0, "everything is deleted\n", "")  # there is nothing to ask for
-    run("faults", "add", "empty_leases")
-    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
-    assert "Delete everything, including 1 fault? [y/N]:" in run("reset").err
-
-
 def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
     """They are listed and requeued, by name or by tag; what is not exhausted is reported."""
     queue = emulator.queue("pull")
@@ -416,22 +426,14 @@ def test_exhausted_tasks(run: Run, emulator: Emulator) -> None:
     assert run("tasks", "requeue", "pull", "--all").out == "0 requeued\n"
 
 
-def test_deleting_by_filter_asks(
-    run: Run, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The question says how many tasks match; --yes answers it."""
+def test_deleting_by_filter(run: Run, emulator: Emulator) -> None:
+    """By tag or by state, and by names or a filter."""
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name=f"n{n}", tag="even" if n % 2 == 0 else None) for n in range(5)])
 
-    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
-    refused = run("tasks", "delete", "pull", "--tag", "even")
-    assert refused.status == 1
-    assert 'Delete 3 tasks of queue "pull"?' in refused.out + refused.err
     assert run("tasks", "delete", "pull", "--tag", "even", "--yes").out == "3 deleted\n"
     assert run("tasks", "delete", "pull", "--state", "available", "--yes").out == "2 deleted\n"
     assert run("tasks", "delete", "pull", "n0", "--tag", "even").status == 2
-    assert run("tasks", "delete", "pull", "--tag", "even") == Done(0, "0 deleted\n", "")
-    assert run("tasks", "purge", "pull") == Done(0, "0 deleted\n", "")
 
 
 def test_deleting_by_name(run: Run, emulator: Emulator) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from http.client import HTTPConnection
-from io import BytesIO, StringIO, TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -67,23 +67,15 @@ def test_snapshots(
     assert json.loads(loaded.out) == {"tasks": 1, "warning": None}
 
 
-def test_loading_a_snapshot_asks(
-    run: Run, tmp_path: Path, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What would be replaced is counted; then the history says since when it is recorded."""
-    file = str(tmp_path / "state.json")
+def test_the_history_of_a_loaded_task(run: Run, tmp_path: Path, emulator: Emulator) -> None:
+    """It says since when it is recorded."""
     emulator.queue("pull").add(name="a")
-    run("snapshot", "save", file)
-
-    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
-    refused = run("snapshot", "load", file)
-    assert refused.status == 1
-    assert "Replace everything, including 1 task? [y/N]:" in refused.err
-    assert "added" in run("tasks", "get", "pull", "a").out
-    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
-    assert run("snapshot", "load", file).out.lstrip() == "1 task loaded\n"
+    run("snapshot", "save", str(tmp_path / "state.json"))
+    run("snapshot", "load", str(tmp_path / "state.json"), "--yes")
     run("tasks", "lease", "pull")
+
     shown = run("tasks", "get", "pull", "a").out.splitlines()
+
     assert shown[2] == "  (recorded from the load of a snapshot on, at 2026-01-01T00:00:00+00:00)"
     assert "leased" in shown[3]
 
