@@ -219,28 +219,6 @@ def test_config_names_the_only_settings(folder: Path) -> None:
         assert message in done.stderr
 
 
-def test_whatever_suppresses_suppresses_the_same(folder: Path) -> None:
-    """Comments, options and settings suppress any finding but that a file cannot be read."""
-    text = "queue:\n- name: a_b{0}\n  rate: fast{0}\n- mode: PULL{0}\n"
-    for value in (
-        "[QY1, QY2]",
-        "[all]",
-        "[name-format, rate-format, mode-value, missing-name]",
-        "",
-    ):
-        write("queue.yaml", text.format(f"  # queue-lint: ignore{value}"))
-        assert found("queue.yaml", "--ignore", "unused-ignore") == []
-        write("queue.yaml", f"# queue-lint: ignore-file{value}\n{text.format('')}")
-        assert found("queue.yaml") == []
-    write("queue.yaml", text.format(""))
-    assert len(found("queue.yaml")) == 4
-    assert found("queue.yaml", "--ignore", "QY1,QY2") == []
-    settings('ignore = ["all"]')
-    assert found("queue.yaml") == []
-    write("queue.yaml", "# queue-lint: ignore-file[all]\nqueue: [\n")
-    assert found("queue.yaml", "--ignore", "all") == [("queue.yaml", "yaml-syntax")]
-
-
 def test_comment_on_comments(folder: Path) -> None:
     """An ignore comment that is not used, or names no rule, can be ignored like anything else."""
     write("queue.yaml", f"# queue-lint: ignore-file[QY2, zzz]\n{GOOD}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pullqueue.config.document import Scalar, describe
+from pullqueue.config.shape import validator
 from pullqueue.config.text import shorten
 from pullqueue.config.tree import assign_type
 from pullqueue.config.values import (
@@ -70,6 +72,35 @@ def test_storage_limit(text: str, limit: int | None) -> None:
 def test_age_limit(text: str, seconds: int | None) -> None:
     """An age limit is cut off to whole seconds."""
     assert parse_age_limit(text) == seconds
+
+
+def _with_rate(text: str) -> Any:
+    return {"queue": [{"name": "a", "rate": text}]}
+
+
+def _with_age_limit(text: str) -> Any:
+    queue = {"name": "a", "rate": "5/s", "retry_parameters": {"task_age_limit": text}}
+    return {"queue": [queue]}
+
+
+def _with_storage_limit(text: str) -> Any:
+    return {"total_storage_limit": text, "queue": []}
+
+
+@pytest.mark.parametrize(
+    ("file_with", "parse", "texts"),
+    [
+        (_with_rate, parse_rate, "0|5/s|5./s|0.5/d|5|.5/s|-5/s|5/s\n|1e2/s|5/S|5 / s|5/min||fast"),
+        (_with_age_limit, parse_age_limit, "30s|1.5d|.5h|1e1d|1w|30|1_0s|nans|infd|-1d|1h30m|2D"),
+        (_with_storage_limit, parse_storage_limit, "0|64|1B|1.5B|1K|2T|1.M|1.5|120m|120MB|-1|1 G"),
+    ],
+)
+def test_schema_allows_what_can_be_read(
+    file_with: Callable[[str], Any], parse: Callable[[str], object], texts: str
+) -> None:
+    """The patterns of the schema have the format of the values, and nothing else."""
+    allowed = {text: validator().is_valid(file_with(text)) for text in texts.split("|")}
+    assert allowed == {text: parse(text) is not None for text in allowed}
 
 
 @pytest.mark.parametrize(
