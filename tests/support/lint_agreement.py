@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from functools import cache
 from typing import Any
 
 import yaml
@@ -37,6 +38,7 @@ _DRAFTS = Draft7Validator(json.loads(draft_7())), Draft202012Validator(queue_sch
 """With the patterns of Python, where `$` is true before a line break, too."""
 
 
+@cache
 def errors_of(text: bytes) -> list[tuple[str, int]]:
     """Return what the linter calls an error, as rules and lines."""
     findings = lint_data(text, file="queue.yaml", options=LintOptions()).findings
