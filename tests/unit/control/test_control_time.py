@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from control_client import ControlClient
-from shared_store import CONFIG, WrongClock, emptied
+from store_rules import WrongClock, config_of
+from stores import own_schema
 
 from pullqueue import Emulator
 from pullqueue.server.lifecycle import Server
@@ -14,7 +15,9 @@ from pullqueue.stores import open_store
 
 def test_time_is_that_of_the_store() -> None:
     """States, ages, countdowns and metrics go by it, and a snapshot loaded keeps its leases."""
-    emulator = Emulator(CONFIG, clock=WrongClock(7200), store=open_store(emptied("control_time")))
+    store = open_store(own_schema("control_time"))
+    emulator = Emulator(config_of(1), clock=WrongClock(7200), store=store)
+    emulator.reset()
     with Server(emulator) as server:
         control = ControlClient(server)
         control.post("/queues/pull/tasks", {"tasks": [{"name": "leased"}]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import count
 
 import pytest
@@ -14,7 +14,6 @@ from pullqueue import (
     Attempts,
     DeleteResult,
     Emulator,
-    EventKind,
     HttpRequest,
     InvalidQueueModeError,
     InvalidTagError,
@@ -24,8 +23,6 @@ from pullqueue import (
     ManualClock,
     NewTask,
     Queue,
-    QueueState,
-    TaskAlreadyExistsError,
     TaskLeaseExpiredError,
     TombstonedTaskError,
     UnknownTaskError,
@@ -94,51 +91,30 @@ class TestAddMany:
 
         assert queue.list_tasks() == []
 
-    def test_an_empty_batch(self, queue: Queue) -> None:
-        """Nothing to add is not an error."""
-        assert queue.add_many([]) == []
+    def test_nothing(self, clock: ManualClock) -> None:
+        """An add that stores nothing is not an event, and removes none from the record."""
+        queue = emulator_of(pull("pull"), limits=Limits(events_kept=1)).queue("pull")
+        queue.add_many([NewTask(name="one"), NewTask(name="two")])
 
-    def test_the_past_is_a_valid_eta(self, queue: Queue) -> None:
-        """An eta that has passed is kept, and puts the task before others."""
-        queue.add(name="now")
-        past = queue.add(name="past", eta=datetime(2000, 1, 1, tzinfo=UTC))
+        assert queue.insert([NewTask(name="one")]).added == []
 
-        assert past.eta == datetime(2000, 1, 1, tzinfo=UTC)
-        assert [task.name for task in queue.list_tasks()] == ["past", "now"]
+        assert [event.task_name for event in queue.events()] == ["one", "two"]
+
+    def test_a_check_alone(self, queue: Queue) -> None:
+        """What would be refused is refused, and nothing is added."""
+        with pytest.raises(InvalidTaskNameError):
+            queue.check([NewTask(name="no name")])
+        queue.check([NewTask(name="a-name")])
+
+        assert queue.list_tasks() == []
 
 
-class TestStorageLimit:
-    def test_payload_name_and_tag_count(self) -> None:
-        """Each in bytes of UTF-8, generated names, too."""
-        emulator = emulator_of(pull("a"), pull("b"), storage=20)
+def test_a_hundred_are_listed(queue: Queue) -> None:
+    """A list has 100 tasks unless more are asked for."""
+    for _ in range(2):
+        queue.add_many([NewTask()] * 60)
 
-        emulator.queue("a").add("ü", name="n", tag="ü")
-        emulator.queue("b").add(b"x" * 10)
-
-        assert emulator.bytes_stored == 5 + 15
-        assert emulator.queue("a").fetch_statistics().bytes_stored == 5
-
-    def test_exhaustion_in_another_queue_makes_room(self) -> None:
-        """A task past its last lease does not count, even if its queue was not read since."""
-        clock = ManualClock()
-        emulator = emulator_of(pull("a", leases=1), pull("b"), storage=20, clock=clock)
-        emulator.queue("a").add(b"x" * 15, name="a")
-        emulator.queue("a").lease_tasks(60, 1)
-
-        clock.advance(60)
-        emulator.queue("b").add(b"x" * 15, name="b")
-
-        assert emulator.bytes_stored == 16
-
-    def test_names_in_use_do_not_count(self) -> None:
-        """What is refused for its name does not count against the limit."""
-        queue = emulator_of(pull("a"), storage=20).queue("a")
-        queue.add(b"x" * 14, name="a")
-
-        with pytest.raises(TaskAlreadyExistsError) as excinfo:
-            queue.add_many([NewTask(payload=b"x" * 15, name="a"), NewTask(name="b")])
-
-        assert [task.name for task in excinfo.value.added] == ["b"]
+    assert len(queue.list_tasks()) == 100
 
 
 class TestLease:
@@ -147,13 +123,11 @@ class TestLease:
         with pytest.raises(InvalidTagError, match='tag "red" requires group_by_tag'):
             queue.lease(60, 1, tag="red")
 
-    def test_a_task_larger_than_a_lease_still_fits(self) -> None:
-        """The first task is given whatever it weighs."""
-        queue = emulator_of(pull("a"), limits=Limits(lease_payload_bytes=5)).queue("a")
-        queue.add(b"x" * 6, name="large")
-        queue.add(b"x", name="small")
-
-        assert [task.name for task in queue.lease_tasks(60, 10)] == ["large"]
+    def test_by_a_tag_that_is_not_valid(self, queue: Queue) -> None:
+        """A tag to lease by has up to 500 characters, however many bytes these are."""
+        assert queue.lease_tasks_by_tag(60, 1, "ä" * 500) == []
+        with pytest.raises(InvalidTagError, match="has 501 characters"):
+            queue.lease_tasks_by_tag(60, 1, "x" * 501)
 
     def test_payload_bytes_replaces_the_limit(self, queue: Queue) -> None:
         """A caller such as REST has a limit of its own."""
@@ -225,74 +199,17 @@ class TestModify:
             queue.modify_lease("unknown", 60)
 
 
-class TestRetryLimit:
-    def test_tasks_leave_in_the_order_of_their_ends(self) -> None:
-        """Each at its own microsecond, even if the queue was not read in between."""
-        clock = ManualClock()
-        queue = emulator_of(pull("a", leases=1), clock=clock).queue("a")
-        queue.add(name="long")
-        queue.lease_tasks(30, 1)
-        queue.add(name="short")
-        queue.lease_tasks(20, 1)
+def test_an_age_limit_alone_exhausts_nothing(clock: ManualClock) -> None:
+    """As in Google's stub."""
+    queue = emulator_of(pull("a", age_seconds=1), clock=clock).queue("a")
+    queue.add()
+    queue.lease_tasks(1, 1)
+    clock.advance(10)
 
-        clock.advance(60)
-
-        assert [task.name for task in queue.exhausted] == ["short", "long"]
-        ends = [event for event in queue.events() if event.kind is EventKind.EXHAUSTED]
-        assert [event.time for event in ends] == [
-            START + timedelta(seconds=20),
-            START + timedelta(seconds=30),
-        ]
-
-    def test_with_an_age_limit_both_must_pass(self) -> None:
-        """After the last counted lease a task stays until it is old enough, and can be leased."""
-        clock = ManualClock()
-        queue = emulator_of(pull("a", leases=1, age_seconds=100), clock=clock).queue("a")
-        queue.add(name="one")
-        queue.lease_tasks(10, 1)
-        clock.advance(50)
-
-        (again,) = queue.lease_tasks(10, 1)
-        clock.advance(49.999999)
-        before = queue.fetch_statistics().tasks
-        clock.advance(0.000001)
-
-        assert again.retry_count == 2
-        assert (before, queue.fetch_statistics().tasks) == (1, 0)
-
-    def test_a_lease_outlasts_the_age_limit(self) -> None:
-        """A task that is old enough while it is leased is exhausted when the lease ends."""
-        clock = ManualClock()
-        queue = emulator_of(pull("a", leases=1, age_seconds=10), clock=clock).queue("a")
-        queue.add()
-        (task,) = queue.lease_tasks(60, 1)
-        clock.advance(59)
-
-        assert queue.modify_task_lease(task, 2).retry_count == 1
-        clock.advance(2)
-        assert queue.fetch_statistics().tasks == 0
-
-    def test_an_age_limit_alone_exhausts_nothing(self) -> None:
-        """As in Google's stub."""
-        clock = ManualClock()
-        queue = emulator_of(pull("a", age_seconds=1), clock=clock).queue("a")
-        queue.add()
-        queue.lease_tasks(1, 1)
-        clock.advance(10)
-
-        assert queue.fetch_statistics().available == 1
+    assert queue.fetch_statistics().available == 1
 
 
 class TestDelete:
-    def test_one_result_for_each(self, queue: Queue) -> None:
-        """Tasks and names, in order; repeated and missing ones are not errors."""
-        here = queue.add(name="here")
-
-        results = queue.delete_tasks([here, "here", "unknown"])
-
-        assert results == [DeleteResult.DELETED, DeleteResult.TOMBSTONED, DeleteResult.UNKNOWN]
-        assert queue.delete_tasks("here") == [DeleteResult.TOMBSTONED]
-
     def test_any_iterable(self, queue: Queue) -> None:
         """A generator will do, and nothing at all too."""
         tasks = [queue.add() for _ in range(3)]
@@ -325,46 +242,6 @@ class TestDelete:
         assert len(queue.list_tasks()) == 1
 
 
-def test_purge(queue: Queue) -> None:
-    """Every task is deleted, leased or not, and its name stays reserved."""
-    queue.add(name="leased")
-    queue.lease_tasks(60, 1)
-    queue.add(name="free", tag="red", eta=START + timedelta(seconds=5))
-
-    assert queue.purge() == 2
-    assert queue.purge() == 0
-    assert queue.list_tasks() == []
-    assert queue.fetch_statistics().bytes_stored == 0
-    assert queue.delete_tasks(["leased", "free"]) == [DeleteResult.TOMBSTONED] * 2
-    assert queue.history("free")[-1].kind is EventKind.PURGED
-
-
-class TestQuestions:
-    def test_statistics_of_an_empty_queue(self, queue: Queue) -> None:
-        """There is no oldest task."""
-        assert queue.fetch_statistics().oldest_eta is None
-
-    def test_get_task(self, queue: Queue) -> None:
-        """A task can be looked at without being leased."""
-        added = queue.add(b"work", name="one")
-
-        assert queue.get_task("one") == added
-        with pytest.raises(UnknownTaskError):
-            queue.get_task("two")
-        queue.delete_tasks("one")
-        with pytest.raises(TombstonedTaskError):
-            queue.get_task("one")
-
-    def test_an_exhaustion_ahead(self) -> None:
-        """The time at which a task reaches its age limit is a change."""
-        queue = emulator_of(pull("a", leases=1, age_seconds=100)).queue("a")
-        queue.add()
-        (task,) = queue.lease_tasks(10, 1)
-        queue.modify_task_lease(task, 0)
-
-        assert queue.next_change() == START + timedelta(seconds=100)
-
-
 def test_a_push_queue_refuses_leases() -> None:
     """Each verb of a lease says that the queue is a push queue, and so does a tag."""
     queue = emulator_of(QueueSettings(name="push")).queue("push")
@@ -392,23 +269,3 @@ def test_a_pull_queue_refuses_requests(queue: Queue) -> None:
         queue.start_attempt(queue.add(name="one"), lease_seconds=1, attempts=Attempts())
 
     assert str(excinfo.value) == 'queue "pull" is a pull queue: its tasks cannot have a request'
-
-
-def test_the_last_purge(queue: Queue, clock: ManualClock) -> None:
-    """Its time is known at once; before it there is none."""
-    before = queue.purged
-    clock.advance(1)
-    queue.purge()
-
-    assert (before, queue.purged) == (None, clock.now())
-    assert queue.now_usec() == clock.now_usec()
-
-
-def test_the_names_of_states() -> None:
-    """They are what the routes and commands return."""
-    assert [state.value for state in QueueState] == ["running", "paused", "disabled"]
-
-
-def test_a_queue_shows_its_name(queue: Queue) -> None:
-    """Its repr can be read in a failure."""
-    assert repr(queue) == "Queue('pull')"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sdk_calls import pull
-from shared_store import WrongClock
+from store_rules import WrongClock
 from stores import own_schema
 
 from pullqueue import Emulator, ManualClock

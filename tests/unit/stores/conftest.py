@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from store_rules import LIMITS, config_of
+from store_rules import LIMITS, Start, config_of
 from stores import STORES, store_url
 
 from pullqueue import Emulator, ManualClock, Queue
+from pullqueue.config.model import QueueConfig
 from pullqueue.stores import open_store
+
+CONFIG = config_of(2)
 
 
 @pytest.fixture(params=STORES)
@@ -20,12 +24,27 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def emulator(url: str, clock: ManualClock) -> Iterator[Emulator]:
-    """Yield an emulator with an empty store."""
-    emulator = Emulator(config_of(2), clock=clock, limits=LIMITS, store=open_store(url))
-    emulator.reset()
-    yield emulator
-    emulator.close()
+def start(url: str, clock: ManualClock) -> Iterator[Start]:
+    """Yield what opens an emulator on the store, which the first one empties; close them."""
+    started: list[Emulator] = []
+
+    def start(config: QueueConfig = CONFIG, *, query: str = "", **options: Any) -> Emulator:
+        options = {"clock": clock, "limits": LIMITS, **options}
+        emulator = Emulator(config, store=open_store(url + query), **options)
+        if not started:
+            emulator.reset()
+        started.append(emulator)
+        return emulator
+
+    yield start
+    for emulator in started:
+        emulator.close()
+
+
+@pytest.fixture
+def emulator(start: Start) -> Emulator:
+    """Return an emulator with an empty store."""
+    return start()
 
 
 @pytest.fixture

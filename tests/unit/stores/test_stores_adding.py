@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
-from store_rules import config_of
+from store_rules import Start, config_of
 
 from pullqueue import (
     DeleteResult,
@@ -18,8 +19,6 @@ from pullqueue import (
     TombstonedTaskError,
     UnknownTaskError,
 )
-from pullqueue.config.model import QueueConfig
-from pullqueue.stores import open_store
 
 
 def test_a_batch_with_names_in_use(queue: Queue) -> None:
@@ -41,12 +40,10 @@ def test_a_batch_with_names_in_use(queue: Queue) -> None:
 
 
 def test_generated_names_that_are_in_use(queue: Queue, emulator: Emulator) -> None:
-    """However many are, others are found, and each task comes back in its place."""
-    taken = 1_100
-    names = [NewTask(name=f"task{number}") for number in range(taken)]
-    for start in range(0, taken, 100):
-        queue.add_many(names[start : start + 100])
-    emulator.names = map("task{}".format, count()).__next__
+    """However many are, and however often, others are found; each task comes back in its place."""
+    taken = 60
+    queue.add_many([NewTask(name=f"task{number}") for number in range(taken)])
+    emulator.names = (f"task{number // 2}" for number in count()).__next__
 
     added = queue.add_many([NewTask(b"first"), NewTask(b"second", name="x"), NewTask(b"third")])
 
@@ -56,32 +53,41 @@ def test_generated_names_that_are_in_use(queue: Queue, emulator: Emulator) -> No
 
 
 @pytest.mark.parametrize("limit_bytes", [None, 500])
-def test_which_name_is_refused_first(url: str, clock: ManualClock, limit_bytes: int | None) -> None:
+def test_which_name_is_refused_first(start: Start, limit_bytes: int | None) -> None:
     """The first in the batch, whatever the order in which the store finds them."""
-    config = QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=limit_bytes)
-    emulator = Emulator(config, clock=clock, store=open_store(url))
-    emulator.reset()
-    queue = emulator.queue("pull")
+    config = replace(config_of(2), total_storage_limit_bytes=limit_bytes)
+    queue = start(config).queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="z")])
     queue.delete_tasks("a")
 
     refused = queue.insert([NewTask(name="z"), NewTask(name="new"), NewTask(name="a")]).refused
 
     assert list(refused.items()) == [("z", TaskAlreadyExistsError), ("a", TombstonedTaskError)]
-    emulator.close()
 
 
-def test_nothing_is_added_to_what_is_too_much(url: str, clock: ManualClock) -> None:
+def test_nothing_is_added_to_what_is_too_much(emulator: Emulator, queue: Queue) -> None:
     """A name in use is reported as such, also where more is stored than the limit permits."""
-    emulator = Emulator(config_of(2), clock=clock, store=open_store(url))
-    emulator.reset()
-    emulator.queue("pull").add(name="heavy")
-    emulator.reconfigure(QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=1))
+    queue.add(name="heavy")
+    emulator.reconfigure(replace(config_of(2), total_storage_limit_bytes=1))
 
     with pytest.raises(TaskAlreadyExistsError):
-        emulator.queue("pull").add(name="heavy")
-    assert emulator.queue("pull").add_many([]) == []
-    emulator.close()
+        queue.add(name="heavy")
+    assert queue.add_many([]) == []
+
+
+def test_names_in_use_and_exhausted_tasks_take_no_space(start: Start, clock: ManualClock) -> None:
+    """Neither counts against the limit, even if the other queue was not read since."""
+    emulator = start(replace(config_of(1), total_storage_limit_bytes=20))
+    emulator.queue("limited").add(b"x" * 15, name="a")
+    emulator.queue("limited").lease_tasks(300, 1)
+    clock.advance(300)
+    queue = emulator.queue("pull")
+    queue.add(b"x" * 14, name="a")
+
+    result = queue.insert([NewTask(b"x" * 15, name="a"), NewTask("ü", name="b", tag="ü")])
+
+    assert [task.name for task in result.added] == ["b"]
+    assert emulator.bytes_stored == 15 + 5
 
 
 @pytest.mark.parametrize("name", ["a\0b", "ü", "\ud800", "x" * 600, ""])
@@ -107,11 +113,9 @@ def test_any_tag(queue: Queue, tag: str) -> None:
     assert [task.tag for task in queue.lease_tasks_by_tag(10, 10)] == [None]
 
 
-def test_an_add_that_is_refused_changes_nothing(url: str, clock: ManualClock) -> None:
+def test_an_add_that_is_refused_changes_nothing(start: Start) -> None:
     """Over the storage limit nothing is stored, and the totals stay as they were."""
-    config = QueueConfig(queues=config_of(2).queues, total_storage_limit_bytes=10)
-    emulator = Emulator(config, clock=clock, store=open_store(url))
-    emulator.reset()
+    emulator = start(replace(config_of(2), total_storage_limit_bytes=10))
     queue = emulator.queue("pull")
     queue.add(b"1234", name="a")
 
@@ -127,4 +131,3 @@ def test_an_add_that_is_refused_changes_nothing(url: str, clock: ManualClock) ->
     assert emulator.bytes_stored == 5
     assert queue.fetch_statistics().tasks == 1
     assert queue.add(b"1234", name="b").name == "b"
-    emulator.close()

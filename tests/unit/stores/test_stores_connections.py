@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from shared_store import CONFIG, emptied, together
+from store_rules import ONLY_POSTGRES, Start, together
 from stores import postgres_url, wait_for_lock
 
 from pullqueue import (
@@ -20,9 +20,10 @@ from pullqueue import (
     Limits,
     ManualClock,
     NewTask,
+    SystemClock,
     TransientError,
 )
-from pullqueue.stores import open_store, postgres_pool
+from pullqueue.stores import postgres_pool
 from pullqueue.stores.postgres import PostgresStore
 from pullqueue.stores.postgres_pool import connect, parsed
 
@@ -30,16 +31,12 @@ FILES = 1100
 """More than `select` can watch."""
 
 
-@pytest.fixture
-def url() -> str:
-    """Return the URL of an empty store."""
-    return emptied("postgres")
+pytestmark = ONLY_POSTGRES
 
 
-def test_connections_are_bounded(url: str) -> None:
+def test_connections_are_bounded(start: Start) -> None:
     """Any number of threads share as many connections as the URL says."""
-    emulator = Emulator(CONFIG, store=open_store(f"{url}&connections=2&application_name=bounded"))
-    queue = emulator.queue("pull")
+    queue = start(query="&connections=2&application_name=bounded").queue("pull")
     most = 0
 
     def use() -> None:
@@ -55,7 +52,6 @@ def test_connections_are_bounded(url: str) -> None:
 
     assert 1 <= most <= 2
     assert queue.fetch_statistics().tasks == 80
-    emulator.close()
 
 
 def store_of(emulator: Emulator) -> PostgresStore:
@@ -65,9 +61,9 @@ def store_of(emulator: Emulator) -> PostgresStore:
     return store
 
 
-def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_connections_in_use(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits too long for one fails, and can be tried again."""
-    emulator = Emulator(CONFIG, store=open_store(f"{url}&connections=1"))
+    emulator = start(query="&connections=1")
     monkeypatch.setattr(postgres_pool, "WAIT_SECONDS", 0.05)
 
     with (
@@ -82,12 +78,11 @@ def test_all_connections_in_use(url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.undo()
     assert emulator.queue("pull").add(name="later").name == "later"
-    emulator.close()
 
 
-def test_a_store_that_is_closed_in_use(url: str) -> None:
+def test_a_store_that_is_closed_in_use(start: Start, url: str) -> None:
     """A call that waits for the database fails, and the connection is closed."""
-    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=closing"))
+    emulator = start(query="&application_name=closing")
     blocker = connect(parsed(url))
     blocker.autocommit = False
     blocker.execute("LOCK TABLE tasks")
@@ -111,9 +106,9 @@ def test_a_store_that_is_closed_in_use(url: str) -> None:
         emulator.queue("pull").add()
 
 
-def test_a_schema_that_is_gone(url: str) -> None:
+def test_a_schema_that_is_gone(start: Start, url: str) -> None:
     """That cannot be tried again, and is said so."""
-    emulator = Emulator(CONFIG, store=open_store(url))
+    emulator = start()
     with connect(parsed(url)) as connection:
         connection.execute("ALTER TABLE tasks RENAME TO elsewhere")
         try:
@@ -123,17 +118,16 @@ def test_a_schema_that_is_gone(url: str) -> None:
                 emulator.queue("pull").add()
         finally:
             connection.execute("ALTER TABLE elsewhere RENAME TO tasks")
-    emulator.close()
 
 
-def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_call_is_one_round_trip(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Adding without names, leasing, extending and deleting ask the database once, with a limit on
     the rate of leases, too.
     """
-    emulator = Emulator(CONFIG, store=open_store(url), limits=Limits(leases_per_second=1_000))
+    emulator = start(clock=SystemClock(), limits=Limits(leases_per_second=1_000))
     queue = emulator.queue("pull")
     names = [task.name for task in queue.add_many([NewTask(tag="red")] * 9)]
-    emulator.queue("once").add()
+    emulator.queue("limited").add()
     trips = 0
     execute = psycopg.Cursor.execute
 
@@ -151,7 +145,7 @@ def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) 
         "lease some": lambda: queue.lease_tasks(60, 2),
         "lease many": lambda: queue.lease_tasks(60, 40),
         "lease by tag": lambda: queue.lease_tasks_by_tag(60, 1, "red"),
-        "lease with a retry limit": lambda: emulator.queue("once").lease_tasks(60, 1),
+        "lease with a retry limit": lambda: emulator.queue("limited").lease_tasks(60, 1),
         "extend": lambda: queue.modify_lease(names[0], 90),
         "release": lambda: queue.modify_lease(names[0], 0),
         "delete": lambda: queue.delete_tasks(names[0]),
@@ -163,12 +157,11 @@ def test_each_call_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch) 
         make()
         taken[call] = trips
     monkeypatch.undo()
-    emulator.close()
 
     assert taken == dict.fromkeys(calls, 1)
 
 
-def test_more_open_files_than_select_takes(url: str) -> None:
+def test_more_open_files_than_select_takes(start: Start) -> None:
     """A server with thousands of open files can use its database."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -179,12 +172,11 @@ def test_more_open_files_than_select_takes(url: str) -> None:
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         for _ in range(FILES):
             stack.enter_context(Path(os.devnull).open())
-        emulator = Emulator(CONFIG, store=open_store(url))
-        stack.callback(emulator.close)
+        queue = start().queue("pull")
 
-        emulator.queue("pull").add(name="one")
+        queue.add(name="one")
 
-        assert emulator.queue("pull").get_task("one").name == "one"
+        assert queue.get_task("one").name == "one"
 
 
 def end_all(application: str) -> None:
@@ -197,25 +189,21 @@ def end_all(application: str) -> None:
         )
 
 
-def test_idle_connections_that_were_closed_are_replaced(url: str) -> None:
+def test_idle_connections_that_were_closed_are_replaced(start: Start) -> None:
     """A restart of the database between two calls is not noticed."""
-    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=idle"))
-    queue = emulator.queue("pull")
+    queue = start(query="&application_name=idle").queue("pull")
     queue.add(name="one")
 
     end_all("idle")
 
     assert queue.get_task("one").name == "one"
-    emulator.close()
 
 
-def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
-    """The caller is reported that it may try again, and can."""
-    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=lost"))
-    queue = emulator.queue("pull")
+def test_a_connection_that_is_lost_in_a_call(start: Start, url: str) -> None:
+    """The caller learns that it may try again, and can."""
+    queue = start(query="&application_name=lost").queue("pull")
     queue.add(name="one")
-    address = parsed(url)
-    blocker = connect(address)
+    blocker = connect(parsed(url))
     blocker.autocommit = False
     blocker.execute("LOCK TABLE tasks")
     failures: list[Exception] = []
@@ -239,12 +227,11 @@ def test_a_connection_that_is_lost_in_a_call(url: str) -> None:
         "the store's database: terminating connection due to administrator command; try again"
     )
     assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [1]
-    emulator.close()
 
 
-def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
+def test_a_database_that_may_no_longer_be_written_to(start: Start) -> None:
     """Old records are trimmed later, here too."""
-    emulator = Emulator(CONFIG, store=open_store(f"{url}&connections=1"))
+    emulator = start(query="&connections=1")
     store = store_of(emulator)
     store._touched["pull"] = 1_000_000
 
@@ -256,14 +243,12 @@ def test_a_database_that_may_no_longer_be_written_to(url: str) -> None:
     for call in (emulator.queue("pull").add, emulator.check):
         with pytest.raises(TransientError, match="in a read-only transaction; try again"):
             call()
-    emulator.close()
 
 
-def test_records_that_cannot_be_trimmed(url: str, clock: ManualClock) -> None:
+def test_records_that_cannot_be_trimmed(start: Start, url: str, clock: ManualClock) -> None:
     """Old records are trimmed later; what was leased is leased."""
-    store = f"{url}&options=-c lock_timeout%3D50ms"
     limits = Limits(tombstone_seconds=1)
-    emulator = Emulator(CONFIG, clock=clock, limits=limits, store=open_store(store))
+    emulator = start(query="&options=-c lock_timeout%3D50ms", limits=limits)
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name="one"), NewTask(name="gone")])
     queue.delete_tasks("gone")
@@ -278,4 +263,3 @@ def test_records_that_cannot_be_trimmed(url: str, clock: ManualClock) -> None:
 
     assert [task.name for task in held] == ["one"]
     assert queue.fetch_statistics().leased == 1
-    emulator.close()

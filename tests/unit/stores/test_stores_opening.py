@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from shared_store import CONFIG, THREADS, together
+from store_rules import THREADS, config_of, together
 from stores import own_schema, postgres_url
 
 from pullqueue import (
@@ -18,6 +18,7 @@ from pullqueue.stores.postgres_pool import connect, parsed, prepare
 from pullqueue.stores.sql_files import migrations
 
 SCRIPTS = migrations("postgres")
+CONFIG = config_of(None)
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 
 import pytest
-from shared_store import CONFIG, WrongClock, emptied, together
+from store_rules import ONLY_POSTGRES, Start, WrongClock, config_of, together
 from stores import wait_for_lock
 
 from pullqueue import (
@@ -31,27 +32,22 @@ from pullqueue import (
     TransientError,
     UnknownQueueError,
 )
-from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings
+from pullqueue.config.model import QueueMode, QueueSettings
 from pullqueue.engine.store import Lease
-from pullqueue.stores import open_store
 from pullqueue.stores.postgres_pool import connect, parsed
 
 STORAGE_BYTES = 2_000
+PATIENT = "&options=-c lock_timeout%3D60s -c statement_timeout%3D60s"
+"""On a busy machine."""
+
+
+pytestmark = ONLY_POSTGRES
 
 
 @pytest.fixture
-def url() -> str:
-    """Return the URL of an empty store."""
-    return emptied("postgres")
-
-
-@pytest.fixture
-def servers(url: str, clock: ManualClock) -> Iterator[tuple[Queue, Queue]]:
-    """Yield one queue as two servers have it."""
-    emulators = [Emulator(CONFIG, clock=clock, store=open_store(url)) for _ in range(2)]
-    yield emulators[0].queue("pull"), emulators[1].queue("pull")
-    for emulator in emulators:
-        emulator.close()
+def servers(start: Start) -> tuple[Queue, Queue]:
+    """Return one queue as two servers have it."""
+    return start(limits=Limits()).queue("pull"), start(limits=Limits()).queue("pull")
 
 
 @pytest.mark.parametrize("tag", [False, True], ids=["first", "oldest tag"])
@@ -75,10 +71,9 @@ def test_no_task_is_leased_twice(servers: tuple[Queue, Queue], tag: bool) -> Non
     assert servers[0].fetch_statistics().leased_last_minute == tasks
 
 
-def test_no_attempt_is_started_twice(url: str, clock: ManualClock) -> None:
+def test_no_attempt_is_started_twice(start: Start) -> None:
     """Threads of two servers send the same push tasks; each attempt is started and ended by one."""
-    emulators = [Emulator(CONFIG, clock=clock, store=open_store(url)) for _ in range(2)]
-    queues = [emulator.queue("default") for emulator in emulators]
+    queues = [start(limits=Limits()).queue("default") for _ in range(2)]
     queues[0].add_many([NewTask(name=f"t{number}") for number in range(40)])
     ended: list[Task] = []
 
@@ -99,8 +94,6 @@ def test_no_attempt_is_started_twice(url: str, clock: ManualClock) -> None:
     assert [len(queue.exhausted) for queue in queues] == [20, 20]
     numbers = queues[1].fetch_statistics()
     assert (numbers.tasks, numbers.bytes_stored, numbers.leased_last_minute) == (0, 0, 40)
-    for emulator in emulators:
-        emulator.close()
 
 
 def test_a_name_is_given_once(servers: tuple[Queue, Queue]) -> None:
@@ -123,10 +116,10 @@ def test_a_name_is_given_once(servers: tuple[Queue, Queue]) -> None:
     assert servers[0].list_tasks() == []
 
 
-def test_the_storage_limit(url: str) -> None:
+def test_the_storage_limit(start: Start) -> None:
     """However many add at once, the limit is reached and not passed."""
-    config = QueueConfig(queues=CONFIG.queues, total_storage_limit_bytes=STORAGE_BYTES)
-    emulators = [Emulator(config, store=open_store(url)) for _ in range(2)]
+    config = replace(config_of(1), total_storage_limit_bytes=STORAGE_BYTES)
+    emulators = [start(config, clock=SystemClock()) for _ in range(2)]
 
     def fill(emulator: Emulator) -> None:
         with suppress(OverQuotaError):
@@ -138,8 +131,6 @@ def test_the_storage_limit(url: str) -> None:
     # Generated names have 16 characters.
     assert [emulator.bytes_stored for emulator in emulators] == [STORAGE_BYTES] * 2
     assert emulators[0].queue("pull").fetch_statistics().tasks == STORAGE_BYTES // 100
-    for emulator in emulators:
-        emulator.close()
 
 
 def test_a_batch_is_deleted_once(servers: tuple[Queue, Queue]) -> None:
@@ -188,44 +179,36 @@ def test_one_holder_extends(servers: tuple[Queue, Queue]) -> None:
         servers[0].modify_task_lease(held, 90)
 
 
-def test_a_task_is_exhausted_once(url: str, clock: ManualClock) -> None:
+def test_a_task_is_exhausted_once(start: Start, clock: ManualClock) -> None:
     """The first server that reads it makes it available; all servers see the same."""
-    emulators = [Emulator(CONFIG, clock=clock, store=open_store(url)) for _ in range(2)]
-    queues = [emulator.queue("once") for emulator in emulators]
+    emulators = [start(config_of(1), limits=Limits()) for _ in range(2)]
+    queues = [emulator.queue("limited") for emulator in emulators]
     queues[0].add_many([NewTask(name=f"n{number}") for number in range(50)])
-    queues[0].lease_tasks(60, 50)
-    clock.advance(60)
+    queues[0].lease_tasks(300, 50)
+    clock.advance(300)
 
     together(*(queue.fetch_statistics for queue in queues))
 
     assert [len(queue.exhausted) for queue in queues] == [50, 50]
     assert [queue.fetch_statistics().tasks for queue in queues] == [0, 0]
     assert emulators[1].bytes_stored == 0
-    for emulator in emulators:
-        emulator.close()
 
 
-def test_the_lease_rate_is_that_of_all_servers(url: str, clock: ManualClock) -> None:
+def test_the_lease_rate_is_that_of_all_servers(start: Start, clock: ManualClock) -> None:
     """Calls to one server count for the others."""
-    limits = Limits(leases_per_second=3)
-    emulators = [
-        Emulator(CONFIG, clock=clock, store=open_store(url), limits=limits) for _ in range(2)
-    ]
-    queues = [emulator.queue("pull") for emulator in emulators]
+    queues = [start(limits=Limits(leases_per_second=3)).queue("pull") for _ in range(2)]
 
     limited = [queue.lease(60, 1).rate_limited for queue in [*queues, *queues]]
     clock.advance(1)
 
     assert limited == [False, False, False, True]
     assert not queues[0].lease(60, 1).rate_limited
-    for emulator in emulators:
-        emulator.close()
 
 
-def test_the_rate_counts_when_a_call_is_permitted(url: str) -> None:
+def test_the_rate_counts_when_a_call_is_permitted(start: Start, url: str) -> None:
     """A call that waited for others counts at the time its wait ended, not when it began."""
     limits = Limits(leases_per_second=1)
-    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=rate"), limits=limits)
+    emulator = start(query="&application_name=rate", clock=SystemClock(), limits=limits)
     queue = emulator.queue("pull")
     queue.add_many([NewTask(), NewTask()])
     (first,) = queue.lease_tasks(60, 1)
@@ -247,14 +230,12 @@ def test_the_rate_counts_when_a_call_is_permitted(url: str) -> None:
     ((task,), rate_limited) = leases[0]
     assert not rate_limited
     assert task.eta_usec - 60_000_000 >= released_usec
-    emulator.close()
 
 
-def test_the_rate_over_threads_and_servers(url: str) -> None:
+def test_the_rate_over_threads_and_servers(start: Start) -> None:
     """In no second, wherever it begins, are there more leases than permitted."""
     limits = Limits(leases_per_second=5)
-    emulators = [Emulator(CONFIG, store=open_store(url), limits=limits) for _ in range(2)]
-    queues = [emulator.queue("pull") for emulator in emulators]
+    queues = [start(clock=SystemClock(), limits=limits).queue("pull") for _ in range(2)]
     queues[0].add_many([NewTask() for _ in range(100)])
     times: list[int] = []
 
@@ -267,13 +248,11 @@ def test_the_rate_over_threads_and_servers(url: str) -> None:
     times.sort()
     assert len(times) >= 5
     assert all(later - sooner >= 1_000_000 for sooner, later in zip(times, times[5:], strict=False))
-    for emulator in emulators:
-        emulator.close()
 
 
-def test_a_reset_among_adds(servers: tuple[Queue, Queue], url: str) -> None:
+def test_a_reset_among_adds(servers: tuple[Queue, Queue], start: Start) -> None:
     """No add fails because of it, and the numbers are exact afterwards."""
-    emulator = Emulator(CONFIG, clock=servers[0].clock, store=open_store(url))
+    emulator = start(limits=Limits())
     contents = emulator.export()
 
     def add(queue: Queue) -> None:
@@ -295,14 +274,14 @@ def test_a_reset_among_adds(servers: tuple[Queue, Queue], url: str) -> None:
     servers[0].purge()
     assert servers[0].fetch_statistics()[:4] == (0, 0, 0, 0)
     assert emulator.bytes_stored == 0
-    emulator.close()
 
 
 @pytest.mark.parametrize("action", ["restore", "delete"])
-def test_the_record_of_a_queue_that_another_server_makes_meanwhile(url: str, action: str) -> None:
+def test_the_record_of_a_queue_that_another_server_makes_meanwhile(
+    start: Start, url: str, action: str
+) -> None:
     """It is replaced."""
-    patient = "options=-c lock_timeout%3D60s -c statement_timeout%3D60s"  # on a busy machine
-    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=replacing&{patient}"))
+    emulator = start(query=f"&application_name=replacing{PATIENT}", clock=SystemClock())
     emulator.queue("pull").pause()
     contents = emulator.export()
     emulator.reset()
@@ -320,12 +299,11 @@ def test_the_record_of_a_queue_that_another_server_makes_meanwhile(url: str, act
 
         record = rival.execute("SELECT paused, deleted_usec IS NULL FROM queues").fetchone()
     assert record == ((True, True) if action == "restore" else (False, False))
-    emulator.close()
 
 
-def test_a_queue_that_another_server_deletes_at_once(url: str) -> None:
+def test_a_queue_that_another_server_deletes_at_once(start: Start, url: str) -> None:
     """Who creates it learns that."""
-    emulator = Emulator(CONFIG, store=open_store(url))
+    emulator = start()
     with connect(parsed(url)) as database:
         database.execute("""
             CREATE FUNCTION delete_queue() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -344,7 +322,6 @@ def test_a_queue_that_another_server_deletes_at_once(url: str) -> None:
         finally:
             database.execute("DROP FUNCTION delete_queue CASCADE")
     assert "made" not in [queue.name for queue in emulator.queues]
-    emulator.close()
 
 
 def test_batches_with_the_same_names(servers: tuple[Queue, Queue]) -> None:
@@ -364,10 +341,9 @@ def test_batches_with_the_same_names(servers: tuple[Queue, Queue]) -> None:
     assert set(added.values()) == {1}
 
 
-def test_a_deadlock_is_tried_again(url: str) -> None:
+def test_a_deadlock_is_tried_again(start: Start, url: str) -> None:
     """A call that the database ended because of a deadlock is done a second time."""
-    patient = "options=-c lock_timeout%3D60s -c statement_timeout%3D60s"  # on a busy machine
-    emulator = Emulator(CONFIG, store=open_store(f"{url}&application_name=dead&{patient}"))
+    emulator = start(query=f"&application_name=dead{PATIENT}")
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="b")])
     rival = connect(parsed(url))
@@ -385,7 +361,6 @@ def test_a_deadlock_is_tried_again(url: str) -> None:
 
     assert results == [DeleteResult.DELETED] * 2
     assert emulator.bytes_stored == 0
-    emulator.close()
 
 
 @contextmanager
@@ -411,10 +386,9 @@ def deadlocks(url: str, number: int) -> Iterator[None]:
         database.execute("DROP SEQUENCE updates")
 
 
-def test_deadlocks_in_a_row(url: str) -> None:
+def test_deadlocks_in_a_row(start: Start, url: str) -> None:
     """Four are overcome; at the fifth the call ends with an error and has changed nothing."""
-    emulator = Emulator(CONFIG, store=open_store(url))
-    queue = emulator.queue("pull")
+    queue = start().queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="b")])
 
     with deadlocks(url, 4):
@@ -424,13 +398,11 @@ def test_deadlocks_in_a_row(url: str) -> None:
 
     assert [task.name for task in queue.list_tasks()] == ["b"]
     assert queue.fetch_statistics().tasks == 1
-    emulator.close()
 
 
-def test_time_is_the_database_s(url: str) -> None:
+def test_time_is_the_database_s(start: Start) -> None:
     """Leases do not depend on the date of a server's machine."""
-    right = Emulator(CONFIG, store=open_store(url))
-    late = Emulator(CONFIG, store=open_store(url), clock=WrongClock(-86_400))
+    right, late = start(clock=SystemClock()), start(clock=WrongClock(-86_400))
     before_usec = SystemClock().now_usec()
 
     late.queue("pull").add(name="one")
@@ -440,5 +412,3 @@ def test_time_is_the_database_s(url: str) -> None:
     assert before_usec <= held.eta_usec - 60_000_000 <= SystemClock().now_usec()
     assert right.queue("pull").modify_task_lease(held, 0).eta_usec >= before_usec
     assert len(late.queue("pull").lease_tasks(60, 1)) == 1
-    right.close()
-    late.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from store_rules import LIMITS
+from store_rules import LIMITS, Start
 from stores import store_url
 
 from pullqueue import (
@@ -48,12 +48,9 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def emulator(url: str, clock: ManualClock) -> Iterator[Emulator]:
-    """Yield an emulator with an empty store."""
-    emulator = Emulator(CONFIG, clock=clock, limits=LIMITS, store=open_store(url))
-    emulator.reset()
-    yield emulator
-    emulator.close()
+def emulator(start: Start) -> Emulator:
+    """Return an emulator with an empty store."""
+    return start(CONFIG)
 
 
 @pytest.fixture
@@ -87,17 +84,13 @@ def test_a_request_is_kept(emulator: Emulator, queue: Queue) -> None:
 
 
 def test_an_http_task(queue: Queue) -> None:
-    """Its URL and its token are stored, too."""
+    """Its URL and its token are stored, too; a task without a request has the URL of its queue."""
     token = RequestToken("oidc_token", "worker@example.com", "audience")
     request = HttpRequest("https://api.example.com/work", token=token)
     [added] = queue.insert([NewTask(name="one", request=request)], absolute_urls=True).added
 
     assert queue.get_task("one") == added
     assert added.request == request
-
-
-def test_the_default_request(queue: Queue) -> None:
-    """A task without a request is posted to the URL of its queue."""
     assert queue.add().request == HttpRequest("/_ah/queue/web")
 
 

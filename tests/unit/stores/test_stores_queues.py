@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -10,8 +9,8 @@ from datetime import timedelta
 from threading import Barrier
 
 import pytest
-from store_rules import LIMITS, config_of
-from stores import STORES, own_schema, wait_for_lock
+from store_rules import LIMITS, ONLY_POSTGRES, Start, config_of
+from stores import STORES, wait_for_lock
 
 from pullqueue import (
     Emulator,
@@ -22,6 +21,7 @@ from pullqueue import (
     QueueNameInUseError,
     QueuePausedError,
     QueueState,
+    SystemClock,
     TaskAlreadyExistsError,
     TaskLeaseExpiredError,
     TombstonedTaskError,
@@ -44,14 +44,6 @@ PERSISTENT = [store for store in STORES if store != "memory"]
 def made(emulator: Emulator) -> Queue:
     """Return a queue that was made at run time."""
     return emulator.create_queue(MADE)
-
-
-def restarted(emulator: Emulator, clock: ManualClock, url: str) -> Iterator[Emulator]:
-    """Stop an emulator and start another on its store."""
-    emulator.close()
-    other = Emulator(config_of(2), clock=clock, limits=LIMITS, store=open_store(url))
-    yield other
-    other.close()
 
 
 def names(emulator: Emulator) -> list[str]:
@@ -152,21 +144,21 @@ class TestPause:
         ]
 
     @pytest.mark.parametrize("url", PERSISTENT, indirect=True)
-    def test_a_restart(
-        self, queue: Queue, clock: ManualClock, emulator: Emulator, url: str
-    ) -> None:
+    def test_a_restart(self, start: Start, clock: ManualClock) -> None:
         """It stays paused, and the time of the last purge stays known."""
-        queue.purge()
-        queue.pause()
+        before = start()
+        before.queue("pull").purge()
+        before.queue("pull").pause()
         purged = clock.now()
+        before.close()
         clock.advance(1)
-        for other in restarted(emulator, clock, url):
-            queue = other.queue("pull")
-            found = (queue.state, queue.purged, other.queue("limited").purged)
-            other.reset()
+        emulator = start()
+        queue = emulator.queue("pull")
+        found = (queue.state, queue.purged, emulator.queue("limited").purged)
+        emulator.reset()
 
-            assert found == (QueueState.PAUSED, purged, None)
-            assert (queue.state, queue.purged) == (QueueState.RUNNING, None)
+        assert found == (QueueState.PAUSED, purged, None)
+        assert (queue.state, queue.purged) == (QueueState.RUNNING, None)
 
 
 class TestCreatedQueue:
@@ -284,20 +276,24 @@ class TestCreatedQueue:
         assert emulator.create_queue(MADE).list_tasks() == []
 
     @pytest.mark.parametrize("url", PERSISTENT, indirect=True)
-    def test_a_restart(self, emulator: Emulator, made: Queue, clock: ManualClock, url: str) -> None:
+    def test_a_restart(
+        self, emulator: Emulator, made: Queue, clock: ManualClock, start: Start
+    ) -> None:
         """The queue, its settings and its tasks are there again."""
         retry = RetryParameters(task_retry_limit=3, min_backoff_seconds=0.5)
         emulator.update_queue(replace(MADE, retry_parameters=retry))
         emulator.create_queue(QueueSettings(name="push", rate=Rate(count=5), target="v1.worker"))
         made.add(name="one")
         before = made.settings
-        for other in restarted(emulator, clock, url):
-            queue = other.queue("made")
-            assert (queue.created, queue.settings) == (True, before)
-            assert [task.name for task in queue.list_tasks()] == ["one"]
-            assert other.queue("push").settings.rate == Rate(count=5)
-            clock.advance(31 * DAY)
-            assert queue.list_tasks() == []
+        emulator.close()
+        other = start()
+        queue = other.queue("made")
+
+        assert (queue.created, queue.settings) == (True, before)
+        assert [task.name for task in queue.list_tasks()] == ["one"]
+        assert other.queue("push").settings.rate == Rate(count=5)
+        clock.advance(31 * DAY)
+        assert queue.list_tasks() == []
 
     def test_a_snapshot(self, emulator: Emulator, made: Queue) -> None:
         """What is exported has it, and what is restored makes it again."""
@@ -423,12 +419,10 @@ class TestDeletedQueue:
             queue.add(name="one")
 
 
-def test_two_servers_on_one_database(clock: ManualClock) -> None:
+@ONLY_POSTGRES
+def test_two_servers_on_one_database(start: Start, clock: ManualClock) -> None:
     """A queue that one makes is known to the other at once; all other changes within a second."""
-    url = own_schema("store")
-    first = Emulator(config_of(2), clock=clock, store=open_store(url))
-    first.reset()
-    second = Emulator(QueueConfig(queues=(MADE,)), clock=clock, store=open_store(url))
+    first, second = start(), start(QueueConfig(queues=(MADE,)))
     first.create_queue(replace(MADE, name="other"))
     second.queue("other").add(name="one")
     second.queue("other").pause()
@@ -445,19 +439,16 @@ def test_two_servers_on_one_database(clock: ManualClock) -> None:
         second.queue("other")
     with pytest.raises(UnknownQueueError, match="was deleted"):
         held.add()
-    first.close()
-    second.close()
 
 
-def test_two_servers_create_a_queue_at_once(url: str) -> None:
+def test_two_servers_create_a_queue_at_once(start: Start, url: str) -> None:
     """One of them does, with its settings; to the other the name is in use."""
-    first = Emulator(config_of(2), store=open_store(url))
-    first.reset()
-    second = Emulator(config_of(2), store=open_store(url)) if "postgres" in url else first
-    start = Barrier(2)
+    first = start()
+    second = start() if "postgres" in url else first
+    barrier = Barrier(2)
 
     def create(server: Emulator, settings: QueueSettings) -> QueueSettings | None:
-        start.wait()
+        barrier.wait()
         with suppress(QueueNameInUseError):
             return server.create_queue(settings).settings
         return None
@@ -470,21 +461,14 @@ def test_two_servers_create_a_queue_at_once(url: str) -> None:
             (created,) = filter(None, [creation.result() for creation in creations])
             for server in (first, second):
                 assert server.queue(made.name).settings == created
-    first.close()
-    if second is not first:
-        second.close()
 
 
+@ONLY_POSTGRES
 @pytest.mark.parametrize("limit", [None, 1000])
-def test_adding_to_a_queue_that_another_server_deletes(
-    clock: ManualClock, limit: int | None
-) -> None:
+def test_adding_to_a_queue_that_another_server_deletes(start: Start, limit: int | None) -> None:
     """It is refused at once, before this server has loaded what the other one changed."""
     config = replace(config_of(2), total_storage_limit_bytes=limit)
-    url = own_schema("store")
-    first = Emulator(config, clock=clock, store=open_store(url))
-    first.reset()
-    second = Emulator(config, clock=clock, store=open_store(url))
+    first, second = start(config), start(config)
     first.create_queue(MADE)
     first.create_queue(replace(MADE, name="reset"))
     held = [second.queue(name) for name in ("made", "reset", "pull")]
@@ -503,16 +487,12 @@ def test_adding_to_a_queue_that_another_server_deletes(
 
     assert first.export() == {}
     assert first.queue("pull").add(name="one").name == "one"
-    first.close()
-    second.close()
 
 
-def test_a_deleted_queue_that_another_server_reloads(clock: ManualClock) -> None:
+@ONLY_POSTGRES
+def test_a_deleted_queue_that_another_server_reloads(start: Start, clock: ManualClock) -> None:
     """A queue of queue.yaml is back at all servers, not only at the one that reloaded it."""
-    url = own_schema("store")
-    first = Emulator(config_of(2), clock=clock, store=open_store(url))
-    first.reset()
-    second = Emulator(config_of(2), clock=clock, store=open_store(url))
+    first, second = start(), start()
     first.delete_queue("pull")
     clock.advance(1)
     gone = names(second)
@@ -522,15 +502,12 @@ def test_a_deleted_queue_that_another_server_reloads(clock: ManualClock) -> None
 
     assert gone == ["limited", "default"]
     assert [task.name for task in first.queue("pull").list_tasks()] == ["one"]
-    first.close()
-    second.close()
 
 
-def test_a_queue_deleted_among_adds() -> None:
+@ONLY_POSTGRES
+def test_a_queue_deleted_among_adds(start: Start) -> None:
     """None of them is stored, and the size of all tasks is exact."""
-    url = own_schema("store")
-    first, second = (Emulator(config_of(2), store=open_store(url)) for _ in range(2))
-    first.reset()
+    first, second = (start(clock=SystemClock()) for _ in range(2))
 
     def add() -> None:
         queue = second.queue("made")
@@ -550,16 +527,14 @@ def test_a_queue_deleted_among_adds() -> None:
                 future.result()
         assert [task for contents in first.export().values() for task in contents.tasks] == []
         assert first.bytes_stored == 0
-    first.close()
-    second.close()
 
 
-def test_a_database_that_hangs_while_queues_are_loaded(clock: ManualClock) -> None:
+@ONLY_POSTGRES
+def test_a_database_that_hangs_while_queues_are_loaded(
+    start: Start, url: str, clock: ManualClock
+) -> None:
     """One call waits for the records of queues; the others do not wait for that call."""
-    url = own_schema("store")
-    emulator = Emulator(
-        config_of(2), clock=clock, store=open_store(f"{url}&application_name=loading")
-    )
+    emulator = start(query="&application_name=loading")
     emulator.queue("pull")
     blocker = connect(parsed(url))
     blocker.autocommit = False
@@ -576,4 +551,3 @@ def test_a_database_that_hangs_while_queues_are_loaded(clock: ManualClock) -> No
 
     assert was_waiting
     assert [queue.name for queue in others] == ["pull", "limited", "default"]
-    emulator.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from store_rules import LIMITS, config_of
+from store_rules import LIMITS, Start, config_of
 
 from pullqueue import (
     DeleteResult,
@@ -26,7 +26,6 @@ from pullqueue.clock import to_usec
 from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, RetryParameters
 from pullqueue.engine.events import MINUTE_USEC, Interface, Origin
 from pullqueue.engine.interceptors import Caller, called_by
-from pullqueue.stores import open_store
 
 
 def steps(queue: Queue, name: str) -> list[str]:
@@ -56,7 +55,7 @@ def test_the_history_of_a_task(queue: Queue, clock: ManualClock) -> None:
 
 def test_the_record_is_bounded(queue: Queue) -> None:
     """The latest events are reported, whole operations, as many as are kept."""
-    for number in range(60):
+    for number in range(12):
         queue.add_many([NewTask(name=f"{number}-{place}") for place in range(100)])
     for place in range(70):
         queue.add(name=f"last-{place}")
@@ -75,19 +74,14 @@ def test_one_large_operation_is_kept(queue: Queue) -> None:
     assert len(queue.events()) in (LIMITS.events_kept, 60)
 
 
-def test_no_record(url: str, clock: ManualClock) -> None:
+def test_no_record(start: Start) -> None:
     """Where no events are kept, the latest operation is reported nevertheless."""
-    emulator = Emulator(
-        config_of(2), clock=clock, limits=Limits(events_kept=0), store=open_store(url)
-    )
-    emulator.reset()
-    queue = emulator.queue("pull")
+    queue = start(limits=Limits(events_kept=0)).queue("pull")
     queue.add(name="one")
     queue.delete_tasks("one")
     queue.add(name="two")
 
     assert [event.task_name for event in queue.events()] == ["two"]
-    emulator.close()
 
 
 def test_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> None:
@@ -109,19 +103,49 @@ def test_the_exhausted_are_bounded(emulator: Emulator, clock: ManualClock) -> No
     assert queue.delete_tasks(["n0", "none"]) == [DeleteResult.TOMBSTONED, DeleteResult.UNKNOWN]
 
 
-def test_a_queue_that_permits_no_lease(url: str, clock: ManualClock) -> None:
-    """A task stays, however old it is, until somebody attempts to lease it."""
-    emulator = Emulator(config_of(0), clock=clock, limits=LIMITS, store=open_store(url))
-    emulator.reset()
+def test_both_limits_must_pass(emulator: Emulator, clock: ManualClock) -> None:
+    """After the last permitted lease a task is leased until it is old enough and not leased."""
     queue = emulator.queue("limited")
+    queue.add(name="one")
+    for _ in range(2):
+        queue.lease_tasks(10, 1)
+        clock.advance(10)
+    change = queue.next_change()
+    clock.advance(270)
+    (again,) = queue.lease_tasks(20, 1)
+    clock.advance(19)
+    before = queue.fetch_statistics().tasks
+    clock.advance(1)
+
+    assert change == ManualClock.DEFAULT_START + timedelta(seconds=300)
+    assert (again.retry_count, before, queue.fetch_statistics().tasks) == (3, 1, 0)
+
+
+def test_tasks_are_exhausted_in_the_order_of_their_ends(
+    emulator: Emulator, clock: ManualClock
+) -> None:
+    """Each at its own time, even if the queue was not read in between."""
+    queue = emulator.queue("limited")
+    queue.add_many([NewTask(name="long"), NewTask(name="short")])
+    queue.lease_tasks(0, 2)
+    for seconds in (900, 800):
+        queue.lease_tasks(seconds, 1)
+    clock.advance(2000)
+
+    assert [task.name for task in queue.exhausted] == ["short", "long"]
+    ends = [event.time for event in queue.events() if event.kind is EventKind.EXHAUSTED]
+    assert ends == [ManualClock.DEFAULT_START + timedelta(seconds=s) for s in (800, 900)]
+
+
+def test_a_queue_that_permits_no_lease(start: Start, clock: ManualClock) -> None:
+    """A task stays, however old it is, until somebody attempts to lease it."""
+    queue = start(config_of(0)).queue("limited")
     queue.add(name="one")
     clock.advance(3600)
     before = queue.fetch_statistics().tasks
-    leased = queue.lease_tasks(60, 1)
-    exhausted = [task.name for task in queue.exhausted]
-    emulator.close()
 
-    assert (before, leased, exhausted) == (1, [], ["one"])
+    assert (before, queue.lease_tasks(60, 1)) == (1, [])
+    assert [task.name for task in queue.exhausted] == ["one"]
 
 
 def exhaust(queue: Queue, clock: ManualClock, **payloads: bytes) -> None:
@@ -363,16 +387,17 @@ def test_statistics(queue: Queue, clock: ManualClock) -> None:
 
 
 def test_a_freed_name(queue: Queue, clock: ManualClock) -> None:
-    """Names of deleted tasks can be freed: one, or all; time frees the rest."""
+    """Names of deleted tasks can be freed: one, or all; time frees the rest, each at its own."""
+    queue.add(name="stays")
     for name in ("a", "b", "c"):
         queue.add(name=name)
     queue.delete_tasks(["a", "b", "c"])
-    queue.free_names(["a", "unknown"])
+    queue.free_names(["a", "unknown", "stays"])
 
     queue.add(name="a")
     with pytest.raises(TombstonedTaskError):
         queue.add(name="b")
-    queue.delete_tasks("a")
+    clock.advance(50)
     queue.free_names()
     queue.add(name="b")
     queue.delete_tasks("b")
@@ -383,44 +408,60 @@ def test_a_freed_name(queue: Queue, clock: ManualClock) -> None:
     with pytest.raises(UnknownTaskError):
         queue.get_task("b")
     assert queue.add(name="b").retry_count == 0
+    assert {task.name for task in queue.list_tasks()} == {"stays", "a", "b"}
 
 
-def test_an_age_that_no_task_reaches(url: str, clock: ManualClock) -> None:
+def test_an_age_that_no_task_reaches(start: Start, clock: ManualClock) -> None:
     """queue.yaml permits any; such a task is leased like others, and never exhausted."""
     retry = RetryParameters(task_retry_limit=1, task_age_limit_seconds=10**20)
     settings = QueueSettings(name="pull", mode=QueueMode.PULL, retry_parameters=retry)
-    emulator = Emulator(QueueConfig(queues=(settings,)), clock=clock, store=open_store(url))
-    emulator.reset()
-    queue = emulator.queue("pull")
+    queue = start(QueueConfig(queues=(settings,))).queue("pull")
     queue.add(name="one")
 
     for _ in range(2):
         assert [task.name for task in queue.lease_tasks(10, 1)] == ["one"]
         clock.advance(10)
 
-    assert queue.exhausted == []
-    emulator.close()
+    assert (queue.exhausted, queue.next_change()) == ([], None)
 
 
-def test_a_limit_that_changed_between_two_runs(url: str, clock: ManualClock) -> None:
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_limit_that_changed_between_two_runs(start: Start, clock: ManualClock) -> None:
     """A store that is opened with another retry limit applies it to its tasks."""
-    if url == "memory":
-        return
-    first = Emulator(config_of(None), clock=clock, store=open_store(url))
-    first.reset()
+    first = start(config_of(None))
     first.queue("limited").add(name="one")
     first.queue("limited").lease_tasks(10, 1)
     first.close()
 
-    second = Emulator(config_of(1), clock=clock, store=open_store(url))
+    second = start(config_of(1))
     clock.advance(300)
     assert [task.name for task in second.queue("limited").exhausted] == ["one"]
-    second.close()
 
 
-def test_export_and_restore(emulator: Emulator, url: str, clock: ManualClock) -> None:
-    """Any store can restore what another exported: tasks, tombstones, statistics."""
+def test_a_snapshot_that_is_restored_to_an_earlier_time(emulator: Emulator, start: Start) -> None:
+    """A task that was free is scheduled until its eta comes again; a leased one is leased."""
+    queue = emulator.queue("pull")
+    queue.add_many([NewTask(name="leased"), NewTask(name="free")])
+    queue.lease_tasks(0, 1)
+    contents = emulator.export()
+    emulator.close()
+    clock = ManualClock(ManualClock.DEFAULT_START - timedelta(hours=1))
+    earlier = start(clock=clock)
+
+    earlier.restore(contents)
+
+    numbers = earlier.queue("pull").fetch_statistics()
+    assert (numbers.available, numbers.leased, numbers.scheduled) == (0, 1, 1)
+    listed = earlier.queue("pull").list_tasks(state=TaskState.SCHEDULED)
+    assert [task.name for task in listed] == ["free"]
+    clock.advance(3600)
+    assert earlier.queue("pull").fetch_statistics().available == 2
+
+
+def test_export_and_restore(emulator: Emulator, clock: ManualClock) -> None:
+    """Any store can restore what another exported: tasks, exhausted ones, names, statistics."""
     queue, limited = emulator.queue("pull"), emulator.queue("limited")
+    exhaust(limited, clock, gone=b"work")
     clock.advance(1000)
     queue.add_many([NewTask(payload=b"\x00\xff", name=f"n{n}", tag="red") for n in range(5)])
     queue.delete_tasks("n0")
@@ -438,39 +479,16 @@ def test_export_and_restore(emulator: Emulator, url: str, clock: ManualClock) ->
     assert queue.fetch_statistics() == target.queue("pull").fetch_statistics()
     assert queue.fetch_statistics().leased_last_minute == 2
     assert queue.add().sequence > max(task.sequence for task in contents["pull"].tasks)
+    assert [(task.name, task.payload) for task in limited.exhausted] == [("gone", b"work")]
     with pytest.raises(TombstonedTaskError):
         queue.add(name="n0")
     clock.advance(10)
     assert [task.retry_count for task in limited.lease_tasks(10, 1)] == [2]
-    target.close()
 
 
-def test_exhausted_tasks_are_exported(emulator: Emulator, clock: ManualClock) -> None:
-    """They are restored with their payloads, in any store."""
-    limited = emulator.queue("limited")
-    limited.add(b"work", name="gone")
-    for _ in range(2):
-        limited.lease_tasks(10, 1)
-        clock.advance(150)
-    contents = emulator.export()
-    target = Emulator(config_of(2), clock=clock, limits=LIMITS)
-
-    target.restore(contents)
-    emulator.restore(target.export())
-
-    assert contents["limited"].tasks == []
-    assert emulator.export() == contents == target.export()
-    assert [(task.name, task.payload) for task in limited.exhausted] == [("gone", b"work")]
-    target.close()
-
-
-def test_the_lease_rate(url: str, clock: ManualClock) -> None:
+def test_the_lease_rate(start: Start, clock: ManualClock) -> None:
     """A lease beyond the rate returns nothing and counts for no task, until a second has passed."""
-    emulator = Emulator(
-        config_of(2), clock=clock, limits=Limits(leases_per_second=2), store=open_store(url)
-    )
-    emulator.reset()
-    queue = emulator.queue("pull")
+    queue = start(limits=Limits(leases_per_second=2)).queue("pull")
     queue.add_many([NewTask()] * 4)
 
     leases = [queue.lease(60, 1) for _ in range(3)]
@@ -481,7 +499,6 @@ def test_the_lease_rate(url: str, clock: ManualClock) -> None:
     ]
     assert len(queue.lease_tasks(60, 1)) == 1
     assert queue.fetch_statistics().leased == 3
-    emulator.close()
 
 
 def test_checks_leave_no_trace(emulator: Emulator, queue: Queue) -> None:

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from store_rules import config_of
+from store_rules import Start
 
 from pullqueue import (
     Attempts,
     Emulator,
     InternalError,
+    Limits,
     ManualClock,
     NewTask,
     TaskState,
     TransientError,
 )
-from pullqueue.config.model import QueueConfig, QueueSettings
-from pullqueue.stores import open_store
 from pullqueue.stores.sqlite import SqliteStore
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: ManualClock) -> Iterator[Emulator]:
-    """Yield an emulator with an SQLite store."""
-    emulator = Emulator(
-        config_of(2), clock=clock, store=open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
-    )
-    yield emulator
-    emulator.close()
+def store(start: Start) -> Emulator:
+    """Return an emulator with an SQLite store."""
+    return start(limits=Limits())
 
 
 def store_of(emulator: Emulator) -> SqliteStore:
@@ -42,7 +37,7 @@ def store_of(emulator: Emulator) -> SqliteStore:
     return store
 
 
-def test_the_record_is_kept(store: Emulator, tmp_path: Path, clock: ManualClock) -> None:
+def test_the_record_is_kept(store: Emulator, start: Start) -> None:
     """What was recorded is there when the file is opened again, in order."""
     queue = store.queue("pull")
     for number in range(100):
@@ -50,29 +45,23 @@ def test_the_record_is_kept(store: Emulator, tmp_path: Path, clock: ManualClock)
     store.close()
     store.close()
 
-    again = Emulator(
-        config_of(2), clock=clock, store=open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
-    )
-    again.queue("pull").delete_tasks("n7")
-    names = [event.task_name for event in again.queue("pull").events()]
-    again.close()
+    queue = start(limits=Limits()).queue("pull")
+    queue.delete_tasks("n7")
 
+    names = [event.task_name for event in queue.events()]
     assert names == [*(f"n{number}" for number in range(100)), "n7"]
 
 
-def test_attempts_of_a_server_that_was_killed(tmp_path: Path, clock: ManualClock) -> None:
+def test_attempts_of_a_server_that_was_killed(
+    store: Emulator, start: Start, clock: ManualClock
+) -> None:
     """Their tasks are due at once when the file is opened again."""
-    config = QueueConfig(queues=(QueueSettings(name="web"),))
-    store = open_store(f"sqlite:///{tmp_path / 'tasks.db'}")
-    killed = Emulator(config, clock=clock, store=store)
-    queue = killed.queue("web")
+    queue = store.queue("default")
     queue.start_attempt(queue.add(name="one"), lease_seconds=600, attempts=Attempts())
     before = queue.get_task("one").state_at(clock.now_usec())
-    killed.close()
+    store.close()
 
-    restarted = Emulator(config, clock=clock, store=store)
-    task = restarted.queue("web").get_task("one")
-    restarted.close()
+    task = start().queue("default").get_task("one")
 
     assert (before, task.state_at(clock.now_usec())) == (TaskState.RUNNING, TaskState.AVAILABLE)
     assert (task.eta, task.retry_count) == (clock.now(), 1)
@@ -102,15 +91,12 @@ def test_what_failed_is_not_recorded(store: Emulator, monkeypatch: pytest.Monkey
     assert [event.task_name for event in queue.events()] == ["first", "second"]
 
 
-def test_a_file_that_was_opened_in_vain(tmp_path: Path) -> None:
+def test_a_file_that_was_opened_in_vain(start: Start) -> None:
     """An emulator that cannot be made leaves its file to the next."""
-    url = f"sqlite:///{tmp_path / 'tasks.db'}"
     with pytest.raises(AttributeError, match="by_name"):
-        Emulator("queue.yaml", store=open_store(url))  # type: ignore[arg-type]
+        start("queue.yaml")
 
-    emulator = Emulator(config_of(2), store=open_store(url))
-    assert emulator.queue("pull").fetch_statistics().tasks == 0
-    emulator.close()
+    assert start().queue("pull").fetch_statistics().tasks == 0
 
 
 def test_trimming_can_wait(store: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,12 +351,12 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("store", "examples"), [("memory", 50), ("sqlite", 10), ("postgres", 2)])
+@pytest.mark.parametrize(("store", "examples"), [("memory", 20), ("sqlite", 4), ("postgres", 1)])
 def test_engine_and_model_agree(store: str, examples: int) -> None:
     """Whatever is done, in whatever order, and wherever the tasks are kept."""
     with store_url(store) as url:
         machine = type("Machine", (EngineMachine,), {"store": url})
-        examples *= 50 if LONG else 1
+        examples *= 100 if LONG else 1
         run_state_machine_as_test(
             machine, settings=settings(max_examples=examples, stateful_step_count=40)
         )
