@@ -49,6 +49,12 @@ def test_every_app_has_a_default_queue(emulator: Emulator) -> None:
     assert emulator.queue("default").mode is QueueMode.PUSH
 
 
+def test_failures_show_names(emulator: Emulator) -> None:
+    """Of the queues of an emulator, and of a queue."""
+    shown = "Emulator(file='queue.yaml', queues=['pull-queue', 'other', 'default'])"
+    assert (repr(emulator), repr(emulator.queue("other"))) == (shown, "Queue('other')")
+
+
 def test_an_unknown_queue(emulator: Emulator) -> None:
     """The message offers the nearest name, or all of queue.yaml."""
     with pytest.raises(UnknownQueueError, match='did you mean "pull-queue"') as excinfo:
