@@ -10,7 +10,7 @@ from threading import Barrier
 
 import pytest
 from store_rules import LIMITS, ONLY_POSTGRES, Start, config_of
-from stores import STORES, wait_for_lock
+from stores import wait_for_lock
 
 from pullqueue import (
     Emulator,
@@ -36,8 +36,6 @@ from pullqueue.stores.postgres_pool import connect, parsed
 
 MADE = QueueSettings(name="made", mode=QueueMode.PULL)
 DAY = timedelta(days=1)
-PERSISTENT = [store for store in STORES if store != "memory"]
-"""What is in memory is gone with its process."""
 
 
 @pytest.fixture
@@ -143,32 +141,20 @@ class TestPause:
             QueueState.DISABLED,
         ]
 
-    @pytest.mark.parametrize("url", PERSISTENT, indirect=True)
-    def test_a_restart(self, start: Start, clock: ManualClock) -> None:
-        """It stays paused, and the time of the last purge stays known."""
-        before = start()
-        before.queue("pull").purge()
-        before.queue("pull").pause()
-        purged = clock.now()
-        before.close()
-        clock.advance(1)
-        emulator = start()
-        queue = emulator.queue("pull")
-        found = (queue.state, queue.purged, emulator.queue("limited").purged)
-        emulator.reset()
-
-        assert found == (QueueState.PAUSED, purged, None)
-        assert (queue.state, queue.purged) == (QueueState.RUNNING, None)
-
 
 class TestCreatedQueue:
     def test_it_is_a_queue(self, emulator: Emulator, made: Queue) -> None:
-        """It is listed after those of queue.yaml, and has its own tasks."""
+        """It is listed after those of queue.yaml, has its own tasks, and a reload leaves it."""
         made.add(b"work", tag="red")
+        made.pause()
+        emulator.reconfigure(config_of(3))
+        state = made.state
+        made.resume()
 
         assert names(emulator) == ["pull", "limited", "default", "made"]
         assert emulator.queue("made") is made
         assert [queue.created for queue in emulator.queues] == [False, False, False, True]
+        assert state is QueueState.PAUSED
         assert [task.payload for task in made.lease_tasks_by_tag(60, 1)] == [b"work"]
 
     def test_a_name_in_use(self, emulator: Emulator, made: Queue) -> None:
@@ -246,14 +232,6 @@ class TestCreatedQueue:
         assert made.settings.tombstone_seconds == 0
         assert emulator.update_queue(MADE).settings.task_lifetime_seconds == 31 * 86_400
 
-    def test_a_reload_leaves_it_alone(self, emulator: Emulator, made: Queue) -> None:
-        """It is neither disabled nor resumed."""
-        made.pause()
-        emulator.reconfigure(config_of(3))
-
-        assert names(emulator) == ["pull", "limited", "default", "made"]
-        assert made.state is QueueState.PAUSED
-
     def test_queue_yaml_wins(self, emulator: Emulator, made: Queue) -> None:
         """A queue that is listed later is one of queue.yaml, and keeps its tasks."""
         made.add(name="one")
@@ -274,26 +252,6 @@ class TestCreatedQueue:
         with pytest.raises(UnknownQueueError):
             made.add()
         assert emulator.create_queue(MADE).list_tasks() == []
-
-    @pytest.mark.parametrize("url", PERSISTENT, indirect=True)
-    def test_a_restart(
-        self, emulator: Emulator, made: Queue, clock: ManualClock, start: Start
-    ) -> None:
-        """The queue, its settings and its tasks are there again."""
-        retry = RetryParameters(task_retry_limit=3, min_backoff_seconds=0.5)
-        emulator.update_queue(replace(MADE, retry_parameters=retry))
-        emulator.create_queue(QueueSettings(name="push", rate=Rate(count=5), target="v1.worker"))
-        made.add(name="one")
-        before = made.settings
-        emulator.close()
-        other = start()
-        queue = other.queue("made")
-
-        assert (queue.created, queue.settings) == (True, before)
-        assert [task.name for task in queue.list_tasks()] == ["one"]
-        assert other.queue("push").settings.rate == Rate(count=5)
-        clock.advance(31 * DAY)
-        assert queue.list_tasks() == []
 
     def test_a_snapshot(self, emulator: Emulator, made: Queue) -> None:
         """What is exported has it, and what is restored makes it again."""
@@ -326,6 +284,32 @@ class TestCreatedQueue:
         assert [task.name for task in queue.lease_tasks(60, 1)] == ["one"]
         clock.advance(60)
         assert [task.name for task in queue.exhausted] == ["one"]
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_restart(emulator: Emulator, made: Queue, clock: ManualClock, start: Start) -> None:
+    """Created queues, their settings and tasks, pauses and the times of purges are there again."""
+    retry = RetryParameters(task_retry_limit=3, min_backoff_seconds=0.5)
+    emulator.update_queue(replace(MADE, retry_parameters=retry))
+    emulator.create_queue(QueueSettings(name="push", rate=Rate(count=5), target="v1.worker"))
+    made.add(name="one")
+    emulator.queue("pull").purge()
+    emulator.queue("pull").pause()
+    purged, settings = clock.now(), made.settings
+    emulator.close()
+    clock.advance(1)
+    other = start()
+    queue, pull = other.queue("made"), other.queue("pull")
+
+    assert (queue.created, queue.settings) == (True, settings)
+    assert [task.name for task in queue.list_tasks()] == ["one"]
+    assert other.queue("push").settings.rate == Rate(count=5)
+    assert (pull.state, pull.purged) == (QueueState.PAUSED, purged)
+    assert other.queue("limited").purged is None
+    clock.advance(31 * DAY)
+    assert queue.list_tasks() == []
+    other.reset()
+    assert (pull.state, pull.purged) == (QueueState.RUNNING, None)
 
 
 class TestDeletedQueue:
