@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pullqueue.stores.postgres_pool import Connection
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -44,6 +49,22 @@ def wait_for_lock(application: str) -> None:
         )
         while not connection.execute(waiting, [application]).fetchone():
             pass
+
+
+@contextmanager
+def held_up(
+    url: str, statements: str, call: Callable[[], Any], application: str
+) -> Iterator[tuple[Connection, Future[Any]]]:
+    """Hold the locks of statements while a call of an application waits for one of them."""
+    from pullqueue.stores.postgres_pool import connect, parsed  # noqa: PLC0415 - they need psycopg
+
+    with ThreadPoolExecutor(1) as threads, connect(parsed(url)) as blocker:
+        blocker.autocommit = False
+        for statement in statements.split(";"):
+            blocker.execute(statement.encode())
+        future = threads.submit(call)
+        wait_for_lock(application)
+        yield blocker, future
 
 
 @contextmanager

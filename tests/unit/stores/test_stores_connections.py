@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from store_rules import ONLY_POSTGRES, Start, together
-from stores import postgres_url, wait_for_lock
+from stores import held_up, postgres_url
 
 from pullqueue import (
     Emulator,
@@ -83,27 +83,14 @@ def test_all_connections_in_use(start: Start, monkeypatch: pytest.MonkeyPatch) -
 def test_a_store_that_is_closed_in_use(start: Start, url: str) -> None:
     """A call that waits for the database fails, and the connection is closed."""
     emulator = start(query="&application_name=closing")
-    blocker = connect(parsed(url))
-    blocker.autocommit = False
-    blocker.execute("LOCK TABLE tasks")
-    failures: list[Exception] = []
+    add = emulator.queue("pull").add
+    with held_up(url, "LOCK TABLE tasks", add, "closing") as (_, adding):
+        emulator.close()
+        with pytest.raises(TransientError):
+            adding.result(timeout=60)
 
-    def add() -> None:
-        try:
-            emulator.queue("pull").add()
-        except TransientError as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=add)
-    thread.start()
-    wait_for_lock("closing")
-    emulator.close()
-    thread.join(timeout=60)
-    blocker.close()
-
-    assert len(failures) == 1
     with pytest.raises(TransientError, match="closed"):
-        emulator.queue("pull").add()
+        add()
 
 
 def test_a_schema_that_is_gone(start: Start, url: str) -> None:
@@ -203,27 +190,15 @@ def test_a_connection_that_is_lost_in_a_call(start: Start, url: str) -> None:
     """The caller learns that it may try again, and can."""
     queue = start(query="&application_name=lost").queue("pull")
     queue.add(name="one")
-    blocker = connect(parsed(url))
-    blocker.autocommit = False
-    blocker.execute("LOCK TABLE tasks")
-    failures: list[Exception] = []
 
-    def lease() -> None:
-        try:
-            queue.lease_tasks(60, 1)
-        except TransientError as error:
-            failures.append(error)
+    lease = partial(queue.lease_tasks, 60, 1)
+    with held_up(url, "LOCK TABLE tasks", lease, "lost") as (_, leasing):
+        end_all("lost")
+        with pytest.raises(TransientError) as excinfo:
+            leasing.result(timeout=60)
 
-    thread = threading.Thread(target=lease)
-    thread.start()
-    wait_for_lock("lost")
-    end_all("lost")
-    thread.join(timeout=60)
-    blocker.close()
-
-    (failure,) = failures
     # psycopg before 3.2.7 adds what it was doing.
-    assert str(failure).replace("consuming input failed: ", "") == (
+    assert str(excinfo.value).replace("consuming input failed: ", "") == (
         "the store's database: terminating connection due to administrator command; try again"
     )
     assert [task.retry_count for task in queue.lease_tasks(60, 1)] == [1]

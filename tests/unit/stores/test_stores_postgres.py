@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
 import pytest
 from store_rules import ONLY_POSTGRES, Start, WrongClock, config_of, together
-from stores import wait_for_lock
+from stores import held_up
 
 from pullqueue import (
     AttemptOutcome,
@@ -33,7 +32,6 @@ from pullqueue import (
     UnknownQueueError,
 )
 from pullqueue.config.model import QueueMode, QueueSettings
-from pullqueue.engine.store import Lease
 from pullqueue.stores.postgres_pool import connect, parsed
 
 STORAGE_BYTES = 2_000
@@ -213,21 +211,13 @@ def test_the_rate_counts_when_a_call_is_permitted(start: Start, url: str) -> Non
     queue.add_many([NewTask(), NewTask()])
     (first,) = queue.lease_tasks(60, 1)
     first_usec = first.eta_usec - 60_000_000
-    blocker = connect(parsed(url))
-    blocker.autocommit = False
-    blocker.execute("SELECT 1 FROM lease_calls FOR UPDATE")
-    leases: list[Lease] = []
-    thread = threading.Thread(target=lambda: leases.append(queue.lease(60, 1)))
-    thread.start()
+    lease = "SELECT 1 FROM lease_calls FOR UPDATE"
+    with held_up(url, lease, lambda: queue.lease(60, 1), "rate") as (_, leasing):
+        while emulator.now_usec() <= first_usec + 1_000_000:
+            pass  # the second after the first lease passes while the other call waits
+        released_usec = emulator.now_usec()
 
-    wait_for_lock("rate")
-    while emulator.now_usec() <= first_usec + 1_000_000:
-        pass  # the second after the first lease passes while the other call waits
-    released_usec = emulator.now_usec()
-    blocker.close()
-    thread.join(timeout=60)
-
-    ((task,), rate_limited) = leases[0]
+    ((task,), rate_limited) = leasing.result()
     assert not rate_limited
     assert task.eta_usec - 60_000_000 >= released_usec
 
@@ -289,13 +279,10 @@ def test_the_record_of_a_queue_that_another_server_makes_meanwhile(
         "restore": partial(emulator.restore, contents),
         "delete": partial(emulator.delete_queue, "pull"),
     }
-    with connect(parsed(url)) as rival, ThreadPoolExecutor(1) as pool:
-        rival.autocommit = False
-        rival.execute("INSERT INTO queues (queue, paused) VALUES ('pull', false)")
-        done = pool.submit(calls[action])
-        wait_for_lock("replacing")
+    insert = "INSERT INTO queues (queue, paused) VALUES ('pull', false)"
+    with held_up(url, insert, calls[action], "replacing") as (rival, replacing):
         rival.commit()
-        done.result(timeout=60)
+        replacing.result(timeout=60)
 
         record = rival.execute("SELECT paused, deleted_usec IS NULL FROM queues").fetchone()
     assert record == ((True, True) if action == "restore" else (False, False))
@@ -346,20 +333,14 @@ def test_a_deadlock_is_tried_again(start: Start, url: str) -> None:
     emulator = start(query=f"&application_name=dead{PATIENT}")
     queue = emulator.queue("pull")
     queue.add_many([NewTask(name="a"), NewTask(name="b")])
-    rival = connect(parsed(url))
-    rival.autocommit = False
-    rival.execute("SET deadlock_timeout = '100s'")
-    rival.execute("SELECT 1 FROM tasks WHERE name = 'b' FOR UPDATE")
-    results: list[DeleteResult] = []
-    thread = threading.Thread(target=lambda: results.extend(queue.delete_tasks(["a", "b"])))
-    thread.start()
-    wait_for_lock("dead")
+    lock = "SELECT 1 FROM tasks WHERE name = '{}' FOR UPDATE"
+    patient = "SET deadlock_timeout = '100s'; " + lock.format("b")
+    delete = partial(queue.delete_tasks, ["a", "b"])
 
-    rival.execute("SELECT 1 FROM tasks WHERE name = 'a' FOR UPDATE")
-    rival.close()
-    thread.join(timeout=60)
+    with held_up(url, patient, delete, "dead") as (rival, deleting):
+        rival.execute(lock.format("a").encode())
 
-    assert results == [DeleteResult.DELETED] * 2
+    assert deleting.result() == [DeleteResult.DELETED] * 2
     assert emulator.bytes_stored == 0
 
 

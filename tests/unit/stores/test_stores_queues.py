@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from threading import Barrier
 
 import pytest
 from store_rules import LIMITS, ONLY_POSTGRES, Start, config_of
-from stores import wait_for_lock
+from stores import held_up
 
 from pullqueue import (
     Emulator,
@@ -32,7 +33,6 @@ from pullqueue.config.model import QueueConfig, QueueMode, QueueSettings, Rate, 
 from pullqueue.engine.retention import Retention
 from pullqueue.engine.store import Insertion
 from pullqueue.stores import open_store
-from pullqueue.stores.postgres_pool import connect, parsed
 
 MADE = QueueSettings(name="made", mode=QueueMode.PULL)
 DAY = timedelta(days=1)
@@ -520,18 +520,12 @@ def test_a_database_that_hangs_while_queues_are_loaded(
     """One call waits for the records of queues; the others do not wait for that call."""
     emulator = start(query="&application_name=loading")
     emulator.queue("pull")
-    blocker = connect(parsed(url))
-    blocker.autocommit = False
-    blocker.execute("LOCK TABLE queues")
     clock.advance(1)
-    with ThreadPoolExecutor(1) as threads:
-        loading = threads.submit(emulator.queue, "pull")
-        wait_for_lock("loading")
+    load = partial(emulator.queue, "pull")
+    with held_up(url, "LOCK TABLE queues", load, "loading") as (_, loading):
         clock.advance(1)
         others = emulator.queues
-        was_waiting = not loading.done()
-        blocker.close()
-        loading.result()
+        assert not loading.done()
 
-    assert was_waiting
+    loading.result()
     assert [queue.name for queue in others] == ["pull", "limited", "default"]
