@@ -83,8 +83,9 @@ def test_names_in_use_and_exhausted_tasks_take_no_space(start: Start, clock: Man
     clock.advance(300)
     queue = emulator.queue("pull")
     queue.add(b"x" * 14, name="a")
+    emulator.names = lambda: "b"
 
-    result = queue.insert([NewTask(b"x" * 15, name="a"), NewTask("ü", name="b", tag="ü")])
+    result = queue.insert([NewTask(b"x" * 15, name="a"), NewTask("ü", tag="ü")])
 
     assert [task.name for task in result.added] == ["b"]
     assert emulator.bytes_stored == 15 + 5

@@ -438,7 +438,7 @@ def test_two_servers_create_a_queue_at_once(start: Start, url: str) -> None:
         return None
 
     with ThreadPoolExecutor(2) as threads:
-        for number in range(10):
+        for number in range(5):
             made = replace(MADE, name=f"made{number}")
             other = replace(made, retry_parameters=RetryParameters(task_retry_limit=3))
             creations = threads.submit(create, first, made), threads.submit(create, second, other)
@@ -500,7 +500,7 @@ def test_a_queue_deleted_among_adds(start: Start) -> None:
                 queue.add(b"work")
                 second.queue("made")
 
-    for _ in range(5):
+    for _ in range(3):
         first.reset()
         first.create_queue(MADE)
         second.reconfigure(config_of(2))
