@@ -295,7 +295,8 @@ def test_a_restart(emulator: Emulator, made: Queue, clock: ManualClock, start: S
     made.add(name="one")
     emulator.queue("pull").purge()
     emulator.queue("pull").pause()
-    purged, settings = clock.now(), made.settings
+    purged, settings = emulator.queue("pull").purged, made.settings
+    assert purged == clock.now()
     emulator.close()
     clock.advance(1)
     other = start()
