@@ -209,7 +209,7 @@ class TestReconfigure:
         emulator.reconfigure(QueueConfig(queues=(PULL,)))
 
         assert [queue.name for queue in emulator.queues] == ["pull-queue", "default", "other"]
-        assert queue.disabled
+        assert (queue.disabled, queue.state.value) == (True, "disabled")
         assert queue.list_tasks() == [task]
         with pytest.raises(QueueDisabledError, match='"other" is disabled, since it is no longer'):
             queue.add()
