@@ -69,14 +69,14 @@ def test_waiting_for_a_server_that_is_not_ready(run: Run, tmp_path: Path) -> Non
 
 def test_waiting_for_a_server_to_come(emulator: Emulator) -> None:
     """A server that starts later is waited for."""
-    pool = ThreadPoolExecutor()
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        nobody.settimeout(60)
-        port = nobody.getsockname()[1]
-        waiting = pool.submit(main, ("wait", "--url", f"127.0.0.1:{port}"))
-        nobody.accept()[0].close()  # it has looked, and found no server
-    with Server(emulator, port=port):
-        assert waiting.result(60) == 0
+    with ThreadPoolExecutor() as pool:
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            nobody.settimeout(60)
+            port = nobody.getsockname()[1]
+            waiting = pool.submit(main, ("wait", "--url", f"127.0.0.1:{port}"))
+            nobody.accept()[0].close()  # it has looked, and found no server
+        with Server(emulator, port=port):
+            assert waiting.result(60) == 0
 
 
 def test_waiting_for_a_server_that_says_nothing(run: Run) -> None:
