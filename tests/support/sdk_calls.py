@@ -1,10 +1,30 @@
-"""Pull tasks of the SDK, and calls to its service that its client does not make."""
+"""Modules of the SDK, pull tasks, and calls to its service that its client does not make."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from pullqueue.sdk.imports import apiproxy_stub_map, messages, taskqueue
+
+with warnings.catch_warnings():
+    # These modules of the SDK warn while they are imported.
+    warnings.simplefilter("ignore")
+    from google.appengine.api import datastore, module_testutil, queueinfo
+    from google.appengine.datastore import datastore_rpc
+    from google.appengine.ext import deferred, ndb, testbed
+
+__all__ = [
+    "call",
+    "datastore",
+    "datastore_rpc",
+    "deferred",
+    "module_testutil",
+    "ndb",
+    "pull",
+    "queueinfo",
+    "testbed",
+]
 
 
 def pull(payload: Any = b"work", **options: Any) -> Any:

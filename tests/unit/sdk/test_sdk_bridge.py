@@ -273,6 +273,7 @@ class TestTransactions:
         with server_beside(SUCCEEDED, emulator) as server:
             unknown = self.add(server, queue_name=b"nowhere")
             push = self.add(server, queue_name=b"push")
+            tag = self.add(server, tag=b"x" * 501)
             first = self.add(server, 5)
             sixth = self.add(server)
             self.end(server)
@@ -280,6 +281,7 @@ class TestTransactions:
 
         assert unknown.application_error.code == codes.UNKNOWN_QUEUE
         assert push.application_error.code == codes.INVALID_QUEUE_MODE
+        assert tag.application_error.code == codes.INVALID_TAG
         assert sixth.application_error.code == codes.DATASTORE_BAD_REQUEST
         assert sixth.application_error.detail == "Too many messages, maximum allowed 5"
         assert first.response

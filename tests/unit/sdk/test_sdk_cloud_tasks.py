@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sdk_calls import datastore, datastore_rpc, ndb
 
 from pullqueue import Emulator
 from pullqueue.sdk import install
@@ -24,7 +25,7 @@ def push(url: str = "/work", **options: Any) -> Any:
     return taskqueue.Task(url=url, **options)
 
 
-@pytest.mark.parametrize("count", [1, 3, 100])
+@pytest.mark.parametrize("count", [1, 100])
 def test_added(emulator: Emulator, count: int) -> None:
     """One task goes in a CreateTask, several go in a BatchCreateTasks."""
     options = taskqueue.TaskRetryOptions(task_retry_limit=0)
@@ -72,16 +73,8 @@ def test_a_missing_queue() -> None:
             call()
 
 
-def test_deferred(emulator: Emulator, sdk: Any) -> None:
-    """`deferred.defer` adds its call, which is made."""
-    sdk.deferred.defer(sorted, [2, 1])
-
-    [attempt] = run_tasks(emulator, deferred=True)
-    assert attempt.outcome == "succeeded"
-
-
 @pytest.mark.parametrize("library", ["ndb", "datastore"])
-def test_a_transaction(emulator: Emulator, bed: Any, stub: Any, sdk: Any, library: str) -> None:
+def test_a_transaction(emulator: Emulator, bed: Any, stub: Any, library: str) -> None:
     """Its tasks are kept in the datastore, and added when it commits."""
     bed.init_datastore_v3_stub()
     bed.init_memcache_stub()
@@ -93,10 +86,10 @@ def test_a_transaction(emulator: Emulator, bed: Any, stub: Any, sdk: Any, librar
         return int(queue.fetch_statistics().tasks)
 
     if library == "ndb":
-        before = sdk.ndb.transaction(work, xg=True)
+        before = ndb.transaction(work, xg=True)
     else:
-        options = sdk.datastore_rpc.TransactionOptions(xg=True)
-        before = sdk.datastore.RunInTransactionOptions(options, work)
+        options = datastore_rpc.TransactionOptions(xg=True)
+        before = datastore.RunInTransactionOptions(options, work)
 
     assert before == 0
     attempts = run_tasks(emulator, send=lambda _: 200)

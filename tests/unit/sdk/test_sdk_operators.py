@@ -83,9 +83,8 @@ class TestQueues:
 
         assert list(by_name) == sorted(by_name)
         assert len(call("FetchQueues", max_rows=2).queue) == 2
-        assert by_name[b"aged"].mode == messages.TaskQueueMode.PULL
-        assert by_name[b"aged"].retry_parameters.retry_limit == 1
-        assert by_name[b"aged"].retry_parameters.age_limit_sec == 3600
+        assert by_name[b"twice"].mode == messages.TaskQueueMode.PULL
+        assert by_name[b"twice"].retry_parameters.retry_limit == 2
         assert by_name[b"default"].mode == messages.TaskQueueMode.PUSH
 
     def test_update(self, emulator: Emulator) -> None:

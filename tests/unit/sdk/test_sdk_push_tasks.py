@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from sdk_calls import call
+from sdk_calls import call, queueinfo
 
 from pullqueue import Emulator, HttpRequest, ManualClock, RetryParameters
 from pullqueue.sdk import install
@@ -210,8 +210,6 @@ def shown_by(stub: Any) -> list[Any]:
 
 def test_a_queue_yaml_parser_of_a_suite(stub: Any, emulator: Emulator) -> None:
     """A suite's own parser on the stub configures the emulator."""
-    from google.appengine.api import queueinfo  # noqa: PLC0415 - warns where it is imported early
-
     text = "queue:\n- name: parsed\n  rate: 1/s\n"
     stub.queue_yaml_parser = lambda _root: queueinfo.LoadSingleQueue(text)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sdk_calls import call, pull
+from sdk_calls import call, datastore, ndb, pull
 
 from pullqueue import Emulator
 from pullqueue.sdk.imports import (
@@ -23,13 +23,13 @@ SINGLE = {"queue_name": b"pull", "eta_usec": 0, "mode": 1, "body": b""}
 
 
 @pytest.fixture(params=["datastore", "ndb"])
-def transaction(request: pytest.FixtureRequest, bed: Any, stub: Any, sdk: Any) -> Any:
+def transaction(request: pytest.FixtureRequest, bed: Any, stub: Any) -> Any:
     """A function that runs another in a transaction, of each library."""
     bed.init_datastore_v3_stub()
     bed.init_memcache_stub()
     apiproxy_stub_map.apiproxy.ReplaceStub("taskqueue", stub)
 
-    class Note(sdk.ndb.Model):  # type: ignore[misc]
+    class Note(ndb.Model):  # type: ignore[misc]
         pass
 
     def run(work: Any) -> Any:
@@ -37,12 +37,12 @@ def transaction(request: pytest.FixtureRequest, bed: Any, stub: Any, sdk: Any) -
             if request.param == "ndb":
                 Note().put()
             else:
-                sdk.datastore.Put(sdk.datastore.Entity("Note"))
+                datastore.Put(datastore.Entity("Note"))
             return work()
 
         if request.param == "ndb":
-            return sdk.ndb.transaction(with_note, retries=0)
-        return sdk.datastore.RunInTransactionCustomRetries(0, with_note)
+            return ndb.transaction(with_note, retries=0)
+        return datastore.RunInTransactionCustomRetries(0, with_note)
 
     return run
 
