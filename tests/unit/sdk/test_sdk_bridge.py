@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from http.client import HTTPConnection
 from typing import Any
 
 import pytest
+import requests
 from odd_servers import always_answering
 from push_app import push_app, until
 
@@ -30,34 +30,24 @@ def server(emulator: Emulator) -> Iterator[Server]:
         yield server
 
 
-def post(
-    server: Server, body: bytes | Iterator[bytes], *, deadline: str = "60"
-) -> tuple[int, str, bytes]:
-    """Post a body to the route and return status, content type and body."""
-    connection = HTTPConnection(server.host, server.port, timeout=60)
-    connection.request("POST", "/rpc_http", body, {"X-Google-RPC-Service-Deadline": deadline})
-    response = connection.getresponse()
-    data = response.read()
-    connection.close()
-    return response.status, response.headers["Content-Type"], data
+def post(server: Server, body: bytes | Iterator[bytes], *, deadline: str = "60") -> bytes:
+    """Post a body to the route and return that of the response."""
+    headers = {"X-Google-RPC-Service-Deadline": deadline}
+    response = requests.post(f"{server.url}/rpc_http", body, headers=headers, timeout=60)
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == "application/octet-stream"
+    return response.content
 
 
 def call(
-    server: Server,
-    method: str,
-    message: Any,
-    *,
-    service: str = "taskqueue",
-    deadline: str = "60",
+    server: Server, method: str, message: Any, *, service: str = "taskqueue", deadline: str = "60"
 ) -> Any:
     """Make a call and return the response as it is on the wire."""
     data = message if isinstance(message, bytes) else message.SerializeToString()
     wire = remote_api.Request(
         service_name=service, method=method, request=data, request_id="any ticket"
     )
-    status, kind, body = post(server, wire.SerializeToString(), deadline=deadline)
-    assert (status, kind) == (200, "application/octet-stream")
-    return remote_api.Response.FromString(body)
+    return remote_api.Response.FromString(post(server, wire.SerializeToString(), deadline=deadline))
 
 
 def add_request(**fields: Any) -> Any:
@@ -155,9 +145,8 @@ def test_a_call_that_is_none(
 
 def test_a_body_that_is_none(server: Server) -> None:
     """The response to a body that is not a request is that of one that cannot be parsed."""
-    _, _, body = post(server, b"\xff\xff")
+    answer = remote_api.Response.FromString(post(server, b"\xff\xff"))
 
-    answer = remote_api.Response.FromString(body)
     assert answer.rpc_error.code == RpcError.PARSE_ERROR
 
 
@@ -175,7 +164,7 @@ def test_a_large_batch(server: Server, emulator: Emulator) -> None:
 @pytest.mark.parametrize("body", [b"x" * (34 * 2**20), [b"x" * 2**20] * 34], ids=["one", "chunks"])
 def test_a_body_over_all_bounds(server: Server, body: bytes | list[bytes]) -> None:
     """A body that no call can have is refused, whether its length is announced or not."""
-    _, _, answer = post(server, body if isinstance(body, bytes) else iter(body))
+    answer = post(server, body if isinstance(body, bytes) else iter(body))
 
     code = remote_api.Response.FromString(answer).rpc_error.code
     assert code == RpcError.REQUEST_TOO_LARGE
@@ -241,7 +230,7 @@ class TestTransactions:
         wire = remote_api.Request(
             service_name="datastore_v3", method=method, request=transaction.SerializeToString()
         )
-        assert post(server, wire.SerializeToString())[0] == 200
+        post(server, wire.SerializeToString())
 
     @pytest.mark.parametrize(
         ("method", "reply", "stored"),
