@@ -167,6 +167,13 @@ def test_statistics(clock: ManualClock) -> None:
     assert taskqueue.Queue("other").fetch_statistics().oldest_eta_usec is None
 
 
+def test_statistics_of_the_cron_queue() -> None:
+    """App Engine's own queue, which no queue.yaml has, never has tasks."""
+    (stats,) = call("FetchQueueStats", queue_name=[b"__cron"]).queuestats
+
+    assert (stats.num_tasks, stats.oldest_eta_usec) == (0, -1)
+
+
 def test_an_unknown_queue() -> None:
     """Calls on one are refused, as adding to it is in the contract."""
     add(b"work")
