@@ -133,12 +133,19 @@ class TestTag:
 
         assert payloads(taskqueue.Queue("pull").lease_tasks_by_tag(60, 10, "")) == [b"b1", b"b2"]
 
-    def test_a_tag_without_grouping(self) -> None:
-        """A tag is refused where tasks are not grouped by it."""
-        fields = {"lease_seconds": 1, "max_tasks": 1, "tag": b"red"}
+    @pytest.mark.parametrize(
+        ("fields", "text"),
+        [
+            ({"tag": b"red"}, "requires group_by_tag"),
+            ({"tag": b"\xff", "group_by_tag": True}, r'tag is "\\xff": use text in UTF-8'),
+        ],
+    )
+    def test_an_invalid_tag(self, fields: dict[str, Any], text: str) -> None:
+        """A tag is refused where tasks are not grouped by it, or where it is not text."""
+        with pytest.raises(apiproxy_errors.ApplicationError, match=text) as refused:
+            call("QueryAndOwnTasks", queue_name=b"pull", lease_seconds=1, max_tasks=1, **fields)
 
-        with pytest.raises(Exception, match="requires group_by_tag"):
-            call("QueryAndOwnTasks", queue_name=b"pull", **fields)
+        assert refused.value.application_error == 27
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(float("nan"), 1), (1, 0)])
