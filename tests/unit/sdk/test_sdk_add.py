@@ -76,8 +76,8 @@ def test_existing_and_deleted_names_differ() -> None:
     ]
 
 
-def test_a_batch_with_an_invalid_task_adds_nothing() -> None:
-    """An invalid task gets its code, the others SKIPPED, whatever their names."""
+def test_a_batch_with_an_invalid_task_adds_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """An invalid task gets its code, the others SKIPPED; the log says what is wrong."""
     taskqueue.Queue("pull").add(pull(name="here"))
 
     results = bulk_add({"task_name": b"here"}, {"tag": b"\xff"}, {}, {"eta_usec": -1})
@@ -88,6 +88,7 @@ def test_a_batch_with_an_invalid_task_adds_nothing() -> None:
         SKIPPED,
         messages.TaskQueueServiceError.INVALID_ETA,
     ]
+    assert 'queue "pull": a batch of 4 was not added: tag is "' in caplog.text
     assert taskqueue.Queue("pull").fetch_statistics().tasks == 1
 
 
