@@ -22,7 +22,7 @@ URLS = ("/ok", "/fails/2/{name}", "/status/404", "/status/503", "/nonsense", "/h
 ADDS = 5
 """How many tasks are added at once."""
 DEEPEST = 50
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 600
 _pause = threading.Event()
 
 
