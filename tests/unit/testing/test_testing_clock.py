@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from pullqueue import ClockError, Emulator, ManualClock, Queue
-from pullqueue.testing import FixtureClock, ProcessClock, expire_leases, next_event
+from pullqueue.testing import FixtureClock, ProcessClock
 
 # What tests and workers do.
 sleep = time.sleep  # noqa: TID251
@@ -45,15 +45,6 @@ def test_the_times_of_events(fixture_clock: FixtureClock, queue: Queue, limited:
     assert fixture_clock.expire_leases() == start + timedelta(seconds=60)
     assert fixture_clock.now() == start + timedelta(seconds=60)
     assert repr(fixture_clock) == "FixtureClock(2026-01-01T00:01:00+00:00)"
-
-
-def test_the_same_without_it(emulator: Emulator, clock: ManualClock, queue: Queue) -> None:
-    """The functions do the same for an emulator."""
-    assert next_event(emulator) is expire_leases(emulator) is None
-    queue.add()
-    queue.lease_tasks(60, 1)
-
-    assert expire_leases(emulator, queue) == clock.now()
 
 
 def test_sleeps_advance_the_clock(fixture_clock: FixtureClock, app: ModuleType) -> None:

@@ -149,13 +149,8 @@ class TestWhatIsRun:
 
         assert run_tasks(emulator, send=ok) == []
 
-
-class TestTargets:
-    def test_a_dict_of_apps(self, emulator: Emulator, web: Queue) -> None:
-        """Each task goes to the app of its target; that of an HTTP target is its origin."""
-        web.add(request=HttpRequest("/a", target="worker"))
-        web.add(request=HttpRequest("/b"))
-        web.insert([NewTask(request=HttpRequest("https://api.example/c"))], absolute_urls=True)
+    def test_apps(self, emulator: Emulator, web: Queue) -> None:
+        """Each task goes to the app of its target, an origin of HTTP tasks; one app gets all."""
         seen: list[tuple[str, str]] = []
 
         def app(name: str) -> flask.Flask:
@@ -165,19 +160,15 @@ class TestTargets:
 
             return app_of(handle)
 
-        apps = {"worker": app("w"), None: app("default"), "https://api.example": app("api")}
-        run_tasks(emulator, apps)
+        several = {"worker": app("w"), None: app("default"), "https://api.example": app("api")}
+        for apps in (several, app("one")):
+            web.add(request=HttpRequest("/a", target="worker"))
+            web.add(request=HttpRequest("/b"))
+            web.insert([NewTask(request=HttpRequest("https://api.example/c"))], absolute_urls=True)
+            run_tasks(emulator, apps)
 
-        assert seen == [("w", "/a"), ("default", "/b"), ("api", "/c")]
-
-    def test_one_app(self, emulator: Emulator, web: Queue) -> None:
-        """It gets the tasks of all targets."""
-        web.add(request=HttpRequest("/a", target="worker"))
-        web.insert([NewTask(request=HttpRequest("https://api.example/c"))], absolute_urls=True)
-
-        attempts = run_tasks(emulator, app_of(lambda r: r.url))
-
-        assert [attempt.request.target for attempt in attempts] == ["worker", "https://api.example"]
+        assert seen[:3] == [("w", "/a"), ("default", "/b"), ("api", "/c")]
+        assert seen[3:] == [("one", "/a"), ("one", "/b"), ("one", "/c")]
 
     @pytest.mark.parametrize(
         ("target", "message"),
